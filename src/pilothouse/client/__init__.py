@@ -1,7 +1,7 @@
-"""The way to an API server: verbs, errors, patches, watches, two transports, credentials.
+"""The client library: verbs, errors, patches, watches, two transports, credentials.
 
-``Client`` is what programs hold. It sends through a ``wire.Transport``: ``RemoteTransport`` (HTTP, made by
-``connect``), the embedded server's local one, or an ``Interceptor`` around either.
+Programs use a ``Client``. It sends through a ``wire.Transport``: ``RemoteTransport`` (HTTP, created by ``connect``),
+the local one of the embedded server, or an ``Interceptor`` around either.
 """
 
 from pilothouse.client.client import Client, default_user_agent

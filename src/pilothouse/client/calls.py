@@ -1,6 +1,6 @@
 """One call: throttled, fenced, sent, repeated where that is safe, counted.
 
-Between ``Client``, which knows verbs, and a transport, which knows bytes.
+Between ``Client`` (verbs) and a transport (bytes).
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Calls:
         self._limit = ""
 
     def limited(self, seconds: float) -> "Calls":
-        """The same calls, each asking the server to answer within that time."""
+        """The same calls, with a timeout that the server is asked to apply."""
         limited = copy(self)
         limited._limit = f"timeout={format_duration(seconds)}"
         return limited
@@ -69,7 +69,7 @@ class Calls:
         return moved
 
     async def send(self, method: str, target: str, headers: FixedHeaders, body: bytes = b"") -> bytes:
-        """The body of the answer, or its error."""
+        """The body of the response. Raises its error."""
         return (await self.exchange(method, target, headers, body)).body
 
     def renewal(self, target: str, headers: FixedHeaders) -> Callable[[str], bytes | None] | None:
@@ -82,7 +82,7 @@ class Calls:
         return transport.renewal(wire.Request("PUT", target, headers))
 
     def answer_at_once(self, target: str, headers: FixedHeaders) -> wire.Response | None:
-        """The answer to a GET of a document of a server in this process, without waiting; None where that takes a
+        """The response to a GET of a document of a server in this process, without waiting; None if that needs a
         request."""
         transport = self._answering
         if transport is None or self._limiter is not None or self._metrics is not None:
@@ -93,7 +93,7 @@ class Calls:
         return response if response is not None and 200 <= response.status < 300 else None
 
     async def exchange(self, method: str, target: str, headers: FixedHeaders, body: bytes) -> wire.Response:
-        """The whole answer, when its status is 2xx, or its error."""
+        """The whole response if its status is 2xx. Raises its error otherwise."""
         if self._limit:
             target = f"{target}{'&' if '?' in target else '?'}{self._limit}"
         if self._limiter is not None:
@@ -119,7 +119,7 @@ class Calls:
         raise AssertionError("the last attempt returns or raises")
 
     async def open(self, target: str, headers: FixedHeaders) -> wire.Stream | None:
-        """Open a watch. None: no connection held, however often it was tried; the watch is over before it began."""
+        """Open a watch. None if every connection broke, including retries: the watch has ended without events."""
         previous: Exception | None = None
         for attempt in range(MAX_RETRIES + 1):
             if attempt and self._limiter is not None:
@@ -127,7 +127,7 @@ class Calls:
             error: Exception
             wait: float | None
             try:
-                # Headers come at once, long before the first event; a server that sends none has lost its way.
+                # The server sends headers at once, long before the first event.
                 async with asyncio.timeout(OPEN_SECONDS):
                     stream = await self._attempt_open(target, headers, attempt)
             except (ConnectionError, TimeoutError) as failed:
@@ -209,7 +209,7 @@ async def _error_of(stream: wire.Stream) -> ApiError:
     try:
         body = b"".join([piece async for piece in stream])
     except ConnectionError:
-        body = b""  # the status line alone already says that it was refused
+        body = b""  # the status is sufficient to see that it was rejected
     finally:
         await stream.close()
     return error_of(stream.status, body, wire.Response(stream.status, stream.headers))

@@ -1,4 +1,4 @@
-"""The client: every verb of the API, typed and raw, on whichever transport it is given.
+"""The client: all verbs of the API, typed and raw, over any transport.
 
 Loops reach the cluster only through this. Below it is a ``wire.Transport``: ``RemoteTransport``, the embedded server's
 local one, or an ``Interceptor`` around either.
@@ -58,22 +58,22 @@ def default_user_agent(program: str = "pilothouse", suffix: str = "") -> str:
 
 
 class Client:
-    """An API server as one program sees it.
+    """A client of one API server.
 
-    ``qps`` and ``burst`` throttle as upstream's token bucket does (0: no limit); opening a watch is not throttled.
-    Requests are repeated as ``client.retry`` says. ``fence`` is called before every attempt of a write and stops it by
-    raising. ``memo`` shares decoded watch events between the clients of one process; what is asked for with a view that
-    ``wider`` names is read with the view it names for it, a subclass, so that readers of more fields share it too.
+    ``qps`` and ``burst`` limit the rate with upstream's token bucket (0: no limit); opening a watch is not limited.
+    Requests are retried as described in ``client.retry``. ``fence`` is called before every attempt of a write and may
+    raise to prevent it. ``memo`` shares decoded watch events between the clients of one process. If ``wider`` has
+    another view for a requested one, a subclass, that is decoded instead, so that readers of more fields share it.
 
-    A call raises ``ApiError`` when the server rejects it, ``TransportError`` (a ``ConnectionError``) or
-    ``TimeoutError`` when there was no answer, ``UndecodableObject`` when the answer does not fit the view, and
-    ``ValueError`` when a name or namespace is missing. Cancelling a write leaves open whether it happened.
-    There is no overall time limit: use ``asyncio.timeout``.
+    A call raises ``ApiError`` if the server rejects it, ``TransportError`` (a ``ConnectionError``) or ``TimeoutError``
+    if there is no response, ``UndecodableObject`` if the response does not fit the view, and ``ValueError`` if a name
+    or namespace is missing. If a write is cancelled, it may have been carried out or not. There is no overall timeout:
+    use ``asyncio.timeout``.
 
-    Namespaces: ``""`` means every namespace for list and watch, and is refused for anything that names or creates an
-    object of a namespaced kind. For cluster-scoped kinds it is ignored. ``namespace_default`` is only carried along,
-    for programs that take theirs from a kubeconfig's context. Informers' watches ask for a time limit of at least
-    ``min_watch_seconds`` (0: upstream's): a connection that can die without a word needs a short one, a local one none.
+    Namespaces: ``""`` means all namespaces for list and watch, and is rejected if an object of a namespaced kind is
+    named or created. It is ignored for cluster-scoped kinds. ``namespace_default`` is not used by the client; programs
+    read it that use the namespace of a kubeconfig's context. Watches of informers request a timeout of at least
+    ``min_watch_seconds`` (0: upstream's): a connection that may break silently needs a short one, a local one none.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Client:
     async def get(
         self, kind: Kind[T], name: str, namespace: str = "", *, subresource: str = "", resource_version: str = ""
     ) -> T:
-        """One object. ``resource_version="0"`` accepts what the server has at hand."""
+        """Get one object. ``resource_version="0"`` accepts a version from the watch cache."""
         target = object_path(kind, namespace, name, subresource)
         if resource_version:
             target = with_query(target, resourceVersion=resource_version)
@@ -138,7 +138,7 @@ class Client:
     ) -> ObjectList[T]:
         """The objects of a kind, or a page of them.
 
-        An object that does not fit the view fails the call, unless ``on_undecodable`` takes it; then it is left out.
+        An object that does not fit the view fails the call, unless ``on_undecodable`` accepts it; then it is omitted.
         """
         target = with_query(
             collection_path(kind, namespace),
@@ -192,7 +192,7 @@ class Client:
     ) -> Page[T]:
         """Every object, fetched page by page at one resourceVersion.
 
-        When the continue token expires on the way, everything is fetched anew in one piece (client-go ``tools/pager``).
+        If the continue token expires, everything is listed again in one request (client-go ``tools/pager``).
         """
         entries: list[Entry[T]] = []
         token, limit = "", page_size
@@ -234,9 +234,9 @@ class Client:
     ) -> Watch[T]:
         """Changes as they happen: ``async with client.watch(...) as batches: async for batch in batches: ...``.
 
-        ``send_initial_events`` asks for the present state first (with True, as events; see ``resourceVersionMatch``).
-        ``keep_raw`` gives every event its object's JSON. Entering the context sends the request and raises what the
-        server answered; when no connection held after all repeats, the watch is empty.
+        ``send_initial_events`` requests the current state first (as events if True; see ``resourceVersionMatch``).
+        ``keep_raw`` adds the JSON of the object to every event. Entering the context sends the request and raises the
+        server's error; if all connections broke, the watch is empty.
         """
         target = with_query(
             collection_path(kind, namespace),
@@ -278,8 +278,8 @@ class Client:
     ) -> T:
         """A new object; with ``name`` and ``subresource`` a new binding, eviction or token of an existing one.
 
-        ``field_validation`` (Strict, Warn, Ignore) says what becomes of fields that the server does not know; without
-        it they are dropped.
+        ``field_validation`` (Strict, Warn, Ignore) determines how the server handles unknown fields; without it they
+        are dropped.
         """
         if subresource:
             target = object_path(kind, namespace, name, subresource)
@@ -306,9 +306,10 @@ class Client:
         dry_run: bool = False,
         field_manager: str = "",
     ) -> T:
-        """The whole object, replaced. ``body`` is JSON, never a view: a view would erase what it does not show.
+        """Replace the whole object. ``body`` is JSON, never a view: a view would remove the fields that it does not
+        have.
 
-        With a resourceVersion in it, the server answers ``Conflict`` unless the object is still at that version.
+        If it has a resourceVersion, the server responds with ``Conflict`` unless that is the current one.
         """
         target = object_path(kind, namespace, name, subresource)
         if dry_run or field_manager:
@@ -317,9 +318,9 @@ class Client:
         return self._read(kind, await self._calls.send("PUT", target, headers, encode_body(body)), namespace, name)
 
     def renewal(self, kind: Kind[Any], name: str, namespace: str) -> Callable[[str], bytes | None] | None:
-        """For a Lease that ``update`` has renewed before, in a server of this process: renews it again, without a
-        request (``wire.RenewsAtOnce``). None where that is not possible: with a server elsewhere or one that does not
-        keep everything in memory, and over transports with faults, limits, traces or records of what is sent."""
+        """For a Lease that ``update`` has renewed before, on a server in this process: renew it again without a request
+        (``wire.RenewsAtOnce``). None if that is not possible: with a remote server or one with a store that is not in
+        memory, and over transports that inject faults, limit, trace or record requests."""
         return self._calls.renewal(object_path(kind, namespace, name), self._accepting(kind, _JSON))
 
     async def patch(
@@ -362,7 +363,7 @@ class Client:
     ) -> msgspec.Raw:
         """Delete one object. ``uid`` and ``resource_version`` are preconditions (``Conflict`` when they fail).
 
-        Returns the server's answer: the object as it was or still is, or a Status, depending on kind and finalizers.
+        Returns the response: the object in its last or current state, or a Status, depending on kind and finalizers.
         """
         options = delete_options(
             uid=uid,
@@ -405,11 +406,12 @@ class Client:
     # Everything else
 
     async def discover(self) -> "Discovery":
-        """What the server serves; see ``client.discovery``. Parts that could not be fetched are in its ``failures``."""
+        """The resources that the server serves; see ``client.discovery``. Parts that could not be read are in its
+        ``failures``."""
         return await discovery.discover(self)
 
     def discover_at_once(self) -> "Discovery | None":
-        """``discover``, from a server in this process, without waiting; None where that takes requests."""
+        """``discover`` without waiting, from a server in this process; None if that needs requests."""
         headers = self._header_set(discovery.ACCEPT, "")
         return discovery.discover_at_once(lambda path: self._calls.answer_at_once(path, headers))
 
@@ -422,16 +424,17 @@ class Client:
     async def request(
         self, method: str, target: str, *, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> wire.Response:
-        """Any request, throttled, fenced and repeated like the others. Raises ``ApiError`` unless the answer is 2xx."""
+        """Send any request, with rate limit, fence and retries like the others. Raises ``ApiError`` unless the response
+        is 2xx."""
         base = self._writing if body else self._plain
         merged = FixedHeaders({**base, **headers}) if headers else base
         return await self._calls.exchange(method, target, merged, body)
 
     def limited(self, seconds: float) -> "Client":
-        """The same client, but every call asks the server to answer within that time (client-go
-        ``rest.Config.Timeout``). For reads and writes; watches have a limit of their own.
+        """The same client, but every call asks the server for that timeout (client-go ``rest.Config.Timeout``). For
+        reads and writes; watches have a timeout of their own.
 
-        The caller still needs a limit for itself: the request, or the answer, may be lost.
+        The caller still needs its own timeout: request or response may be lost.
         """
         limited = copy(self)
         limited._calls = self._calls.limited(seconds)

@@ -1,7 +1,7 @@
 """From flags and environment to a transport.
 
-Programs call ``connect`` with what their flags say. What is found is one ``ConnectionInfo``, which can also be looked
-at, or changed, before a transport is made from it.
+Programs call ``connect`` with the values of their flags. The result of the search is a ``ConnectionInfo``, which can be
+inspected or changed before a transport is created from it.
 """
 
 import os
@@ -31,11 +31,11 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
     proxy: Proxy | None = None
     headers: tuple[tuple[str, str], ...] = ()
     namespace: str = ""
-    """The context's namespace, "" when it names none."""
+    """The context's namespace, "" if it has none."""
     context: str = ""
-    """The name of the kubeconfig's context; "" where there is none."""
+    """The name of the kubeconfig's context; "" if there is none."""
     origin: str = ""
-    """Where all this comes from, for the log."""
+    """The source of the configuration, for the log."""
 
     @property
     def title(self) -> str:
@@ -43,7 +43,7 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
         return f"context {self.context}" if self.context else f"{self.endpoint.host}:{self.endpoint.port}"
 
     def with_authority_as_it_is(self) -> "ConnectionInfo":
-        """The same, with the certificate authority that its file holds now: later changes of the file do not count.
+        """The same, with the current content of the CA file: later changes of the file have no effect.
 
         Raises ``ConfigError``.
         """
@@ -52,11 +52,13 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
     def transport(
         self, env: Env, *, credentials: Credentials | None = None, metrics: ConnectionMetrics | None = None
     ) -> RemoteTransport:
-        """A transport for this server, as this identity or the given one. Bad certificates raise ``ConfigError``."""
+        """Create a transport to this server, with this identity or the given one. Raises ``ConfigError`` for invalid
+        certificates."""
         tls, headers = self.tls, self.headers
         if credentials is not None:
             headers = ()
-            # Somebody else's token over our certificate would still be us: the certificate is checked first.
+            # With our client certificate another user's token would be ignored, because the server checks the
+            # certificate first.
             tls = TlsSettings(
                 ca_data=tls.ca_data,
                 ca_file=tls.ca_file,
@@ -88,7 +90,7 @@ def connect(
     master: str = "",
     environ: Mapping[str, str] = os.environ,
 ) -> RemoteTransport:
-    """The transport that the flags ask for; see ``find``. Nothing is sent yet."""
+    """The transport for the flags; see ``find``. Sends nothing."""
     return find(kubeconfig=kubeconfig, context=context, master=master, environ=environ).transport(env)
 
 
@@ -98,8 +100,8 @@ def find(
     """Where to connect, and as whom.
 
     In this order: the file ``kubeconfig`` (``--kubeconfig``), ``master`` alone (``--master``, without credentials), the
-    files in KUBECONFIG, the pod's own configuration, ``~/.kube/config``. ``master`` also replaces the server that a
-    kubeconfig names. ``context`` is one of a kubeconfig, so the pod's own configuration is not used with it. Raises
+    files in KUBECONFIG, the in-cluster configuration, ``~/.kube/config``. ``master`` also overrides the server of a
+    kubeconfig. ``context`` is one of a kubeconfig, so with it the in-cluster configuration is not used. Raises
     ``ConfigError``.
     """
     if kubeconfig:
@@ -125,7 +127,7 @@ def find(
 
 
 def _may_be_there(path: Path) -> bool:
-    """Also if that can't be seen: reading it then fails with the reason."""
+    """True also if that cannot be determined: reading then fails with the reason."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,8 @@
 """One HTTP/1.1 connection, as a bare asyncio protocol around httptools' parser.
 
-``dial`` makes these, ``pool`` lends them out, ``remote`` writes requests to them. One request at a time: either its
-whole answer is awaited (``exchange``) or its body is streamed (``open_stream``), which takes the connection for good.
+``dial`` creates these, ``pool`` manages them, ``remote`` writes requests to them. One request at a time: either its
+whole response is awaited (``exchange``) or its body is streamed (``open_stream``), which uses the connection until its
+end.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ _poll = getattr(select, "poll", None)
 
 
 class Headers(Mapping[str, str]):
-    """Response headers, decoded when they are read: for most answers they never are."""
+    """Response headers, decoded when they are read: most never are."""
 
     __slots__ = ("_decoded", "_raw")
 
@@ -67,22 +68,22 @@ class Connection(asyncio.Protocol):
         self._begun = False
         self._poller: Any = None
         self.lost: asyncio.Future[None] = loop.create_future()
-        """Done once the connection is gone and the loop has forgotten it."""
+        """Done when the connection is closed and the loop has dropped it."""
         self.closed = False
         """Whether the connection is of no more use."""
         self.uses = 0
         """How many requests were written to it."""
         self.idle_since = 0.0
-        """When it was last given back, in loop time."""
+        """When it was last returned to the pool, in loop time."""
         self.generation = 0
-        """Which credentials it was made with; see ``Pool``."""
+        """The generation of credentials with which it was created; see ``Pool``."""
         self.answered = False
-        """Whether any byte of an answer to the current request has come."""
+        """Whether any byte of the response to the current request was received."""
 
     # For the pool and the transport
 
     def exchange(self, data: bytes) -> asyncio.Future[wire.Response]:
-        """Write a request; the future is its whole answer, or ``ConnectionLost``."""
+        """Write a request; the future is its whole response, or ``ConnectionLost``."""
         assert self._transport is not None, "a connection is used once it is made"
         assert not self.closed, "a closed connection was lent out"
         self._answer = answer = self._loop.create_future()
@@ -92,7 +93,8 @@ class Connection(asyncio.Protocol):
         return answer
 
     def open_stream(self, data: bytes) -> "asyncio.Future[RemoteStream]":
-        """Write a request; the future is its answer as soon as the status is known. Takes the connection for good."""
+        """Write a request; the future is its response as soon as the status is received. The connection cannot be
+        reused."""
         assert self._transport is not None, "a connection is used once it is made"
         assert not self.closed, "a closed connection was lent out"
         self._opening = opening = self._loop.create_future()
@@ -101,8 +103,8 @@ class Connection(asyncio.Protocol):
         return opening
 
     def is_stale(self) -> bool:
-        """Whether the server has closed an idle connection or sent unrequested bytes, and the loop has not seen it yet.
-        Asks the socket; costs a system call."""
+        """Whether the server has closed an idle connection or sent unrequested bytes that the loop has not processed
+        yet. Costs a system call."""
         if self.closed or self._transport is None or self._transport.is_closing():
             return True
         if self._poller is None:
@@ -114,7 +116,7 @@ class Connection(asyncio.Protocol):
         return bool(self._poller.poll(0))
 
     def abort(self) -> None:
-        """Drop the connection at once, answer or not."""
+        """Drop the connection at once, even before a response."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -143,7 +145,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None and self._opening is None and self._stream is None:
-            self.abort()  # nothing was asked: a 408 before the server closes, or a broken server
+            self.abort()  # there was no request: a 408 before the server closes, or a broken server
             return
         self.answered = True
         try:
@@ -153,7 +155,7 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         if self._stream is not None and self._body:
-            # All that came in one read is one piece, so that a reader gets a batch and not single events.
+            # All that was received in one read is one piece, so that a reader gets a batch instead of single events.
             piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
             self._body = []
             self._stream.feed(piece)
@@ -163,10 +165,10 @@ class Connection(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
         if error is None and self._begun and not self._delimited():
-            self.on_message_complete()  # a body without a length ends with its connection
+            self.on_message_complete()  # a body without a length ends with the connection
         reason = f": {error}" if error is not None and str(error) else ""
         self._fail(ConnectionLost(f"the server closed the connection before the answer was complete{reason}"))
-        # The parser holds this object's methods, and this object the parser.
+        # The parser refers to methods of this object, and this object to the parser.
         self._parser = None
         self._transport = None
 
@@ -174,7 +176,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._answer is None and self._opening is None and self._stream is None:
-            # Behind a complete answer, in the same read: it would be mixed into the answer to the next request.
+            # Bytes after a complete response: they would be mixed into the next response.
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -199,7 +201,7 @@ class Connection(asyncio.Protocol):
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        if self._status < 200:  # 100 Continue and the like: the answer is still to come
+        if self._status < 200:  # 100 Continue and similar: the response follows
             self._headers = []
             return
         self._begun = False
@@ -209,7 +211,7 @@ class Connection(asyncio.Protocol):
                 stream.feed(b"".join(self._body))
                 self._body = []
             stream.end(None)
-            self.close()  # a watch's connection is its own; the next watch makes another
+            self.close()  # a watch has a connection of its own, which is not reused
             return
         answer, self._answer = self._answer, None
         body = self._body
@@ -237,7 +239,7 @@ class Connection(asyncio.Protocol):
 
 
 async def close_all(connections: Iterable[Connection], *, seconds: float = 1.0) -> None:
-    """Close connections and wait until they are gone, so that the loop can be closed next. The slow ones are cut."""
+    """Close connections and wait until they are closed, so that the loop can be closed. Slow ones are aborted."""
     waiting = [connection for connection in connections if not connection.lost.done()]
     for connection in waiting:
         connection.close()

@@ -1,7 +1,7 @@
-"""Who we are towards an API server: the Authorization header, and a client certificate where a plugin issues one.
+"""Credentials for an API server: the Authorization header, and a client certificate if an exec plugin returns one.
 
-``RemoteTransport`` asks ``current`` before each request, which answers at once nearly always, and reports a 401 to
-``rejected``. ``exec_plugin`` has the kind that runs a program.
+``RemoteTransport`` calls ``current`` before each request, which nearly always returns at once, and reports a 401 to
+``rejected``. ``exec_plugin`` has the variant that runs a program.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ class Credentials(Protocol):
     """Something that can log in."""
 
     generation: int
-    """Grows when a new client certificate is to be used; connections made with an older one are given up."""
+    """Incremented when there is a new client certificate; connections with an older one are closed."""
 
     def current(self) -> bytes | None:
-        """The header block to send now (empty for none), or None when it has to be fetched first."""
+        """The header block to send now (empty for none), or None if it must be fetched first."""
         ...
 
     async def fetch(self) -> bytes:
-        """The header block, fetched if need be. Raises ``ConnectFailed`` when there is none to be had."""
+        """The header block, fetched if necessary. Raises ``ConnectFailed`` if that fails."""
         ...
 
     async def rejected(self, login: bytes) -> bool:
-        """The server answered 401 to this block. Returns whether there is another one to try."""
+        """The server returned 401 for this block. Returns whether there is another one to try."""
         ...
 
     async def key_pair(self) -> KeyPair | None:
-        """A client certificate to use in place of the configured one."""
+        """A client certificate that replaces the configured one."""
         ...
 
 
@@ -73,10 +73,10 @@ class StaticHeader(Anonymous):
 
 
 class TokenFile(Anonymous):
-    """A bearer token in a file that somebody else renews, as the kubelet does in every pod.
+    """A bearer token in a file that another program renews, such as the kubelet in every pod.
 
-    Read again when what is known is 50 s old (client-go ``transport/token_source.go`` v0.36: a period of a minute, ten
-    seconds early), and at once after a 401. When the file cannot be read the last token is used on.
+    Read again after 50 s (client-go ``transport/token_source.go`` v0.36: a period of a minute, ten seconds early), and
+    at once after a 401. If the file cannot be read the last token is still used.
     """
 
     SECONDS = 50.0
@@ -123,9 +123,9 @@ def read_token(path: Path, origin: str) -> bytes:
 class IssuedToken(Anonymous):
     """A bearer token that a function of the program's own issues, such as a TokenRequest for a service account.
 
-    ``issue`` returns the token and for how many seconds to use it. It is asked again when those have passed, and after
-    a 401; one call at a time serves all that wait. When there is no new one, the old one is used on
-    (client-go ``transport/token_source.go``, v0.36): it was to be renewed well before its end.
+    ``issue`` returns the token and for how many seconds to use it. It is called again after that time and after a 401;
+    concurrent callers share one call. If it fails, the old token is still used (client-go
+    ``transport/token_source.go``, v0.36), because it is renewed well before it expires.
     """
 
     PAUSE_SECONDS = 10.0
@@ -173,7 +173,7 @@ def bearer(token: str, origin: str) -> StaticHeader:
 
 
 def authorization(value: str, origin: str) -> bytes:
-    """The header line. Raises ``ConfigError`` for what cannot stand in one."""
+    """The header line. Raises ``ConfigError`` for invalid characters."""
     if not value.isascii() or not value.isprintable():
         raise ConfigError(f"{origin}: the credentials contain characters that no HTTP header can carry")
     return encode_headers({"Authorization": value})

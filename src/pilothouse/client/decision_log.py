@@ -1,12 +1,13 @@
-"""``--decision-log``: what a program writes to an API server, and why, as JSON lines. In front of any API server.
+"""``--decision-log``: the writes of a program to an API server, with their reasons, as JSON lines. Works with any API
+server.
 
-``DecisionLog.wrap`` goes around a transport. Each write that the API server answered, or may have received, is one
-``Line``; reads are not, nor what tells nothing about the state of a cluster: renewals of Leases, Events, and requests
-of authentication.k8s.io and authorization.k8s.io, tokens among them. No line holds an object, so that none holds a
-Secret.
+``DecisionLog.wrap`` wraps a transport. Each write to which the API server responded, or that it may have received, is
+one ``Line``. Not recorded are reads and writes that do not change the state of a cluster: renewals of Leases, Events,
+and requests of authentication.k8s.io and authorization.k8s.io, including tokens. Lines have no objects, and therefore
+no Secrets.
 
-Lines are collected for a moment and written by a thread. A disk that is full or slow costs lines, which are counted,
-and nothing else.
+Lines are collected for a moment and written by a thread. If the disk is full or slow, lines are lost and counted, and
+nothing else is affected.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from pilothouse.machinery.times import format_time
 
 _COLLECT_SECONDS = 0.1
 _COLLECT_BYTES = 64 * 1024
-"""So much is handed to the thread at once: waking it for each line would cost more than writing it."""
+"""Maximum bytes per call of the thread: waking it for each line would cost more than writing it."""
 _WAITING = BatchConfig(buffer_size=1000)
 _LOG_SECONDS = 10.0
 """How often a failure is logged."""
@@ -43,7 +44,7 @@ class Line(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", 
     """One write."""
 
     time: str
-    """When the answer came, in UTC with microseconds."""
+    """When the response was received, in UTC with microseconds."""
     verb: str
     """As audit has it: create, update, patch, delete, deletecollection."""
     group: str = ""
@@ -51,20 +52,20 @@ class Line(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", 
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    """Of the answer, if the API server generated it."""
+    """From the response, if the API server generated it."""
     uid: str = ""
     resource_version: str = ""
-    """Of the answer: the version that this write made, or, if it changed nothing, found."""
+    """From the response: the version of this write or, if it changed nothing, the current one."""
     code: int = 0
-    """Of the answer; 0 if there was none, and then the write may have happened."""
+    """Of the response; 0 if there was none, and then the write may have been carried out."""
     reason: str = ""
     message: str = ""
-    """Of the Status, if the code is not 2xx, or why there was no answer."""
+    """The message of the Status, if the code is not 2xx, or why there was no response."""
     user_agent: str = ""
     audit_id: str = msgspec.field(default="", name="auditID")
-    """Of the answer, if the API server says it: its audit event of the request has the same."""
+    """From the response, if the API server has audit IDs: the same as in its audit event."""
     cause: Cause | None = None
-    """None for what no sync of a controller has written: the election of a leader, for example."""
+    """None for writes that are not made by a sync of a controller: leader election, for example."""
 
 
 class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -126,7 +127,7 @@ class DecisionLog:
         return _Recorded(transport, self)
 
     def add(self, request: wire.Request, response: wire.Response | None, error: str = "") -> None:
-        """Record a write, and its answer, or why there was none."""
+        """Record a write, and its response or why there was none."""
         info = describe(request)
         if _is_left_out(info, response) or "dryRun=" in request.target:
             return
@@ -186,7 +187,7 @@ class DecisionLog:
             _log.error("Lines of the decision log are lost", log=self._path, lines=self.dropped, reason=why)
 
     async def close(self) -> None:
-        """Write what is left. A disk that does not answer is left after some seconds."""
+        """Write the remaining lines. Gives up after some seconds if the disk does not respond."""
         self._flush()
         await self._writer.close()
 
@@ -220,7 +221,7 @@ class _Recorded:
 
 
 def _time(at: datetime.datetime) -> str:
-    """With microseconds. What comes before them is formatted once a second."""
+    """With microseconds. The part before them is formatted once a second."""
     return f"{format_time(at.replace(microsecond=0))[:-1]}.{at.microsecond:06}Z"
 
 
@@ -234,7 +235,7 @@ def _is_left_out(info: RequestInfo, response: wire.Response | None) -> bool:
 
 
 def _result(body: bytes, info: RequestInfo) -> tuple[str, str, str]:
-    """Name, uid and resourceVersion of what was written."""
+    """Name, uid and resourceVersion of the written object."""
     try:
         answer = _decode_object(body)
         metadata = answer.metadata

@@ -1,6 +1,6 @@
 """``--decision-log`` and its rotation: the flags of every program that writes to an API server.
 
-The flags of rotation are named like kube-apiserver's for the audit log, and mean the same.
+The flags for rotation have the names and meaning of kube-apiserver's for the audit log.
 """
 
 from typing import TYPE_CHECKING
@@ -60,7 +60,7 @@ def add_decision_log_flags(flags: FlagSet, *, extra: bool = False) -> None:
 
 
 class DecisionLogOptions(msgspec.Struct, frozen=True):
-    """What the flags ask for. Without a path there is no log."""
+    """The settings of the flags. Without a path there is no log."""
 
     path: str = ""
     max_megabytes: int = 100
@@ -83,7 +83,7 @@ class DecisionLogOptions(msgspec.Struct, frozen=True):
 
 
 def decision_log_options(parsed: Parsed) -> DecisionLogOptions:
-    """What the flags ask for. Raises ``FlagError``."""
+    """The settings of the flags. Raises ``FlagError``."""
     for name in _SIZES:
         if parsed[name] < 0:
             raise FlagError(f"--{name} {parsed[name]} can't be a negative number")

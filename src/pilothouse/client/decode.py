@@ -27,14 +27,14 @@ with lazy_imports():
 T = TypeVar("T")
 
 _FEW = 200
-"""Objects of a view: sharing parts of so few would save less than what it needs itself."""
+"""Minimum number of objects of a view for sharing parts: with fewer, sharing costs more memory than it saves."""
 
 OnUndecodable = Callable[[UndecodableObject], None]
-"""Called with an object that was left out because it does not fit its view."""
+"""Called with an object that is omitted because it does not fit its view."""
 
 
 class Entry(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object and, where that was asked for, the JSON it came as (a copy of its own)."""
+    """An object and, if requested, a copy of its JSON."""
 
     object: T
     raw: bytes
@@ -53,14 +53,14 @@ class _RawList(msgspec.Struct, gc=False, frozen=True):
 
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding may raise at bytes that others wrote. The last one is for what is nested too deeply."""
+"""Errors of decoding foreign bytes. The last one is raised for too deep nesting."""
 
 _raw_list = msgspec.json.Decoder(_RawList)
 _object = msgspec.json.Decoder(Object)
 
 
 class Decoders(Generic[T]):
-    """The decoders of one view, made once (making one costs more than using it), when there is something to decode."""
+    """The decoders of one view, created at the first use (creating one costs more than using it)."""
 
     def __init__(self, view: type[T]) -> None:
         self.view = view
@@ -83,8 +83,8 @@ class Decoders(Generic[T]):
         return None if self.is_raw else shared_parts.shared_parts_of(self.view)
 
     def share(self, obj: T) -> T:
-        """An object that is to be kept, and that nobody has seen yet: what it has in common with others is shared, as
-        soon as there are many."""
+        """An object that will be cached, and that nobody else has yet: its parts are shared with other objects if there
+        are many."""
         if self._kept < _FEW:
             self._kept += 1
         elif (parts := self._shared_parts) is not None:
@@ -92,24 +92,24 @@ class Decoders(Generic[T]):
         return obj
 
     def one(self, body: bytes | memoryview, what: Callable[[], str]) -> T:
-        """One object. ``what`` names it should it not fit."""
+        """Decode one object. ``what`` names it in errors."""
         try:
             return self._one.decode(body)
         except UNREADABLE as error:
             return self._again(bytes(body), what, error)
 
     def list(self, kind: Kind[Any], body: bytes, on_undecodable: OnUndecodable | None) -> ObjectList[T]:
-        """A whole list."""
+        """Decode a whole list."""
         if not self.is_raw:
             try:
                 return self._list.decode(body)
             except UNREADABLE:
-                pass  # item by item below: either nulls are in the way, or the culprit gets its name
+                pass  # decoded item by item below: there are nulls, or the undecodable item must be named
         page = self.page(kind, body, keep_raw=False, on_undecodable=on_undecodable)
         return ObjectList(metadata=page.metadata, items=tuple(entry.object for entry in page.items))
 
     def page(self, kind: Kind[Any], body: bytes, *, keep_raw: bool, on_undecodable: OnUndecodable | None) -> Page[T]:
-        """A whole list, item by item."""
+        """Decode a whole list, item by item."""
         try:
             raw_list = _raw_list.decode(body)
         except RecursionError:
@@ -118,7 +118,7 @@ class Decoders(Generic[T]):
             raise UndecodableObject(f"a list of {kind.group_resource}", str(error), body) from error
         entries: list[Entry[T]] = []
         for item in raw_list.items or ():
-            # A slice of the page would keep the whole page in memory for as long as the one object is kept.
+            # A slice would keep the whole page in memory as long as the object.
             copy = bytes(item) if keep_raw or self.is_raw else b""
             try:
                 found: T = msgspec.Raw(copy) if self.is_raw else self._item(kind, item)  # type: ignore[assignment]
@@ -148,9 +148,9 @@ _token = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 def _split_list(body: bytes) -> _RawList:
-    """A list that has an item nested deeper than the decoder goes, so that the others can be read all the same.
+    """Split a list with an item that is nested too deeply for the decoder, so that the others can be decoded.
 
-    Only brackets are counted; whether what is between them makes sense is found out item by item.
+    Only brackets are counted; items are validated when they are decoded.
     """
     items: list[msgspec.Raw] = []
     metadata = ListMeta()
@@ -189,7 +189,7 @@ _decoders: dict[type[Any], Decoders[Any]] = {}
 
 
 def decoders_of(view: type[T]) -> Decoders[T]:
-    """The decoders of that view, the same ones for everybody."""
+    """The decoders of that view, shared by all callers."""
     found = _decoders.get(view)
     if found is None:
         found = _decoders[view] = Decoders(view)

@@ -49,12 +49,12 @@ class Dialer:
         self._metrics = metrics
 
     async def dial(self) -> Connection:
-        """A new connection. Raises ``ConnectionRefused`` or ``ConnectFailed``, which say what failed where."""
+        """A new connection. Raises ``ConnectionRefused`` or ``ConnectFailed`` with address and reason."""
         loop = asyncio.get_running_loop()
         try:
             context = await self._context() if self._context is not None else None
         except ConfigError as error:
-            # Certificates can turn bad while a program runs. It goes on trying, and says why it cannot.
+            # Certificates can become invalid while a program runs. It keeps trying, and reports the reason.
             raise ConnectFailed(str(error)) from error
         proxy = self._proxy
         if proxy is None:
@@ -119,7 +119,7 @@ class Dialer:
 
 
 class _Tunnel(asyncio.Protocol):
-    """Waits for a proxy's answer to CONNECT."""
+    """Waits for a proxy's response to CONNECT."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.opened: asyncio.Future[None] = loop.create_future()

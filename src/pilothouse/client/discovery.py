@@ -1,8 +1,8 @@
-"""What an API server serves, and which resource belongs to a kind.
+"""Discovery: the resources that an API server serves, and the resource of a kind.
 
-``discover`` asks for the aggregated form (one document each for ``/api`` and ``/apis``) and falls back to a document
-per group version. A group version that cannot be fetched is a *partial failure*: the rest is returned, and ``failures``
-says what is missing, so that a broken aggregated API server does not stop garbage collection everywhere else.
+``discover`` requests the aggregated form (one document each for ``/api`` and ``/apis``) and falls back to a document
+per group version. A group version that cannot be read is a *partial failure*: the rest is returned, and ``failures``
+has the errors, so that a broken aggregated API server does not stop garbage collection everywhere else.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ class Requester(Protocol):
 
 
 async def discover(client: Requester) -> Discovery:
-    """Ask the server what it serves.
+    """Read the server's discovery documents.
 
-    The same answers give the same object: compare with ``is`` to see whether anything is new.
+    Equal responses return the same object: compare with ``is`` to detect changes.
 
     Raises ``ApiError`` or ``ConnectionError`` when not even the list of groups can be had.
     """
@@ -60,8 +60,8 @@ async def discover(client: Requester) -> Discovery:
 
 
 def discover_at_once(answer: Callable[[str], wire.Response | None]) -> Discovery | None:
-    """``discover``, without waiting, as far as ``answer`` gives the documents at ``/api`` and ``/apis`` and there is
-    nothing else to ask for; else None."""
+    """``discover`` without waiting, if ``answer`` returns the documents at ``/api`` and ``/apis`` and nothing else is
+    needed; else None."""
     core = answer("/api")
     named = None if core is None else answer("/apis")
     if core is None or named is None:
@@ -73,7 +73,7 @@ def discover_at_once(answer: Callable[[str], wire.Response | None]) -> Discovery
 class RestMapper:
     """Kind to resource, remembered until ``reset``.
 
-    What is not known stays unknown until the next reset; kube-controller-manager resets every 30 s.
+    Unknown kinds stay unknown until the next reset; kube-controller-manager resets every 30 s.
     """
 
     def __init__(self, client: Requester) -> None:
@@ -82,12 +82,13 @@ class RestMapper:
         self._asking: asyncio.Future[Discovery] | None = None
 
     def reset(self) -> None:
-        """Forget; the next use asks the server again. A request under way is for its own callers only."""
+        """Drop the cache; the next use requests it again. The result of a request in flight is only for its own
+        callers."""
         self._discovery = None
         self._asking = None
 
     async def discovery(self) -> Discovery:
-        """What the server serves, as remembered."""
+        """The cached discovery."""
         if self._discovery is None:
             if self._asking is None:
                 # One request for all callers. It must not be cancelled with the first of them.
@@ -104,10 +105,9 @@ class RestMapper:
                 self._discovery = asking.result()
 
     async def resource_for(self, api_version: str, kind: str) -> Resource | None:
-        """The resource for objects of that apiVersion and kind; None when the server has none.
+        """The resource of that apiVersion and kind; None if the server has none.
 
-        Raises what ``discover`` raises, and ``LookupError`` when the answer is unknown because this very group version
-        could not be fetched.
+        Raises the errors of ``discover``, and ``LookupError`` if this group version could not be read.
         """
         discovery = await self.discovery()
         found = discovery.find(api_version, kind)
@@ -205,7 +205,7 @@ class _Root(msgspec.Struct, eq=False):
 
 @lru_cache(maxsize=8)
 def _united(core: _Root, named: _Root) -> Discovery:
-    """The same object for the same parts, so that callers see by identity that nothing has changed."""
+    """The same object for equal parts, so that callers detect by identity that nothing has changed."""
     return Discovery((*core.versions, *named.versions), core.failures | named.failures)
 
 
@@ -218,14 +218,14 @@ async def _root(client: Requester, path: str) -> _Root:
 
 
 def _root_of(response: wire.Response, path: str) -> _Root:
-    # The answer's type says which form came, not what was asked for.
+    # The Content-Type of the response determines the form, not that of the request.
     if "as=apigroupdiscoverylist" in response.headers.get("content-type", "").lower().replace(" ", ""):
         return _aggregated(response.body)
     legacy = _decode(response.body, _LegacyRoot, path)
     unfetched = list(legacy.versions)
     for group in legacy.groups:
         names = [version.group_version for version in group.versions]
-        # The preferred version goes first, as it does in the aggregated form.
+        # The preferred version comes first, as in the aggregated form.
         preferred = group.preferred_version.group_version
         unfetched += sorted(names, key=lambda name, first=preferred: name != first)  # type: ignore[misc]
     return _Root(unfetched=unfetched)

@@ -17,11 +17,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     host: str
     port: int
     path_prefix: str = ""
-    """What goes before every path (``/k8s/clusters/c-1``): no slash at its end."""
+    """The prefix of every path (``/k8s/clusters/c-1``), without a trailing slash."""
 
     @property
     def authority(self) -> str:
-        """``host:port`` as it stands in a Host header, without the scheme's own port."""
+        """``host:port`` for the Host header, without the default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -79,7 +79,7 @@ def parse_proxy(text: str, origin: str) -> Proxy:
 
 
 def proxy_from_environment(endpoint: Endpoint, environ: Mapping[str, str]) -> Proxy | None:
-    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY (either case) say, by the rules of Go's ``http/httpproxy``.
+    """The settings of HTTPS_PROXY, HTTP_PROXY and NO_PROXY (either case), by the rules of Go's ``http/httpproxy``.
 
     Loopback addresses and ``localhost`` are never reached through a proxy.
     """

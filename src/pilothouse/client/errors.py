@@ -1,4 +1,4 @@
-"""What can go wrong between a client and an API server, by class::
+"""The errors between a client and an API server::
 
     ApiError                       the server answered, and said no
     ├── BadRequest                 400
@@ -28,8 +28,8 @@
 
 A call that takes too long raises the built-in ``TimeoutError``, as ``asyncio.timeout`` does.
 
-As in apimachinery's ``api/errors`` (v0.36) the Status' ``reason`` decides the class first, and the code only when the
-reason is none of these.
+As in apimachinery's ``api/errors`` (v0.36) the Status' ``reason`` determines the class, and the code only if the reason
+is unknown.
 """
 
 import msgspec
@@ -39,7 +39,7 @@ from pilothouse.api.meta import Status, StatusCause, StatusDetails
 
 
 class ApiError(Exception):
-    """The API server refused. ``status`` is what it answered; classes below say why."""
+    """The API server rejected the request. ``status`` is its response; subclasses have the reasons."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message or status.reason or f"HTTP status {status.code}")
@@ -52,7 +52,7 @@ class ApiError(Exception):
 
     @property
     def reason(self) -> str:
-        """The machine-readable reason, "" when the server gave none."""
+        """The machine-readable reason, "" if there is none."""
         return self.status.reason
 
     @property
@@ -62,12 +62,12 @@ class ApiError(Exception):
 
     @property
     def retry_after_seconds(self) -> int:
-        """After how long the server suggests to ask again; 0 when it does not suggest that."""
+        """The seconds after which the server suggests to retry; 0 if it does not."""
         return self.status.details.retry_after_seconds if self.status.details is not None else 0
 
 
 class BadRequest(ApiError):
-    """400: the request makes no sense to the server."""
+    """400: the request is malformed."""
 
 
 class Unauthorized(ApiError):
@@ -83,11 +83,11 @@ class NotFound(ApiError):
 
 
 class MethodNotAllowed(ApiError):
-    """405: the resource does not know this verb."""
+    """405: the resource does not support this verb."""
 
 
 class NotAcceptable(ApiError):
-    """406: the server cannot answer in the form asked for."""
+    """406: the server cannot respond in the requested format."""
 
 
 class AlreadyExists(ApiError):
@@ -99,7 +99,7 @@ class Conflict(ApiError):
 
 
 class Gone(ApiError):
-    """410: what was asked for is no longer kept."""
+    """410: the requested version is no longer available."""
 
 
 class Expired(Gone):
@@ -119,7 +119,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: the server asks for patience, or an eviction would break a disruption budget."""
+    """429: the server is overloaded, or an eviction would violate a disruption budget."""
 
 
 class InternalError(ApiError):
@@ -165,8 +165,8 @@ _BY_CODE: dict[int, type[ApiError]] = {
     504: Timeout,
 }
 
-# apimachinery api/errors NewGenericServerResponse (v0.36): what an answer that is no Status means. Bodies like these
-# come from proxies and from servers that are still starting.
+# apimachinery api/errors NewGenericServerResponse (v0.36): for responses that are not a Status. They come from proxies
+# and from servers that are still starting.
 _GENERIC: dict[int, tuple[str, str]] = {
     400: ("BadRequest", "the server rejected our request for an unknown reason"),
     401: ("Unauthorized", "the server has asked for the client to provide credentials"),
@@ -194,7 +194,7 @@ def error_for(status: Status) -> ApiError:
 
 
 def error_of(code: int, body: bytes, response: wire.Response | None = None) -> ApiError:
-    """The exception for an answer whose HTTP status is not 2xx, whatever its body is."""
+    """The exception for a response whose HTTP status is not 2xx, whatever its body is."""
     try:
         status = _STATUS.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -225,7 +225,7 @@ def has_cause(error: BaseException, reason: str) -> bool:
 
 
 class TransportError(ConnectionError):
-    """No answer came. Unless a subclass says otherwise, a write may or may not have happened."""
+    """There was no response. Except for some subclasses, a write may or may not have been carried out."""
 
 
 class ConnectionRefused(TransportError, ConnectionRefusedError):
@@ -233,11 +233,12 @@ class ConnectionRefused(TransportError, ConnectionRefusedError):
 
 
 class ConnectFailed(TransportError):
-    """No connection could be made: unknown host, TLS failure, proxy, handshake timeout. The request was not sent."""
+    """No connection could be established: unknown host, TLS failure, proxy, handshake timeout. The request was not
+    sent."""
 
 
 class ConnectionLost(TransportError, ConnectionResetError):
-    """The connection ended before the whole answer had come. A write may have happened."""
+    """The connection broke before the whole response was received. A write may have been carried out."""
 
 
 def is_connection_lost(error: BaseException) -> bool:
@@ -258,9 +259,10 @@ class UndecodableObject(ValueError):
         self.what = what
         """``replicasets.apps default/web``"""
         self.error = error
-        """What does not fit, and where: ``Expected `int`, got `str` - at `$.spec.replicas```"""
+        """The mismatch and its position: ``Expected `int`, got `str` - at `$.spec.replicas```"""
         self.raw = raw
 
 
 class ConfigError(ValueError):
-    """A kubeconfig, its credentials or the in-cluster configuration cannot be used; the text says where and why."""
+    """A kubeconfig, its credentials or the in-cluster configuration cannot be used; the message has the place and the
+    reason."""

@@ -1,7 +1,7 @@
 """Credentials from a program: client-go's exec plugins (``client.authentication.k8s.io`` v1 and v1beta1).
 
-After client-go ``plugin/pkg/client/auth/exec`` (v0.36): the program reads about the cluster in KUBERNETES_EXEC_INFO,
-prints an ExecCredential, and is asked again when that expires or the server answers 401.
+After client-go ``plugin/pkg/client/auth/exec`` (v0.36): the program gets the cluster in KUBERNETES_EXEC_INFO, prints an
+ExecCredential, and is run again when that expires or the server returns 401.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io
 
 
 class ExecSettings(msgspec.Struct, frozen=True):
-    """The ``exec`` entry of a kubeconfig user. ``cluster`` is what ``provideClusterInfo`` lets the program see."""
+    """The ``exec`` entry of a kubeconfig user. ``cluster`` is passed to the program with ``provideClusterInfo``."""
 
     command: str
     api_version: str
@@ -57,7 +57,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 class ExecPlugin:
-    """Runs the program when credentials are needed, one run at a time, and remembers what it printed."""
+    """Runs the program when credentials are needed, one run at a time, and caches its output."""
 
     def __init__(self, settings: ExecSettings, env: Env) -> None:
         self.generation = 0
@@ -70,22 +70,22 @@ class ExecPlugin:
         self._lock = asyncio.Lock()
 
     def current(self) -> bytes | None:
-        """What the program last said, unless that has expired."""
+        """The last output of the program, unless it has expired."""
         if self._expires_at is not None and self._env.now() > self._expires_at:
             return None
         return self._login
 
     async def fetch(self) -> bytes:
-        """What the program says. Raises ``ConnectFailed`` when it fails."""
+        """The output of the program. Raises ``ConnectFailed`` if it fails."""
         async with self._lock:
             login = self.current()
             return login if login is not None else await self._run()
 
     async def rejected(self, login: bytes) -> bool:
-        """Run the program again, unless somebody else has meanwhile."""
+        """Run the program again, unless another caller has meanwhile."""
         async with self._lock:
-            # The very object, not its value: after another run, this is no longer what was refused, even when the
-            # program said the same again.
+            # Compare by identity: after another run the credentials are not those that were rejected, even if they are
+            # equal.
             if login is not self._login:
                 return login != self._login
             pair = self._pair
@@ -139,7 +139,7 @@ class ExecPlugin:
                 env=environ,
                 stdin=None if interactive else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                # A prompt must reach the terminal; what a silent program complains about belongs into our message.
+                # A prompt must reach the terminal; otherwise stderr is part of our message.
                 stderr=None if interactive else asyncio.subprocess.PIPE,
             )
         except OSError as error:
@@ -153,7 +153,7 @@ class ExecPlugin:
             await process.wait()
             raise
         if process.returncode != 0:
-            # As Go counts what a signal has ended.
+            # As Go reports a process that was ended by a signal.
             self._report(max(process.returncode or 1, -1), "plugin_execution_error")
             text = (complaint or b"").decode(errors="replace").strip()[-1000:]
             tail = f": {text}" if text else ""
@@ -187,7 +187,7 @@ class ExecPlugin:
 
 
 def _lifetime(pair: KeyPair | None) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """From when until when a certificate is valid; None for an invalid one, which is an error when it is used."""
+    """The validity of a certificate; None if it cannot be parsed, which is an error when it is used."""
     if pair is None:
         return None
     try:

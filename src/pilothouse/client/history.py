@@ -1,4 +1,4 @@
-"""What pilothouse's API server remembers of changes: who made each, and why (``/debug/history/changes``)."""
+"""The history of changes in pilothouse's API server: who made each, and why (``/debug/history/changes``)."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ _PAGE = 250
 
 
 class RecordedChange(msgspec.Struct, frozen=True, rename="camel"):
-    """One change. ``time`` and ``origin`` are missing where no request asked for it."""
+    """One change. ``time`` and ``origin`` are missing if no request caused it."""
 
     resource_version: str
     type: str

@@ -10,7 +10,7 @@ FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def is_in_cluster(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process looks like one in a pod."""
+    """Whether this process seems to run in a pod."""
     return bool(environ.get("KUBERNETES_SERVICE_HOST") and environ.get("KUBERNETES_SERVICE_PORT"))
 
 

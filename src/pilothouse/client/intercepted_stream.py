@@ -10,8 +10,8 @@ from pilothouse.api import wire
 class InterceptedStream:
     """Wraps a watch stream (``wire.Stream``).
 
-    A separate task reads ahead, so that an event's delay counts from its arrival and not from the delivery of the
-    previous event. Each piece is one whole line.
+    A separate task reads ahead, so that an event's delay counts from its arrival, not from the delivery of the previous
+    event. Each piece is one whole line.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class InterceptedStream:
         self._pump = self._loop.create_task(self._read(), name="intercepted watch")
 
     def stop(self, last: bytes = b"", *, error: ConnectionError | None = None) -> None:
-        """End the stream now, after this last line; lines not delivered yet are dropped."""
+        """End the stream now, after this last line; lines that were not delivered are dropped."""
         self._pump.cancel()
         self._lines.clear()
         if last:
@@ -97,7 +97,8 @@ class InterceptedStream:
                 for line in lines:
                     # Lines are delivered in order: a line with a short delay does not overtake the one before it.
                     due = self._loop.time() + self._delay()
-                    # A piece that is one whole line is passed on as the same object, by which the decode memo finds it.
+                    # A piece that is one whole line is passed on as the same object, which is the key of the decode
+                    # memo.
                     whole = piece if len(lines) == 1 and not partial and len(piece) == len(line) + 1 else line + b"\n"
                     self._lines.append((due, whole))
                 self.notify()

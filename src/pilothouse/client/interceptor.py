@@ -1,6 +1,6 @@
 """Faults between a client and its server, on either transport.
 
-Tests and the simulation wrap a transport in an ``Interceptor`` and give it rules::
+Tests and simulations wrap a transport in an ``Interceptor`` and add rules::
 
     faults = Interceptor(transport, env)
     faults.add(Rule(fail(500), verb="create", resource="pods", nth=3))       # the third create of a pod fails
@@ -12,8 +12,8 @@ Tests and the simulation wrap a transport in an ``Interceptor`` and give it rule
         held.release(1)                                                      # but this one
     faults.end_watches(resource="pods", with_=gone())                        # 410
 
-Events of one watch never change their order, as on a real server; delays differ between watches, so that one
-watch can overtake another. Chance comes from the stream "interceptor" of the ``Env``.
+The order of the events of one watch never changes, as with a real server; delays differ between watches, so that one
+watch may be ahead of another. Random numbers come from the stream "interceptor" of the ``Env``.
 """
 
 import asyncio
@@ -41,33 +41,33 @@ class Delay(msgspec.Struct, frozen=True):
 
 
 class DrawnDelay(msgspec.Struct, frozen=True):
-    """A delay of a distribution of one's own; ``draw`` is given the stream."""
+    """A delay from a custom distribution; ``draw`` is called with the random stream."""
 
     draw: Callable[[random.Random], float]
 
 
 class DelayAnswer(msgspec.Struct, frozen=True):
-    """Send at once, and wait before the caller gets the answer."""
+    """Send at once, and delay the response."""
 
     shortest: float
     longest: float
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Answer in the server's place; the request is not sent."""
+    """Respond instead of the server; the request is not sent."""
 
     response: wire.Response
 
 
 class Break(msgspec.Struct, frozen=True):
-    """No answer. ``sent``: the server gets the request, and does what it says, all the same."""
+    """No response. ``sent``: the server receives and carries out the request nevertheless."""
 
     how: Literal["refused", "lost", "hang", "timeout"]
     sent: bool
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """Send something else: what the function makes of the request."""
+    """Send a changed request: the result of the function."""
 
     change: Callable[[wire.Request], wire.Request]
 
@@ -81,7 +81,7 @@ def delay(shortest: float, longest: float | None = None) -> Delay:
 
 
 def delay_answer(shortest: float, longest: float | None = None) -> DelayAnswer:
-    """The server does it at once, and its answer comes that many seconds later: events overtake it."""
+    """The server carries it out at once, and the response is delayed by these seconds: events arrive before it."""
     return DelayAnswer(shortest, shortest if longest is None else longest)
 
 
@@ -93,8 +93,8 @@ def fail(
     retry_after: int | None = None,
     cause: str = "",
 ) -> Answer:
-    """The server answers with an error and does nothing. ``retry_after`` sets the header that makes clients repeat;
-    ``cause`` is what ``has_cause`` asks for."""
+    """The server responds with an error and does nothing. ``retry_after`` sets the header that makes clients retry;
+    ``cause`` is that of ``has_cause``."""
     details: dict[str, object] = {"retryAfterSeconds": retry_after} if retry_after else {}
     if cause:
         details["causes"] = [{"reason": cause, "message": message}]
@@ -107,17 +107,17 @@ def fail(
 
 
 def conflict() -> Answer:
-    """409: somebody else was faster."""
+    """409: another client has changed the object."""
     return fail(409, "Conflict", "Operation cannot be fulfilled: the object has been modified")
 
 
 def namespace_ends() -> Answer:
-    """403: nothing new is made in a namespace that is being deleted."""
+    """403: nothing can be created in a terminating namespace."""
     return fail(403, "Forbidden", "because it is being terminated", cause="NamespaceTerminating")
 
 
 def gone() -> Answer:
-    """410: the resourceVersion is too old. A watch ends with it as an ERROR event when given to ``end_watches``."""
+    """410: the resourceVersion is too old. With ``end_watches``, a watch ends with it as an ERROR event."""
     return fail(410, "Expired", "too old resource version: 1 (2)")
 
 
@@ -132,7 +132,7 @@ def lose_request() -> Break:
 
 
 def lose_answer() -> Break:
-    """The server does it, and then the connection breaks: the caller cannot know."""
+    """The server carries out the request, and then the connection breaks."""
     return Break("lost", sent=True)
 
 
@@ -142,12 +142,13 @@ def time_out(*, sent: bool) -> Break:
 
 
 def hang(*, sent: bool) -> Break:
-    """No answer, ever: the caller's own time limit must help. With ``sent`` the server does it all the same."""
+    """There is never a response: the caller needs a timeout. With ``sent`` the server carries out the request
+    nevertheless."""
     return Break("hang", sent=sent)
 
 
 class Rule:
-    """Which requests, and what happens to them.
+    """Which requests match, and what happens to them.
 
     Empty criteria match everything. ``resource`` is ``pods`` or ``replicasets.apps``; ``verb`` an audit verb, or
     ``write`` for all that may change something. Of the requests that match, only the ``nth`` (from 1) is hit, or the
@@ -181,7 +182,7 @@ class Rule:
 
 
 class Criteria(msgspec.Struct, frozen=True):
-    """What a request must be like."""
+    """The criteria of a rule."""
 
     verb: str = ""
     resource: str = ""
@@ -211,7 +212,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """A request was answered. ``injected``: by a rule, not by the server."""
+    """A request got a response. ``injected``: from a rule, not from the server."""
 
     call: RequestInfo
     request: wire.Request
@@ -220,7 +221,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A request got no answer. ``injected``: because of a rule."""
+    """A request got no response. ``injected``: because of a rule."""
 
     call: RequestInfo
     request: wire.Request
@@ -260,7 +261,7 @@ class Hold:
         self._open = False
 
     def release(self, events: int | None = None) -> None:
-        """Let everything through from now on, or only the next ``events``."""
+        """Release all events from now on, or only the next ``events``."""
         if events is None:
             self._open = True
         else:
@@ -281,8 +282,8 @@ class Hold:
 class Interceptor:
     """A transport around a transport (``wire.Transport``). Without rules it changes nothing.
 
-    Delays of all rules that hit add up; of the other actions the first one added wins. ``observer`` sees what happens,
-    in order.
+    The delays of all matching rules are added; of other actions the first one that was added applies. ``observer`` is
+    called for everything that happens, in order.
     """
 
     def __init__(self, transport: wire.Transport, env: Env, *, observer: Observer | None = None) -> None:
@@ -311,7 +312,7 @@ class Interceptor:
 
     @contextmanager
     def hold(self, *, resource: str = "", namespace: str = "") -> Iterator[Hold]:
-        """No event of matching watches is delivered until ``release``, or the end of the block."""
+        """Hold back the events of matching watches until ``release``, or the end of the block."""
         held = Hold(Criteria(resource=resource, namespace=namespace), self._notify)
         self._holds.append(held)
         try:
@@ -322,10 +323,10 @@ class Interceptor:
                 self._holds.remove(held)
 
     def end_watches(self, *, resource: str = "", namespace: str = "", with_: Answer | Break | None = None) -> int:
-        """End the matching watches that are open now, and return how many.
+        """End the open watches that match, and return how many.
 
-        Undelivered events are dropped. Without ``with_`` they end as with their time limit; ``gone()`` (or another
-        ``fail``) becomes an ERROR event; ``lose_request()`` breaks the connection.
+        Undelivered events are dropped. Without ``with_`` they end as at their timeout; ``gone()`` (or another ``fail``)
+        becomes an ERROR event; ``lose_request()`` breaks the connection.
         """
         criteria = Criteria(resource=resource, namespace=namespace)
         ended = [stream for stream, call in self._streams.items() if criteria.match(call)]
@@ -339,7 +340,7 @@ class Interceptor:
         return len(ended)
 
     async def request(self, request: wire.Request) -> wire.Response:
-        """Send, or whatever the rules say."""
+        """Send the request, or apply the rules."""
         call = describe(request)
         wait, action = self._decide(call, request)
         if wait:
@@ -365,7 +366,7 @@ class Interceptor:
         return response
 
     async def open(self, request: wire.Request) -> wire.Stream:
-        """Open a watch, or whatever the rules say. Delays apply to its events, everything else to its opening."""
+        """Open a watch, or apply the rules. Delays apply to its events, everything else to the request."""
         call = describe(request)
         _wait, action = self._decide(call, request)
         if isinstance(action, Answer):
@@ -459,7 +460,7 @@ class Interceptor:
             error = TransportError("injected fault: no answer came")
         self._observe(Failed(call, request, error, injected=True))
         if action.how == "hang":
-            await asyncio.get_running_loop().create_future()  # until the caller gives up
+            await asyncio.get_running_loop().create_future()  # until the caller times out
         raise error
 
     def _observe(self, seen: Observation) -> None:

@@ -1,8 +1,8 @@
 """Kubeconfig files: reading, merging, and picking one context out of them.
 
-``connect`` is the user. The rules are client-go's ``tools/clientcmd`` (v0.36): of several files the first that has an
-entry wins, paths are relative to the file they stand in, data goes before files. Every error names the file, the entry,
-the reason and the way out. docs/design/kubeconfig.md says why this is not a library's job.
+Used by ``connect``. The rules are those of client-go's ``tools/clientcmd`` (v0.36): of several files the first that has
+an entry takes precedence, paths are relative to their file, data takes precedence over files. Every error names the
+file, the entry, the reason and the solution. docs/design/kubeconfig.md has the reasons for our own loader.
 """
 
 import base64
@@ -67,7 +67,7 @@ class Exec(msgspec.Struct, rename="camel", frozen=True):
 
 
 class User(_Wire, frozen=True):
-    """Who one is, and how to show it."""
+    """A user and its credentials."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -118,7 +118,7 @@ class _File(_Wire, frozen=True):
 
 
 class Kubeconfig(msgspec.Struct, frozen=True):
-    """One file, or several merged. Each entry keeps the file that it came from."""
+    """One file, or several merged. Each entry keeps the path of its file."""
 
     files: tuple[Path, ...]
     current_context: str
@@ -151,7 +151,7 @@ class Kubeconfig(msgspec.Struct, frozen=True):
         cluster_path, cluster = self.clusters[found.cluster]
         user_path, user = self.users[found.user] if found.user else (path, User())
         if server:
-            # client-go clientcmd overrides (v0.36): the flag replaces the address and leaves trust and user alone.
+            # client-go clientcmd overrides (v0.36): the flag replaces the address, but not CA and user.
             cluster = msgspec.structs.replace(cluster, server=server)
         if not cluster.server:
             raise ConfigError(f"{cluster_path}: cluster {found.cluster!r} has no server")
@@ -199,7 +199,7 @@ class Selected(msgspec.Struct, frozen=True):
         return _path(self.user.token_file, self.user_folder)
 
     def exec_settings(self) -> ExecSettings | None:
-        """The plugin, checked, or None."""
+        """The validated plugin, or None."""
         plugin = self.user.exec
         if plugin is None:
             return None
@@ -214,7 +214,7 @@ class Selected(msgspec.Struct, frozen=True):
         mode = plugin.interactive_mode or ("IfAvailable" if plugin.api_version.endswith("v1beta1") else "")
         if mode not in {"Never", "IfAvailable", "Always"}:
             raise ConfigError(f"{origin}: interactiveMode must be Never, IfAvailable or Always, not {mode!r}")
-        # A name without a separator is looked up in PATH, anything else is relative to the file.
+        # A name without a separator is looked up in PATH; other paths are relative to the file.
         command = _path(plugin.command, self.user_folder) if os.sep in plugin.command else plugin.command
         return ExecSettings(
             command=command,
@@ -271,7 +271,8 @@ class Selected(msgspec.Struct, frozen=True):
 
 
 def load(paths: Sequence[Path], *, explicit: bool) -> Kubeconfig:
-    """Read and merge files, the first winning. A missing one is skipped, unless it was asked for (``explicit``)."""
+    """Read and merge files; the first takes precedence. A missing one is skipped, unless it was specified explicitly
+    (``explicit``)."""
     read: list[tuple[Path, _File]] = []
     for path in paths:
         try:
@@ -338,7 +339,8 @@ _TOKEN = frozenset("!#$&'*+-.^_`|~")
 
 
 def _header_name(key: str) -> str:
-    # client-go transport/round_trippers.go headerKeyEscape (v0.36): what cannot stand in a header name goes as %XX.
+    # client-go transport/round_trippers.go headerKeyEscape (v0.36): characters that are invalid in a header name are
+    # escaped as %XX.
     return "".join(
         character
         if character.isascii() and (character.isalnum() or character in _TOKEN)

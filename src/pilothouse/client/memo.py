@@ -1,8 +1,8 @@
 """One decode per event for all programs of one process.
 
-The local transport hands every watcher of a resource the same bytes object per event. ``DecodeMemo`` remembers what a
-line decoded to, per view, so that manager, scheduler and nodes share one frozen object instead of making three. Bytes
-objects remember their hash and compare by identity first: a hit costs a dictionary lookup.
+The local transport passes the same bytes object of an event to all watchers of a resource. ``DecodeMemo`` caches the
+decoded event per view, so that manager, scheduler and nodes share one frozen object instead of creating three. Bytes
+objects cache their hash and are compared by identity first: a hit costs a dictionary lookup.
 """
 
 from typing import Any
@@ -11,10 +11,10 @@ import msgspec
 
 
 class DecodeMemo:
-    """Remembers the last events of one process. Shared by the clients that are handed the same one.
+    """Caches the last events of one process. Shared by all clients to which it is passed.
 
-    Bounded by ``capacity`` events for each view, the oldest are forgotten; at least half as many are remembered. What
-    is forgotten is decoded again.
+    Bounded by ``capacity`` events per view, of which at least the last half is kept. Events that were dropped are
+    decoded again.
     """
 
     __slots__ = ("_by_view", "capacity", "hits", "misses")
@@ -26,7 +26,7 @@ class DecodeMemo:
         self._by_view: dict[tuple[Any, bool], _Events] = {}
 
     def get(self, view: type[Any], keep_raw: bool, line: bytes) -> Any:
-        """What the line decoded to, or None."""
+        """The decoded event of the line, or None."""
         events = self._by_view.get((view, keep_raw))
         found = None
         if events is not None:
@@ -40,12 +40,12 @@ class DecodeMemo:
         return found
 
     def put(self, view: type[Any], keep_raw: bool, line: bytes, event: msgspec.Struct) -> None:
-        """Remember what the line decoded to."""
+        """Store the decoded event of the line."""
         events = self._by_view.get((view, keep_raw))
         if events is None:
             events = self._by_view[view, keep_raw] = _Events()
         if len(events.newer) * 2 >= self.capacity:
-            # Halves are dropped whole: finding the oldest key of a dict means passing over all that were deleted.
+            # Drop one half at once: finding the oldest key of a dict would pass over all deleted ones.
             events.older, events.newer = events.newer, {}
         events.newer[line] = event
 

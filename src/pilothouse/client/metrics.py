@@ -1,11 +1,12 @@
-"""What the client reports about itself. ``runtime.client_metrics`` has the ``rest_client_*`` families behind it."""
+"""The interface by which the client reports metrics. ``runtime.client_metrics`` implements it with
+``rest_client_*``."""
 
 import datetime
 from typing import Literal, Protocol
 
 
 class ClientMetrics(Protocol):
-    """Receives one call per event; each must be quick and must not raise.
+    """Called once per event; implementations must be quick and must not raise.
 
     ``method`` is the HTTP method, ``host`` the API server's host and port, as in upstream's labels.
     """
@@ -13,7 +14,7 @@ class ClientMetrics(Protocol):
     def request_done(
         self, method: str, host: str, code: str, *, seconds: float, request_bytes: int, response_bytes: int
     ) -> None:
-        """One attempt is over. ``code`` is the status, or ``<error>`` when there was no answer.
+        """One attempt has ended. ``code`` is the status, or ``<error>`` if there was no response.
 
         Feeds ``rest_client_requests_total``, ``rest_client_request_duration_seconds``,
         ``rest_client_request_size_bytes`` and ``rest_client_response_size_bytes``.
@@ -30,11 +31,11 @@ class ClientMetrics(Protocol):
 
 
 PluginOutcome = Literal["no_error", "plugin_execution_error", "plugin_not_found_error", "client_internal_error"]
-"""How a run of an exec plugin ended (client-go ``plugin/pkg/client/auth/exec/metrics.go``, v0.36)."""
+"""The result of a run of an exec plugin (client-go ``plugin/pkg/client/auth/exec/metrics.go``, v0.36)."""
 
 
 class ConnectionMetrics(Protocol):
-    """Receives what happens below requests: names, certificates, plugins. Quick, and never raises, as above."""
+    """Called for events below requests: names, certificates, plugins. Must be quick and not raise, as above."""
 
     def resolved(self, host: str, seconds: float) -> None:
         """A name was resolved: ``rest_client_dns_resolution_duration_seconds``. Addresses need no resolving."""
@@ -45,11 +46,12 @@ class ConnectionMetrics(Protocol):
         ...
 
     def plugin_ran(self, code: int, outcome: PluginOutcome) -> None:
-        """An exec plugin was called: ``rest_client_exec_plugin_call_total``. Code 0 if and only if all went well."""
+        """An exec plugin was called: ``rest_client_exec_plugin_call_total``. The code is 0 if and only if it
+        succeeded."""
         ...
 
     def plugin_issued(self, expires_at: datetime.datetime | None, former_age_seconds: float | None) -> None:
-        """Its certificate is another one now (None: it has none), and how old the one before had become.
+        """It has a new certificate (None: it has none), and the age of the previous one.
 
         Feeds ``rest_client_exec_plugin_ttl_seconds`` and ``rest_client_exec_plugin_certificate_rotation_age``.
         """

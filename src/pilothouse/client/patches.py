@@ -1,4 +1,4 @@
-"""The four kinds of patch. ``Client.patch`` sends them; each says how the server is to merge it."""
+"""The four types of patches, for ``Client.patch``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,14 +7,14 @@ import msgspec
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """The body of a PATCH and the media type that says how to apply it."""
+    """The body of a PATCH and its media type."""
 
     content_type: str
     body: bytes
 
 
 def json_patch(operations: Sequence[Mapping[str, Any]]) -> Patch:
-    """RFC 6902: a list of operations. ``{"op": "test", ...}`` makes the rest conditional."""
+    """RFC 6902: a list of operations. ``{"op": "test", ...}`` makes the following ones conditional."""
     return Patch("application/json-patch+json", msgspec.json.encode(operations))
 
 
@@ -29,7 +29,8 @@ def strategic_merge_patch(changes: Mapping[str, Any] | msgspec.Raw | bytes) -> P
 
 
 def apply_patch(configuration: Mapping[str, Any] | msgspec.Raw | bytes) -> Patch:
-    """Server-side apply: all that the field manager wants to own. ``Client.patch`` needs ``field_manager`` with it."""
+    """Server-side apply: all fields that the field manager wants to own. ``Client.patch`` requires ``field_manager``
+    with it."""
     return Patch("application/apply-patch+yaml", _encoded(configuration))
 
 

@@ -1,8 +1,8 @@
 """Which connection a request gets.
 
-At most ``limit`` connections are open or being made; who finds none waits in line. Making a connection is not tied to
-the request that asked for it: whichever is first, a new connection or one given back, goes to the head of the line
-(as Go's ``net/http`` does it), and a cancelled caller's connection serves the next.
+At most ``limit`` connections are open or being established; further requests wait in order. Establishing a connection
+is independent of the request that caused it: the first waiting request gets whatever is available first, a new
+connection or a returned one (as in Go's ``net/http``), and the connection of a cancelled request serves the next one.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from pilothouse.client.connection import Connection, close_all
 from pilothouse.client.errors import TransportError
 
 _SURE_FOR = 0.5
-"""After how many idle seconds a connection is asked whether it still stands, before it is used."""
+"""Idle seconds after which a connection is checked before it is reused."""
 
 
 class Pool:
@@ -28,8 +28,8 @@ class Pool:
         check: Callable[[], int],
         renew: Callable[[], None],
     ) -> None:
-        """``check`` says which generation connections must be of now; older ones are not used again. ``renew`` is
-        called now and then, and may start a new generation."""
+        """``check`` returns the current generation; connections of older ones are not reused. ``renew`` is called
+        occasionally, and may start a new generation."""
         self._dial = dial
         self._limit = limit
         self._idle_seconds = idle_seconds
@@ -57,7 +57,7 @@ class Pool:
         return None
 
     async def acquire(self) -> Connection:
-        """A connection, in the order of asking. Raises what making one raised, when it was made for this call."""
+        """A connection, in the order of the calls. Raises the error of establishing one, if it was for this call."""
         if self._closed:
             raise TransportError("the transport is closed")
         ready = self.take_idle()
@@ -74,7 +74,7 @@ class Pool:
             raise
 
     def release(self, connection: Connection) -> None:
-        """Give back a connection whose answer is complete."""
+        """Return a connection whose response is complete."""
         if connection.closed or self._closed or connection.generation != self._check():
             self.discard(connection)
             return
@@ -88,12 +88,12 @@ class Pool:
             self._sweep = self._loop.call_later(self._idle_seconds / 3, self._close_idle)
 
     def discard(self, connection: Connection) -> None:
-        """Give back a connection that must not be used again."""
+        """Return a connection that must not be reused."""
         self._release(connection)
         self._dial_more()
 
     async def close(self) -> None:
-        """Close everything. Requests under way fail with ``ConnectionLost``, waiting ones with ``TransportError``."""
+        """Close everything. Requests in flight fail with ``ConnectionLost``, waiting ones with ``TransportError``."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -117,7 +117,7 @@ class Pool:
         if not connection.closed:
             connection.close()
         if not connection.lost.done():
-            # TLS says goodbye first, which takes a moment; close() must know.
+            # TLS sends a close alert first, which takes a moment; close() must wait for it.
             self._going[connection] = None
             connection.lost.add_done_callback(lambda _: self._going.pop(connection, None))
 
@@ -129,7 +129,8 @@ class Pool:
         return None
 
     def _dial_more(self) -> None:
-        """Make a connection for the first in line for whom none is being made, if the limit allows."""
+        """Establish a connection for the first waiting request for which none is being established, if the limit
+        allows."""
         if not self._waiting or len(self._open) + len(self._dials) >= self._limit:
             return
         served = set(map(id, self._dials.values()))
@@ -155,7 +156,7 @@ class Pool:
                 self._open[connection] = None
                 self.release(connection)
             elif not turn.done():
-                # The error is for the call it was made for, unless that one has been served meanwhile.
+                # The error is for the call that caused it, unless that has got another connection meanwhile.
                 turn.set_exception(error)
         self._dial_more()
 

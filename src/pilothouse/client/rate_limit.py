@@ -1,7 +1,7 @@
-"""Upstream's client-side throttle: a token bucket that every request draws from.
+"""Upstream's client-side rate limit: a token bucket for all requests.
 
-The arithmetic is ``golang.org/x/time/rate`` as client-go's ``flowcontrol.NewTokenBucketRateLimiter`` uses it: a waiter
-reserves its token at once and sleeps until that token exists, so waiters leave in the order in which they came.
+The arithmetic is that of ``golang.org/x/time/rate``, as client-go's ``flowcontrol.NewTokenBucketRateLimiter`` uses it:
+a waiting request reserves its token at once and sleeps until that is available, so requests continue in order.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class RateLimiter:
         self._said_at: float | None = None
 
     def reserve(self) -> float:
-        """Take a token, which may have yet to be made. Returns the seconds until it exists."""
+        """Reserve a token. Returns the seconds until it is available."""
         now = self._env.monotonic()
         if self._last is not None:
             self._tokens = min(float(self.burst), self._tokens + (now - self._last) * self.qps)
@@ -39,7 +39,7 @@ class RateLimiter:
         return -self._tokens / self.qps if self._tokens < 0 else 0.0
 
     async def acquire(self, what: str, reason: str = "client-side throttling, not priority and fairness") -> float:
-        """Wait for a token and take it. Returns the seconds waited. A cancelled wait gives its token back."""
+        """Wait for a token and take it. Returns the seconds waited. A cancelled wait returns its token."""
         delay = self.reserve()
         if delay <= 0:
             return 0.0
@@ -52,8 +52,8 @@ class RateLimiter:
         return delay
 
     def _say(self, delay: float, what: str, reason: str) -> None:
-        # client-go rest/request.go tryThrottleWithInfo (v0.36): over 50 ms at V(3), over 1 s for everybody to see, but
-        # then at most every 10 s (otherwise V(2)).
+        # client-go rest/request.go tryThrottleWithInfo (v0.36): over 50 ms at V(3), over 1 s at V(0), but then at most
+        # every 10 s (otherwise V(2)).
         if delay <= 0.05:
             return
         v = 3

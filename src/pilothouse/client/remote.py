@@ -1,7 +1,7 @@
 """HTTP to any API server: the remote transport.
 
-``connect`` makes one from a kubeconfig; ``Client`` sends through it. Under it: ``Pool`` (which connection), ``Dialer``
-(new ones), ``Connection`` (bytes), ``credentials`` (who we are).
+``connect`` creates one from a kubeconfig; ``Client`` sends through it. It uses ``Pool`` (which connection), ``Dialer``
+(new ones), ``Connection`` (bytes) and ``credentials``.
 """
 
 import asyncio
@@ -22,20 +22,19 @@ from pilothouse.env import Env
 from pilothouse.machinery.causes import cause_header
 
 MAX_CONNECTIONS = 32
-"""To one host, watches not counted: they hold connections of their own."""
+"""To one host, without watches, which have connections of their own."""
 
 IDLE_SECONDS = 90.0
 """After which an unused connection is closed (Go ``http.DefaultTransport``)."""
 
 
 class RemoteTransport:
-    """A way to an API server over HTTP/1.1 (``wire.Transport``).
+    """The transport over HTTP/1.1 (``wire.Transport``).
 
-    Requests wait in order for one of ``max_connections``. A GET whose connection turns out to have been closed by the
-    server while it was idle is sent again at once; a write only when certainly no byte of it was sent. Everything else
-    that goes wrong is raised: ``ConnectionRefused``, ``ConnectFailed`` (neither was sent), ``ConnectionLost``
-    (unknown). A 401 makes the credentials renew themselves where they can, and the request is then sent once more.
-    Cancelling a request drops its connection.
+    Requests wait in order for one of ``max_connections``. If the server had closed an idle connection, a GET is sent
+    again at once; a write only if certainly no byte of it was sent. Other errors are raised: ``ConnectionRefused``,
+    ``ConnectFailed`` (neither was sent), ``ConnectionLost`` (unknown). After a 401 credentials are renewed if possible,
+    and the request is sent once more. Cancelling a request closes its connection.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class RemoteTransport:
             fixed += encode_headers({name: value})
         self._target_prefix = endpoint.path_prefix
         if proxy is not None and not endpoint.tls:
-            # A plain proxy reads the whole URL, and its login, from each request.
+            # A plain proxy needs the whole URL, and its credentials, in each request.
             self._target_prefix = str(endpoint)
             if proxy.authorization:
                 fixed += encode_headers({"Proxy-Authorization": proxy.authorization})
@@ -77,7 +76,7 @@ class RemoteTransport:
         self._closed = False
 
     async def request(self, request: wire.Request) -> wire.Response:
-        """Send and wait for the whole answer."""
+        """Send and wait for the whole response."""
         login = self._credentials.current()
         if login is None:
             login = await self._credentials.fetch()
@@ -88,7 +87,7 @@ class RemoteTransport:
         return response
 
     async def open(self, request: wire.Request) -> RemoteStream:
-        """Send on a connection of its own and return as soon as the status is known."""
+        """Send on a separate connection and return when the status is received."""
         login = self._credentials.current()
         if login is None:
             login = await self._credentials.fetch()
@@ -99,8 +98,8 @@ class RemoteTransport:
         return stream
 
     async def close(self) -> None:
-        """Close every connection. What is under way fails with ``ConnectionLost``, what is asked for later, and watches
-        that are still connecting, with ``TransportError``."""
+        """Close all connections. Requests in flight fail with ``ConnectionLost``; later requests, and watches that are
+        still connecting, with ``TransportError``."""
         self._closed = True
         if self._check_streams is not None:
             self._check_streams.cancel()
@@ -114,7 +113,7 @@ class RemoteTransport:
 
     @property
     def _pool(self) -> Pool:
-        # Made on first use: pools belong to a loop, transports are also made where none runs yet.
+        # Created at the first use: pools belong to a loop, but transports are also created without a running one.
         if self._pool_ is None:
             self._pool_ = Pool(
                 self._dialer.dial,
@@ -146,8 +145,8 @@ class RemoteTransport:
                 response = await connection.exchange(data)
             except ConnectionLost:
                 pool.discard(connection)
-                # The server closed an idle connection at the very moment (keep-alive ran out). For a read it does not
-                # matter whether it saw the request. Each round uses up a connection that was idle before.
+                # The server closed an idle connection at that moment (its keep-alive expired). A read can be repeated
+                # in any case. Each iteration uses up a connection that was idle before.
                 if reused and not connection.answered and request.method in {"GET", "HEAD"}:
                     continue
                 raise
@@ -196,13 +195,13 @@ class RemoteTransport:
         return self._contexts.get(await self._credentials.key_pair())
 
     def _renew(self) -> None:
-        """Check whether certificate files have changed; connections made with older ones are then given up."""
+        """Check whether certificate files have changed; connections with older ones are then closed."""
         if self._contexts is not None and self._contexts.has_changed():
             self._contexts.reload()
 
     def _monitor_streams(self) -> None:
-        """End the watches whose client certificate has been replaced: the API server goes on believing the old one for
-        as long as they last. They are opened anew where they were (client-go ``transport/cert_rotation.go``, v0.36:
+        """End the watches whose client certificate has been replaced: the API server accepts the old one as long as the
+        connection exists. They are opened again at their last version (client-go ``transport/cert_rotation.go``, v0.36:
         "shutting down client connections to start using new credentials")."""
         self._check_streams = None
         self._renew()

@@ -1,6 +1,6 @@
-"""What a request means: verb, resource, namespace, name. Read from method and path as an API server reads them.
+"""Verb, resource, namespace and name of a request, parsed from method and path as an API server does.
 
-For the interceptor's rules and every observer of requests (traces, invariants).
+For the interceptor's rules and all observers of requests (traces, invariants).
 """
 
 from urllib.parse import parse_qs, unquote
@@ -44,7 +44,7 @@ _NAMESPACE_PARTS = {"status", "finalize"}
 
 
 def describe(request: wire.Request) -> RequestInfo:
-    """What the request means (apiserver ``endpoints/request/requestinfo.go``, v0.36)."""
+    """Parse a request (apiserver ``endpoints/request/requestinfo.go``, v0.36)."""
     path, _, query = request.target.partition("?")
     parts = [part for part in path.split("/") if part]
     if "%" in path:
@@ -58,7 +58,7 @@ def describe(request: wire.Request) -> RequestInfo:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
-        # /namespaces/x/status is about the namespace itself, /namespaces/x/pods about what is in it.
+        # /namespaces/x/status is the subresource of the namespace, /namespaces/x/pods are its pods.
         if len(rest) > 2 and rest[2] not in _NAMESPACE_PARTS:
             rest = rest[2:]
     resource, name, subresource = rest[0], rest[1] if len(rest) > 1 else "", "/".join(rest[2:])

@@ -1,7 +1,7 @@
 """Small parts of a request: headers encoded once, the fence, paths and queries, bodies.
 
-``Client`` puts requests together with these; ``RemoteTransport`` knows the two that let it do less (headers) and check
-later (fence).
+``Client`` builds requests with these; ``RemoteTransport`` uses two of them for optimizations (prepared headers) and a
+late check (fence).
 """
 
 import re
@@ -19,16 +19,16 @@ from pilothouse.api.kinds import Kind
 class NewObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Base of structs that are only ever written: a new object, declared field by field.
 
-    Not a view, and no view is one: what a view was read from may hold more than the view shows.
+    Not a view: the JSON of an object may have more fields than a view.
     """
 
 
 Body = msgspec.Raw | bytes | Mapping[str, Any] | NewObject
-"""What a new object may be given as."""
+"""The accepted forms of a new object."""
 
 
 class FixedHeaders(dict[str, str]):
-    """Headers that never change after they were made, with their HTTP/1.1 form.
+    """Headers that do not change, with their encoded HTTP/1.1 form.
 
     Encoding the same six headers again for every request would cost more than sending it.
     """
@@ -49,7 +49,7 @@ def encode_headers(headers: Mapping[str, str]) -> bytes:
 
 
 class FencedRequest(wire.Request, frozen=True, gc=False):
-    """A write that asks for permission once more when its connection is at hand.
+    """A write whose fence is checked again when a connection is available.
 
     It may have waited for one, and leadership may be over by then. ``fence`` raises to stop it.
     """
@@ -90,7 +90,7 @@ def creation_path(kind: Kind[Any], namespace: str) -> str:
 
 @lru_cache(maxsize=4096)
 def object_path(kind: Kind[Any], namespace: str, name: str, subresource: str = "") -> str:
-    """The path of one object. Rejects what the server would read as something else, such as an empty name."""
+    """The path of one object. Rejects names that the server would interpret differently, such as an empty one."""
     if not name:
         raise ValueError(f"{kind.group_resource}: resource name may not be empty")
     if kind.namespaced and not namespace:
@@ -102,7 +102,7 @@ def object_path(kind: Kind[Any], namespace: str, name: str, subresource: str = "
 
 
 def with_query(path: str, **parameters: str | int | bool | None) -> str:
-    """The path with those parameters that are not "", 0, False or None; ``continue_`` loses its underscore."""
+    """The path with the parameters that are not "", 0, False or None; ``continue_`` loses its underscore."""
     pairs = [
         f"{name.removesuffix('_')}={'true' if value is True else _quoted(str(value))}"
         for name, value in parameters.items()

@@ -21,17 +21,17 @@ MAX_RETRIES = 10
 
 
 def retry_after(answer: wire.Response | wire.Stream) -> int | None:
-    """The seconds to wait before repeating because of this answer, or None."""
+    """The seconds to wait before retrying because of this response, or None."""
     if answer.status != 429 and answer.status < 500:
         return None
     text = answer.headers.get("retry-after", "").strip()
-    # Upstream takes what strconv.Atoi reads; dates, the header's other form, are not waited for.
+    # Upstream accepts what strconv.Atoi parses; dates, the header's other form, are ignored.
     digits = text[1:] if text[:1] in {"+", "-"} else text
     return max(0, int(text)) if digits.isascii() and digits.isdigit() else None
 
 
 def retry_error_after(error: Exception, *, method: str, watch: bool) -> float | None:
-    """The seconds to wait before repeating because no answer came, or None."""
+    """The seconds to wait before retrying because there was no response, or None."""
     if watch:
         return 1.0 if is_connection_lost(error) or isinstance(error, TimeoutError) else None
     return 1.0 if method == "GET" and is_connection_lost(error) else None

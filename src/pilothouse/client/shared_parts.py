@@ -1,10 +1,9 @@
-"""What is equal in many decoded objects is one object: pods of one owner differ in little but names and times.
+"""Shares equal parts of decoded objects: pods of one owner differ in little but names and times.
 
-A decoder makes every string, dict and struct anew: some ninety objects for a pod, 5 kB, of which four fifths are the
-same in every pod of a ReplicaSet. ``share`` replaces them, right after an object has been decoded for a cache and
-before anybody has seen it, by those of the last object that is probably alike. Nothing that can be observed changes:
-only what compares equal is replaced, and only where equality is exact (``1``, ``1.0`` and ``true`` are equal in Python,
-so whatever may hold any JSON stays as it is).
+A decoder creates every string, dict and struct: about ninety objects for a pod, 5 kB, of which four fifths are equal in
+all pods of a ReplicaSet. ``share`` replaces them, directly after an object was decoded for a cache, by those of the
+last similar object. This cannot be observed: only equal values are replaced, and only where equality is exact (``1``,
+``1.0`` and ``true`` are equal in Python, so fields with arbitrary JSON are not touched).
 """
 
 import datetime
@@ -19,7 +18,7 @@ import msgspec
 from pilothouse.api.core import Node, Pod
 
 _MODELS = 4096
-"""So many objects are kept to compare others with, at most."""
+"""Maximum number of objects that are kept for comparison."""
 _UNLIKE = frozenset({"uid", "resource_version", "container_id", "pod_ip", "pod_ips"})
 """Fields that differ in every object: not compared."""
 _EXACT = (str, int, bool, bytes, datetime.datetime, type(None), msgspec.Raw)
@@ -27,7 +26,7 @@ _set = msgspec.structs.force_setattr
 
 
 class SharedParts:
-    """The objects of one view that the next ones are compared with. Bounded: see ``_MODELS``."""
+    """The objects of one view with which the next ones are compared. Bounded: see ``_MODELS``."""
 
     __slots__ = ("_key", "_models", "_older")
 
@@ -38,7 +37,7 @@ class SharedParts:
         self._older: dict[Hashable, Any] = {}
 
     def share(self, new: Any) -> None:
-        """Replace parts of ``new``, which nobody has seen yet, by equal ones of an object seen before."""
+        """Replace parts of ``new``, which nobody else has yet, by equal ones of an earlier object."""
         key = self._key(new)
         models = self._models
         like = models.get(key)
@@ -129,7 +128,7 @@ def _like_node(_node: Node) -> Hashable:
 
 
 def shared_parts_of(view: type[Any]) -> SharedParts | None:
-    """What shares the parts of the objects of a view; None for views of which there are few, or that change often."""
+    """Shares the parts of objects of a view; None for views with few objects, or objects that change often."""
     if issubclass(view, Pod):
         return SharedParts(_like_pod)
     if issubclass(view, Node):

@@ -1,7 +1,8 @@
 """TLS towards an API server: trust, client certificate, and both again when their files change.
 
-``connect`` fills a ``TlsSettings`` from kubeconfig or the pod's files; ``Dialer`` asks ``TlsContexts`` for the context
-of each new connection. What is wrong with a certificate is said when it is loaded, not by the peer's alert later.
+``connect`` fills a ``TlsSettings`` from the kubeconfig or the pod's files; ``Dialer`` gets the context of each new
+connection from ``TlsContexts``. Invalid certificates are reported when they are loaded, not by an alert of the peer
+later.
 """
 
 import datetime
@@ -27,7 +28,7 @@ _log = Log("client")
 
 
 class KeyPair(msgspec.Struct, frozen=True):
-    """A client certificate chain and its key, PEM. ``origin`` says where they came from, for messages."""
+    """A client certificate chain and its key, PEM. ``origin`` is their source, for messages."""
 
     certificate: bytes
     key: bytes
@@ -35,7 +36,8 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 class TlsSettings(msgspec.Struct, frozen=True):
-    """How to speak TLS. Data goes before files, as in a kubeconfig; ``origin`` names the entry, for messages."""
+    """TLS configuration. Data takes precedence over files, as in a kubeconfig; ``origin`` names the entry, for
+    messages."""
 
     ca_data: bytes = b""
     ca_file: str = ""
@@ -50,7 +52,7 @@ class TlsSettings(msgspec.Struct, frozen=True):
 
 
 class TlsContexts:
-    """The ``SSLContext`` to use now. It is made anew when a file that went into it has changed."""
+    """The current ``SSLContext``. It is created again when one of its files has changed."""
 
     def __init__(self, settings: TlsSettings, env: Env, metrics: ConnectionMetrics | None = None) -> None:
         self.settings = settings
@@ -67,8 +69,8 @@ class TlsContexts:
     def get(self, pair: KeyPair | None = None) -> ssl.SSLContext:
         """The context; ``pair`` is a client certificate that a plugin issued.
 
-        Files that have changed and make no sense are logged, and what they were before stays in use: certificate and
-        key are rarely replaced at one instant. Raises ``ConfigError`` when there is no before.
+        Changed files that are invalid are logged, and their previous content stays in use: certificate and key are
+        rarely replaced at the same moment. Raises ``ConfigError`` if there is no previous content.
         """
         stamps = self._file_stamps()
         if self._context is None or stamps != self._stamps or pair != self._pair:
@@ -86,7 +88,7 @@ class TlsContexts:
         return self._context
 
     def _read_authority(self) -> None:
-        """Report what has become of the file, once for each of its changes (client-go ``transport/ca_rotation.go``)."""
+        """Record the result of reloading the file, once for each change (client-go ``transport/ca_rotation.go``)."""
         path = self.settings.ca_file
         if self._metrics is None or not path or self.settings.ca_data:
             return
@@ -106,11 +108,11 @@ class TlsContexts:
             self._metrics.ca_reloaded(*outcome)
 
     def reload(self) -> None:
-        """Make the context anew, with the same plugin's certificate as before."""
+        """Create the context again, with the same certificate of the plugin."""
         self.get(self._pair)
 
     def has_changed(self) -> bool:
-        """Whether a file has changed since the context was made. Costs a ``stat`` for each file."""
+        """Whether a file has changed since the context was created. Costs a ``stat`` per file."""
         return self._context is not None and self._file_stamps() != self._stamps
 
     def _file_stamps(self) -> tuple[object, ...]:
@@ -140,7 +142,7 @@ def _stamp(path: str) -> object:
 
 
 def make_context(settings: TlsSettings, now: datetime.datetime, pair: KeyPair | None = None) -> ssl.SSLContext:
-    """A client context for these settings. Raises ``ConfigError`` with what is wrong, where."""
+    """Create a client context for these settings. Raises ``ConfigError`` with entry and reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -171,7 +173,7 @@ def make_context(settings: TlsSettings, now: datetime.datetime, pair: KeyPair | 
 
 
 def with_authority_read(settings: TlsSettings) -> TlsSettings:
-    """The settings with what is in the authority's file in place of its name. Raises ``ConfigError``."""
+    """The settings with the content of the CA file instead of its path. Raises ``ConfigError``."""
     if settings.ca_data or not settings.ca_file:
         return settings
     pem = _read(settings.ca_file, settings.origin, "certificate authority")
@@ -197,13 +199,13 @@ def _pair_of(settings: TlsSettings) -> KeyPair | None:
 
 
 def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -> None:
-    # Only who has a client certificate pays for these (80 ms at start).
+    # Only users with a client certificate pay for these imports (80 ms).
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
     except ValueError as error:
         raise ConfigError(f"{pair.origin} is not a PEM certificate: {error}") from error
     if certificate.not_valid_after_utc <= now:
-        # The server would reject it anyway, with an alert or a 401 that does not say why.
+        # The server would reject it anyway, with an alert or a 401 without the reason.
         raise ConfigError(
             f"{pair.origin} expired on {certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC; get a new kubeconfig or"
             " renew the certificate (and check this machine's clock if that date is in the future)"
@@ -211,9 +213,9 @@ def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -
     try:
         serialization.load_pem_private_key(pair.key, None)
     except (ValueError, TypeError) as error:
-        # Without this OpenSSL would ask for the passphrase of an encrypted key on the terminal.
+        # Otherwise OpenSSL would ask for the passphrase of an encrypted key on the terminal.
         raise ConfigError(f"{pair.origin}: its key is not an unencrypted PEM private key: {error}") from error
-    # OpenSSL's loader reads files only. A private folder for a moment is the portable way.
+    # OpenSSL can only load files. A temporary private directory is portable.
     with tempfile.TemporaryDirectory(prefix="pilothouse-") as folder:
         path = Path(folder) / "pair.pem"
         path.touch(mode=0o600)

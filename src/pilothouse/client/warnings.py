@@ -1,4 +1,4 @@
-"""Warnings that an API server sends with its answers.
+"""Warnings in the responses of an API server.
 
 After apimachinery's ``ParseWarningHeaders`` (``pkg/util/net/http.go``) and client-go's ``rest/warnings.go`` (v0.36).
 """
@@ -13,7 +13,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 def warnings_of(header: str) -> list[str]:
-    """The texts in a ``Warning`` header, each once. What has no code 299 is left out."""
+    """The texts in a ``Warning`` header, without duplicates. Those without code 299 are ignored."""
     found = [_ESCAPED.sub(r"\1", text) for text in _WARNING.findall(header)]
     return list(dict.fromkeys(map(_as_utf8, found)))
 
@@ -27,14 +27,14 @@ def _as_utf8(text: str) -> str:
 
 
 class WarningHandler:
-    """A transport that gives ``handle`` each warning of the answers of another one."""
+    """A transport that calls ``handle`` with each warning in the responses of another one."""
 
     def __init__(self, inner: wire.Transport, handle: Callable[[str], None]) -> None:
         self._inner = inner
         self._handle = handle
 
     async def request(self, request: wire.Request) -> wire.Response:
-        """Send, and hand on the warnings of the answer."""
+        """Send, and report the warnings of the response."""
         response = await self._inner.request(request)
         for text in warnings_of(response.headers.get("warning", "")):
             self._handle(text)
@@ -45,5 +45,5 @@ class WarningHandler:
         return await self._inner.open(request)
 
     async def close(self) -> None:
-        """Close what is below."""
+        """Close the wrapped transport."""
         await self._inner.close()

@@ -1,7 +1,7 @@
 """Watches: lines in, batches of decoded events out.
 
-``Client.watch`` makes one, the reflector in ``runtime`` reads it. A batch is what arrived in one piece, so a reader
-that falls behind catches up in fewer, larger steps.
+Created by ``Client.watch``, read by the reflector in ``runtime``. A batch is what arrived in one piece, so a reader
+that lags catches up in fewer, larger steps.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from pilothouse.machinery.names import object_key
 T = TypeVar("T")
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-"""What a reader sees; ERROR is raised instead."""
+"""The types that readers get; ERROR is raised instead."""
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One change, or a bookmark.
 
-    The object of a BOOKMARK has only metadata. ``raw`` is the object's JSON in a copy of its own when the watch was
-    opened with ``keep_raw``, else empty. ``key`` is the object's ``object_key``, one string for all programs of a
-    process; empty for a bookmark and where nothing is decoded.
+    The object of a BOOKMARK has only metadata. ``raw`` is a copy of the object's JSON if the watch was opened with
+    ``keep_raw``, else empty. ``key`` is the object's ``object_key``, one string for all programs of a process; empty
+    for a bookmark and if nothing is decoded.
     """
 
     type: EventType
@@ -56,7 +56,7 @@ _status = msgspec.json.Decoder(Status)
 _bookmark = msgspec.json.Decoder(Object)
 _only_metadata = msgspec.json.Decoder(_OnlyMetadata)
 _types: tuple[EventType, ...] = get_args(EventType)
-# How every known server begins its lines. Whatever does not begin like this is read the long way.
+# The start of a line of all known servers. Other lines are parsed generically.
 _prefixes: dict[bytes, tuple[EventType, int]] = {}
 for _type in _types[:3]:
     _prefix = b'{"type":"%s","object":' % _type.encode()
@@ -64,7 +64,7 @@ for _type in _types[:3]:
     _prefixes[_prefix[:11]] = (_type, len(_prefix))
 
 
-# One comes on every watch each minute, and says nothing but a version.
+# Every watch gets one per minute, and only its version is used.
 _BOOKMARK = b'{"type":"BOOKMARK"'
 _plain_bookmark = re.compile(
     rb'\{"type":"BOOKMARK","object":(\{"kind":"[A-Za-z]*","apiVersion":"[A-Za-z0-9./-]*","metadata":'
@@ -80,11 +80,11 @@ def _bookmark_at(version: bytes) -> Any:
 class Watch(Generic[T]):
     """An open watch: an async context manager, and the iterator of its batches.
 
-    Batches come in the server's order; none is empty. Iteration ends when the server ends the watch, raises the
-    ``ApiError`` of an ERROR event (after the events before it were delivered), and ``ConnectionLost`` when the
-    connection breaks or the server stays silent for ``grace_seconds`` past the end that was asked for. An event that
-    does not fit the view is left out if ``on_undecodable`` takes it. A deletion is raised as ``UndecodableObject``:
-    a reader that misses one keeps the object for ever.
+    Batches have the server's order; none is empty. Iteration ends when the server ends the watch, raises the
+    ``ApiError`` of an ERROR event (after the events before it were delivered), and ``ConnectionLost`` if the connection
+    breaks or the server sends nothing for ``grace_seconds`` after the requested timeout. An event that does not fit the
+    view is omitted if ``on_undecodable`` accepts it. A deletion raises ``UndecodableObject``, because a reader that
+    misses it would keep the object forever.
     """
 
     grace_seconds = 30.0
@@ -120,7 +120,7 @@ class Watch(Generic[T]):
     async def __aenter__(self) -> Self:
         self._stream = await self._connect()
         if self._stream is not None:
-            # The local transport's streams also say which lines came together.
+            # The local transport's streams also deliver batches.
             batches: Callable[[], AsyncIterator[list[bytes]]] | None = getattr(self._stream, "batches", None)
             self._pieces = batches() if batches is not None else self._stream.__aiter__()
             self._loop = asyncio.get_running_loop()
@@ -145,8 +145,8 @@ class Watch(Generic[T]):
             await pieces.aclose()  # the garbage collector would close it at an arbitrary moment
 
     def hand_over_bookmarks(self, take: Callable[[str], object]) -> None:
-        """Have ``take`` called with the versions of bookmarks that come while this waits, if the server is in the same
-        process; they are no events then."""
+        """Call ``take`` with the versions of bookmarks that arrive while this waits, if the server is in the same
+        process; they are not delivered as events then."""
         hand_over: Callable[[Callable[[str], bool]], None] | None = getattr(self._stream, "hand_over_bookmarks", None)
 
         def take_while_waiting(version: str) -> bool:
@@ -159,8 +159,8 @@ class Watch(Generic[T]):
             hand_over(take_while_waiting)
 
     def hand_over_events(self, take: Callable[[list[WatchEvent[T]]], object]) -> None:
-        """Have ``take`` called, in the context of the caller, with events that come while this waits and that it need
-        not be woken for, if the server is in the same process; no batch has them then."""
+        """Call ``take``, in the context of the caller, with events that arrive while this waits and that need no
+        wakeup, if the server is in the same process; they are in no batch then."""
         hand_over: Callable[[Callable[[list[bytes]], bool]], None] | None = getattr(
             self._stream, "hand_over_events", None
         )
@@ -174,7 +174,7 @@ class Watch(Generic[T]):
                 try:
                     event = self._event(line)
                 except UndecodableObject:
-                    return False  # reported when they come as a batch
+                    return False  # delivered with a batch
                 if event is None:
                     self._failure = None
                     return False
@@ -204,7 +204,7 @@ class Watch(Generic[T]):
                 raise
             batch = self._events(piece)
             if batch:
-                return batch  # a failure that came behind it is raised by the next call
+                return batch  # an error after it is raised by the next call
 
     async def _next_piece(self, pieces: AsyncIterator[bytes | list[bytes]]) -> bytes | list[bytes]:
         self._waiting = task = asyncio.current_task(self._loop)
@@ -213,7 +213,7 @@ class Watch(Generic[T]):
                 raise self._too_late()
             return await pieces.__anext__()
         except asyncio.CancelledError:
-            # Ours, or from outside? As in asyncio.timeout, uncancel() says whether others asked as well.
+            # Our own cancellation, or another one? As in asyncio.timeout, uncancel() returns whether there were others.
             if self._overdue and task is not None and task.uncancel() == 0:
                 raise self._too_late() from None
             raise
@@ -221,8 +221,8 @@ class Watch(Generic[T]):
             self._waiting = None
 
     def _on_deadline(self) -> None:
-        # One timer for the whole watch, not one per event. A server (or something in between) that died without a word
-        # is noticed here at the latest; the keep-alive probes of the remote transport notice most of them sooner.
+        # One timer for the whole watch, not one per event. It detects a server (or a proxy) that stopped responding at
+        # the latest; the keep-alive probes of the remote transport detect most of them earlier.
         self._overdue = True
         if self._waiting is not None:
             self._waiting.cancel()
@@ -238,7 +238,7 @@ class Watch(Generic[T]):
         else:
             end = piece.find(b"\n") + 1
             if end == len(piece) and end and not self._partial:
-                lines = [piece]  # one whole line: the memo knows it by this very object
+                lines = [piece]  # one whole line: this object is the key of the memo
             else:
                 lines = self._split(piece, end)
         events: list[WatchEvent[T]] = []
@@ -260,7 +260,8 @@ class Watch(Generic[T]):
     def _split(self, piece: bytes, end: int) -> list[bytes]:
         partial = self._partial
         if end == 0:
-            partial.append(piece)  # joined once the line is whole: a large object must not cost its length squared
+            # Joined when the line is complete: otherwise a large object would cost quadratic time.
+            partial.append(piece)
             return []
         lines = piece.split(b"\n")
         if partial:
@@ -306,11 +307,11 @@ class Watch(Generic[T]):
                 return WatchEvent(type_, decoders.one(raw, lambda: ""), raw)
             return WatchEvent(type_, decoders.one(memoryview(line)[start:end], lambda: ""))
         except UndecodableObject:
-            # Either the object does not fit, or more than the object came after ``"object":``.
+            # Either the object does not fit, or there is more after ``"object":`` than the object.
             return self._decode_the_long_way(line)
 
     def _decode_the_long_way(self, line: bytes) -> WatchEvent[T] | None:
-        """Bookmarks, errors, and lines written in an unusual way. None: the watch has failed."""
+        """Bookmarks, errors, and lines in an unusual format. None: the watch has failed."""
         what = f"an event of {self._kind.group_resource}"
         try:
             envelope = _envelope.decode(line)
@@ -329,8 +330,8 @@ class Watch(Generic[T]):
         if self._decoders.is_raw:
             return WatchEvent(envelope.type, msgspec.Raw(raw), kept)  # type: ignore[arg-type]
         if envelope.type == "BOOKMARK":
-            # Typed bookmarks of a Go server show zero values such as ``"spec":{"containers":null}``: nothing in them
-            # but the metadata means anything, and a view may have fields that only real objects have.
+            # Typed bookmarks of a Go server have zero values such as ``"spec":{"containers":null}``: only their
+            # metadata is valid, and a view may have required fields.
             body = b'{"metadata":' + bytes(_only_metadata.decode(raw).metadata) + b"}"
             return WatchEvent(envelope.type, _bookmark.decode(body), kept)  # type: ignore[arg-type]
         try:

@@ -1,9 +1,9 @@
-"""Storage: revisions, watch history and two places to keep them, memory and one SQLite file.
+"""Storage: revisions, watch history, and three stores: in memory, in an SQLite file, on etcd.
 
-A write has two steps. ``stage`` checks it against the newest staged state and assigns its revision; ``commit`` waits
-until it is durable and visible. Reads and watches only ever see what is committed. The API server above chooses keys
-and values; nothing here decodes a value. ``MemoryStore`` is a store that forgets, ``SqliteStore`` one that
-doesn't; they share everything but the commit, and one suite (``tests/conformance/test_store_*.py``) holds both.
+A write has two steps. ``stage`` checks it against the latest staged state and assigns its revision; ``commit`` waits
+until it is durable and visible. Reads and watches only see committed writes. The API server chooses keys and values;
+nothing here decodes a value. ``MemoryStore`` is not persistent, ``SqliteStore`` is; they share everything but the
+commit, and one suite (``tests/conformance/test_store_*.py``) tests both.
 
     OSError
      └─ DataDirectoryError        a data directory that can't be used

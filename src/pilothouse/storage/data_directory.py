@@ -1,12 +1,11 @@
-"""A data directory: made private, locked against a second process, and remembering what was acknowledged.
+"""A data directory: private, locked against a second process, with a record of the acknowledged revision.
 
-It holds the keys of a cluster. A directory that others can write into is rejected, and files in it that are links or
-belong to another user: they could have been put there to be trusted, or to be overwritten elsewhere.
+It has the keys of a cluster. It is rejected if others can write into it, or if it has files that are links or belong to
+another user: they could have been placed there to be trusted, or to be overwritten elsewhere.
 
-The lock file holds two lines, the holder's process id and the newest revision that was acknowledged to anyone. The
-second is written after each commit, without waiting for the disk, so it never runs ahead of the store. If the store
-is found behind it, acknowledged writes are missing: a log that was cut or damaged looks, to SQLite,
-like one that merely ended earlier.
+The lock file has two lines, the process id of its holder and the latest revision that was acknowledged. The second one
+is written after each commit, without fsync, so it is never ahead of the store. If the store is older, acknowledged
+writes are missing: to SQLite, a truncated or damaged log looks like one that ended earlier.
 """
 
 import os
@@ -26,7 +25,7 @@ _REVISION_WIDTH = 20
 
 
 class DataDirectory:
-    """An exclusive hold on a directory, from construction to ``release``. It ends with the process in any case."""
+    """An exclusive lock on a directory, from construction to ``release``, or to the end of the process."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -64,10 +63,10 @@ class DataDirectory:
         os.pwrite(self._fd, f"{pid:<{_PID_WIDTH}}\n".encode(), 0)
 
     def acknowledge(self, revision: int) -> None:
-        """Remember that everything up to ``revision`` is durable."""
+        """Record that everything up to ``revision`` is durable."""
         os.pwrite(self._fd, f"{revision:<{_REVISION_WIDTH}}\n".encode(), _PID_WIDTH + 1)
 
     def release(self) -> None:
-        """Let another process have the directory. The file stays: removing it would race with the next process."""
+        """Release the directory for other processes. The file is kept: removing it would race with the next process."""
         self._write_pid("")
         os.close(self._fd)

@@ -1,4 +1,4 @@
-"""What can go wrong in a store. The tree is drawn in the package's docstring."""
+"""The errors of a store. The hierarchy is in the package's docstring."""
 
 import os
 
@@ -6,11 +6,12 @@ from pilothouse.storage.records import Record
 
 
 class StoreError(Exception):
-    """A store can't do what was asked."""
+    """A store cannot perform the operation."""
 
 
 class Mismatch(StoreError):
-    """The key is not in the state that the write expects. ``current`` is the newest staged record, None when absent."""
+    """The key is not in the state that the write expects. ``current`` is the latest staged record, None if there is
+    none."""
 
     def __init__(self, key: str, expected: int | None, current: Record | None) -> None:
         found = "absent" if current is None else f"at revision {current.revision}"
@@ -21,7 +22,8 @@ class Mismatch(StoreError):
 
 
 class CommitFailed(StoreError):
-    """The write was staged and could not be made durable. It is not visible, and neither is anything staged with it."""
+    """The write was staged but could not be made durable. It is not visible, and neither are writes that were staged
+    with it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the write could not be stored: {reason}")
@@ -29,7 +31,7 @@ class CommitFailed(StoreError):
 
 
 class Compacted(StoreError):
-    """History at or below ``oldest`` is gone: no watch and no list can start at an older revision."""
+    """History at or below ``oldest`` is no longer available: watches and lists cannot start at an older revision."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         super().__init__(f"revision {revision} is no longer kept, the oldest that is: {oldest}")
@@ -38,7 +40,7 @@ class Compacted(StoreError):
 
 
 class FutureRevision(StoreError):
-    """A list was asked for at a revision that is not committed yet."""
+    """A list was requested at a revision that is not committed yet."""
 
     def __init__(self, revision: int, current: int) -> None:
         super().__init__(f"revision {revision} does not exist yet, the newest is {current}")
@@ -47,11 +49,12 @@ class FutureRevision(StoreError):
 
 
 class WatcherOverrun(StoreError):
-    """The watcher did not keep up and was ended. What it was handed before is complete; it may watch on from there."""
+    """The watcher was too slow and was ended. Everything that was delivered before is complete; a new watch may start
+    from there."""
 
 
 class StoreUnavailable(StoreError):
-    """Where the state is kept can't be reached, or takes no writes. What was being written may have been stored."""
+    """The storage is not reachable, or accepts no writes. A write that was in progress may have been stored."""
 
 
 class StoreClosed(StoreError):
@@ -63,7 +66,7 @@ class DataDirectoryError(OSError):
 
 
 class DataDirectoryLocked(DataDirectoryError):
-    """Another process works in this data directory; ``pid`` is its process id, None when it is unknown."""
+    """Another process uses this data directory; ``pid`` is its process id, None if unknown."""
 
     def __init__(self, directory: str | os.PathLike[str], pid: int | None) -> None:
         holder = f"process {pid}" if pid is not None else "another process"
@@ -82,7 +85,7 @@ class NewerFormat(DataDirectoryError):
 
 
 class DamagedStore(DataDirectoryError):
-    """What is on disk is not what was written. Nothing of it is served."""
+    """The content of the disk is not what was written. Nothing of it is served."""
 
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
         super().__init__(

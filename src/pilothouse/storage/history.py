@@ -13,33 +13,32 @@ from pilothouse.storage.ordered_keys import OrderedKeys
 from pilothouse.storage.records import Change, Record
 
 _OVERHEAD = 400
-"""Bytes of one change besides its values: the structs, its origin and their place in the deque."""
+"""Bytes of one change without its values: the structs, its origin and the entry in the deque."""
 _CAUSE_OVERHEAD = 300
-"""Bytes of the cause of a change, besides its sentence and its triggers."""
+"""Bytes of the cause of a change, without its sentence and its triggers."""
 _TRIGGER = 400
-"""Bytes of a trigger, which has names of its own."""
+"""Bytes of a trigger, which has its own strings."""
 _FRESH = 1024
-"""So many changes keep what readers have computed of them (``Change.memo``): those who follow are hardly ever further
-behind, and the rest of the history is for those who come back, and compute it anew. It takes as much memory as the
-values themselves."""
+"""Maximum number of changes that keep data computed by readers (``Change.memo``): active watchers are rarely further
+behind, and others compute it again. It needs as much memory as the values themselves."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How much history is kept. All bounds hold; ``changes`` and ``bytes`` for each resource, the others for the store.
+    """How much history is kept. All limits apply; ``changes`` and ``bytes`` per resource, the others to the store.
 
     etcd behind kube-apiserver keeps 5 to 10 minutes (``--etcd-compaction-interval``, v1.36) and the watch cache at
     least 75 s within its capacity of up to 102,400 events per resource. Bytes count the values that only history keeps
-    alive, and causes; encoded events in ``Change.memo`` come on top.
+    in memory, and causes; encoded events in ``Change.memo`` are not included.
     """
 
     seconds: float = 300.0
     changes: int = 50_000
     bytes: int = 32 * 1024 * 1024
     total_bytes: int = 128 * 1024 * 1024
-    """Of all resources. The one with the most history loses its oldest changes first."""
+    """Of all resources. The one with the most history drops its oldest changes first."""
     brief: tuple[tuple[str, float], ...] = ()
-    """Prefixes of resources whose history is kept for fewer seconds: Leases change every few seconds, and tell
-    nothing about the past."""
+    """Prefixes of resources whose history is kept for fewer seconds: Leases change every few seconds, and are of no
+    interest for the past."""
 
 
 KEPT = Retention()
@@ -57,7 +56,7 @@ class Superseded:
         """Bytes of the values."""
 
     def add(self, change: Change) -> None:
-        """Note what nothing but this change had needed, now that history lets go of it."""
+        """Report values that no longer need to be kept because history drops this change."""
         if change.before is not None:
             self.revisions.append(change.before.revision)
             self.size += len(change.before.value)
@@ -81,13 +80,13 @@ class Collection:
         """The newest of them."""
         self.size = 0
         self.floor = floor
-        """Changes at or below this revision are gone."""
+        """Changes at or below this revision were dropped."""
         self.superseded = superseded
         self.written = 0
-        """How many changes there were since the process began, kept or not."""
+        """How many changes there were since the process started, kept or not."""
 
     def remember(self, change: Change, retention: Retention) -> None:
-        """Add the newest change, and let go of what is over the bounds."""
+        """Add the latest change, and drop changes beyond the limits."""
         changes, fresh = self.changes, self._fresh
         changes.append(change)
         fresh.append(change)
@@ -99,14 +98,14 @@ class Collection:
             self.drop_oldest()
 
     def forget(self, revision: int) -> None:
-        """Let go of everything at or below ``revision``."""
+        """Drop everything at or below ``revision``."""
         changes = self.changes
         while changes and changes[0].revision <= revision:
             self.drop_oldest()
         self.floor = max(self.floor, revision)
 
     def drop_oldest(self) -> None:
-        """Let go of the oldest change."""
+        """Drop the oldest change."""
         oldest = self.changes.popleft()
         if self._fresh[0] is oldest:
             self._fresh.popleft()
@@ -126,7 +125,7 @@ class Collection:
         return found
 
     def undo(self, revision: int) -> dict[str, Record | None]:
-        """What the keys changed after ``revision`` held then; None where there was nothing."""
+        """The values at ``revision`` of the keys that have changed since; None if the key did not exist."""
         then: dict[str, Record | None] = {}
         for change in reversed(self.changes):
             if change.revision <= revision:

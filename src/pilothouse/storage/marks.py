@@ -4,13 +4,13 @@ from array import array
 from bisect import bisect_right
 
 SECONDS = 1.0
-"""Of the commits of so many seconds the first and the last have a mark."""
+"""The first and the last commit of every period of this many seconds have a mark."""
 _GONE = 1024
 """Expired marks that may stay at the front."""
 
 
 class Marks:
-    """(time, revision), oldest first: what was committed by then. Times are those of one clock that never goes back."""
+    """(time, revision), oldest first: the revision committed at that time. Times are those of one monotonic clock."""
 
     __slots__ = ("_begin", "_last", "_revisions", "_times")
 

@@ -1,4 +1,4 @@
-"""``MemoryStore``: a store that lives as long as its process.
+"""``MemoryStore``: a store that is not persistent.
 
 For tests, for simulation, and for ``pilothouse up`` without a data directory.
 """
@@ -9,12 +9,12 @@ from pilothouse.storage.store import Store
 
 
 class MemoryStore(Store):
-    """Commits inline: ``commit`` makes everything staged so far visible and returns without yielding to the loop."""
+    """Commits inline: ``commit`` makes all staged writes visible and returns without yielding to the loop."""
 
     commits_at_once = True
 
     async def commit(self, staged: Staged) -> None:
-        """Make the write visible, and with it everything staged so far. Fails only once the store is closed."""
+        """Make the write visible, and with it all earlier staged ones. Fails only if the store is closed."""
         self._commit(staged)
 
     def commit_at_once(self, staged: Staged) -> None:
@@ -37,6 +37,6 @@ class MemoryStore(Store):
             self._apply(group, at_once=at_once)
 
     async def close(self) -> None:
-        """Commit what is staged, end every watcher, and accept nothing more."""
+        """Commit the staged writes, end every watcher, and accept no more writes."""
         self._commit_queue()
         await super().close()

@@ -1,4 +1,4 @@
-"""Protobuf classes made from a table of fields: generated code would tie the package to one version of the protobuf
+"""Creates protobuf classes from a table of fields: generated code would require a certain version of the protobuf
 runtime."""
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """A sorted collection of keys that stays cheap when it is large: sorted runs of bounded length, found by bisection.
 
-An insertion or removal moves at most a run, never the whole collection, and a range is read without sorting anything.
-Python orders strings by code point, which is the order of their UTF-8 bytes, the order that etcd lists in.
+An insertion or removal moves at most one run, never the whole collection, and a range is read without sorting. Python
+orders strings by code point, which is the order of their UTF-8 bytes and of lists in etcd.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -34,7 +34,7 @@ class OrderedKeys:
         self._size += 1
         last = self._last
         if not last or key > last[-1]:
-            # Names often come in order (web-0, web-1, ...): the end is where most keys go.
+            # Names are often inserted in order (web-0, web-1, ...): most keys are appended.
             if not last:
                 self._runs.append([key])
                 last.append(key)

@@ -1,7 +1,7 @@
 """The values that cross the store's edge: records, changes, pages, staged writes.
 
-A change keeps the record it replaced, so that watchers see transitions and lists can go back in time. Keys,
-values and records are shared between the current state, the history and every watcher; they must not be changed.
+A change has the record that it replaced, so that watchers see transitions and lists can go back in time. Keys, values
+and records are shared by the current state, the history and all watchers; they must not be changed.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from pilothouse.machinery.causes import Origin
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One object as it stands: ``revision`` is its last modification, ``created`` the revision that made it."""
+    """The state of one object: ``revision`` is its last modification, ``created`` the revision of its creation."""
 
     key: str
     value: bytes
@@ -24,10 +24,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class Change(msgspec.Struct, gc=False):
     """One committed write.
 
-    ``value`` is the new value, or, for a deletion, the last state as the writer stamped it with the deletion's
-    revision. ``before`` is the record that it replaced or removed. ``memo`` belongs to the reader above: whatever is
-    worth computing once for all watchers (the encoded event) may be kept there and goes when the history lets the
-    change go. ``origin`` is None for what no request has asked for.
+    ``value`` is the new value or, for a deletion, the last state with the deletion's revision. ``before`` is the record
+    that it replaced or removed. ``memo`` is for readers: data that is computed once for all watchers (the encoded
+    event); it is dropped with the change. ``origin`` is None if no request caused the change.
     """
 
     revision: int
@@ -40,12 +39,12 @@ class Change(msgspec.Struct, gc=False):
 
     @property
     def previous(self) -> bytes | None:
-        """The value before this change, None when the key is new."""
+        """The value before this change, None if the key is new."""
         return None if self.before is None else self.before.value
 
     @property
     def created(self) -> int:
-        """The revision that made the object."""
+        """The revision of the object's creation."""
         return self.revision if self.before is None else self.before.created
 
 
@@ -59,11 +58,11 @@ class Page(msgspec.Struct, frozen=True, gc=False):
 
 
 class Staged(msgspec.Struct, eq=False):
-    """A write on its way: its revision is assigned, its fate is not known until ``Store.commit`` returns."""
+    """A staged write: it has its revision, but its result is unknown until ``Store.commit`` returns."""
 
     change: Change
     record: Record | None
-    """What the key holds once this is committed; None for a deletion."""
+    """The record after this is committed; None for a deletion."""
     resource: str
     """The prefix of the key's resource (``/pods/``)."""
     committed: bool = False

@@ -1,6 +1,6 @@
 """A store that follows another one at a distance, as the watch cache of an API server follows etcd.
 
-Read by servers that are to answer with stale state on purpose (``apiserver.lagging``, ``sim.replica``).
+Used by servers that return stale state on purpose (``apiserver.lagging``, ``sim.replica``).
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from pilothouse.storage.store import Store, resource_prefix
 
 
 class ReplicaStore(Store):
-    """Applies another store's changes, ``lag`` seconds late, under the same revisions and each commit whole.
+    """Applies another store's changes ``lag`` seconds late, with the same revisions and commits.
 
-    It begins with the state of now and no history: a watch from before gets 410, as by a server
-    that has just started.
+    It starts with the current state and no history: a watch from an earlier revision gets 410, as from a server that
+    has just started.
     """
 
     def __init__(self, env: Env, primary: Store) -> None:
@@ -34,7 +34,7 @@ class ReplicaStore(Store):
         return self._primary.has_unreadable
 
     def set_lag(self, seconds: float | None) -> None:
-        """From now on changes arrive so late; with None (or infinity) not at all, until the next call."""
+        """Set the delay of changes; with None (or infinity) they are held until the next call."""
         self._lag = None if seconds is None or math.isinf(seconds) else seconds
         if self._lag is not None:
             for heard_at, _changes in self._waiting:
@@ -46,7 +46,7 @@ class ReplicaStore(Store):
         raise AssertionError(f"{staged.change.key} was written to a replica; writes go to the first server")
 
     async def close(self) -> None:
-        """Follow no more, and end the watchers."""
+        """Stop following, and end the watchers."""
         if self._on_commit in self._primary.on_commit:
             self._primary.on_commit.remove(self._on_commit)
         self._waiting.clear()
@@ -61,7 +61,7 @@ class ReplicaStore(Store):
             self._arm(now + self._lag)
 
     def _appear(self, changes: list[Change]) -> None:
-        """What could not be read, and can be now, is reported once more, under its revision."""
+        """A value that was unreadable and can be read now is reported again, with its revision."""
         for change in changes:
             known = self._records.get(change.key)
             if known is not None and known.revision == change.revision:
@@ -71,7 +71,7 @@ class ReplicaStore(Store):
         asyncio.get_running_loop().call_at(when, self._catch_up, when)
 
     def _catch_up(self, when: float = -math.inf) -> None:
-        # A timer of a loop that counts milliseconds may come a moment early, and none would come after it.
+        # A timer of a loop with millisecond resolution may fire slightly early, and there would be no other one.
         now = max(self._env.monotonic(), when)
         while self._waiting and self._lag is not None and self._waiting[0][0] + self._lag <= now:
             _heard_at, changes = self._waiting.popleft()
@@ -85,5 +85,5 @@ def _as_staged(change: Change) -> Staged:
     record = None
     if change.type != "DELETED":
         record = Record(change.key, change.value, change.revision, change.created)
-    # What was encoded for the first server's watchers belongs to that server.
+    # The encoded events of the first server's watchers belong to that server.
     return Staged(msgspec.structs.replace(change, memo=None), record, resource_prefix(change.key))

@@ -1,8 +1,8 @@
-"""``SqliteStore``: what is acknowledged survives, in one file in a data directory.
+"""``SqliteStore``: a persistent store in one file in a data directory.
 
-Writes are staged on the loop and handed to one writer thread in groups: everything staged in a turn of the loop, and
-everything staged while the previous group was being written. The thread touches nothing but the file; what is visible
-changes on the loop, once the group is on the disk.
+Writes are staged in the loop and passed to one writer thread in groups: all writes that were staged in one iteration of
+the loop, or while the previous group was being written. The thread only accesses the file; the visible state changes in
+the loop, when the group is on disk.
 """
 
 import asyncio
@@ -27,15 +27,16 @@ from pilothouse.storage.watchers import resource_end
 FILE_NAME = "pilothouse.db"
 _PRUNE_AT = 200
 _PRUNE_BYTES = 4 * 1024 * 1024
-"""What history no longer needs is removed from the file when it is so many versions, or so large."""
+"""Rows that history no longer needs are removed from the file when there are this many, or this many bytes."""
 _PRUNE_STEP = 500
-"""With one transaction, or twice as many as it writes. More would delay those who wait for it."""
+"""Per transaction, or twice as many as it writes. More would delay the writes."""
 
 _log = Log("storage")
 
 
 class SqliteStore(Store):
-    """A store on disk. Made by ``open``; ``close`` it, although nothing acknowledged is lost if the process just ends.
+    """A store on disk. Create it with ``open`` and ``close`` it, although no acknowledged write is lost if the process
+    is killed.
 
     History survives as well, within the retention: watches and lists go on from a time before the opening.
     """
@@ -68,7 +69,7 @@ class SqliteStore(Store):
         self._writer = None if inline else _Writer()
         self._writing: list[Staged] = []
         self._pruning: Pruning | None = None
-        """What is being removed."""
+        """The rows that are being removed."""
         self._begin_scheduled = False
         self._drained: asyncio.Future[None] | None = None
         self._released = False
@@ -84,12 +85,12 @@ class SqliteStore(Store):
         inline: bool = False,
         fsync: bool = True,
     ) -> Self:
-        """Take the directory, made if need be, load and verify its store.
+        """Lock the directory, which is created if necessary, and load and verify its store.
 
-        Without ``fsync`` what is acknowledged survives the process, but not a crash of the machine.
+        Without ``fsync`` acknowledged writes survive a crash of the process, but not of the machine.
 
-        ``inline`` commits on the loop itself, without a thread: for simulation, where there are none. Raises
-        ``DataDirectoryLocked``, ``DamagedStore``, ``NewerFormat`` or another ``DataDirectoryError``.
+        ``inline`` commits in the loop itself, without a thread: for simulations. Raises ``DataDirectoryLocked``,
+        ``DamagedStore``, ``NewerFormat`` or another ``DataDirectoryError``.
         """
         held = DataDirectory(directory)
         try:
@@ -169,7 +170,7 @@ class SqliteStore(Store):
         return failure
 
     def _next_pruning(self, writes: int) -> Pruning | None:
-        """What is to be removed along with so many writes."""
+        """The rows to remove together with this many writes."""
         pruned = self._pruned
         if len(pruned.revisions) < _PRUNE_AT and pruned.size < _PRUNE_BYTES:
             return None
@@ -205,7 +206,8 @@ class SqliteStore(Store):
             self._finish(group, self._write(group, self._env.now().timestamp(), self._pruning))
 
     def _schedule(self) -> None:
-        """Hand over at the end of this turn of the loop, so that whatever is staged in it goes together."""
+        """Pass on the group at the end of this iteration of the loop, so that all writes staged in it are in one
+        group."""
         if not self._begin_scheduled and not self._writing:
             self._begin_scheduled = True
             asyncio.get_running_loop().call_soon(self._begin)
@@ -246,7 +248,7 @@ class SqliteStore(Store):
         return self._file.path.stat().st_size
 
     async def close(self) -> None:
-        """Commit what is staged, end every watcher, close the file and give the directory back. Safe to call twice."""
+        """Commit the staged writes, end every watcher, close the file and release the directory. Idempotent."""
         if self._released:
             return
         self._closed = True
@@ -267,10 +269,10 @@ class SqliteStore(Store):
 
 
 def create_store(directory: str | os.PathLike[str], records: Sequence[Record]) -> None:
-    """Make the directory, if need be, and in it a store of these records, in the order of their revisions, without a
-    history. All or nothing.
+    """Create the directory, if necessary, and in it a store with these records, in the order of their revisions,
+    without history. All or nothing.
 
-    Raises ``DataDirectoryError`` when it holds a store already that is not empty, or can't be written.
+    Raises ``DataDirectoryError`` if it has a store that is not empty, or cannot be written.
     """
     held = DataDirectory(directory)
     try:
@@ -302,9 +304,10 @@ class _Writer:
         self._stopped = False
 
     def submit(self, work: Callable[[], str], report: Callable[[str], object]) -> None:
-        """Run ``work`` on the thread and hand its result to ``report`` on the loop."""
+        """Run ``work`` in the thread and call ``report`` with its result in the loop."""
         if self._thread is None:
-            # A daemon: a program that ends without closing the store must end, and loses nothing acknowledged.
+            # A daemon thread: a program that exits without closing the store must not hang, and loses no acknowledged
+            # write.
             self._thread = threading.Thread(target=self._run, name="pilothouse-committer", daemon=True)
             self._thread.start()
         self._jobs.put((asyncio.get_running_loop(), work, report))
@@ -322,7 +325,7 @@ class _Writer:
                 return  # The loop is closed: no task waits for the result.
 
     async def stop(self, last: Callable[[], None]) -> None:
-        """Run ``last`` on the thread, after everything else, and end it."""
+        """Run ``last`` in the thread, after everything else, and end it."""
         done = asyncio.get_running_loop().create_future()
 
         def finish() -> str:

@@ -1,10 +1,10 @@
-"""The file under ``SqliteStore``: one SQLite database that is only ever loaded whole and written to.
+"""The file of ``SqliteStore``: an SQLite database that is only loaded as a whole and written.
 
-The memory structure above answers every read, so the file has no index: one row for each version of an object
-(``sqlite_format``). Writing appends; what history no longer needs is removed in small steps that go with later writes.
-The row of the newest revision is never removed before there is a newer one.
+All reads use the structures in memory, so the file has no index: one row per version of an object (``sqlite_format``).
+Writes append; rows that history no longer needs are removed in small steps together with later writes. The row of the
+latest revision is never removed before there is a newer one.
 
-SQLite notices a damaged tree, but not a damaged value: each row carries a checksum, and everything is verified before
+SQLite detects a damaged tree, but not a damaged value: each row has a checksum, and everything is verified before
 anything is served.
 """
 
@@ -41,7 +41,7 @@ _Row = tuple[int, int, int, float, str, int, bytes | None, bytes | None]
 
 
 class Pruning(msgspec.Struct, frozen=True):
-    """What a write may remove from the file: revisions that nothing needs above these floors."""
+    """The rows that a write may remove: revisions that are not needed above these floors."""
 
     revisions: Sequence[int]
     floors: Floors
@@ -50,7 +50,7 @@ class Pruning(msgspec.Struct, frozen=True):
 class SqliteFile:
     """One store file. ``load`` it first, then ``write``. Not for two threads at a time.
 
-    ``quota_bytes`` bounds the database; 0 leaves that to the disk. Without ``fsync`` writes survive the process only.
+    ``quota_bytes`` limits the database; 0: no limit. Without ``fsync`` writes only survive a crash of the process.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SqliteFile:
     # Reading
 
     def load(self) -> Loaded:
-        """Open the file, made new if there is none, verify all of it and return what it holds.
+        """Open the file, or create it, verify all of it and return its content.
 
         Raises ``DamagedStore``, ``NewerFormat``, or ``DataDirectoryError`` when it is no store or can't be opened.
         """
@@ -92,7 +92,7 @@ class SqliteFile:
             raise
 
     def _connect(self) -> sqlite3.Connection:
-        # Created here, so that no other user can ever read it; SQLite gives its log the same mode.
+        # Created here, so that no other user can ever read it; SQLite uses the same mode for its log.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
         try:
@@ -153,8 +153,8 @@ class SqliteFile:
     # Writing
 
     def write(self, changes: Sequence[Change], at: float = 0.0, pruning: Pruning | None = None) -> str:
-        """Make changes of that time durable, all or none, and remove what is no longer needed. Returns an empty string,
-        or the reason why none was written.
+        """Make changes durable atomically, with that time, and remove rows that are no longer needed. Returns an empty
+        string, or the reason why nothing was written.
 
         Afterwards the file can be tried again: a full disk may have been freed.
         """
@@ -185,9 +185,9 @@ class SqliteFile:
     ) -> None:
         rows = [_row(change, at) for change in changes]
         if len(rows) <= _ROWS_PER_STATEMENT and pruning is None:
-            # One statement is one transaction. That matters if the loop is busy: each call into SQLite gives up the
-            # interpreter lock and may wait a switch interval (5 ms) to get it back. Ten rows with a loop that never
-            # rests: 7.5 ms as one statement, 48 ms as executemany between BEGIN and COMMIT.
+            # One statement is one transaction. That matters if the loop is busy: each call of SQLite releases the
+            # interpreter lock and may wait a switch interval (5 ms) to get it back. Ten rows with a busy loop: 7.5 ms
+            # as one statement, 48 ms as executemany between BEGIN and COMMIT.
             self._put(connection, rows)
             return
         connection.execute("BEGIN IMMEDIATE")
@@ -201,7 +201,7 @@ class SqliteFile:
         connection.execute("COMMIT")
 
     def _write_without_history(self, connection: sqlite3.Connection, changes: Sequence[Change], at: float) -> None:
-        """Keep nothing but the newest version of each object. A deletion then frees space and takes none."""
+        """Keep only the latest version of each object. Then a deletion frees space instead of using it."""
         newest = {change.created: change for change in changes}
         rows = [_row(change, at, with_history=False) for change in newest.values()]
         connection.execute("BEGIN IMMEDIATE")
@@ -239,8 +239,8 @@ class SqliteFile:
             self._connection.rollback()
             limit = f", or its quota of {self._quota_bytes} bytes is used up" if self._quota_bytes else ""
             return f"no space left for {self.path}{limit}"
-        # After an I/O error the kernel may have dropped what it could not write, and SQLite what it knew of the log.
-        # The next write reads the file anew.
+        # After an I/O error the kernel may have dropped pages that it could not write, and SQLite parts of its log
+        # index. The next write reads the file again.
         self.close()
         return f"{self.path}: {error}"
 
@@ -272,5 +272,5 @@ def _row(change: Change, at: float, *, with_history: bool = True) -> _Row:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary result code, 0 when SQLite was not asked at all."""
+    """The primary result code, 0 if SQLite was not called."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -1,11 +1,11 @@
-"""What a store's file looks like: its tables, the checksum of its rows, and how older formats become this one.
+"""The format of a store's file: tables, checksums of rows, and conversion from older formats.
 
-Format 2 has one row for each version of an object, under the revision that wrote it: append-only, so that a write is
-one insert. A version that was replaced, or deleted, stays as long as history needs it. ``floors`` says how far history
-goes back: at or below a floor there are no changes, although rows of objects that have not been written since may be
-older. It is never behind what was removed.
+Format 2 has one row per version of an object, with the revision that wrote it: append-only, so that a write is one
+insert. A version that was replaced or deleted is kept as long as history needs it. ``floors`` has the start of history:
+at or below a floor there are no changes, although rows of objects that were not written since may be older. A floor is
+never lower than a removed revision.
 
-Format 1 (until 0.3) had the newest version alone, and rows without a value for deleted objects.
+Format 1 (until 0.3) had only the latest version, and rows without a value for deleted objects.
 """
 
 import sqlite3
@@ -28,13 +28,13 @@ _TABLES = (
     "CREATE TABLE floors (prefix TEXT PRIMARY KEY, revision INTEGER NOT NULL, at REAL, checksum INTEGER NOT NULL)"
     " WITHOUT ROWID",
 )
-"""``at`` is seconds since the epoch, ``origin`` JSON, ``value`` what was stored, for a deletion the last state. The
-floor under the empty prefix is that of all resources; its ``at`` is when that revision was current, if that is known.
+"""``at`` is seconds since the epoch, ``origin`` JSON, ``value`` the stored value, for a deletion the last state. The
+floor of the empty prefix applies to all resources; its ``at`` is when that revision was current, if known.
 """
 
 
 def create(connection: sqlite3.Connection, format_version: int) -> None:
-    """Make the tables of an empty file."""
+    """Create the tables of an empty file."""
     statements = ";".join(_TABLES)
     connection.executescript(
         f"BEGIN;{statements};PRAGMA application_id={APPLICATION}; PRAGMA user_version={format_version};COMMIT"
@@ -44,19 +44,19 @@ def create(connection: sqlite3.Connection, format_version: int) -> None:
 def checksum(
     revision: int, created: int, kind: int, at: float | None, key: str, origin: bytes | None, value: bytes | None
 ) -> int:
-    """Of a version. That of an object of format 1 is that of the same version without time and origin."""
+    """The checksum of a version. In format 1 it is that of the version without time and origin."""
     time = "" if at is None else f" {at}"
     head = f"{created} {revision} {'-' if kind else '+'} {key}{time}".encode()
     return zlib.crc32(value or b"", zlib.crc32(origin or b"", zlib.crc32(head)))
 
 
 def floor_checksum(prefix: str, revision: int, at: float | None) -> int:
-    """Of a floor."""
+    """The checksum of a floor."""
     return zlib.crc32(f"{prefix} {revision} {at}".encode())
 
 
 def _to_2(connection: sqlite3.Connection) -> None:
-    """Format 1 to 2: its objects are versions, and history begins after them."""
+    """Format 1 to 2: its objects become versions, and history starts after them."""
     for statement in _TABLES:
         connection.execute(statement)
     connection.execute(
@@ -74,4 +74,4 @@ def _to_2(connection: sqlite3.Connection) -> None:
 
 
 MIGRATIONS: Mapping[int, Migration] = {1: _to_2}
-"""From a format to the next. Each runs in a transaction of its own, which also sets the new format."""
+"""Conversions from a format to the next. Each runs in its own transaction, which also sets the new format."""

@@ -1,7 +1,6 @@
-"""From the rows of a store's file to records and history: what is verified, and what is not needed any more.
+"""Builds records and history from the rows of a store's file: verifies them, and finds rows that are no longer needed.
 
-Rows come in the order of their revisions. The version before a change is the former row of its object, so that no
-value is stored twice.
+Rows are sorted by revision. The version before a change is the previous row of its object, so no value is stored twice.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,12 +24,12 @@ revision was current."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What a store is opened with."""
+    """The initial content of a store."""
 
     revision: int = 0
     records: list[Record] = []
     changes: list[Change] = []
-    """Oldest first. Those of each resource lack none above its floor."""
+    """Oldest first. For each resource complete above its floor."""
     times: list[tuple[float, int]] = []
     """(seconds since the epoch, newest revision then), oldest first; times do not go back."""
     floors: dict[str, int] = {}
@@ -39,7 +38,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class Loading:
-    """Takes one row after the other. Raises ``DamagedStore`` for what was not written so."""
+    """Processes one row after another. Raises ``DamagedStore`` for a row that was not written like this."""
 
     def __init__(self, path: Path, floors: Iterable[tuple[str, int, float | None, int]]) -> None:
         self._path = path
@@ -53,7 +52,7 @@ class Loading:
                 self._times.append((at, revision))
         self._compacted = self._floors.get("", 0)
         self._newest: dict[int, Record] = {}
-        """The objects by the revisions that made them."""
+        """The objects by the revisions of their creation."""
         self._history: dict[str, list[Change]] = {}
         self._superseded: list[int] = []
         self._revision = 0
@@ -116,7 +115,7 @@ class Loading:
             times.append((at, revision))
 
     def done(self) -> Loaded:
-        """What all rows make."""
+        """The result of all rows."""
         records: dict[str, Record] = {}
         for record in self._newest.values():
             if record.key in records:

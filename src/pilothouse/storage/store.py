@@ -1,15 +1,15 @@
 """``Store``: the state in memory, its revisions, its history and its watchers; everything but how a commit becomes
 durable.
 
-Above it the API server decides what to write; below it ``MemoryStore`` and ``SqliteStore`` decide when a staged write
-counts.
+The API server decides what to write; ``MemoryStore``, ``SqliteStore`` and ``EtcdStore`` decide when a staged write is
+committed.
 
-Keys are ``<group>/<resource>/<name>`` or ``<group>/<resource>/<namespace>/<name>``, the group being empty for the
-core. A *prefix* is empty or ends in ``/`` and selects what is below it.
+Keys are ``<group>/<resource>/<name>`` or ``<group>/<resource>/<namespace>/<name>``; the group is empty for core. A
+*prefix* is empty or ends in ``/`` and selects all keys that start with it.
 
-What holds at every instant: reads and watches see exactly the commits so far, each commit whole; revisions grow by one
-with each write and are never seen twice with different content; ``staged`` sees what the next ``stage`` is checked
-against.
+Invariants: reads and watches see exactly the commits so far, each commit atomically; revisions increase by one with
+each write and never occur twice with different content; ``staged`` returns the state against which the next ``stage``
+is checked.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from pilothouse.storage.records import Change, Page, Record, Staged
 from pilothouse.storage.watchers import CAPACITY, Watcher, WatcherIndex, resource_end
 
 FIRST_REVISION = 1
-"""What an empty store is at, as etcd: the first write gets 2, and "watch from 1" is the whole history."""
+"""The revision of an empty store, as etcd's: the first write gets 2, and "watch from 1" is the whole history."""
 
 Changes = list[Change]
 """One commit's changes. (Named here because ``Store.list`` hides ``list`` from the signatures below it.)"""
@@ -36,14 +36,14 @@ Marks = list[tuple[float, int]]
 
 
 class Asked(Protocol):
-    """Gets each request of a store to what is behind it: ``get``, ``list``, …; the prefix of the resource, empty for
-    all of them; seconds, and whether it has failed."""
+    """Called for each request of a store to its backend: ``get``, ``list``, …; the prefix of the resource, empty for
+    all of them; seconds, and whether it failed."""
 
     def __call__(self, operation: str, kind: str, seconds: float, failed: bool) -> None: ...
 
 
 _EXPIRY_SECONDS = 30.0
-"""While there are writes, history is checked for what is too old so often; whoever reads it checks it anew."""
+"""While there are writes, history is checked for expired changes at this interval; readers check it again."""
 _MARKS = 3600
 """As many marks are shown."""
 
@@ -54,14 +54,14 @@ class Store(ABC):
     commits_at_once = False
     """Whether ``commit`` never waits."""
     expires = False
-    """Whether the store itself removes what is kept for a while only (Events)."""
+    """Whether the store itself removes keys with a limited lifetime (Events)."""
     is_reachable = True
-    """Whether what is stored can be read and written, as far as is known."""
+    """Whether the backend can be read and written, as far as is known."""
     is_shared = False
     given_up = 0
-    """How many writes have failed after they were staged, and were seen by others until then."""
-    """Whether other processes write what is kept here as well. Then ``commit`` may raise ``Mismatch``, and a read sees
-    what they have written once ``catch_up`` has returned."""
+    """How many staged writes have failed that others could see until then."""
+    """Whether other processes write to the same storage. Then ``commit`` may raise ``Mismatch``, and a read sees their
+    writes after ``catch_up`` has returned."""
 
     def __init__(
         self,
@@ -72,21 +72,21 @@ class Store(ABC):
         revision: int = FIRST_REVISION,
         superseded: Superseded | None = None,
     ) -> None:
-        """``superseded`` is called with what history lets go of."""
+        """``superseded`` is called with the versions that history drops."""
         self.revision = revision
         """The newest committed revision."""
         self.compacted = revision if revision > FIRST_REVISION else 0
         """No history at or below this is kept. A single resource may have lost more, to its own bounds."""
         self.retention = retention
         self.on_commit: Hooks = []
-        """Called with each commit's changes once they are visible, before anyone who waits for them runs. An exception
-        goes to the loop's exception handler, which on the virtual loop ends the run."""
+        """Called with each commit's changes when they are visible, before tasks that wait for them run. An exception is
+        reported to the loop's exception handler, which on the virtual loop ends the run."""
         self.on_commit_of: dict[str, Hooks] = {}
-        """The same by the prefix of a whole resource (``/pods/``), called with the changes there alone: most writes are
-        about resources without such a hook."""
+        """The same by the prefix of a whole resource (``/pods/``), called only with its changes: most writes are of
+        resources without such a hook."""
         self.on_stage: list[Callable[[Staged], None]] = []
-        """Called with each write once it is staged, before ``stage`` returns. May stage what belongs to it: both are
-        of one turn, and so become visible in one commit."""
+        """Called with each write when it is staged, before ``stage`` returns. May stage related writes: they become
+        visible in the same commit."""
         self.on_stage_of: dict[str, list[Callable[[Staged], None]]] = {}
         """The same by the prefix of a whole resource."""
         self._env = env
@@ -101,11 +101,11 @@ class Store(ABC):
         """Bytes of all collections."""
         self._superseded = superseded
         self._marks = marks.Marks()
-        """(loop time, revision) about once per second: what was committed by then."""
+        """(loop time, revision) about once per second: the revision committed at that time."""
         self._expired: tuple[float, int] | None = None
-        """The newest mark that has left ``_marks``."""
+        """The latest mark that was removed from ``_marks``."""
         self._checked_at = -math.inf
-        """When what is too old was last removed."""
+        """When expired history was last removed."""
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self._closed = False
         self._load(records)
@@ -130,28 +130,27 @@ class Store(ABC):
         return self._records.get(key)
 
     def follow(self, prefix: str, hook: Callable[[Changes], None]) -> None:
-        """Have ``hook`` called with each commit's changes under the prefix of a whole resource (``/pods/``)."""
+        """Call ``hook`` with each commit's changes under the prefix of a whole resource (``/pods/``)."""
         if resource_end(prefix) != len(prefix):
             raise ValueError(f"{prefix!r} is not the prefix of a whole resource")
         self.on_commit_of.setdefault(prefix, []).append(hook)
 
     def follow_staged(self, prefix: str, hook: Callable[[Staged], None]) -> None:
-        """Have ``hook`` called with each write under the prefix of a whole resource once it is staged, after those of
-        ``on_stage``."""
+        """Call ``hook`` with each staged write under the prefix of a whole resource, after those of ``on_stage``."""
         if resource_end(prefix) != len(prefix):
             raise ValueError(f"{prefix!r} is not the prefix of a whole resource")
         self.on_stage_of.setdefault(prefix, []).append(hook)
 
     def staged(self, key: str) -> Record | None:
-        """The newest staged record, committed or not: what the next ``stage`` of this key is checked against."""
+        """The latest staged record, committed or not, against which the next ``stage`` of this key is checked."""
         newest = self._newest_staged.get(key)
         return self._records.get(key) if newest is None else newest.record
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
         """The records under ``prefix`` with keys beyond ``after``, in key order, at most ``limit`` unless it is 0.
 
-        With ``revision``, all of it as it was then; raises ``Compacted`` when that much history is not kept and
-        ``FutureRevision`` when it is still to come. Pages of one revision never overlap and leave nothing out.
+        With ``revision``, the state at that revision; raises ``Compacted`` if it is no longer available and
+        ``FutureRevision`` if it is not committed yet. Pages of one revision neither overlap nor omit anything.
         """
         after = max(prefix, after)
         before = _end_of(prefix)
@@ -199,15 +198,15 @@ class Store(ABC):
         return sum(collection.keys.count(prefix, before) for collection in self._under(prefix))
 
     def counts(self) -> dict[str, tuple[int, int]]:
-        """How many records there are, and how many changes this process has seen, by the prefix of each resource."""
+        """The number of records, and of changes in this process, by the prefix of each resource."""
         return {prefix: (len(one.keys), one.written) for prefix, one in self._collections.items()}
 
     def size(self) -> int | None:
-        """The bytes that the state takes on disk; None where it is kept in memory only."""
+        """The bytes on disk; None for a store in memory."""
         return None
 
     def has_any(self, resource: str) -> bool:
-        """Whether there is anything under the prefix of a whole resource (``/pods/``): the quickest question of all."""
+        """Whether there is anything under the prefix of a whole resource (``/pods/``); the cheapest check."""
         collection = self._collections.get(resource)
         return collection is not None and len(collection.keys) > 0
 
@@ -233,15 +232,15 @@ class Store(ABC):
         expected: int | None = None,
         last: Callable[[int], bytes] | None = None,
     ) -> Staged:
-        """Check a write against the newest staged state and give it the next revision.
+        """Check a write against the latest staged state and assign the next revision.
 
-        ``make(revision)`` makes the new value. ``make=None`` deletes; ``last(revision)`` then makes the last state
-        that watchers see (without it they see the value as it was). ``expected`` is None for any state, 0 for absent,
-        or the modification revision that the record must have; a deletion always needs a record. Raises ``Mismatch``
-        with the newest staged record otherwise. If ``make`` raises, nothing was staged.
+        ``make(revision)`` returns the new value. ``make=None`` deletes; ``last(revision)`` then returns the last state
+        for watchers (by default the stored value). ``expected`` is None for any state, 0 for absent, or the mod
+        revision that the record must have; a deletion always requires a record. Otherwise raises ``Mismatch`` with the
+        latest staged record. If ``make`` raises, nothing is staged.
 
-        Follow it with ``commit``: until then the write is visible only to later calls of ``stage`` and
-        ``staged``. A write whose ``commit`` is never called goes with the next one.
+        Call ``commit`` afterwards: until then the write is only visible to later calls of ``stage`` and ``staged``. A
+        write without ``commit`` is committed with the next one.
         """
         if self._closed:
             raise StoreClosed("the store is closed")
@@ -286,12 +285,13 @@ class Store(ABC):
     async def commit(self, staged: Staged) -> None:
         """Return once the write is durable and visible.
 
-        Raises ``CommitFailed`` when it could not be made durable; then every write staged after the last commit has
-        failed with it, and ``staged`` shows the last commit again. Cancelling the wait leaves the write undecided.
+        Raises ``CommitFailed`` if it could not be made durable; then every write staged after the last commit has
+        failed, and ``staged`` returns the last committed state again. If the wait is cancelled, the result of the write
+        is unknown.
         """
 
     def _apply(self, group: Sequence[Staged], *, at_once: bool = False) -> None:
-        """Make a group of writes visible: state, history, watchers, in that order, in one step. ``at_once`` as in
+        """Make a group of writes visible: state, history, watchers, in that order, atomically. ``at_once`` as in
         ``commit_at_once``."""
         records, collections, retention = self._records, self._collections, self.retention
         newest, hooked = self._newest_staged, self.on_commit_of
@@ -356,7 +356,7 @@ class Store(ABC):
                 )
 
     def _fall_back(self, failed: Sequence[Staged], reason: str) -> None:
-        """Forget everything staged after the last commit: it was checked against what did not come to be."""
+        """Drop everything that was staged after the last commit: it was checked against writes that failed."""
         for staged in failed:
             staged.failure = reason
             if staged.waiter is not None and not staged.waiter.done():
@@ -365,20 +365,20 @@ class Store(ABC):
         self._next = self.revision + 1
 
     def start(self) -> None:  # noqa: B027  # most stores have nobody to follow
-        """Begin to follow what other processes write, on the running loop."""
+        """Start to follow the writes of other processes, in the running loop."""
 
     async def catch_up(self) -> None:  # noqa: B027  # what is stored is visible
         """Return once everything that was stored when this was called is visible here."""
 
     async def answers(self, check: Literal["health", "readiness"]) -> bool:
-        """Whether what is behind the store answers, in the time that a check of the server's health has."""
+        """Whether the backend responds within the timeout of a health check."""
         return self.is_reachable
 
     def observe(self, asked: Asked) -> None:  # noqa: B027  # most stores ask nobody
-        """Have ``asked`` called with each request to what is behind the store."""
+        """Call ``asked`` for each request to the backend."""
 
     async def settled(self, key: str) -> None:  # noqa: B027  # see ``flush``
-        """Return once it is decided what becomes of what is staged for the key."""
+        """Return when the staged writes of the key are decided."""
 
     def was_given_up(self, key: str, since: int) -> bool:
         """Whether a write of the key has failed after it was staged, since ``given_up`` was that number."""
@@ -390,13 +390,13 @@ class Store(ABC):
         return False
 
     async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> "Store":
-        """A store of what was under the prefix, beyond a key, at a revision that only the place behind a shared store
-        may still know; with a limit it may have no more than a page. Raises ``Compacted``."""
+        """A store with the state under the prefix, after a key, at a revision that only the backend of a shared store
+        may still have; with a limit it may have no more than a page. Raises ``Compacted``."""
         raise Compacted(revision, self.compacted)
 
     async def flush(self) -> None:  # noqa: B027  # see there
-        """Return once nothing that was staged is undecided: after ``commit``, where what is staged is stored together,
-        nothing is."""
+        """Return when all staged writes are decided. If all staged writes are committed together this is at once after
+        ``commit``."""
 
     async def reached(self, revision: int) -> None:
         """Wait until ``revision`` is committed."""
@@ -423,8 +423,8 @@ class Store(ABC):
     def watch(self, prefix: str, after: int, *, capacity: int = CAPACITY) -> Watcher:
         """Every change after revision ``after`` under ``prefix``; a prefix that does not end in ``/`` is one key.
 
-        Starts with what is committed already. ``after`` may lie in the future. Raises ``Compacted`` when history
-        after it is gone. Close the watcher when done.
+        Starts with changes that are already committed. ``after`` may be a future revision. Raises ``Compacted`` if
+        history after it is not available. Close the watcher when done.
         """
         if self._closed:
             raise StoreClosed("the store is closed")
@@ -455,7 +455,7 @@ class Store(ABC):
             raise Compacted(revision, oldest)
 
     def compact(self, revision: int) -> None:
-        """Let go of all history at or below ``revision``. The current state is untouched."""
+        """Drop all history at or below ``revision``. The current state is not changed."""
         revision = min(revision, self.revision)
         if revision > self.compacted:
             self.compacted = revision
@@ -468,8 +468,8 @@ class Store(ABC):
                     self._history_size += collection.size
 
     def _shrink(self, size: int) -> None:
-        """Let the resources with the most history lose their oldest changes. A little more than must be, so that this
-        is not done with each write."""
+        """Drop the oldest changes of the resources with the most history. Slightly more than necessary, so that this is
+        not done with each write."""
         size -= size // 128
         while self._history_size > size:
             largest = max(self._collections.values(), key=lambda collection: collection.size)
@@ -479,7 +479,7 @@ class Store(ABC):
             self._history_size -= before - largest.size
 
     def changes(self, prefix: str) -> Changes:
-        """The changes of a whole resource (``/pods/``) that history has, oldest first. May be called when the loop has
+        """The available changes of a whole resource (``/pods/``), oldest first. May be called after the loop has
         ended."""
         if _is_in_a_loop():
             self._expire()
@@ -487,7 +487,7 @@ class Store(ABC):
         return [] if collection is None else [*collection.changes]
 
     def history_floor(self, prefix: str) -> int:
-        """The revision at or below which changes of a whole resource are gone."""
+        """The revision at or below which changes of a whole resource were dropped."""
         collection = self._collections.get(prefix)
         return max(self.compacted, 0 if collection is None else collection.floor)
 
@@ -501,11 +501,11 @@ class Store(ABC):
         if revision is not None:
             return revision
         if self._expired is not None and seconds_ago <= self.retention.seconds:
-            return self._expired[1]  # The last write before the retention began, and nothing since.
+            return self._expired[1]  # The last write before the retention period, and none since.
         raise Compacted(0, self.compacted)
 
     def seconds_since(self, revision: int) -> float | None:
-        """How long ago a revision was committed, to about a second; None where that is not known."""
+        """How long ago a revision was committed, accurate to about a second; None if unknown."""
         self._expire()
         at = self._marks.before(revision)
         return None if at is None else self._env.monotonic() - at
@@ -513,14 +513,14 @@ class Store(ABC):
     def history_marks(self, most: int = _MARKS) -> Marks:
         """(seconds ago, revision), oldest first, at most two for each second, and ``most`` at all.
 
-        What was committed after a mark came at a time between this mark and the next one.
+        A commit after a mark happened between the times of this mark and the next one.
         """
         self._expire()
         now = self._env.monotonic()
         return [(now - at, revision) for at, revision in self._marks.some(most)]
 
     def _expire(self) -> None:
-        """Let go of what is older than the retention's seconds, checked once per second at most."""
+        """Drop history that is older than the retention period; checked at most once per second."""
         now = self._env.monotonic()
         if now - self._checked_at < marks.SECONDS:
             return
@@ -544,7 +544,7 @@ class Store(ABC):
     # The end
 
     async def close(self) -> None:
-        """Commit what is staged, end every watcher, and accept nothing more. Reading still works.
+        """Commit the staged writes, end every watcher, and accept no more writes. Reads still work.
 
         Safe to call twice.
         """
@@ -563,13 +563,13 @@ def _is_in_a_loop() -> bool:
 
 
 def newest_revision(records: Iterable[Record]) -> int:
-    """The revision of a store that begins with these records."""
+    """The revision of a store that starts with these records."""
     return max((record.revision for record in records), default=FIRST_REVISION)
 
 
 def resource_prefix(key: str) -> str:
-    """``<group>/<resource>/``, what the keys of all objects of that resource begin with. Raises ``ValueError`` for what
-    is no key."""
+    """``<group>/<resource>/``, the prefix of the keys of all objects of that resource. Raises ``ValueError`` for an
+    invalid key."""
     end = resource_end(key)
     if not end or end == len(key):
         raise _no_key(key)

@@ -1,6 +1,7 @@
 """Values that a store has and can't read: damaged ones, and encrypted ones without their key.
 
-They are no JSON, so that nothing takes them for an object; whoever fails to read one asks here why it is none.
+They are not JSON, so that they cannot be mistaken for an object; code that fails to decode a value gets the reason
+here.
 """
 
 import msgspec
@@ -24,20 +25,20 @@ def shown_key(key: str) -> str:
 
 
 def encrypted_value(storage_key: str, reason: str) -> bytes:
-    """Stands for a value that can't be decrypted."""
+    """Represents a value that cannot be decrypted."""
     return _MARK + msgspec.json.encode(Unreadable(reason, storage_key))
 
 
 def damaged_value(reason: str) -> bytes:
-    """Stands for a value that was decrypted, or never encrypted, and is no object."""
+    """Represents a decrypted or unencrypted value that is not an object."""
     return _MARK + msgspec.json.encode(Unreadable(reason))
 
 
 def is_readable(value: bytes) -> bool:
-    """Whether a value is none of these. Loops of the server pass them over; they come once they can be read."""
+    """Whether a value is none of these. Loops of the server skip them until they can be read."""
     return not value.startswith(_MARK)
 
 
 def why_unreadable(value: bytes) -> Unreadable | None:
-    """Why a value can't be read; None for any other one."""
+    """Why a value cannot be read; None for any other value."""
     return msgspec.json.decode(value[len(_MARK) :], type=Unreadable) if not is_readable(value) else None

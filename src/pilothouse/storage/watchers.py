@@ -1,8 +1,7 @@
-"""Watchers, and the index that finds those a change concerns.
+"""Watchers, and the index that finds the watchers of a change.
 
-The store hands over each commit's changes in one batch. A batch goes to the watchers of every prefix of the changed
-key, found by those few prefixes: watchers of other resources, namespaces or objects cost nothing. All
-watchers of one prefix get the *same* list.
+The store delivers each commit's changes in one batch to the watchers of all prefixes of the changed key: watchers of
+other resources, namespaces or objects cost nothing. All watchers of one prefix get the *same* list.
 """
 
 import asyncio
@@ -12,8 +11,8 @@ from pilothouse.storage.errors import WatcherOverrun
 from pilothouse.storage.records import Change
 
 CAPACITY = 4096
-"""Changes that may wait for one watcher. Upstream's channels hold 10 to 1,000, and block for up to 50 ms when full
-(``storage/cacher``, v1.36); here writers never wait."""
+"""Maximum number of changes that wait for one watcher. Upstream's channels have 10 to 1,000, and block for up to 50 ms
+when full (``storage/cacher``, v1.36); here writers never wait."""
 
 WAITING_BYTES = 32 * 1024 * 1024
 """Bytes that may wait for one watcher; as much as history keeps of a resource (``Retention``)."""
@@ -22,11 +21,10 @@ WAITING_BYTES = 32 * 1024 * 1024
 class Watcher:
     """The committed changes under one prefix, in revision order, in batches: an asynchronous iterator for one reader.
 
-    No change is skipped or repeated, also when a wait is cancelled. More than ``capacity`` changes, or more than
-    ``WAITING_BYTES`` of them, waiting for the reader end the watcher: the reader still gets what waits, then
-    ``WatcherOverrun`` is raised. A batch that comes while nothing waits is accepted whatever its size. ``close`` ends
-    the iteration; so does closing the store.
-    Batches are shared between watchers: read them, don't change them.
+    No change is skipped or repeated, even if a wait is cancelled. If more than ``capacity`` changes, or more than
+    ``WAITING_BYTES``, wait for the reader, the watcher is ended: the reader still gets the waiting ones, then
+    ``WatcherOverrun`` is raised. A batch is always accepted if nothing is waiting, whatever its size. ``close`` ends
+    the iteration; so does closing the store. Batches are shared between watchers and must not be changed.
     """
 
     __slots__ = (
@@ -84,11 +82,11 @@ class Watcher:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come than what waits already."""
+        """Whether nothing will be delivered but what is already waiting."""
         return self._closed or self.overrun
 
     async def changed(self) -> None:
-        """Return once there may be something to ``take``, the watcher has ended, or somebody called ``nudge``."""
+        """Return when there may be something to ``take``, the watcher has ended, or ``nudge`` was called."""
         if self._pending or self._closed or self.overrun:
             return
         assert self._waiter is None, "a watcher has one reader"
@@ -99,11 +97,11 @@ class Watcher:
             self._waiter = None
 
     def nudge(self) -> None:
-        """Let a reader that waits in ``changed`` check again."""
+        """Make a reader that waits in ``changed`` check again."""
         self._notify()
 
     def take(self) -> list[Change]:
-        """What waits, without waiting; possibly nothing."""
+        """The waiting changes, without waiting; possibly none."""
         pending = self._pending
         if not pending:
             return []
@@ -112,7 +110,7 @@ class Watcher:
         return pending[0] if len(pending) == 1 else [change for batch in pending for change in batch]
 
     def close(self) -> None:
-        """Receive nothing more, and end the iteration. Safe to call twice."""
+        """Receive nothing more, and end the iteration. Idempotent."""
         if not self._closed:
             self._closed = True
             self._pending = []
@@ -128,7 +126,7 @@ class Watcher:
     def deliver(self, batch: list[Change], size: int) -> None:
         """The store's side: take a commit's changes under this prefix, of so many bytes."""
         if batch[0].revision <= self._after:
-            # A watch may start at a revision that is still to come; what happens until then is not for it.
+            # A watch may start at a future revision; changes until then are not delivered to it.
             batch = [change for change in batch if change.revision > self._after]
             if not batch:
                 return
@@ -153,7 +151,8 @@ def size_of(changes: list[Change]) -> int:
 
 
 class WatcherIndex:
-    """Watchers by prefix. Within a prefix, and between prefixes, they are served in the order in which they came."""
+    """Watchers by prefix. Within a prefix, and between prefixes, they are notified in the order in which they were
+    opened."""
 
     __slots__ = ("_by_prefix", "_narrow", "_wide", "deliveries")
 
@@ -198,16 +197,16 @@ class WatcherIndex:
         return iter([watcher for served in self._by_prefix.values() for watcher in served])
 
     def publish(self, changes: list[Change], resources: list[str], *, at_once: bool = False) -> None:
-        """Hand one commit's changes to those they concern. ``resources`` has the prefix of each one's resource.
+        """Deliver one commit's changes to their watchers. ``resources`` has the prefix of each one's resource.
 
-        ``at_once``: readers that can need not be woken. All of those that a change concerns or none take it so, as
-        their order is that in which they came.
+        ``at_once``: readers that support it are called without a wakeup. Either all watchers of a change or none,
+        because their order must be kept.
         """
         by_prefix = self._by_prefix
         if not by_prefix:
             return
         if len(changes) == 1 and not self._wide and resources[0] not in self._narrow:
-            # Nearly every commit in memory: its one change is for those who read the whole resource.
+            # The usual case in memory: one change, for watchers of the whole resource.
             served = by_prefix.get(resources[0])
             if served is not None:
                 size = len(changes[0].value)
@@ -248,5 +247,5 @@ class WatcherIndex:
 
 
 def resource_end(key: str) -> int:
-    """Where ``<group>/<resource>/`` ends in a key; 0 when the key has less than that."""
+    """The end of ``<group>/<resource>/`` in a key; 0 if the key is shorter."""
     return key.find("/", key.find("/") + 1) + 1

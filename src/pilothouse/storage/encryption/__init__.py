@@ -1,5 +1,5 @@
-"""Encryption at rest, as kube-apiserver has it (apiserver ``pkg/storage/value``, v0.36): what a store writes is
-encrypted by the first provider of its resource, and what it reads is decrypted by any of them.
+"""Encryption at rest, as in kube-apiserver (apiserver ``pkg/storage/value``, v0.36): values are encrypted by the first
+provider of their resource, and decrypted by any of its providers.
 
     transformer  what a provider does; several of them by the prefix of what they have written
     identity     does nothing, and refuses what is encrypted
@@ -9,6 +9,6 @@ encrypted by the first provider of its resource, and what it reads is decrypted 
     at_rest      the providers of all resources, for a store
     metrics      upstream's families
 
-Nothing here knows of files: the configuration is read by ``apiserver.encryption_config``. What is encrypted is bound to
-its key in etcd by all providers but aescbc and secretbox.
+Nothing here reads files: ``apiserver.encryption_config`` reads the configuration. All providers except aescbc and
+secretbox authenticate the key in etcd together with the value.
 """

@@ -1,7 +1,7 @@
-"""AES in CBC and GCM, and GCM with a key of its own for each value.
+"""AES in CBC and GCM, and GCM with a derived key per value.
 
-After apiserver's ``pkg/storage/value/encrypt/aes`` (v0.36), to the byte. Upstream remembers derived keys for ten
-minutes, as it decrypts an object with each read. Here that is done once, when etcd reports it.
+After apiserver's ``pkg/storage/value/encrypt/aes`` (v0.36), byte by byte. Upstream caches derived keys for ten minutes,
+because it decrypts an object with each read. Here a value is decrypted once, when etcd reports it.
 """
 
 import os
@@ -27,7 +27,7 @@ def _check_key(key: bytes) -> None:
 
 
 class Gcm:
-    """AES-GCM with random nonces, which the value follows. A key is good for 2^32 writes, and has to be rotated."""
+    """AES-GCM with random nonces before the value. A key may be used for 2^32 writes, and must be rotated."""
 
     def __init__(self, key: bytes) -> None:
         """Raises ``TransformError`` for a key of another size than 16, 24 or 32 bytes."""
@@ -35,7 +35,7 @@ class Gcm:
         self._aead = AESGCM(key)
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
-        """The value. Raises ``TransformError`` for what was changed, or stored under another key of etcd."""
+        """Decrypt. Raises ``TransformError`` if the value was changed, or stored under another key in etcd."""
         if len(data) < _NONCE:
             raise TransformError(_TOO_SHORT)
         try:
@@ -86,7 +86,7 @@ class Cbc:
 
 
 class ExtendedNonceGcm:
-    """AES-GCM with a key for each value, derived from a seed and 32 random bytes that come first (HKDF-Expand with
+    """AES-GCM with a key per value, derived from a seed and 32 random bytes before the value (HKDF-Expand with
     SHA-256). So one seed may be used for any number of writes."""
 
     def __init__(self, seed: bytes) -> None:

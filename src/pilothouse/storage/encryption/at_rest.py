@@ -1,4 +1,4 @@
-"""The providers of all resources, as a store asks them, and their exchange when the configuration changes.
+"""The providers of all resources, for a store, and replacing them when the configuration changes.
 
 A store decrypts each value once, when it reads it or etcd reports it, and encrypts it once, when it is sent.
 """
@@ -18,7 +18,7 @@ _IDENTITY = Identity()
 
 
 class Providers:
-    """What one configuration says. ``probes`` are those of its plugins, in the order of the file."""
+    """One configuration. ``probes`` are those of its KMS plugins, in the order of the file."""
 
     def __init__(
         self,
@@ -27,13 +27,13 @@ class Providers:
         *,
         close_after: float = 0.0,
     ) -> None:
-        """``close_after``: seconds in which calls to the plugins end that are under way."""
+        """``close_after``: seconds after which calls to the plugins that are in flight are ended."""
         self.probes = tuple(probes)
         self.close_after = close_after
         self._transformers = transformers
 
     def of(self, group: str, resource: str) -> Transformer | None:
-        """What encrypts a resource; None if nothing does."""
+        """The transformer of a resource; None if it is not encrypted."""
         for each in ((group, resource), (group, _ANY), (_ANY, _ANY)):
             found = self._transformers.get(each)
             if found is not None:
@@ -52,7 +52,7 @@ class Providers:
             raise KmsUnhealthy(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
 
     async def run(self) -> None:
-        """Ask the plugins again and again, until cancelled."""
+        """Probe the plugins periodically, until cancelled."""
         async with TaskGroup() as group:
             for probe in self.probes:
                 group.start(probe.run(), name=f"KMS plugin {probe.name}")
@@ -64,12 +64,12 @@ class Providers:
 
 
 class EncryptionAtRest:
-    """Encrypts and decrypts the values of one store. ``resource_of`` gives group and resource of a key of the store,
-    None for what no API shows, which is never encrypted."""
+    """Encrypts and decrypts the values of one store. ``resource_of`` returns the group-resource of a key of the store,
+    None for internal keys, which are never encrypted."""
 
     def __init__(self, providers: Providers, resource_of: Callable[[str], GroupResource | None]) -> None:
         self.on_change: Callable[[], None] = lambda: None
-        """Called when what could not be decrypted may be now."""
+        """Called when values that could not be decrypted may be decryptable now."""
         self._resource_of = resource_of
         self._providers = providers
         self._known: dict[GroupResource, tuple[Transformer, str]] = {}
@@ -83,23 +83,23 @@ class EncryptionAtRest:
         return self._providers
 
     def encrypts(self, key: str) -> bool:
-        """Whether there are providers for what is under that key of the store."""
+        """Whether there are providers for that key of the store."""
         found = self._resource_of(key)
         return found is not None and self._providers.of(*found) is not None
 
     def to_storage(self, key: str, etcd_key: bytes, data: bytes) -> bytes:
-        """What etcd is to have. Raises ``TransformError``."""
+        """The value to write to etcd. Raises ``TransformError``."""
         transformer, resource = self._of(key)
         return transformer.to_storage(data, Context(etcd_key, resource))
 
     def from_storage(self, key: str, etcd_key: bytes, data: bytes) -> tuple[bytes, bool]:
-        """The value, and whether it is to be written again even if it stays as it is. Raises ``TransformError``, and
-        ``KeyNeeded`` when the key has to be asked for first."""
+        """The decrypted value, and whether it is stale, i.e. must be written again even if it does not change. Raises
+        ``TransformError``, and ``KeyNeeded`` if its key must be requested from a plugin first."""
         transformer, resource = self._of(key)
         return transformer.from_storage(data, Context(etcd_key, resource))
 
     async def read(self, key: str, etcd_key: bytes, data: bytes) -> tuple[bytes, bool]:
-        """``from_storage``, with the key being asked for. Raises ``TransformError``."""
+        """``from_storage``, including the request for the key. Raises ``TransformError``."""
         while True:
             try:
                 return self.from_storage(key, etcd_key, data)
@@ -128,12 +128,12 @@ class EncryptionAtRest:
     # Life
 
     def start(self) -> None:
-        """Ask plugins in the background from now on, on the running loop."""
+        """Probe plugins in the background from now on, in the running loop."""
         if self._polls is None and self._providers.probes:
             self._polls = asyncio.create_task(self._providers.run(), name="KMS plugins")
 
     def replace(self, providers: Providers) -> None:
-        """Use other providers from now on; the old ones end once the calls that they have under way are over."""
+        """Use other providers from now on; the old ones are closed when their calls in flight are done."""
         old, polls = self._providers, self._polls
         self._providers, self._polls = providers, None
         self._known.clear()
@@ -154,7 +154,7 @@ class EncryptionAtRest:
         self.on_change()
 
     async def close(self) -> None:
-        """End what is done in the background, and close all connections."""
+        """Stop background tasks, and close all connections."""
         tasks = [*self._closing, *(() if self._polls is None else (self._polls,))]
         for task in tasks:
             task.cancel()

@@ -1,17 +1,17 @@
-"""The provider that does not encrypt, and refuses what another one has encrypted (apiserver
+"""The provider that does not encrypt, and rejects values that another one has encrypted (apiserver
 ``pkg/storage/value/encrypt/identity``, v0.36)."""
 
 from pilothouse.storage.encryption.transformer import Context, TransformError
 
 ENCRYPTED = b"k8s:enc:"
-"""What is encrypted begins with this; JSON and protobuf messages of Kubernetes never do."""
+"""The prefix of encrypted values; JSON and Kubernetes' protobuf messages never have it."""
 
 
 class Identity:
     """Leaves values as they are."""
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
-        """The value. Raises ``TransformError`` for what is encrypted."""
+        """The value. Raises ``TransformError`` if it is encrypted."""
         return plain(data), False
 
     def to_storage(self, data: bytes, context: Context) -> bytes:

@@ -1,4 +1,4 @@
-"""Upstream's families about encryption at rest.
+"""Upstream's metrics of encryption at rest.
 
 After apiserver's ``pkg/storage/value/metrics.go``, ``pkg/storage/value/encrypt/envelope/metrics`` and
 ``pkg/server/options/encryptionconfig/metrics`` (v0.36). Key ids and the name of the server are shown by their hashes.
@@ -12,7 +12,7 @@ from pilothouse.machinery.metrics import Registry, exponential_buckets
 from pilothouse.storage.encryption.transformer import NO_GRPC, TransformError
 
 _MOST_KEYS = 100
-"""Of so many keys the use is shown; the one that was used least recently goes first."""
+"""Maximum number of key IDs with a last use; the least recently used one is dropped."""
 _LATENCIES = exponential_buckets(5e-6, 2, 25)
 
 
@@ -118,15 +118,15 @@ class EncryptionMetrics:
             self._latencies.labels(kind, prefix).observe(seconds)
 
     def missed(self) -> None:
-        """A key has to be asked for."""
+        """A key must be requested from a plugin."""
         self._misses.inc()
 
     def generated(self, seconds: float) -> None:
-        """A seed was made."""
+        """A seed was generated."""
         self._generated.observe(seconds)
 
     def called(self, provider: str, method: str, seconds: float, code: str) -> None:
-        """A plugin has answered a call, or has not; ``code`` is gRPC's."""
+        """A call to a plugin has ended; ``code`` is gRPC's."""
         self._calls.labels(provider, method, code or NO_GRPC).observe(seconds)
 
     def used_key(self, kind: str, provider: str, key_id: str) -> None:
@@ -142,7 +142,7 @@ class EncryptionMetrics:
         self._key_used_at.labels(*labels).set(self._timestamp())
 
     def reported_key(self, provider: str, key_id: str) -> None:
-        """A plugin has said which key it uses."""
+        """A plugin has reported its key ID."""
         labels = (provider, hash_of(key_id), self._server)
         if labels not in self._reported and len(self._reported) >= _MOST_KEYS:
             oldest, _ = self._reported.popitem(last=False)
@@ -152,11 +152,11 @@ class EncryptionMetrics:
         self._status_at.labels(*labels).set(self._timestamp())
 
     def reported_invalid_key(self, provider: str, error: str) -> None:
-        """A plugin has named a key that is none: ``empty`` or ``too_long``."""
+        """A plugin has reported an invalid key ID: ``empty`` or ``too_long``."""
         self._invalid_ids.labels(provider, error).inc()
 
     def cached(self, provider: str, size: int) -> None:
-        """So many keys of a plugin are known."""
+        """The number of cached keys of a plugin."""
         self._cached.labels(provider).set(size)
 
     def reloaded(self, config_hash: str) -> None:

@@ -11,14 +11,14 @@ _LEAST = SecretBox.NONCE_SIZE + SecretBox.MACBYTES
 
 
 class Secretbox:
-    """Encrypts and authenticates; values are not bound to their key in etcd. A random nonce of 24 bytes comes first."""
+    """Encrypts and authenticates; the key in etcd is not authenticated. A random nonce of 24 bytes comes first."""
 
     def __init__(self, key: bytes) -> None:
         """``key`` has 32 bytes."""
         self._box = SecretBox(key)
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
-        """The value. Raises ``TransformError``, in upstream's words, for what was changed."""
+        """Decrypt. Raises ``TransformError``, with upstream's message, if the value was changed."""
         if len(data) < _LEAST:
             raise TransformError("the stored data was shorter than the required size")
         try:

@@ -1,4 +1,4 @@
-"""What a provider of encryption does, and the choice between several by the prefix of what each has written.
+"""The interface of a provider of encryption, and the choice between several by the prefix of the stored value.
 
 After apiserver's ``pkg/storage/value/transformer.go`` (v0.36).
 """
@@ -13,14 +13,13 @@ from pilothouse.env import Log
 from pilothouse.storage.errors import StoreUnavailable
 
 NO_GRPC = "unknown-non-grpc"
-"""The status of what has failed without a call, in metrics."""
+"""The status in metrics of a failure without a call."""
 
 _log = Log("encryption")
 
 
 class TransformError(StoreUnavailable):
-    """A value can't be encrypted, or what is stored can't be decrypted; in upstream's words. ``code`` is that of gRPC
-    where a call has failed."""
+    """A value cannot be encrypted or decrypted; with upstream's message. ``code`` is that of gRPC if a call failed."""
 
     def __init__(self, message: str, code: str = NO_GRPC) -> None:
         super().__init__(message)
@@ -33,8 +32,8 @@ class TransformError(StoreUnavailable):
 
 
 class KeyNeeded(Exception):
-    """A value can't be decrypted before its key was asked for. ``fetch`` and ``fetch_blocking`` do that, and never
-    fail: then the value is to be decrypted once more, which says what has gone wrong."""
+    """A value cannot be decrypted before its key was requested. ``fetch`` and ``fetch_blocking`` do that, and never
+    fail: decrypt the value again, which raises the error."""
 
     def __init__(self, fetch: Callable[[], Awaitable[None]], fetch_blocking: Callable[[], None]) -> None:
         super().__init__("the key has to be asked for")
@@ -43,7 +42,7 @@ class KeyNeeded(Exception):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What is known of a value besides its bytes."""
+    """The context of a value (``value.Context``)."""
 
     authenticated_data: bytes
     """The key in etcd: providers that can do so bind the value to it."""
@@ -64,18 +63,18 @@ class Transformer(Read, Protocol):
     """Encrypts and decrypts."""
 
     def to_storage(self, data: bytes, context: Context) -> bytes:
-        """What is to be stored for the value. Raises ``TransformError``."""
+        """The value to store. Raises ``TransformError``."""
         ...
 
 
 class Record(Protocol):
-    """Gets each transformation: ``from_storage`` or ``to_storage``, the prefix, seconds, and what went wrong."""
+    """Called for each transformation: ``from_storage`` or ``to_storage``, the prefix, seconds, and the error."""
 
     def __call__(self, resource: str, kind: str, prefix: str, seconds: float, error: TransformError | None) -> None: ...
 
 
 class PrefixTransformer(msgspec.Struct, frozen=True):
-    """A provider, or a key of one, and what everything that it has written begins with."""
+    """A provider, or a key of one, and the prefix of everything that it has written."""
 
     prefix: bytes
     transformer: Transformer
@@ -87,11 +86,11 @@ class PrefixTransformer(msgspec.Struct, frozen=True):
 
 
 class PrefixTransformers:
-    """Writes with the first of several transformers and reads with any. What is read with another one than the first is
-    stale."""
+    """Writes with the first of several transformers and reads with any. A value that was written by another one than
+    the first is stale."""
 
     def __init__(self, no_match: str, transformers: Sequence[PrefixTransformer], record: Record) -> None:
-        """``no_match`` is the error about what has none of the prefixes."""
+        """``no_match`` is the error for a value without any of the prefixes."""
         self._no_match = no_match
         self._transformers = tuple(transformers)
         self._record = record
@@ -138,7 +137,7 @@ class PrefixTransformers:
 
 def combined(errors: Iterable[TransformError]) -> TransformError:
     """Several errors as one (``utilerrors.Reduce`` of an aggregate): each text once, in brackets if there are several.
-    It may pass if one of them may."""
+    It is temporary if one of them is."""
     found = {str(error): error for error in errors}
     if len(found) == 1:
         return next(iter(found.values()))

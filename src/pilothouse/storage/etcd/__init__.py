@@ -1,4 +1,4 @@
-"""A store on etcd, in the layout that its codec knows: for the API server, kube-apiserver's own.
+"""A store on etcd, in the layout of its codec: for the API server, kube-apiserver's own.
 
     options      the flags
     client       gRPC: ranges, transactions, watches, leases, compaction

@@ -1,8 +1,8 @@
 """A client of etcd over gRPC: ranges, transactions, leases, compaction, and the stream of a watch.
 
-One connection at a time, to one member; when it fails, the next one is tried. A read is repeated on another member, a
-write only where it can't have been carried out: what has become of it otherwise is unknown, and the caller gets the
-error, as with etcd's own client (``clientv3/retry_interceptor.go``, v3.5).
+One connection at a time, to one member; if it fails, the next one is tried. A read is repeated on another member, a
+write only if it was certainly not carried out; otherwise its result is unknown and the caller gets the error, as with
+etcd's own client (``clientv3/retry_interceptor.go``, v3.5).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from pilothouse.storage.etcd.options import Endpoint, EtcdOptions, endpoints_of
 from pilothouse.storage.store import Asked
 
 REQUEST_TIMEOUT = 10.0
-"""Seconds for one request; etcd itself gives up after seven."""
+"""Timeout of one request in seconds; etcd itself gives up after seven."""
 _ROUNDS = 3
 _MOST_TIMEOUTS = 1.5
 """A read is not repeated when it has taken that many times its timeout already."""
@@ -30,7 +30,7 @@ _TIMED_OUT = "DeadlineExceeded"
 _PAUSE = 0.1
 """Seconds between rounds in which every member was tried."""
 _GRACE = 1.0
-"""Seconds for what a member that is left has still to answer, where there are others: it may hang."""
+"""Seconds for responses of a member from which the client switches to another one: it may hang."""
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -51,17 +51,17 @@ _log = Log("etcd")
 
 
 class EtcdError(StoreUnavailable):
-    """etcd has refused a request, or could not be asked. ``code`` is gRPC's."""
+    """etcd has rejected a request, or is not reachable. ``code`` is gRPC's."""
 
     def __init__(self, code: str, details: str) -> None:
-        # What etcd itself answers is said as it is; what has happened to the connection as Go's gRPC says it.
+        # Errors of etcd itself are shown unchanged; errors of the connection as Go's gRPC formats them.
         super().__init__(details if details.startswith("etcdserver:") else f"rpc error: code = {code} desc = {details}")
         self.code = code
         self.details = details
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the revision that was asked for is gone."""
+        """Whether the requested revision was compacted."""
         return "has been compacted" in self.details
 
 
@@ -82,13 +82,13 @@ def _was_not_sent(error: EtcdError) -> bool:
 
 
 def _may_be_elsewhere(error: EtcdError) -> bool:
-    """Whether another member may do what this one did not."""
+    """Whether another member may be able to perform the request."""
     return error.code in ("Unavailable", _TIMED_OUT)
 
 
 def is_being_cancelled() -> bool:
-    """Whether a ``CancelledError`` is about this task. gRPC raises it as well in those who wait for a connection that
-    another request has closed, since its member had failed."""
+    """Whether a ``CancelledError`` is for this task. gRPC also raises it in tasks that wait for a connection that
+    another request has closed because its member had failed."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -115,21 +115,21 @@ class EtcdClient:
         self._stubs: dict[str, Any] = {}
         self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
         self._left: dict[Any, asyncio.Task[None]] = {}
-        """The connections that are closed once they have answered, and what waits for that."""
+        """The connections that are closed after their last response, and the tasks that wait for that."""
 
     async def range(self, request: Any, *, kind: str = "", timeout: float = REQUEST_TIMEOUT) -> Any:
-        """The answer to a ``RangeRequest``. Raises ``EtcdError``."""
+        """The response to a ``RangeRequest``. Raises ``EtcdError``."""
         operation = "get" if not request.range_end else "list"
         return await self._ask(f"{_KV}Range", request, messages.RangeResponse, operation, kind, timeout, again=True)
 
     async def txn(self, request: Any, *, operation: str, kind: str = "") -> Any:
-        """The answer to a ``TxnRequest``. Raises ``EtcdError``; the transaction may have been carried out."""
+        """The response to a ``TxnRequest``. Raises ``EtcdError``; the transaction may have been carried out."""
         return await self._ask(
             f"{_KV}Txn", request, messages.TxnResponse, operation, kind, REQUEST_TIMEOUT, again=False
         )
 
     async def compact(self, revision: int) -> None:
-        """Let go of what is older than a revision."""
+        """Compact everything before a revision."""
         request = messages.CompactionRequest(revision=revision)
         await self._ask(
             f"{_KV}Compact", request, messages.CompactionResponse, "compact", "", REQUEST_TIMEOUT, again=True
@@ -150,7 +150,7 @@ class EtcdClient:
         return int(answer.ID)
 
     async def database_size(self) -> int:
-        """The bytes of the database of the member that is asked."""
+        """The size in bytes of the database of the current member."""
         answer = await self._ask(
             "/etcdserverpb.Maintenance/Status",
             messages.StatusRequest(),
@@ -163,8 +163,8 @@ class EtcdClient:
         return int(answer.dbSize)
 
     def watch(self) -> Any:
-        """A stream of ``WatchRequest`` and ``WatchResponse`` (``grpc.aio.StreamStreamCall``). It ends when its member
-        has lost the others, as upstream's do (``clientv3.WithRequireLeader``, v0.36): it would be silent."""
+        """A stream of ``WatchRequest`` and ``WatchResponse`` (``grpc.aio.StreamStreamCall``). It ends if its member has
+        lost quorum, as upstream's do (``clientv3.WithRequireLeader``, v0.36); otherwise it would be silent."""
         stream = self._connected().stream_stream(
             "/etcdserverpb.Watch/Watch",
             request_serializer=lambda request: request.SerializeToString(),
@@ -191,11 +191,11 @@ class EtcdClient:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The member that is asked now."""
+        """The current member."""
         return self.endpoints[self._current]
 
     async def close(self) -> None:
-        """Close the connection, whatever is under way."""
+        """Close the connection, even with requests in flight."""
         self._end_streams()
         left, self._left = self._left, {}
         for leaving in left.values():
@@ -208,7 +208,7 @@ class EtcdClient:
             await channel.close()
 
     def _end_streams(self) -> None:
-        """A stream that is only being opened would not be ended by closing the connection."""
+        """A stream that is still being opened would not be ended by closing the connection."""
         streams, self._streams = self._streams, weakref.WeakSet()
         for stream in streams:
             stream.cancel()
@@ -262,7 +262,7 @@ class EtcdClient:
             is_last = attempt == attempts or time.monotonic() - began > _MOST_TIMEOUTS * timeout
             if is_last or not (_was_not_sent(failure) or (again and _may_be_elsewhere(failure))):
                 if failure.code == _TIMED_OUT:
-                    await self.fail_over(endpoint)  # it may hang; what comes next is not to wait for it as well
+                    await self.fail_over(endpoint)  # it may hang, and the next request must not wait for it
                 raise failure from None
             await self.fail_over(endpoint)
             if attempt % len(self.endpoints) == 0:
@@ -271,8 +271,8 @@ class EtcdClient:
 
 
 def ask_blocking(options: EtcdOptions, ask: Callable[[Callable[[Any], Any]], Any]) -> Any:
-    """Read from the first member that answers, without an event loop: for the start. ``ask`` gets a function that
-    answers a ``RangeRequest``. Raises ``EtcdError``."""
+    """Read from the first member that responds, without an event loop: for the start. ``ask`` is called with a function
+    that sends a ``RangeRequest``. Raises ``EtcdError``."""
     failure = EtcdError("Unavailable", "no member")
     for endpoint in endpoints_of(options):
         if endpoint.secure:
@@ -317,7 +317,7 @@ _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})").match
 
 
 def _version(channel: grpc.Channel) -> str:
-    """The version of the member, empty where it may not be asked."""
+    """The version of the member, empty if the client has no permission to read it."""
     status = channel.unary_unary(
         "/etcdserverpb.Maintenance/Status",
         request_serializer=lambda request: request.SerializeToString(),

@@ -1,4 +1,4 @@
-"""What a store on etcd has to know about keys and values, which it doesn't read itself."""
+"""The interface by which a store on etcd encodes keys and values, which it does not interpret itself."""
 
 from typing import Protocol
 
@@ -7,14 +7,14 @@ class Keys(Protocol):
     """Between the keys of the store and those in etcd. Each maps to one of the other side."""
 
     root: str
-    """What every key in etcd begins with; it ends in a slash."""
+    """The prefix of all keys in etcd; it ends in a slash."""
 
     def etcd_key(self, key: str) -> str:
-        """Where etcd has what the store has under that key."""
+        """The key in etcd of a key of the store."""
         ...
 
     def key(self, etcd_key: str) -> str | None:
-        """The store's key of what etcd has there; None for what is none of the store's."""
+        """The store's key of a key in etcd; None if it does not belong to the store."""
         ...
 
 
@@ -26,9 +26,9 @@ class Codec(Protocol):
         ...
 
     def decode(self, key: str, data: bytes, revision: int) -> bytes:
-        """The value of the store. Raises ``ValueError`` for what is none."""
+        """The value of the store. Raises ``ValueError`` if it is invalid."""
         ...
 
     def with_revision(self, value: bytes, old: int, new: int) -> bytes:
-        """A value of the store that was made for one revision, for another."""
+        """A value of the store that was created for one revision, with another revision."""
         ...

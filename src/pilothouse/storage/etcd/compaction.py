@@ -1,8 +1,8 @@
 """Compaction every five minutes, by one of the servers that share an etcd.
 
-As apiserver's ``pkg/storage/etcd3/compact.go`` (v0.36), so that servers of both kinds take turns: ``compact_rev_key``
-holds the revision of the last compaction, and its version is the time by which they agree. Who increments it first
-compacts to what was current one interval ago.
+As apiserver's ``pkg/storage/etcd3/compact.go`` (v0.36), so that servers of both kinds cooperate: ``compact_rev_key``
+has the revision of the last compaction, and its version is the logical time. The server that increments it first
+compacts to the revision that was current one interval ago.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ _log = Log("etcd")
 
 
 class Compactor:
-    """What this server knows of the compactions."""
+    """The state of compaction in this server."""
 
     def __init__(self, client: EtcdClient, interval: float) -> None:
         self._client = client
         self._interval = interval
         self._time = 0
         self._revision = 0
-        """What was current when the last interval began."""
+        """The revision at the start of the last interval."""
         self.compacted = 0
-        """What was compacted last, as far as this server knows."""
+        """The last compacted revision that this server has observed."""
 
     async def run(self) -> None:
         """Compact until cancelled."""
@@ -38,7 +38,7 @@ class Compactor:
                 _log.error("Compaction failed", endpoint=self._client.endpoint.url, error=error)
 
     async def compact(self) -> None:
-        """One turn: compact, or learn that another server has. Raises ``EtcdError``."""
+        """One interval: compact, or find that another server has. Raises ``EtcdError``."""
         request = messages.TxnRequest(
             compare=[messages.equal_version(KEY, self._time)],
             success=[messages.put(KEY, str(self._revision).encode())],
@@ -53,7 +53,7 @@ class Compactor:
                 self.compacted = max(self.compacted, int(found[0].value))
             return
         self._time += 1
-        if before:  # not in the first turn
+        if before:  # not in the first interval
             await self._client.compact(before)
             self.compacted = before
             _log.info("Compacted", revision=before)

@@ -1,10 +1,10 @@
 """The one watch that feeds a store: every change under the root, in the order of etcd.
 
-A stream that breaks is taken up again where it ended, on the next member. Where that is not possible, since etcd has
-been compacted meanwhile, ``Stale`` is raised.
+If a stream breaks it is resumed at its last revision, on the next member. If that was compacted meanwhile, ``Stale`` is
+raised.
 
-etcd reports each change by itself. Where many watchers follow, waking all of them for each change would cost more than
-anything else, so that what comes meanwhile is handed on together.
+etcd reports each change separately. With many watchers, waking all of them for each change would be the largest cost,
+so changes that arrive within a moment are delivered together.
 """
 
 import asyncio
@@ -18,25 +18,25 @@ from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.client import CLOSED, REQUEST_TIMEOUT, EtcdClient, EtcdError, is_being_cancelled
 
 _ASK_AGAIN = 0.05
-"""Seconds without an answer to a progress request."""
+"""Timeout of a progress request in seconds."""
 _WATCHER_SECONDS = 50e-6
-"""How long to wait for further events, for each watcher that was notified: about twice what it takes to wake it and to
-send what has changed, whether one event or a few."""
+"""How long to wait for further events, per notified watcher: about twice the time that it takes to wake it and to send
+the changes, whether one event or several."""
 _LEAST_PAUSE = 0.001
 _MOST_PAUSE = 0.01
 _MOST_WAITING = 10_000
-"""Events that are read ahead of those who receive them."""
+"""Events that are read ahead."""
 
 _log = Log("etcd")
 
 
 class Stale(Exception):
-    """The changes that are to come next are gone."""
+    """The next changes were compacted."""
 
 
 class Follower:
-    """Hands on what etcd reports: ``receive`` gets the events of whole revisions, and says how many watchers it has
-    notified; ``advance`` a revision up to which everything was reported."""
+    """Delivers the events of etcd: ``receive`` is called with the events of whole revisions, and returns how many
+    watchers it has notified; ``advance`` with a revision up to which everything was delivered."""
 
     def __init__(
         self,
@@ -56,12 +56,13 @@ class Follower:
         self._progress = 0
         """The revision up to which they are everything."""
         self._changed = asyncio.Event()
-        """Set when there is something to receive, or the stream has ended."""
+        """Set if there is something to receive, or the stream has ended."""
         self._received = asyncio.Event()
         """Set when nothing waits."""
 
     async def follow(self, revision: int) -> None:
-        """Report what came after a revision, until the stream breaks (``EtcdError``) or can't go on (``Stale``)."""
+        """Deliver the changes after a revision, until the stream breaks (``EtcdError``) or cannot be resumed
+        (``Stale``)."""
         stream = self._client.watch()
         self._waiting, self._progress = [], 0
         reading = asyncio.ensure_future(self._read(stream, revision))
@@ -85,7 +86,7 @@ class Follower:
         self._changed.set()
 
     async def _hand_on(self, reading: "asyncio.Task[None]") -> None:
-        """Hand on what is read, until reading fails, with what failed."""
+        """Deliver what was read, until reading fails; raises that error."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -143,7 +144,7 @@ class Follower:
                 self._changed.set()
 
     async def ask_progress(self) -> None:
-        """Have etcd report how far it is (``RequestWatchProgress``); answered by ``advance``."""
+        """Request a progress notification of etcd (``RequestWatchProgress``); the response is ``advance``."""
         stream, now = self._stream, asyncio.get_running_loop().time()
         if stream is None or now < self._asked_at + _ASK_AGAIN:
             return
@@ -159,8 +160,8 @@ class Follower:
 
 
 async def _write_first(stream: Any, request: Any) -> None:
-    """``write``, for a stream that may end before it is connected: gRPC leaves the write waiting then, for good. Raises
-    ``EtcdError``, ``AioRpcError``."""
+    """``write`` for a stream that may end before it is connected: then gRPC's never returns. Raises ``EtcdError``,
+    ``AioRpcError``."""
     ended = asyncio.Event()
     stream.add_done_callback(lambda _stream: ended.set())
     ending = asyncio.ensure_future(ended.wait())
@@ -171,7 +172,7 @@ async def _write_first(stream: Any, request: Any) -> None:
             raise EtcdError("Unavailable", CLOSED if ended.is_set() else "the watch could not be opened in time")
         try:
             writing.result()
-        except asyncio.InvalidStateError as error:  # it has ended before, and not by this caller's fault
+        except asyncio.InvalidStateError as error:  # it has ended before, independent of this caller
             raise EtcdError("Unavailable", str(error)) from None
     finally:
         writing.cancel()

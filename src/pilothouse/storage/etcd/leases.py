@@ -1,4 +1,4 @@
-"""Leases for keys that expire: one is shared by what is written within a while, since leases are dear.
+"""Leases for keys that expire. Keys that are written within some time share one, because leases are expensive.
 
 As apiserver's ``pkg/storage/etcd3/lease_manager.go`` (v0.36).
 """
@@ -11,8 +11,8 @@ _MOST_OBJECTS = 1000
 
 
 class LeaseManager:
-    """Grants leases. ``grant`` asks etcd for a new one, ``monotonic`` is the time, ``reuse_seconds`` for how long one
-    is shared at most."""
+    """Grants leases. ``grant`` requests a new one from etcd, ``monotonic`` returns the time, ``reuse_seconds`` is how
+    long one is shared."""
 
     def __init__(
         self, grant: Callable[[int], Awaitable[int]], monotonic: Callable[[], float], reuse_seconds: int

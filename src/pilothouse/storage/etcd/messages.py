@@ -1,7 +1,7 @@
-"""The part of etcd's API (v3) that the store speaks, as protobuf messages.
+"""The part of etcd's API (v3) that the store uses, as protobuf messages.
 
 Field numbers and types are those of etcd's ``api/mvccpb/kv.proto`` and ``api/etcdserverpb/rpc.proto`` (v3.4 to v3.6).
-The classes are made from this table when the module is imported.
+The classes are created from this table when the module is imported.
 """
 
 from typing import Any
@@ -98,7 +98,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 }
 EQUAL = 0
 VERSION, MODIFIED = 0, 2
-"""What a ``Compare`` is about: how often the key was written, the revision of its last change."""
+"""The target of a ``Compare``: the version (number of writes) or the mod revision of the key."""
 PUT, DELETE = 0, 1
 """Types of events."""
 
@@ -118,7 +118,7 @@ WatchRequest, WatchResponse = _CLASSES["WatchRequest"], _CLASSES["WatchResponse"
 
 
 def range_end(prefix: bytes) -> bytes:
-    """The first key beyond all that begin with the prefix."""
+    """The end of the range of keys with this prefix."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 

@@ -1,4 +1,4 @@
-"""How etcd is reached, and what is kept there: kube-apiserver's ``--etcd-…`` flags."""
+"""kube-apiserver's ``--etcd-…`` flags: connection, prefix and intervals."""
 
 from urllib.parse import urlsplit
 
@@ -15,16 +15,16 @@ class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
     key_file: str = ""
     prefix: str = "/registry"
     compaction_interval: float = 300.0
-    """Seconds between compactions; 0 leaves them to others."""
+    """Seconds between compactions; 0 leaves them to other servers."""
     healthcheck_timeout: float = 2.0
     readycheck_timeout: float = 2.0
-    """Seconds that etcd has to answer when the server is asked for its health, or whether it is ready."""
+    """Seconds for etcd's response to a health or readiness check."""
     db_metric_poll_interval: float = 30.0
-    """Seconds between two questions for the size of the database; 0 never asks."""
+    """Seconds between requests for the size of the database; 0 disables them."""
     lease_reuse_seconds: int = 60
-    """For how many seconds one lease is given to further keys that expire."""
+    """For how many seconds one lease is shared by further keys."""
     encryption_provider_config: str = ""
-    """A file that says what is encrypted at rest, and with what keys; empty for nothing."""
+    """The EncryptionConfiguration file; empty for none."""
     encryption_automatic_reload: bool = False
     """Whether that file is read again when it has changed."""
     event_ttl: float = 3600.0
@@ -41,7 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def endpoints_of(options: EtcdOptions) -> tuple[Endpoint, ...]:
-    """The members. Raises ``ValueError`` for what is no address of one."""
+    """The members. Raises ``ValueError`` for an invalid address."""
     if not options.servers:
         raise ValueError("--etcd-servers must be specified")
     if bool(options.cert_file) != bool(options.key_file):

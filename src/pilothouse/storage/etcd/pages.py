@@ -1,4 +1,4 @@
-"""Reads what etcd has under a prefix, page by page: all of it, or as it was at an earlier revision."""
+"""Reads the keys under a prefix in etcd, in pages: the current state, or an earlier revision."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +13,11 @@ from pilothouse.storage.memory import MemoryStore
 from pilothouse.storage.records import Page, Record
 
 _PAGE = 1000
-"""So many keys are read with one request."""
+"""Maximum number of keys per request."""
 
 
 class PastStore(MemoryStore):
-    """What was read of an earlier revision, and how much more there was."""
+    """A page of an earlier revision, and how much follows."""
 
     def __init__(self, env: Env, records: list[Record], revision: int, left: int, *, has_unreadable: bool) -> None:
         super().__init__(env, records=records, revision=revision)
@@ -34,7 +34,7 @@ class PastStore(MemoryStore):
 
 
 def key_of(keys: Keys, pair: Any) -> str | None:
-    """The store's key of a pair; None for what is none of the store's."""
+    """The store's key of a pair; None if it does not belong to the store."""
     try:
         return keys.key(pair.key.decode())
     except UnicodeDecodeError:
@@ -42,13 +42,13 @@ def key_of(keys: Keys, pair: Any) -> str | None:
 
 
 def page_request(root: bytes, after: bytes | None, revision: int) -> Any:
-    """The request for what follows a key, or for the beginning; revision 0 is the newest one."""
+    """The request for the keys after a key, or for the first ones; revision 0 is the latest one."""
     key = root if after is None else after + b"\0"
     return messages.RangeRequest(key=key, range_end=messages.range_end(root), limit=_PAGE, revision=revision)
 
 
 def read_all(ask: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
-    """All pairs, as of one revision. ``ask`` answers a request without a loop."""
+    """All pairs, at one revision. ``ask`` sends a request without a loop."""
     pairs: list[Any] = []
     revision, after = 0, None
     while True:

@@ -1,9 +1,9 @@
 """``EtcdStore``: a store whose state is in etcd, and that other servers write as well.
 
-Everything is held in memory, as in the other stores, and fed by one watch: what is visible changes as etcd reports it,
-the writes of this server included. ``stage`` checks a write against what is known here; ``commit`` has etcd check it
-again, with the compare that upstream uses (the revision of the key's last change), and returns once the watch has
-reported it. Where another server was quicker, ``commit`` raises ``Mismatch``, and what is known here has caught up.
+Everything is kept in memory, as in the other stores, and updated by one watch: the visible state changes when etcd
+reports it, including this server's own writes. ``stage`` checks a write against the cache; ``commit`` has etcd check it
+again, with upstream's compare (the mod revision of the key), and returns when the watch has reported it. If another
+server wrote first, ``commit`` raises ``Mismatch``, and the cache is up to date.
 
 Until it is committed a write has a provisional revision, larger than any of etcd; then it gets etcd's own.
 """
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 _PROVISIONAL = 1 << 62
 _AT_ONCE = 20
-"""So many values of an earlier revision are decoded in one turn of the loop."""
+"""Maximum number of values of an earlier revision that are decoded in one iteration of the loop."""
 _CATCH_UP_SECONDS = 10.0
-"""For what etcd has stored to be reported. Upstream waits for three seconds for its watch cache, and reads from etcd
-then."""
+"""Timeout until the watch has reported what etcd has stored. Upstream waits three seconds for its watch cache, and then
+reads from etcd."""
 _ASK_AGAIN = 0.1
-"""Seconds without an answer to a progress request."""
+"""Timeout of a progress request in seconds."""
 _MOST_IN_FLIGHT = 500
 _MOST_GIVEN_UP = 10_000
 """Keys: far more than are written while a request is handled."""
 _TURN_SECONDS = 0.004
-"""What others have written is decoded in turns of that length."""
+"""Values that others have written are decoded in slices of that duration."""
 _SHARE_OF_CHECK = 0.9
 _RETRY_SECONDS = 10.0
-"""Between two attempts to decrypt what could not be decrypted, where that may pass by itself."""
+"""Seconds between two attempts to decrypt values that could not be decrypted, if the error is temporary."""
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds before a broken watch is taken up again; the last one for all that follow."""
 
@@ -58,7 +58,7 @@ _log = Log("etcd")
 
 
 class EtcdStore(Store):
-    """A store on etcd, shared with other servers. Made by ``open``; ``start`` it on the loop, ``close`` it."""
+    """A store on etcd, shared with other servers. Create it with ``open``; ``start`` it in the loop, ``close`` it."""
 
     expires = True
     is_shared = True
@@ -92,16 +92,16 @@ class EtcdStore(Store):
         self.tasks: list[asyncio.Task[None]] = []
         """The work in the background, once it is started."""
         self._open: Transaction | None = None
-        """To which what is staged now belongs."""
+        """The transaction to which writes are added that are staged now."""
         self._prior: Staged | None = None
         """The newest staged write of the key that is being staged."""
         self.on_stage.append(self._enlist)
         self._transaction_of: dict[Staged, Transaction] = {}
         self._newest_of: dict[str, Transaction] = {}
-        """The last transaction under way that writes a key."""
+        """The last transaction in flight that writes a key."""
         self._in_flight: dict[bytes, list[Write]] = {}
         self._given_up_at: dict[str, int] = {}
-        """Of the keys whose writes were given up last, when: by ``given_up``."""
+        """Of the keys whose writes were given up last, the time: for ``given_up``."""
         self._sending = asyncio.Semaphore(_MOST_IN_FLIGHT)
         self._size: int | None = None
         self._barrier: asyncio.Task[None] | None = None
@@ -109,14 +109,14 @@ class EtcdStore(Store):
         self.is_reachable = False
         """Whether the watch is up."""
         self._checks: dict[str, tuple[float, bool]] = {}
-        """When etcd was asked last for a check of health, and whether it has answered."""
+        """The time of the last health check of etcd, and its result."""
         self._catching_up: dict[asyncio.Future[None], float] = {}
-        """Those who wait for a revision that etcd has, and since when."""
+        """Requests that wait for a revision of etcd, and since when."""
         self._asking: asyncio.TimerHandle | None = None
         self._questions: set[asyncio.Task[None]] = set()
         """About the progress of the watch."""
         self._retry = asyncio.Event()
-        """Set when what could not be decrypted may be now."""
+        """Set when values that could not be decrypted may be decryptable."""
 
     @classmethod
     def open(
@@ -130,9 +130,9 @@ class EtcdStore(Store):
         lasting: Callable[[str], float] = lambda _key: 0.0,
         encryption: "EncryptionAtRest | None" = None,
     ) -> Self:
-        """Read what etcd has. ``lasting`` is for how many seconds a key is kept, 0 for good.
+        """Read the state of etcd. ``lasting`` returns for how many seconds a key is kept, 0 without limit.
 
-        Raises ``StoreUnavailable`` when no member answers, ``ValueError`` for impossible options.
+        Raises ``StoreUnavailable`` if no member responds, ``ValueError`` for invalid options.
         """
         client = EtcdClient(options)
         root = keys.root.encode()
@@ -180,7 +180,7 @@ class EtcdStore(Store):
         expected: int | None = None,
         last: Callable[[int], bytes] | None = None,
     ) -> Staged:
-        """As every store; what hooks stage meanwhile is written with the same transaction."""
+        """As in every store; writes that hooks stage meanwhile are part of the same transaction."""
         outer = self._open
         if outer is None:
             self._open = Transaction()
@@ -191,7 +191,7 @@ class EtcdStore(Store):
             self._open = outer
 
     def _enlist(self, staged: Staged) -> None:
-        """Give a write its transaction, before any other hook is called."""
+        """Assign a transaction to a write, before any other hook is called."""
         key, transaction = staged.change.key, self._open
         assert transaction is not None, "this is called by ``stage``"
         if transaction.has(key):
@@ -208,8 +208,8 @@ class EtcdStore(Store):
     async def commit(self, staged: Staged) -> None:
         """Return once etcd has stored the write, and the watch has reported it.
 
-        Raises ``Mismatch`` when another server was quicker, ``StoreUnavailable`` when etcd does not answer or takes no
-        writes; what has become of the write is open then, and shows with the next answer.
+        Raises ``Mismatch`` if another server wrote first, ``StoreUnavailable`` if etcd does not respond or accepts no
+        writes; then the result of the write is unknown until the next response.
         """
         if staged.committed:
             return
@@ -224,13 +224,13 @@ class EtcdStore(Store):
         failure = await asyncio.shield(transaction.task)
         for other in sent:
             if not other.done():
-                # Nobody has asked for these: they go with this one, whatever becomes of them.
+                # Nobody waits for these: they are sent with this one, whatever their result.
                 await asyncio.wait([other])
         if failure is not None:
             raise failure
 
     async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> Store:
-        """Read what etcd had under the prefix at an earlier revision, beyond a key, and no more than a page. Raises
+        """Read the state under the prefix at an earlier revision, after a key, and no more than a page. Raises
         ``Compacted``, ``StoreUnavailable``."""
         root = self.keys.etcd_key(f"{prefix}x").removesuffix("x").encode()
         begin = self.keys.etcd_key(after).encode() if len(after) > len(prefix) else None
@@ -258,8 +258,8 @@ class EtcdStore(Store):
         return PastStore(self._env, records, revision, left, has_unreadable=self.has_unreadable)
 
     async def answers(self, check: Literal["health", "readiness"]) -> bool:
-        """Whether the watch is up, and etcd answers within ``--etcd-healthcheck-timeout`` or
-        ``--etcd-readycheck-timeout``. Asked at most twice in that time; in between the last answer is given."""
+        """Whether the watch is connected, and etcd responds within ``--etcd-healthcheck-timeout`` or
+        ``--etcd-readycheck-timeout``. Checked at most twice in that time; in between the last result is returned."""
         options = self._options
         timeout = options.healthcheck_timeout if check == "health" else options.readycheck_timeout
         asked_at, answered = self._checks.get(check, (-math.inf, False))
@@ -274,7 +274,7 @@ class EtcdStore(Store):
         request = messages.RangeRequest(key=self._root + b"health")
         try:
             async with asyncio.timeout(seconds):
-                # A member that does not answer is left shortly before the time is over.
+                # Switch from a member that does not respond shortly before the timeout.
                 await self.client.range(request, timeout=_SHARE_OF_CHECK * seconds)
         except (TimeoutError, EtcdError) as error:
             _log.warning("etcd does not answer", endpoint=self.client.endpoint.url, error=str(error) or "timeout")
@@ -282,7 +282,7 @@ class EtcdStore(Store):
         return True
 
     def observe(self, asked: Asked) -> None:
-        """Have ``asked`` called with each request to etcd."""
+        """Call ``asked`` for each request to etcd."""
         self.client.observe = asked
 
     @property
@@ -291,13 +291,13 @@ class EtcdStore(Store):
         return self.values.has_unreadable
 
     async def is_stale(self, record: Record) -> bool:
-        """Whether a record is to be written again even if it stays as it is: it is encrypted otherwise than it would be
-        now. Where nothing is encrypted nothing is asked. Raises ``StoreUnavailable``."""
+        """Whether a record must be written again even if it does not change, because it is encrypted differently than
+        it would be now. Without encryption etcd is not read. Raises ``StoreUnavailable``."""
         encryption = self.values.encryption
         if encryption is None or not encryption.encrypts(record.key):
             return False
         pair = await self._pair(record.key, record.key[: resource_end(record.key)])
-        # What was changed meanwhile is stale as well: the write fails then, and is made anew.
+        # A record that has changed meanwhile counts as stale: then the write fails, and is retried.
         return pair is None or pair.mod_revision != record.revision or await self.values.is_stale(record.key, pair)
 
     async def _pair(self, key: str, kind: str = "") -> Any:
@@ -305,8 +305,8 @@ class EtcdStore(Store):
         return answer.kvs[0] if answer.kvs else None
 
     async def _retry_unreadable(self) -> None:
-        """Decrypt what could not be decrypted: at once when the configuration has changed or a plugin is healthy again,
-        and from time to time what a plugin has failed to decrypt."""
+        """Decrypt values that could not be decrypted: at once when the configuration has changed or a plugin is healthy
+        again, and periodically those that a plugin has failed to decrypt."""
         unreadable = self.values.unreadable
         while True:
             try:
@@ -325,11 +325,11 @@ class EtcdStore(Store):
                     break
 
     async def _read_again(self, key: str) -> bool:
-        """Show a value that could not be decrypted, if it can be now. Whether the plugins answer."""
+        """Publish a value that could not be decrypted, if it can be now. Returns whether the plugins respond."""
         pair = await self._pair(key)
         record = self._records.get(key)
         if pair is None or record is None or pair.mod_revision != record.revision:
-            return True  # it has changed, as the watch says
+            return True  # it has changed, as the watch reports
         value = await self.values.decode(key, pair)
         if key in self.values.unreadable:
             return not self.values.unreadable[key]
@@ -338,8 +338,8 @@ class EtcdStore(Store):
         return True
 
     def _appear(self, record: Record) -> None:
-        """Put a value where one stood that could not be read: as it always was, so that there is no event of it, and
-        what follows the store learns of it as of a new one."""
+        """Replace an unreadable value by the decrypted one, without an event, as if it had always been readable; hooks
+        of the store are called as for a new object."""
         self._records[record.key] = record
         prefix = record.key[: resource_end(record.key)]
         for change in self._collections[prefix].changes:
@@ -350,14 +350,14 @@ class EtcdStore(Store):
         self._call_hooks(self.on_commit_of.get(prefix, []), changes)
 
     async def flush(self) -> None:
-        """Return once it is decided what becomes of everything that is staged."""
+        """Return when all staged writes are decided."""
         self._send_all()
         under_way = {one.task for one in self._transaction_of.values() if one.task is not None}
         if under_way:
             await asyncio.wait(under_way)
 
     async def settled(self, key: str) -> None:
-        """Return once it is decided what becomes of what is staged for the key."""
+        """Return when the staged writes of the key are decided."""
         transaction = self._newest_of.get(key)
         if transaction is not None:
             self._send_all()
@@ -369,7 +369,7 @@ class EtcdStore(Store):
         return self._given_up_at.get(key, 0) > since
 
     def _send_all(self) -> "list[asyncio.Task[StoreError | None]]":
-        """Begin to carry out what is staged."""
+        """Start to commit the staged writes."""
         queue, self._queue = self._queue, []
         sent: list[asyncio.Task[StoreError | None]] = []
         earlier = None
@@ -377,14 +377,14 @@ class EtcdStore(Store):
             transaction = self._transaction_of[staged]
             if transaction.task is None:
                 if earlier is not None:
-                    transaction.belongs_to = earlier  # what is committed together keeps its order
+                    transaction.belongs_to = earlier  # writes that are committed together keep their order
                 transaction.task = asyncio.create_task(self._carry_out(transaction))
                 sent.append(transaction.task)
                 earlier = transaction
         return sent
 
     async def _carry_out(self, transaction: Transaction) -> StoreError | None:
-        """Write to etcd, and wait for the watch; what went wrong."""
+        """Write to etcd, and wait for the watch; returns the error."""
         failure: StoreError | None
         if transaction.belongs_to is not None:
             assert transaction.belongs_to.task is not None, "it was staged, and so sent, before"
@@ -397,7 +397,7 @@ class EtcdStore(Store):
             assert earlier.task is not None, "it was staged, and so sent, before"
             if not earlier.task.done():
                 await asyncio.wait([earlier.task])
-        transaction.after.clear()  # or each would hold all before it
+        transaction.after.clear()  # otherwise each would keep all earlier ones in memory
         transaction.belongs_to = None
         if transaction.failure is not None:
             self._settle(transaction)
@@ -415,7 +415,7 @@ class EtcdStore(Store):
         return failure
 
     def _encode(self, transaction: Transaction) -> None:
-        """Raises ``TransformError`` for what can't be encrypted."""
+        """Raises ``TransformError`` if a value cannot be encrypted."""
         for write in transaction.writes:
             staged = write.staged
             if staged.record is not None:
@@ -442,7 +442,7 @@ class EtcdStore(Store):
         await self._reach(answer.header.revision)
         if answer.succeeded:
             return None
-        # It may have been about something that goes with the write; then that can be tried again.
+        # It may concern a key that was staged with the write; then that can be retried.
         return self._mismatch(transaction)
 
     async def _lease(self, ttl: int) -> int:
@@ -471,7 +471,7 @@ class EtcdStore(Store):
             self._transaction_of.pop(write.staged, None)
 
     def _give_up(self, transaction: Transaction, failure: StoreError) -> None:
-        """Forget a transaction, and all that was checked against it, at once: what is staged next must not build on
+        """Drop a transaction, and all that were checked against it, at once: the next staged writes must not build on
         them."""
         transaction.failure = failure
         for write in transaction.writes:
@@ -493,7 +493,7 @@ class EtcdStore(Store):
     async def catch_up(self) -> None:
         """Wait until all that was stored when this was called is visible (a consistent read from the cache).
 
-        Those who come while etcd is being asked share the next question. Raises ``StoreUnavailable``.
+        Callers that arrive during a request share the next one. Raises ``StoreUnavailable``.
         """
         if self._closed:
             raise StoreClosed("the store is closed")
@@ -532,8 +532,8 @@ class EtcdStore(Store):
             waiter.set_exception(StoreUnavailable(message))
 
     def _ask_progress(self) -> None:
-        """Ask etcd how far its watch is, for those who have been waiting: nothing under the root may have changed, and
-        then no event will say so."""
+        """Request a progress notification for callers that have been waiting: if nothing under the root has changed
+        there is no event."""
         self._asking = None
         if not self._catching_up:
             return
@@ -548,14 +548,14 @@ class EtcdStore(Store):
         asking.add_done_callback(self._questions.discard)
 
     def _watch_ended(self, task: "asyncio.Task[None]") -> None:
-        """It goes on until the store is closed, unless there is a bug: then nothing is shown any more, and nothing must
-        look well."""
+        """It runs until the store is closed, unless there is a bug: then the state is no longer updated, and the server
+        must not seem healthy."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self.is_reachable = False
             _log.exception("The watch of etcd has failed; restart this server", error)
 
     def size(self) -> int | None:
-        """The bytes of the database of the member that was asked last."""
+        """The size in bytes of the database of the last member that was used."""
         return self._size
 
     async def _measure(self) -> None:
@@ -583,8 +583,8 @@ class EtcdStore(Store):
                 await self.client.fail_over(endpoint)
 
     async def _start_over(self) -> None:
-        """Read everything, and show what is different as changes. What happened in between is not known, so that
-        watchers begin anew."""
+        """Read everything again, and publish the differences as changes. The changes in between are unknown, so
+        watchers must start again."""
         try:
             pairs, revision = await read_all_async(self.client, self._root)
         except EtcdError as error:
@@ -612,7 +612,7 @@ class EtcdStore(Store):
             watcher.close()
 
     async def _receive(self, events: list[Any]) -> int:
-        """Show what etcd reports, in its order, each revision as a whole; how many watchers were notified."""
+        """Publish the events of etcd, in order, each revision atomically; returns how many watchers were notified."""
         delivered = self._watchers.deliveries
         group: dict[str, Staged] = {}
         began = self._env.monotonic()
@@ -628,7 +628,7 @@ class EtcdStore(Store):
             if key is None:
                 continue
             if key in group:
-                self._show(group)  # the next change begins from what this one leaves
+                self._show(group)  # the next change starts from the result of this one
             deleted = event.type == messages.DELETE
             if last > self.revision and not (deleted and key not in self._records):
                 own = self._own(pair, event.type)
@@ -651,8 +651,8 @@ class EtcdStore(Store):
         return None
 
     def _staged(self, key: str, pair: Any, write: Write | None, value: bytes | None) -> Staged:
-        """What has happened to a key, as the store shows it: a write of this server, or a value that another one has
-        written, None if it has removed it."""
+        """The change of a key for the store: a write of this server, or a value that another one has written, None if
+        it was deleted."""
         before, revision = self._records.get(key), pair.mod_revision
         if write is not None:
             staged = write.staged
@@ -687,7 +687,7 @@ class EtcdStore(Store):
     # The end
 
     async def close(self) -> None:
-        """Send what is staged, end every watcher, and close the connection. Safe to call twice."""
+        """Commit the staged writes, end every watcher, and close the connection. Idempotent."""
         if self._closed:
             return
         if self._transaction_of:

@@ -1,4 +1,4 @@
-"""What is written with one transaction of etcd, and what became of it."""
+"""The writes of one transaction of etcd, and its result."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ class Write:
         """The staged write that this one was checked against, if that was not committed yet."""
         self.etcd_key = etcd_key
         self.data: bytes | None = None
-        """None removes the key. Set when it is sent."""
+        """None deletes the key. Set when it is sent."""
 
     @property
     def expected(self) -> int:
@@ -30,22 +30,22 @@ class Write:
 
 
 class Transaction:
-    """All that ``stage`` has staged in one call: a write, and what its hooks have staged with it. It becomes visible
-    under one revision, as a whole."""
+    """All writes of one call of ``stage``: a write, and those that its hooks have staged. They become visible
+    atomically, under one revision."""
 
     __slots__ = ("after", "belongs_to", "built_on", "failure", "task", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
         self.after: list[Transaction] = []
-        """Those that must have been carried out before, since they write the same keys."""
+        """The transactions that must be carried out before, because they write the same keys."""
         self.built_on: list[Transaction] = []
-        """Those that were checked against what this one writes."""
+        """The transactions that were checked against the result of this one."""
         self.failure: StoreError | None = None
         self.belongs_to: Transaction | None = None
-        """One that was staged in the same step: without it, this one is not to be carried out either."""
+        """A transaction that was staged in the same step: without it, this one must not be carried out."""
         self.task: asyncio.Task[StoreError | None] | None = None
-        """Carries it out; its result is what went wrong."""
+        """The task that carries it out; its result is the error."""
 
     def has(self, key: str) -> bool:
         """Whether it writes that key."""

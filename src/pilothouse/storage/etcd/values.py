@@ -1,6 +1,7 @@
-"""Between values of the store and those in etcd: encryption at rest, and the codec.
+"""Converts between values of the store and those in etcd: encryption at rest, and the codec.
 
-What can't be read is not left out: it is held as a value that says why (``storage.unreadable``), until it can be.
+A value that cannot be read is not omitted: it is kept as a value with the reason (``storage.unreadable``), until it can
+be read.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ _log = Log("etcd")
 
 
 class Values:
-    """Encodes and decodes. ``encryption`` is None where nothing is encrypted."""
+    """Encodes and decodes. ``encryption`` is None without encryption."""
 
     def __init__(self, codec: Codec, encryption: "EncryptionAtRest | None" = None) -> None:
         self.codec = codec
@@ -31,12 +32,12 @@ class Values:
         """Whether there may be values here, current or of the past, that can't be read."""
 
     def encode(self, key: str, etcd_key: bytes, value: bytes) -> bytes:
-        """What etcd is to have. Raises ``TransformError``."""
+        """The value to write to etcd. Raises ``TransformError``."""
         data = self.codec.encode(key, value)
         return data if self.encryption is None else self.encryption.to_storage(key, etcd_key, data)
 
     async def decode(self, key: str, pair: Any) -> bytes:
-        """The newest value of a key, which etcd has in a pair, or one that says why it can't be read."""
+        """The latest value of a key, from a pair of etcd, or an unreadable value with the reason."""
         try:
             data = await self.decrypt(key, pair)
         except TransformError as error:
@@ -65,7 +66,7 @@ class Values:
         return self._decoded(key, pair, data)
 
     async def decrypt(self, key: str, pair: Any) -> bytes:
-        """What the codec has written. Raises ``TransformError``."""
+        """The decrypted bytes of the codec. Raises ``TransformError``."""
         if self.encryption is None:
             return plain(pair.value)
         return (await self.encryption.read(key, pair.key, pair.value))[0]
@@ -79,14 +80,14 @@ class Values:
         try:
             return self.codec.decode(key, data, pair.mod_revision)
         except ValueError as error:
-            # It exists: reads of it are answered with an internal error, as upstream answers them.
+            # It exists: reads of it return an internal error, as upstream's.
             _log.error("A value in etcd can't be decoded", key=_shown(pair), error=error)
             self.has_unreadable = True
             return damaged_value(str(error))
 
     def _not_decrypted(self, key: str, pair: Any, error: TransformError) -> bytes:
         if key not in self.unreadable and len(self.unreadable) < _MOST_LOGGED:
-            # Without a key it is the same with all values: the first ones say it.
+            # Without a key all values fail in the same way: only the first ones are logged.
             _log.error("failed to decrypt data", key=_shown(pair), error=error)
         self.has_unreadable = True
         self.unreadable[key] = error.may_pass

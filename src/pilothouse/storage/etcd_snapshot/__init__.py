@@ -1,9 +1,9 @@
-"""What is in a file of ``etcdctl snapshot save``, read without an etcd.
+"""Reads the files of ``etcdctl snapshot save``, without an etcd.
 
     bolt         the file's database (bbolt): its meta pages and the pairs of one bucket
     key_values   etcd's records in it: the newest one of every key
 
-Nothing of the file is believed: what is damaged is a ``SnapshotFileError`` that says what is wrong, and where.
+Files are not trusted: a damaged one raises ``SnapshotFileError`` with position and reason.
 """
 
 from pilothouse.storage.etcd_snapshot.bolt import SnapshotFileError

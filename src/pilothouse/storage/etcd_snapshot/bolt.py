@@ -1,13 +1,13 @@
 """Reads a bbolt database: the pairs of a bucket, in their order. Nothing else of bbolt is needed for a snapshot.
 
 The format is that of go.etcd.io/bbolt (``internal/common/{meta,page,bucket}.go``, v1.4; the same since v1.3), in the
-byte order of the machine that wrote it. A file is pages of one size. Pages 0 and 1 are meta pages, of which the one
-with the newer transaction counts; it names the root of a B+ tree whose leaves name the buckets, which are such trees
-themselves, or a single leaf within the value if they are small. A page that is too small for its content goes on in
-the pages that follow it (overflow).
+byte order of the machine that wrote it. A file consists of pages of one size. Pages 0 and 1 are meta pages, of which
+the one with the later transaction is used; it has the root of a B+ tree whose leaves refer to the buckets, which are
+such trees themselves, or, if they are small, a single leaf within the value. The content of a page may continue in the
+following pages (overflow).
 
-Nothing that the file says is used before it is checked. Every page is read once, no byte belongs to two pages, and the
-parts of a page don't overlap: so no file takes more time than one of its size may, nor more memory than its largest
+All values of the file are checked before they are used. Every page is read once, no byte belongs to two pages, and the
+parts of a page do not overlap: so no file takes more time than its size justifies, nor more memory than its largest
 page, which is bounded.
 """
 
@@ -30,18 +30,18 @@ _META_SIZE = 64
 _CHECKED = 56
 """The bytes of a meta page's content that its checksum is of."""
 _PAGE_SIZES = tuple(1024 << power for power in range(15))
-"""What bbolt tries to find the second meta page at (``db.go``)."""
+"""The page sizes with which bbolt searches the second meta page (``db.go``)."""
 _MOST_DEEP = 64
 """A branch has at least two children, so that no tree of 2^64 bytes is deeper."""
 MAX_PAGE = 64 * 1024 * 1024
-"""Bytes of one page with its overflow. A leaf goes over by one request of a client, which etcd bounds to 1.5 MiB
-unless ``--max-request-bytes`` says otherwise."""
+"""Maximum bytes of one page with its overflow. A leaf exceeds a page by at most one request of a client, which etcd
+limits to 1.5 MiB unless ``--max-request-bytes`` is larger."""
 _TRAILER = hashlib.sha256().digest_size
 _CHUNK = 1 << 20
 
 
 class SnapshotFileError(ValueError):
-    """A file that can't be read as a snapshot of etcd. The text says which file, and what is wrong."""
+    """A file that cannot be read as a snapshot of etcd. The message has the file and the reason."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -49,7 +49,7 @@ class SnapshotFileError(ValueError):
 
 
 class _Damaged(Exception):
-    """What is wrong, without the name of the file."""
+    """The reason, without the name of the file."""
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class BoltSnapshot:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        # Without O_NONBLOCK, opening a named pipe waits for somebody who writes.
+        # Without O_NONBLOCK, opening a named pipe blocks until somebody writes.
         descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         self._file: BinaryIO = os.fdopen(descriptor, "rb", buffering=0)
         try:
@@ -96,8 +96,8 @@ class BoltSnapshot:
         return SnapshotFileError(self.path, reason)
 
     def pairs(self, bucket: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The keys and values of a bucket at the top, in the order of the keys; none if there is no such bucket. Good
-        for one bucket. Raises ``SnapshotFileError``."""
+        """The keys and values of a top-level bucket, in the order of the keys; none if it does not exist. Can be called
+        once. Raises ``SnapshotFileError``."""
         try:
             for name, value, flags in self._tree(self._meta.root):
                 if name == bucket:
@@ -153,7 +153,7 @@ class BoltSnapshot:
 
     def _newest_meta(self) -> _Meta:
         first = self._meta_at(0)
-        # Without the first one, nothing says where the second one is.
+        # Without the first one, the position of the second one is unknown.
         sizes = _PAGE_SIZES if first is None else (first.page_size,)
         found = [
             meta

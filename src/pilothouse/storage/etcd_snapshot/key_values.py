@@ -1,9 +1,9 @@
 """The keys of an etcd as a snapshot has them.
 
-The bucket ``key`` has every change that was not compacted, by its revision, in order (etcd
-``server/storage/mvcc/revision.go``, v3.6): eight bytes of the revision, ``_``, eight bytes that count the changes
-within it, and ``t`` if the key was deleted. The value is a ``KeyValue`` (``api/mvccpb/kv.proto``), of a deletion one
-that has the key only. The last change of a key is its state; leases end when an etcd runs, and have no effect here.
+The bucket ``key`` has every change that was not compacted, sorted by revision (etcd
+``server/storage/mvcc/revision.go``, v3.6): eight bytes of the revision, ``_``, eight bytes with the number of the
+change within it, and ``t`` if the key was deleted. The value is a ``KeyValue`` (``api/mvccpb/kv.proto``); that of a
+deletion only has the key. The last change of a key is its state; leases only end while etcd runs, and are ignored here.
 """
 
 import os
@@ -18,7 +18,7 @@ _BUCKET = b"key"
 _REVISION, _MARKED = 17, 18
 MAX_KEYS = 1_000_000
 MAX_BYTES = 2 * 1024 * 1024 * 1024
-"""Of all keys and values that are kept: a cluster is in memory."""
+"""Maximum bytes of all keys and values: a cluster is kept in memory."""
 
 
 class KeyValue(NamedTuple):
@@ -30,7 +30,7 @@ class KeyValue(NamedTuple):
 
 
 class Keyspace(msgspec.Struct, frozen=True):
-    """What an etcd had below a prefix."""
+    """The keys under a prefix in etcd."""
 
     keys: dict[bytes, KeyValue]
     """In the order of their last changes."""
@@ -45,7 +45,7 @@ class Keyspace(msgspec.Struct, frozen=True):
 def read_keyspace(
     path: str | os.PathLike[str], prefix: bytes, *, max_keys: int = MAX_KEYS, max_bytes: int = MAX_BYTES
 ) -> Keyspace:
-    """Read a whole snapshot. Raises ``SnapshotFileError``, and ``OSError`` when the file can't be read."""
+    """Read a whole snapshot. Raises ``SnapshotFileError``, and ``OSError`` if the file cannot be read."""
     found: dict[bytes, KeyValue] = {}
     newest = others = held = 0
     example = b""
@@ -81,7 +81,7 @@ def read_keyspace(
 
 
 def _revision(name: bytes) -> tuple[int, bool]:
-    """The revision, -1 for what is none, and whether it is that of a deletion."""
+    """The revision, -1 if it is invalid, and whether it is that of a deletion."""
     size = len(name)
     if size not in (_REVISION, _MARKED) or name[8] != 0x5F or (size == _MARKED and name[17] != 0x74) or name[0] > 0x7F:
         return -1, False
@@ -89,7 +89,7 @@ def _revision(name: bytes) -> tuple[int, bool]:
 
 
 def _key_value(data: bytes) -> tuple[bytes, bytes, int]:
-    """Key, value and mod_revision. Raises ``ValueError`` or ``IndexError`` for what is no message."""
+    """Key, value and mod_revision. Raises ``ValueError`` or ``IndexError`` for an invalid message."""
     key = value = b""
     revision = 0
     for number, found in _fields(data):

@@ -1,7 +1,7 @@
 """Values in envelopes: each has its encrypted key beside it, which only the plugin can decrypt.
 
-Values are written with a seed that the plugin has encrypted once; the same seed serves until the plugin's key changes.
-Seeds of other values are asked for when they are first needed, and kept for a day (upstream's ``cache.go``).
+Values are written with a seed that the plugin has encrypted once; a seed is used until the plugin's key changes. Seeds
+of other values are requested at the first use, and cached for a day (upstream's ``cache.go``).
 """
 
 from collections import OrderedDict
@@ -21,14 +21,14 @@ from pilothouse.storage.encryption.transformer import Context, KeyNeeded, Read, 
 _KEPT_SECONDS = 24 * 3600.0
 _MOST_KEPT = 10_000
 _FAILED_SECONDS = 5.0
-"""For so long a plugin is not asked again for a key that it could not decrypt, and not at all when it did not answer:
-all values would wait for it one after the other."""
+"""Delay before a plugin is asked again for a key that it could not decrypt, or asked for anything if it did not
+respond: otherwise all values would wait for it one after another."""
 _NO_ANSWER = ("Unavailable", "DeadlineExceeded", "Canceled")
 
 
 class SourceCache:
-    """Decrypted keys, by the hash of the encrypted ones. What has expired is let go of with the next one that comes:
-    until then it is good, since it never changes."""
+    """Decrypted keys, by the hash of the encrypted ones. Expired ones are removed with the next insertion; until then
+    they are still valid, because they never change."""
 
     def __init__(self, timestamp: Callable[[], float]) -> None:
         self._timestamp = timestamp
@@ -38,7 +38,7 @@ class SourceCache:
         return len(self._kept)
 
     def get(self, key: bytes) -> Read | None:
-        """What decrypts with that key."""
+        """The transformer with that key."""
         found = self._kept.get(key)
         return None if found is None else found[1]
 
@@ -70,7 +70,7 @@ class EnvelopeTransformer:
         self._metrics = metrics
         self._cache = SourceCache(env.timestamp)
         self._failed: dict[bytes, tuple[float, TransformError]] = {}
-        """Until when a key, or with an empty one the plugin, is not asked again, and why."""
+        """Until when the plugin is not asked for a key (an empty one: for anything), and the error."""
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
         """The value, and whether it is of another key than the current one. Raises ``KeyNeeded``,

@@ -1,10 +1,10 @@
-"""Messages of the KMS v2 API (``k8s.io/kms/apis/v2/api.proto``) and of what is stored (apiserver
+"""Messages of the KMS v2 API (``k8s.io/kms/apis/v2/api.proto``) and of stored values (apiserver
 ``pkg/storage/value/encrypt/envelope/kmsv2/v2/api.proto``), v0.36."""
 
 from pilothouse.storage.message_classes import message_classes
 
 AES_GCM_KEY, HKDF_SHA256_XNONCE_AES_GCM_SEED = 0, 1
-"""What the encrypted key of an object is: the key, or the seed that keys are derived from."""
+"""The type of an object's encrypted key: the key itself, or the seed from which keys are derived."""
 
 _CLASSES = message_classes(
     "pilothouse.kmsv2",

@@ -1,4 +1,4 @@
-"""What is asked of a plugin, however it is reached."""
+"""The interface of a plugin, independent of the transport."""
 
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
@@ -17,7 +17,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Encrypted(msgspec.Struct, frozen=True):
-    """What the plugin has made of a seed, and what it needs to get it back."""
+    """The encrypted seed, and the values that are needed to decrypt it."""
 
     ciphertext: bytes
     key_id: str
@@ -34,9 +34,9 @@ class KmsService(Protocol):
     async def decrypt(self, uid: str, encrypted: Encrypted) -> bytes: ...
 
     def run_blocking(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do at once what waits for nothing but this plugin."""
+        """Run a call that depends on nothing but this plugin, without a loop."""
         ...
 
     def close(self) -> None:
-        """Close the connection; calls under way fail."""
+        """Close the connection; calls in flight fail."""
         ...

@@ -1,7 +1,7 @@
-"""Asks a plugin how it is, and keeps what values are encrypted with.
+"""Probes a plugin, and keeps the current key for writes.
 
-After apiserver's ``pkg/server/options/encryptionconfig/config.go`` (v0.36, ``kmsv2PluginProbe``): a new seed when the
-plugin says that its key has changed; the old one for three minutes more when it does not answer.
+After apiserver's ``pkg/server/options/encryptionconfig/config.go`` (v0.36, ``kmsv2PluginProbe``): a new seed if the
+plugin reports a new key ID; if it does not respond, the old one for three more minutes.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from pilothouse.storage.encryption.transformer import TransformError
 _HEALTHY_SECONDS, _UNHEALTHY_SECONDS = 60.0, 10.0
 """Between two questions in the background."""
 _POSITIVE_TTL, _NEGATIVE_TTL = 20.0, 3.0
-"""For so long an answer is given again to those who ask for the health of the server."""
+"""Seconds for which the result is cached for health checks."""
 _WRITABLE = datetime.timedelta(minutes=3)
 _VERSIONS = ("v2", "v2beta1")
 
@@ -33,12 +33,12 @@ _log = Log("encryption")
 
 
 class KmsUnhealthy(Exception):
-    """A plugin does not answer, or not as it has to."""
+    """A plugin does not respond, or not correctly."""
 
 
 class KmsProbe:
-    """The state of one provider. ``check`` at the start, then ``run``. ``on_recovered`` is called when what could not
-    be decrypted may be again."""
+    """The state of one provider. Call ``check`` at the start, then ``run``. ``on_recovered`` is called when values that
+    could not be decrypted may be decryptable."""
 
     def __init__(self, env: Env, name: str, service: KmsService, metrics: EncryptionMetrics) -> None:
         self.name = name
@@ -54,14 +54,14 @@ class KmsProbe:
         self._error: KmsUnhealthy | TransformError | None = None
 
     def current_state(self) -> State:
-        """What is written with. For a write, ``State.check_writable`` has to be asked as well. Raises
-        ``TransformError`` while there is none."""
+        """The key for writes, for which ``State.check_writable`` must be called, too. Raises ``TransformError`` if
+        there is none."""
         if self._state is None:
             raise TransformError("got unexpected nil transformer")
         return self._state
 
     async def check(self) -> None:
-        """Ask, unless that was done just now. Raises ``KmsUnhealthy``."""
+        """Probe, unless that was done just now. Raises ``KmsUnhealthy``."""
         async with self._lock:
             now = self._env.timestamp()
             if 0 <= now - self._answered_at < self._ttl:
@@ -87,7 +87,7 @@ class KmsProbe:
                 self.on_recovered()
 
     async def run(self) -> None:
-        """Ask every minute, every ten seconds while the plugin is not healthy, until cancelled."""
+        """Probe every minute, or every ten seconds while the plugin is not healthy, until cancelled."""
         while True:
             await asyncio.sleep(_HEALTHY_SECONDS if self._error is None else _UNHEALTHY_SECONDS)
             await self.check_and_log()
@@ -132,8 +132,8 @@ class KmsProbe:
         return errors
 
     async def _keep_state(self, key_id: str, uid: str) -> str:
-        """Make a state of the key that the plugin uses, or let the one that there is expire later
-        (``rotateDEKOnKeyIDChange``); what has gone wrong."""
+        """Create a state for the plugin's current key, or extend the existing one (``rotateDEKOnKeyIDChange``); returns
+        the error."""
         # From before the call: the three minutes are an upper bound.
         expires_at = self._env.now() + _WRITABLE
         state = self._state

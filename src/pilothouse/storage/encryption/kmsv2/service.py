@@ -50,7 +50,7 @@ class GrpcKmsService:
         return Encrypted(answer.ciphertext, answer.key_id, dict(answer.annotations))
 
     async def decrypt(self, uid: str, encrypted: Encrypted) -> bytes:
-        """What ``encrypt`` was given."""
+        """The plaintext of ``encrypt``."""
         request = messages.DecryptRequest(
             ciphertext=encrypted.ciphertext, uid=uid, key_id=encrypted.key_id, annotations=encrypted.annotations
         )
@@ -58,7 +58,7 @@ class GrpcKmsService:
         return bytes(answer.plaintext)
 
     def run_blocking(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do at once what waits for nothing but this plugin."""
+        """Run a call that depends on nothing but this plugin, without a loop."""
         self._blocking = True
         try:
             work.send(None)
@@ -71,7 +71,7 @@ class GrpcKmsService:
         raise AssertionError("it has waited for something else than this plugin")
 
     def close(self) -> None:
-        """Close the connection; calls under way fail."""
+        """Close the connection; calls in flight fail."""
         self._channel.close()
 
     async def _call(self, name: str, request: Any, response: Any) -> Any:
@@ -105,7 +105,7 @@ async def _finished(call: Any) -> Any:
     try:
         await done
     finally:
-        call.cancel()  # which does nothing to what has ended
+        call.cancel()  # no effect on a finished call
     return call.result()
 
 

@@ -1,5 +1,5 @@
-"""What values are encrypted with now, and the checks of what a plugin and etcd have of it (apiserver
-``…/envelope/kmsv2/envelope.go``, v0.36)."""
+"""The key with which values are encrypted now, and validation of the plugin's responses and of stored objects
+(apiserver ``…/envelope/kmsv2/envelope.go``, v0.36)."""
 
 import datetime
 import hashlib
@@ -22,8 +22,8 @@ _MAX_SOURCE = 1024
 
 
 class State(msgspec.Struct, frozen=True):
-    """A seed, and what the plugin has made of it. Good for reads as long as there is no other; for writes until it
-    expires, unless the plugin goes on to say that its key is the same."""
+    """A seed, and its encrypted form. Valid for reads as long as there is no other; for writes until it expires, unless
+    the plugin continues to report the same key ID."""
 
     transformer: ExtendedNonceGcm
     source: Encrypted
@@ -42,7 +42,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class InvalidKeyId(ValueError):
-    """An id of a key that is none; ``code`` is the label of metrics."""
+    """An invalid key ID; ``code`` is the label of metrics."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ def check_key_id(key_id: str) -> None:
 
 
 def check_source(source: Encrypted, source_type: int) -> None:
-    """What the plugin has made of a seed, or what is stored of that. Raises ``TransformError``."""
+    """The plugin's response for a seed, or the stored form of it. Raises ``TransformError``."""
     if source_type not in (AES_GCM_KEY, HKDF_SHA256_XNONCE_AES_GCM_SEED):
         raise TransformError(f"unknown encryptedDEKSourceType: {source_type}")
     size = len(source.ciphertext)
@@ -111,7 +111,7 @@ def _domain_errors(name: str) -> list[str]:
 
 
 def cache_key(source: Encrypted, source_type: int) -> bytes:
-    """What stands for an encrypted key in the cache: a hash of all that the plugin needs to decrypt it."""
+    """The key of the cache for an encrypted key: a hash of everything that the plugin needs to decrypt it."""
     digest = hashlib.sha256()
     parts = [source_type.to_bytes(4, "big"), source.ciphertext, source.key_id.encode()]
     for name in sorted(source.annotations):
