@@ -18,7 +18,7 @@ class DirectCalls:
         admission: Any = cluster.plane.server.core.admission
         for plugin in list(admission.plugins):
             if isinstance(plugin, Unconfigured):
-                plugin.make_way()
+                plugin.load()
         for plugin in admission.plugins:
             if isinstance(plugin, Webhooks):
                 plugin.send = self.send

@@ -15,7 +15,7 @@ import msgspec
 from pilothouse.api.usage import Metering
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.built_in import plugins as admission_plugins
+from pilothouse.apiserver.admission.built_in import new_from_plugins
 from pilothouse.apiserver.admission.device_admin_access import DeviceAdminAccess
 from pilothouse.apiserver.aggregation.autoregistration import GroupServices
 from pilothouse.apiserver.aggregation.availability import Availability
@@ -153,7 +153,7 @@ class ApiServer:
         self.core.virtual.update(_VIRTUAL)
         self._addresses = ServiceAddresses(env, store, self.core.table, self.options.service_range)
         self.core.admission.plugins += [
-            *admission_plugins(self.core, self.options.admission_plugins),
+            *new_from_plugins(self.core, self.options.admission_plugins),
             DeviceAdminAccess(self.core.store),
             self._addresses,
         ]

@@ -196,14 +196,14 @@ def open_server(
     # As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them.
     authorization = "Node,RBAC" if parsed["authorization-mode"] == "RBAC" else parsed["authorization-mode"]
     try:
-        admission = names.chosen(
+        admission = names.enabled_plugin_names(
             names.default_plugins(authorization=authorization, service_accounts=service_accounts),
             parsed["enable-admission-plugins"],
             parsed["disable-admission-plugins"],
         )
     except ValueError as error:
         raise UserError(str(error), code=2) from error
-    for name in built_in.missing(parsed["enable-admission-plugins"]):
+    for name in built_in.unimplemented(parsed["enable-admission-plugins"]):
         print(f"warning: the admission plugin {name} is not implemented and has no effect", file=sys.stderr)
     options = served.ServedOptions(
         host=parsed["bind-address"],

@@ -176,7 +176,9 @@ def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> A
 def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
     _check(parsed)
     try:
-        admission = names.chosen(names.DEFAULT, parsed["enable-admission-plugins"], parsed["disable-admission-plugins"])
+        admission = names.enabled_plugin_names(
+            names.DEFAULT, parsed["enable-admission-plugins"], parsed["disable-admission-plugins"]
+        )
     except ValueError as error:
         raise UserError(str(error)) from error
     issuers = parsed["service-account-issuer"]

@@ -7,7 +7,7 @@ from typing import Any
 from tests.apiserver.api import PODS, Api, pod
 from tests.tables import cases
 
-from pilothouse.apiserver.admission.runtime_class import merged_tolerations
+from pilothouse.apiserver.admission.runtime_class import merge_tolerations
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -202,7 +202,7 @@ def test_tolerations_that_others_cover_are_dropped(listed: list[str], expected: 
             found.update(effect=effect[:-1], tolerationSeconds=int(effect[-1]))
         return found
 
-    assert merged_tolerations([toleration(text) for text in listed]) == [toleration(text) for text in expected]
+    assert merge_tolerations([toleration(text) for text in listed]) == [toleration(text) for text in expected]
 
 
 async def test_a_pod_knows_the_zone_of_its_node(api: Api) -> None:

@@ -204,5 +204,5 @@ async def test_amounts_are_not_compared_without_end(api: Api, containers: int, r
         await api.made(RANGES, limits)
     answer = await api.post(PODS, pod(containers=[a_container(f"c{number}") for number in range(containers)]))
     assert answer.status == 403
-    assert ("comparisons of amounts, and at most 20000 are made" in answer.message) == too_many
+    assert ("comparisons of quantities, at most 20000 are allowed" in answer.message) == too_many
     assert ("maximum example.com/r0 usage per Pod is 1" in answer.message) != too_many

@@ -5,8 +5,8 @@ from tests.apiserver.api import Api
 from tests.tables import cases
 
 from pilothouse.apiserver import ServerOptions
-from pilothouse.apiserver.admission.built_in import GATES, MAKERS, missing, plugins
-from pilothouse.apiserver.admission.names import DEFAULT, ORDER, WITHOUT_CONTROLLERS, chosen
+from pilothouse.apiserver.admission.built_in import FACTORIES, FEATURE_GATES, new_from_plugins, unimplemented
+from pilothouse.apiserver.admission.names import ALL_ORDERED_PLUGINS, DEFAULT, WITHOUT_CONTROLLERS, enabled_plugin_names
 from pilothouse.apiserver.admission.node_restriction.plugin import NodeRestriction
 from pilothouse.cli.apiserver import flag_set, open_server
 from pilothouse.cli.program import parse
@@ -20,9 +20,13 @@ async def test_plugins_run_in_upstreams_order_whatever_the_order_of_the_choice(
     """Those without their gate are left out."""
     api = Api(env, ServerOptions(gates=gates))
     core = api.server.core
-    made = [type(plugin) for plugin in plugins(core, tuple(reversed(DEFAULT)))]
-    expected = [name for name in ORDER if name in DEFAULT and name in MAKERS and GATES.get(name, "") in ("", *gates)]
-    assert made == [type(MAKERS[name](core)) for name in expected]
+    made = [type(plugin) for plugin in new_from_plugins(core, tuple(reversed(DEFAULT)))]
+    expected = [
+        name
+        for name in ALL_ORDERED_PLUGINS
+        if name in DEFAULT and name in FACTORIES and FEATURE_GATES.get(name, "") in ("", *gates)
+    ]
+    assert made == [type(FACTORIES[name](core)) for name in expected]
     names = [found.__name__ for found in made]
     assert names.index("LimitRanger") < names.index("ServiceAccount") < names.index("Priority")
     assert names[-1] == "ResourceQuota"
@@ -30,7 +34,7 @@ async def test_plugins_run_in_upstreams_order_whatever_the_order_of_the_choice(
 
 
 async def test_a_plugin_that_is_turned_off_does_nothing(env: Env) -> None:
-    names = chosen(WITHOUT_CONTROLLERS, (), ("NamespaceLifecycle",))
+    names = enabled_plugin_names(WITHOUT_CONTROLLERS, (), ("NamespaceLifecycle",))
     for options, expected in ((None, 404), (ServerOptions(admission_plugins=names), 201)):
         answer = await Api(env, options).post("/api/v1/namespaces/missing/configmaps", {"metadata": {"name": "c"}})
         assert answer.status == expected
@@ -58,9 +62,9 @@ def test_kube_apiserver_itself_leaves_nodes_alone() -> None:
 
 def test_flags_add_and_take_away() -> None:
     assert "ServiceAccount" not in WITHOUT_CONTROLLERS
-    names = chosen(WITHOUT_CONTROLLERS, ("ServiceAccount", "AlwaysDeny"), ("Priority",))
+    names = enabled_plugin_names(WITHOUT_CONTROLLERS, ("ServiceAccount", "AlwaysDeny"), ("Priority",))
     assert names == (*(name for name in DEFAULT if name != "Priority"), "AlwaysDeny")
-    assert missing(names) == ["AlwaysDeny"]
+    assert unimplemented(names) == ["AlwaysDeny"]
 
 
 @cases(
@@ -77,5 +81,5 @@ def test_flags_add_and_take_away() -> None:
 )
 def test_a_choice_that_makes_no_sense(enable: list[str], disable: list[str], why: str) -> None:
     with pytest.raises(ValueError) as caught:
-        chosen(DEFAULT, enable, disable)
+        enabled_plugin_names(DEFAULT, enable, disable)
     assert str(caught.value) == why

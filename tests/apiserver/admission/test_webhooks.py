@@ -53,7 +53,7 @@ class Hooks:
         self._answer = answer
         for plugin in list(api.server.core.admission.plugins):
             if isinstance(plugin, Unconfigured):
-                plugin.make_way()
+                plugin.load()
         for plugin in api.server.core.admission.plugins:
             if isinstance(plugin, Webhooks):
                 plugin.send = self.send
@@ -211,7 +211,7 @@ async def test_dry_run_needs_webhooks_without_side_effects(api: Api) -> None:
     # Old objects may say Some; new ones may not.
     for plugin in api.server.core.admission.plugins:
         if isinstance(plugin, Webhooks):
-            for one in plugin._configured.all:
+            for one in plugin._configurations.all:
                 one[0].has_side_effects = True
     assert found.status == 200
     rejected = await api.post(CONFIG_MAPS + "?dryRun=All", config_map())
@@ -448,7 +448,7 @@ async def test_answers_of_webhooks_hold_no_more_than_they_may(tmp_path: Path) ->
     sent.set()
     await asyncio.gather(*calls, return_exceptions=True)
     server.close()
-    assert set(errors) == {'Post "https://localhost": the answers of webhooks take too much room'}
+    assert set(errors) == {'Post "https://localhost": the pending responses of webhooks exceed the memory limit'}
 
 
 @cases(
@@ -495,7 +495,7 @@ async def test_headers_of_an_answer_are_bounded_with_it(tmp_path: Path) -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=hook.context)
     port = server.sockets[0].getsockname()[1]
     target = Target("https://localhost", "127.0.0.1", port, "localhost", "/", hook.ca_bundle)
-    with pytest.raises(CallError, match="the answer is too large"):
+    with pytest.raises(CallError, match="the response is too large"):
         await send(target, b"{}")
     server.close()
 

@@ -196,7 +196,7 @@ def _many_limits(plane: AttackedPlane) -> None:
     containers = [{"name": f"c{number}", "image": "i"} for number in range(200)]
     made = plane.as_user("POST", f"{target}/pods", {"metadata": {"name": "p"}, "spec": {"containers": containers}})
     assert made.status == 403, made.body[:500]
-    assert "comparisons of amounts" in made.json["message"]
+    assert "comparisons of quantities" in made.json["message"]
     assert plane.as_admin("DELETE", target).status == 200
 
 

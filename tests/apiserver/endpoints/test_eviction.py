@@ -7,7 +7,7 @@ from tests.apiserver.api import PODS, Answer, Api, Object, pod
 from tests.tables import cases
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
-from pilothouse.apiserver.admission.dynamic.adopting import adopt
+from pilothouse.apiserver.admission.dynamic.object_replacement import replace_object
 from pilothouse.apiserver.core import Core
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -72,7 +72,7 @@ class Records(Plugin):
         kind = (write.obj or write.old or {}).get("kind", "")
         self.seen.append((write.operation, f"{write.info.resource}/{write.subresource}", write.name, kind))
         if write.subresource == "eviction":
-            adopt(self._core, write, {**(write.obj or {}), **self._changed})
+            replace_object(self._core, write, {**(write.obj or {}), **self._changed})
 
 
 async def test_admission_sees_the_eviction_and_not_what_follows_from_it(api: Api) -> None:

@@ -1,1 +1,1 @@
-"""Admission: ``chain`` is what the server runs, ``built_in`` makes its plugins, of which each is a module here."""
+"""Admission: ``chain`` runs the plugins, ``built_in`` creates them; each plugin is a module of this package."""

@@ -1,7 +1,7 @@
-"""Makes the admission plugins that a server runs, in upstream's order.
+"""Creates the enabled admission plugins of a server, in upstream's order (apiserver ``Plugins.NewFromPlugins``).
 
-Names that are known but have no row here are accepted and do nothing: their gates are off, or what they guard is not
-served (``missing`` says which of a choice those are).
+Names of upstream's plugins without a factory here are accepted and have no effect: their feature gates are off, or
+their resources are not served. ``unimplemented`` lists those that a user has enabled.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -15,9 +15,9 @@ from pilothouse.apiserver.admission.certificates import (
 from pilothouse.apiserver.admission.chain import Plugin
 from pilothouse.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
-from pilothouse.apiserver.admission.dynamic.configurations import prefix_of
+from pilothouse.apiserver.admission.dynamic.configurations import storage_prefix_of
 from pilothouse.apiserver.admission.limit_ranger import LimitRanger
-from pilothouse.apiserver.admission.names import OFF_BY_DEFAULT, ORDER
+from pilothouse.apiserver.admission.names import ALL_ORDERED_PLUGINS, DEFAULT_OFF_ADMISSION_PLUGINS
 from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from pilothouse.apiserver.admission.pod_groups import PodGroupProtection, PodGroupWorkloadExists
 from pilothouse.apiserver.admission.pod_security.plugin import PodSecurity
@@ -42,31 +42,31 @@ with lazy_imports():
 
 
 class Unconfigured(Plugin):
-    """Stands where a plugin goes that does nothing before something is configured, which most servers never see.
-    With the first object of its ``resources`` the plugin is loaded, and takes its place."""
+    """A placeholder for a plugin without configuration objects; most servers never have any. The plugin is loaded and
+    replaces the placeholder when the first object of its ``resources`` is stored."""
 
-    def __init__(self, core: Core, make: Callable[[Core], Plugin], resources: Collection[str]) -> None:
+    def __init__(self, core: Core, factory: Callable[[Core], Plugin], resources: Collection[str]) -> None:
         self._core = core
-        self._make = make
+        self._factory = factory
         for resource in resources:
-            core.store.follow(prefix_of(resource), lambda _changes: self.make_way())
+            core.store.follow(storage_prefix_of(resource), lambda _changes: self.load())
 
     @classmethod
-    def or_made(cls, core: Core, make: Callable[[Core], Plugin], resources: Collection[str]) -> Plugin:
-        """The plugin itself where something is configured already."""
-        if any(core.store.list(prefix_of(resource), limit=1).records for resource in resources):
-            return make(core)
-        return cls(core, make, resources)
+    def or_plugin(cls, core: Core, factory: Callable[[Core], Plugin], resources: Collection[str]) -> Plugin:
+        """The placeholder, or the plugin if configuration objects are stored already."""
+        if any(core.store.list(storage_prefix_of(resource), limit=1).records for resource in resources):
+            return factory(core)
+        return cls(core, factory, resources)
 
-    def make_way(self) -> None:
-        """Be replaced by the plugin."""
+    def load(self) -> None:
+        """Replace this placeholder in the chain by the plugin."""
         plugins = self._core.admission.plugins
         if self in plugins:
-            made = plugins[plugins.index(self)] = self._make(self._core)
-            made.name = self.name
+            plugin = plugins[plugins.index(self)] = self._factory(self._core)
+            plugin.name = self.name
 
 
-MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
+FACTORIES: Mapping[str, Callable[[Core], Plugin]] = {
     "NamespaceLifecycle": lambda core: NamespaceLifecycle(core.store),
     "LimitRanger": lambda core: LimitRanger(core.store),
     "ServiceAccount": lambda core: ServiceAccount(core.env, core.store),
@@ -87,43 +87,47 @@ MAKERS: Mapping[str, Callable[[Core], Plugin]] = {
     "DefaultIngressClass": lambda core: DefaultIngressClass(core.store),
     "PodTopologyLabels": lambda core: PodTopologyLabels(core.store),
     "PodGroupWorkloadExists": lambda core: PodGroupWorkloadExists(core.store),
-    "MutatingAdmissionPolicy": lambda core: Unconfigured.or_made(
+    "MutatingAdmissionPolicy": lambda core: Unconfigured.or_plugin(
         core,
         lambda core: mutating_policies.MutatingAdmissionPolicy(core),
         ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
     ),
-    "MutatingAdmissionWebhook": lambda core: Unconfigured.or_made(
+    "MutatingAdmissionWebhook": lambda core: Unconfigured.or_plugin(
         core, lambda core: webhooks.MutatingWebhooks(core), ("mutatingwebhookconfigurations",)
     ),
-    "ValidatingAdmissionPolicy": lambda core: Unconfigured.or_made(
+    "ValidatingAdmissionPolicy": lambda core: Unconfigured.or_plugin(
         core,
         lambda core: policies.ValidatingAdmissionPolicy(core),
         ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
     ),
-    "ValidatingAdmissionWebhook": lambda core: Unconfigured.or_made(
+    "ValidatingAdmissionWebhook": lambda core: Unconfigured.or_plugin(
         core, lambda core: webhooks.ValidatingWebhooks(core), ("validatingwebhookconfigurations",)
     ),
     "ResourceQuota": lambda core: ResourceQuota(core.env, core.store, core.table),
 }
-"""How each plugin is made. The order is that of ``names.ORDER``, not of these rows."""
+"""Plugin name → factory. Plugins run in the order of ``names.ALL_ORDERED_PLUGINS``, not of these rows."""
 
 
-GATES = {"PodGroupProtection": "GenericWorkload", "PodGroupWorkloadExists": "GenericWorkload"}
-"""Without its gate such a plugin does nothing, and is left out."""
+FEATURE_GATES = {"PodGroupProtection": "GenericWorkload", "PodGroupWorkloadExists": "GenericWorkload"}
+"""Plugins that are created only if their feature gate is enabled."""
 
 
-def plugins(core: Core, names: Collection[str]) -> list[Plugin]:
-    """The plugins of those names."""
-    on = ("", *core.options.gates)
-    made = []
-    for name in ORDER:
-        if name in names and name in MAKERS and GATES.get(name, "") in on:
-            plugin = MAKERS[name](core)
+def new_from_plugins(core: Core, names: Collection[str]) -> list[Plugin]:
+    """Create the plugins of these names, in the order in which they run."""
+    enabled_gates = ("", *core.options.gates)
+    plugins = []
+    for name in ALL_ORDERED_PLUGINS:
+        if name in names and name in FACTORIES and FEATURE_GATES.get(name, "") in enabled_gates:
+            plugin = FACTORIES[name](core)
             plugin.name = name
-            made.append(plugin)
-    return made
+            plugins.append(plugin)
+    return plugins
 
 
-def missing(names: Collection[str]) -> list[str]:
-    """Those of the names that are off by default upstream, and that do nothing here."""
-    return [name for name in ORDER if name in names and name in OFF_BY_DEFAULT and name not in MAKERS]
+def unimplemented(names: Collection[str]) -> list[str]:
+    """The names of plugins that upstream has off by default and that have no factory here."""
+    return [
+        name
+        for name in ALL_ORDERED_PLUGINS
+        if name in names and name in DEFAULT_OFF_ADMISSION_PLUGINS and name not in FACTORIES
+    ]

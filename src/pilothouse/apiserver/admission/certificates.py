@@ -1,7 +1,8 @@
-"""Rights to approve, sign and attest for a signer, and what no certificate may be asked for.
+"""Admission of certificate requests and trust bundles: the verbs ``approve``, ``sign`` and ``attest`` on signers, and
+restricted subjects.
 
-After kubernetes' ``plugin/pkg/admission/certificates`` and ``pkg/apis/certificates`` authorization helpers (v1.36):
-besides the right to the subresource, callers need the verb on ``signers`` of the name, or of its whole domain.
+After kubernetes' ``plugin/pkg/admission/certificates`` (v1.36). In addition to access to the subresource, users need
+the verb on the resource ``signers`` with the signer's name or ``<domain>/*``.
 """
 
 import base64
@@ -23,8 +24,8 @@ _REQUESTS = frozenset({"certificatesigningrequests.certificates.k8s.io"})
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 
 
-def may(core: Core, identity: Identity, verb: str, signer: str) -> bool:
-    """Whether the user has the verb on that signer."""
+def is_authorized_for_signer_name(core: Core, identity: Identity, verb: str, signer: str) -> bool:
+    """Whether the user has the verb on the signer or on its domain (``IsAuthorizedForSignerName``)."""
     domain = signer.partition("/")[0]
     return any(
         core.authorizer.decide(identity, Attributes(verb, GROUP, "*", "signers", name=name)).allowed
@@ -32,12 +33,12 @@ def may(core: Core, identity: Identity, verb: str, signer: str) -> bool:
     )
 
 
-class _ForSigners(Plugin):
+class _SignerPlugin(Plugin):
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def _authorize(self, write: AdmissionAttributes, verb: str, signer: str, what: str) -> None:
-        if not may(self._core, write.identity, verb, signer):
+        if not is_authorized_for_signer_name(self._core, write.identity, verb, signer):
             raise new_forbidden(write, f"user not permitted to {verb} {what} {quote(signer)}")
 
 
@@ -51,8 +52,8 @@ def _is_request(write: AdmissionAttributes, operation: str, subresource: str) ->
     )
 
 
-class CertificateApproval(_ForSigners):
-    """Asks for the verb ``approve``, for the signer that the request named when it was made."""
+class CertificateApproval(_SignerPlugin):
+    """Requires the verb ``approve`` on the request's signer to update the approval subresource."""
 
     resources = _REQUESTS
 
@@ -62,8 +63,8 @@ class CertificateApproval(_ForSigners):
             self._authorize(write, "approve", signer, "requests with signerName")
 
 
-class CertificateSigning(_ForSigners):
-    """Asks for the verb ``sign`` when the certificate or the conditions change."""
+class CertificateSigning(_SignerPlugin):
+    """Requires the verb ``sign`` on the request's signer to change the certificate or the conditions."""
 
     resources = _REQUESTS
 
@@ -77,8 +78,8 @@ class CertificateSigning(_ForSigners):
         self._authorize(write, "sign", signer, "requests with signerName")
 
 
-class ClusterTrustBundleAttest(_ForSigners):
-    """Asks for the verb ``attest`` of bundles that belong to a signer."""
+class ClusterTrustBundleAttest(_SignerPlugin):
+    """Requires the verb ``attest`` on the signer of a ClusterTrustBundle."""
 
     resources = frozenset({"clustertrustbundles.certificates.k8s.io"})
 
@@ -93,7 +94,7 @@ class ClusterTrustBundleAttest(_ForSigners):
 
 
 class CertificateSubjectRestriction(Plugin):
-    """A client certificate may not make its user an administrator of everything."""
+    """Rejects requests for client certificates with the group ``system:masters``."""
 
     resources = _REQUESTS
 
@@ -112,7 +113,7 @@ class CertificateSubjectRestriction(Plugin):
 
 
 def _organizations(request: str) -> list[str]:
-    """The organizations of a certificate request, which the API server takes for groups. Raises ``ValueError``."""
+    """The organizations in the subject of a request, which become the user's groups. Raises ``ValueError``."""
     try:
         pem = base64.b64decode(request, validate=True)
     except binascii.Error as error:

@@ -1,8 +1,8 @@
-"""Admission: an ordered chain of small plugins between decoding and validation.
+"""The admission chain: ordered plugins between decoding and validation (apiserver ``pkg/admission``).
 
-A plugin may change an object (``admit``), allocate something for it (``allocate``: addresses, ports) or only validate
-it (``validate``). All ``admit`` run first, in order, then the object gets its name, then all ``allocate`` run, then all
-``validate``. A plugin that never waits returns None; one that must wait returns an awaitable.
+A plugin can mutate an object (``admit``), allocate for it (``allocate``: cluster IPs, ports) or validate it
+(``validate``). First all ``admit`` run, in order; then the name is generated, all ``allocate`` run, then all
+``validate``. A method that never waits returns None; one that has to wait returns an awaitable.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -17,7 +17,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 
 
 class AdmissionAttributes(msgspec.Struct):
-    """One write, as plugins see it. ``obj`` is None for a deletion, ``old`` is None for a creation."""
+    """One write, as passed to plugins. ``obj`` is None for a deletion, ``old`` is None for a creation."""
 
     operation: str
     info: ResourceInfo
@@ -30,19 +30,19 @@ class AdmissionAttributes(msgspec.Struct):
     dry_run: bool = False
     warnings: list[str] = []
     steps: "Steps | None" = None
-    """What the write passes; set by the chain that it passes first."""
-    asked: Object | None = None
-    """What was asked for of that which ``allocate`` allocates, kept by the plugin for another attempt."""
+    """The plugins' methods for this resource; set by the chain."""
+    requested: Object | None = None
+    """The requested values of the fields that ``allocate`` sets, saved by the plugin for a retry of the write."""
 
     @property
     def pod(self) -> Object | None:
-        """The pod that is made or updated; None if the write is about anything else, be it a part of a pod."""
+        """The pod that is created or updated; None for other resources and for subresources of pods."""
         info = self.info
         return self.obj if info.resource == "pods" and not info.group and not self.subresource else None
 
 
 def new_forbidden(write: AdmissionAttributes, reason: str) -> errors.StatusError:
-    """The 403 of a plugin. An object whose name is still to be generated goes by the beginning of its name (apiserver
+    """``NewForbidden``: the 403 of a plugin, with ``generateName`` if the name has not been generated yet (apiserver
     ``pkg/admission/errors.go``, v0.36)."""
     meta = {} if write.obj is None else write.obj.get("metadata") or {}
     name = write.name or meta.get("name") or meta.get("generateName") or "Unknown"
@@ -50,18 +50,18 @@ def new_forbidden(write: AdmissionAttributes, reason: str) -> errors.StatusError
 
 
 class Plugin:
-    """Does nothing; plugins override what they need. A rejection is a raised ``StatusError``."""
+    """The base class of plugins; its methods do nothing. A plugin rejects a write by raising ``StatusError``."""
 
     name: str = ""
-    """Upstream's name, by which metrics show it; empty for one that upstream does not have."""
+    """Upstream's name, used as label in metrics; empty for a plugin that upstream does not have."""
     resources: frozenset[str] | None = None
     """The resources that the plugin handles (``pods``, ``ingresses.networking.k8s.io``); None: all. It is not called
     for others."""
 
     def reads_updates(self, resource: str) -> bool:
-        """Whether the plugin reads or changes the objects in updates of the resource, which is named as in
-        ``resources``. One that goes by users and names does not, and may be asked about an ``AdmissionAttributes``
-        without them."""
+        """Whether the plugin reads or changes the objects in updates of the resource (named as in ``resources``). If
+        False, it reads only user and names, and can be called for an update with ``AdmissionAttributes`` without
+        objects."""
         return True
 
     def admit(self, write: AdmissionAttributes) -> Awaitable[None] | None:
@@ -69,14 +69,14 @@ class Plugin:
         return None
 
     def reinvoke(self, write: AdmissionAttributes) -> Awaitable[None] | None:
-        """``admit`` once more, after webhooks have changed the object."""
+        """Called after a mutating webhook has changed the object (reinvocation)."""
         return self.admit(write)
 
     def allocate(self, write: AdmissionAttributes) -> None:
-        """Reject the write, or allocate what ``write.obj`` needs. Its name is set by now, even if it is generated."""
+        """Reject the write, or set allocated fields of ``write.obj``. A generated name is already set."""
 
     def validate(self, write: AdmissionAttributes) -> Awaitable[None] | None:
-        """Reject the write, or let it pass unchanged."""
+        """Reject the write, or accept it unchanged."""
         return None
 
 
@@ -84,8 +84,8 @@ Step = Callable[[AdmissionAttributes], Awaitable[None] | None]
 
 
 class Steps:
-    """The ``admit``, ``allocate`` and ``validate`` methods that the writes of one resource pass, and what counts them,
-    by operation."""
+    """The ``admit``, ``allocate`` and ``validate`` methods that are called for writes of one resource, and their
+    metrics by operation."""
 
     __slots__ = ("admit", "admit_phases", "allocate", "chain", "reads_updates", "validate", "validate_phases")
 
@@ -96,29 +96,29 @@ class Steps:
         self.validate: tuple[Step, ...] = tuple(
             one.validate for one in plugins if type(one).validate is not Plugin.validate
         )
-        self.reads_updates = any(one.reads_updates(resource) for one in plugins if _acts(type(one)))
+        self.reads_updates = any(one.reads_updates(resource) for one in plugins if _has_steps(type(one)))
         self.admit_phases: dict[str, Phase] = {}
         self.validate_phases: dict[str, Phase] = {}
 
 
 class Chain:
-    """Plugins in order. ``plugins`` may be changed at any time."""
+    """Calls the plugins in order. ``plugins`` may be changed at any time."""
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
         self.plugins = list(plugins)
-        self._seen: list[Plugin] = []
+        self._plugins_of_steps: list[Plugin] = []
         self._steps: dict[str, Steps] = {}
         self.metrics: AdmissionMetrics | None = None
-        """Counts what the plugins do; None where nothing shows it."""
+        """None if metrics are not served."""
         self._phases: list[Phase] = []
 
     def reads_updates(self, write: AdmissionAttributes) -> bool:
-        """Whether a plugin reads or changes the object in an update of that resource."""
-        return self._of(write).reads_updates
+        """Whether any plugin reads or changes the object in an update of this resource."""
+        return self._steps_of(write).reads_updates
 
     async def admit(self, write: AdmissionAttributes) -> None:
-        """Run the plugins that may change the object."""
-        steps = self._of(write)
+        """Call ``admit`` of all plugins."""
+        steps = self._steps_of(write)
         if self.metrics is not None:
             pending = self._run(self.metrics, self._admit_phase(self.metrics, steps, write), steps.admit, write)
             if pending is not None:
@@ -130,13 +130,13 @@ class Chain:
                 await pending
 
     def allocate(self, write: AdmissionAttributes) -> None:
-        """Run the plugins that allocate something for the object."""
-        for step in self._of(write).allocate:
+        """Call ``allocate`` of all plugins."""
+        for step in self._steps_of(write).allocate:
             step(write)
 
     async def validate(self, write: AdmissionAttributes) -> None:
-        """Run the plugins that only validate."""
-        steps = self._of(write)
+        """Call ``validate`` of all plugins."""
+        steps = self._steps_of(write)
         if self.metrics is not None:
             phase = self._validate_phase(self.metrics, steps, write)
             pending = self._run(self.metrics, phase, steps.validate, write)
@@ -148,10 +148,11 @@ class Chain:
             if pending is not None:
                 await pending
 
-    def passes_at_once(self, write: AdmissionAttributes) -> bool:
-        """Run all plugins for a write whose object none of them reads (``reads_updates``). False when one would have to
-        wait: then the write has to be admitted step by step. Raises ``StatusError`` as they do."""
-        steps, metrics = self._of(write), self.metrics
+    def admit_without_waiting(self, write: AdmissionAttributes) -> bool:
+        """Call all plugins for a write whose object none of them reads (``reads_updates``). Returns False if a plugin
+        would have to wait; the write must then be admitted with ``admit``, ``allocate`` and ``validate``. Raises the
+        plugins' ``StatusError``."""
+        steps, metrics = self._steps_of(write), self.metrics
         if metrics is not None:
             pending = self._run(metrics, self._admit_phase(metrics, steps, write), steps.admit, write)
         else:
@@ -191,11 +192,11 @@ class Chain:
     def _run(
         self, metrics: AdmissionMetrics, phase: Phase, steps: tuple[Step, ...], write: AdmissionAttributes
     ) -> Awaitable[None] | None:
-        """Run the steps and count them. What is left when one has to wait is an awaitable."""
+        """Call the steps and record metrics. If one has to wait, the rest is returned as an awaitable."""
         clock = metrics.clock
         began, index = clock(), 0
         try:
-            for index, step in enumerate(steps):  # that of the plugin that rejects is read below
+            for index, step in enumerate(steps):  # the handler below reads the index of the rejecting plugin
                 pending = step(write)
                 if pending is not None:
                     return self._run_rest(phase, clock, began, steps[index:], index, pending, write)
@@ -215,7 +216,8 @@ class Chain:
         pending: Awaitable[None] | None,
         write: AdmissionAttributes,
     ) -> None:
-        """The first of these steps, the one at ``first`` of the phase, waits for ``pending``; then the others."""
+        """Await ``pending`` of the first of these steps, which has index ``first`` in the phase, then call the
+        others."""
         waits: dict[int, float] = {}
         index = first
         try:
@@ -223,21 +225,21 @@ class Chain:
                 if index > first:
                     pending = step(write)
                 if pending is not None:
-                    asked = clock()
+                    started = clock()
                     await pending
-                    waits[index] = clock() - asked
+                    waits[index] = clock() - started
         except errors.StatusError:
             phase.rejected(index, clock() - began, waits)
             raise
         phase.passed(clock() - began, waits)
 
-    def _of(self, write: AdmissionAttributes) -> Steps:
-        # Each write passes here, and most plugins have nothing to do with it: they cost nothing this way.
+    def _steps_of(self, write: AdmissionAttributes) -> Steps:
+        # Called for every write: plugins that do not handle the resource must cost nothing.
         steps = write.steps
         if steps is not None and steps.chain is self:
             return steps
-        if self.plugins != self._seen:
-            self._seen = list(self.plugins)
+        if self.plugins != self._plugins_of_steps:
+            self._plugins_of_steps = list(self.plugins)
             self._steps.clear()
             if self.metrics is not None:
                 self.metrics.forget(self._phases)
@@ -252,7 +254,7 @@ class Chain:
 
 
 def _first_pending(steps: tuple[Step, ...], write: AdmissionAttributes) -> Awaitable[None] | None:
-    """Run the steps up to the first that waits."""
+    """Call the steps up to the first that has to wait."""
     for step in steps:
         pending = step(write)
         if pending is not None:
@@ -265,6 +267,6 @@ def _name(step: Step) -> str:
     return plugin.name if isinstance(plugin, Plugin) else ""
 
 
-def _acts(plugin: type[Plugin]) -> bool:
-    """Whether there is anything that the plugin does."""
+def _has_steps(plugin: type[Plugin]) -> bool:
+    """Whether the plugin overrides any of the three methods."""
     return (plugin.admit, plugin.allocate, plugin.validate) != (Plugin.admit, Plugin.allocate, Plugin.validate)

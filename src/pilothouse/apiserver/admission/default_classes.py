@@ -1,4 +1,4 @@
-"""The class that a claim or an ingress gets when it names none: the default one, of several the newest.
+"""DefaultStorageClass and DefaultIngressClass: set the default class on claims and ingresses without a class.
 
 After kubernetes' ``plugin/pkg/admission/storage/storageclass/setdefault`` and
 ``plugin/pkg/admission/network/defaultingressclass`` (v1.36).
@@ -18,8 +18,8 @@ STORAGE_ANNOTATIONS = (
 
 
 class _DefaultClass(Plugin):
-    """For new objects that name no class, neither in the field nor in the annotation from before there was a field. The
-    empty name is a name: that of no class."""
+    """Sets the field of new objects that have neither the field nor the legacy annotation. An empty string counts as
+    set: it requests no class."""
 
     resources: frozenset[str]
     field: str
@@ -40,13 +40,13 @@ class _DefaultClass(Plugin):
         annotations = obj["metadata"].get("annotations") or {}
         if spec.get(self.field) is not None or self.annotation in annotations:
             return
-        name = newest_default(self._store, self.classes, self.defaults)
+        name = default_class(self._store, self.classes, self.defaults)
         if name:
             spec[self.field] = name
 
 
 class DefaultStorageClass(_DefaultClass):
-    """Of claims."""
+    """Sets ``storageClassName`` of PersistentVolumeClaims."""
 
     resources = frozenset({"persistentvolumeclaims"})
     field = "storageClassName"
@@ -56,7 +56,7 @@ class DefaultStorageClass(_DefaultClass):
 
 
 class DefaultIngressClass(_DefaultClass):
-    """Of ingresses."""
+    """Sets ``ingressClassName`` of Ingresses."""
 
     resources = frozenset({"ingresses.networking.k8s.io"})
     field = "ingressClassName"
@@ -65,8 +65,9 @@ class DefaultIngressClass(_DefaultClass):
     defaults = ("ingressclass.kubernetes.io/is-default-class",)
 
 
-def newest_default(store: Store, prefix: str, annotations: Sequence[str]) -> str:
-    """The class that one of the annotations marks as default; the newest of several, by name where they are as old."""
+def default_class(store: Store, prefix: str, annotations: Sequence[str]) -> str:
+    """The name of the default class (``GetDefaultClass``): the newest with one of the annotations, the first by name if
+    several were created in the same second; "" if there is none."""
     best = ("", "")
     for record in all_records(store, prefix):  # by name
         if b"is-default-class" not in record.value:

@@ -1,7 +1,7 @@
-"""DefaultTolerationSeconds: a pod that says nothing about it stays five minutes on a node that is not ready or gone.
+"""DefaultTolerationSeconds: pods tolerate the taints not-ready and unreachable for 300 seconds by default.
 
-After kubernetes' ``plugin/pkg/admission/defaulttolerationseconds/admission.go`` (v1.36). Without it, taint eviction
-would delete every pod of a node the moment the node is tainted.
+After kubernetes' ``plugin/pkg/admission/defaulttolerationseconds/admission.go`` (v1.36). Without it, the taint eviction
+controller would delete the pods of a node as soon as the node is tainted.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class DefaultTolerationSeconds(Plugin):
-    """Appends the tolerations that are missing, on create and on update."""
+    """Appends the missing tolerations, on create and on update."""
 
     resources = frozenset({"pods"})
 
@@ -27,7 +27,7 @@ class DefaultTolerationSeconds(Plugin):
         present = spec.get("tolerations") or []
         missing = list(_KEYS)
         for toleration in present:
-            # An empty key or effect speaks of all.
+            # An empty key or effect matches all.
             if toleration.get("effect", "") in _EFFECTS:
                 key = toleration.get("key", "")
                 if key == "":

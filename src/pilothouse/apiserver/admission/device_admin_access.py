@@ -1,7 +1,7 @@
-"""Access to devices for administrators, which only claims in labelled namespaces may ask for, and get.
+"""``adminAccess`` to devices: allowed only in namespaces with the label ``resource.kubernetes.io/admin-access``.
 
-After ``AuthorizedForAdmin`` and ``AuthorizedForAdminStatus`` in kubernetes' ``pkg/registry/resource`` (v1.36), which
-are a part of the validation there: the error is a 422.
+After ``AuthorizedForAdmin`` and ``AuthorizedForAdminStatus`` in kubernetes' ``pkg/registry/resource`` (v1.36). There
+they are part of the validation, so the error is a 422.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from pilothouse.storage import Store
 
 _LABEL = "resource.kubernetes.io/admin-access"
 _NAMESPACES = storage_prefix("", "namespaces")
-_WHY = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
+_DETAIL = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
 
 
 class DeviceAdminAccess(Plugin):
-    """Validates new claims and templates, and allocations that are new."""
+    """Validates new claims and templates, and status updates that allocate devices with ``adminAccess``."""
 
     resources = frozenset({"resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io"})
 
@@ -28,32 +28,32 @@ class DeviceAdminAccess(Plugin):
     def validate(self, write: AdmissionAttributes) -> None:
         if write.obj is None:
             return
-        path = _status(write.obj, write.old or {}) if write.subresource == "status" else ""
+        path = _admin_access_status_path(write.obj, write.old or {}) if write.subresource == "status" else ""
         if write.old is None:
             path = _admin_access_path(write.obj)
-        if path and not self._is_labelled(write.namespace):
+        if path and not self._has_admin_access_label(write.namespace):
             name = str(write.obj["metadata"].get("name") or "")
-            error = field_errors.forbidden(f"{path}.adminAccess", _WHY)
+            error = field_errors.forbidden(f"{path}.adminAccess", _DETAIL)
             raise errors.invalid(write.info.group, write.info.kind, name, [error])
 
-    def _is_labelled(self, namespace: str) -> bool:
+    def _has_admin_access_label(self, namespace: str) -> bool:
         record = self._store.staged(_NAMESPACES + namespace)
         labels = (decode(record.value)["metadata"].get("labels") or {}) if record is not None else {}
         return bool(labels.get(_LABEL) == "true")
 
 
 def _admin_access_path(obj: Object) -> str:
-    """The first request with such access, by the path that upstream gives it in claims and templates alike."""
+    """The path of the first request with ``adminAccess``, which upstream reports alike for claims and templates."""
     spec = obj.get("spec") or {}
     spec = spec.get("spec") or spec
     exactly = [request.get("exactly") or {} for request in (spec.get("devices") or {}).get("requests") or ()]
-    return _first(exactly, "spec.devices.requests")
+    return _first_admin_access(exactly, "spec.devices.requests")
 
 
-def _status(obj: Object, old: Object) -> str:
-    if _first(_results(old), "status"):
+def _admin_access_status_path(obj: Object, old: Object) -> str:
+    if _first_admin_access(_results(old), "status"):
         return ""
-    return _first(_results(obj), "status.allocation.devices.results")
+    return _first_admin_access(_results(obj), "status.allocation.devices.results")
 
 
 def _results(obj: Object) -> Sequence[Object]:
@@ -61,5 +61,5 @@ def _results(obj: Object) -> Sequence[Object]:
     return (allocation.get("devices") or {}).get("results") or ()
 
 
-def _first(given: Sequence[Object], path: str) -> str:
-    return next((f"{path}[{position}]" for position, one in enumerate(given) if one.get("adminAccess")), "")
+def _first_admin_access(items: Sequence[Object], path: str) -> str:
+    return next((f"{path}[{position}]" for position, item in enumerate(items) if item.get("adminAccess")), "")

@@ -1,7 +1,7 @@
-"""LimitRanger: what a container gets when it does not say, and how much it may ask for.
+"""LimitRanger: default requests and limits of containers, and the constraints of LimitRanges on pods and claims.
 
-After kubernetes' ``plugin/pkg/admission/limitranger/admission.go`` (v1.36). Upstream goes through the resources of a
-limit in Go's random order of maps; here they go by name, so that the same pod is rejected with the same message.
+After kubernetes' ``plugin/pkg/admission/limitranger/admission.go`` (v1.36). Upstream iterates over the resources of a
+limit in Go's random map order; here they are sorted by name, so that the same pod is rejected with the same message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,16 +17,16 @@ from pilothouse.storage import Record, Store
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 PREFIX = "/limitranges/"
-# Beyond this a thousandth part would not fit 64 bits, and whole units are compared instead (resource.MaxMilliValue).
+# Quantities above this do not fit 64 bits in thousandths and are compared in whole units (``resource.MaxMilliValue``).
 _MAX_MILLI = ((1 << 63) - 1) // 1000
 _ZERO = Quantity(0)
-MOST_AMOUNTS = 20_000
-"""How many amounts are compared, or filled in, for one object: some hundred for each of a hundred containers. Upstream
-has no bound, but a process for others that wait."""
+MAX_COMPARISONS = 20_000
+"""The maximum number of quantities compared or defaulted for one object: some hundred for each of a hundred containers.
+Upstream has no limit, but serves other requests concurrently."""
 
 
 class Limit(msgspec.Struct, frozen=True, rename="camel"):
-    """One item of a LimitRange, amounts as text."""
+    """A ``LimitRangeItem``, with quantities as strings."""
 
     type: str = ""
     min: dict[str, str] = {}
@@ -48,44 +48,45 @@ _read = msgspec.json.Decoder(_LimitRange).decode
 
 
 class LimitRanger(Plugin):
-    """Completes pods on create; validates pods and claims on create, claims also on update, pods also on resize."""
+    """Sets defaults in pods on create; validates pods on create and resize, claims on create and update."""
 
     resources = frozenset({"pods", "persistentvolumeclaims"})
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[int, tuple[Limit, ...]]] = {}
+        self._cache: dict[str, tuple[int, tuple[Limit, ...]]] = {}
 
     def admit(self, write: AdmissionAttributes) -> None:
-        if write.info.resource != "pods" or not self._store.has_any(PREFIX) or not _concerned(write):
+        if write.info.resource != "pods" or not self._store.has_any(PREFIX) or not _supports_attributes(write):
             return
-        for limits in self._bounded(write):
-            assert write.obj is not None, "concerned only with objects"
-            set_defaults(write.obj, limits)
+        for limits in self._limits_of_namespace(write):
+            assert write.obj is not None, "only writes with an object are supported"
+            default_pod_resources(write.obj, limits)
 
     def validate(self, write: AdmissionAttributes) -> None:
-        if not self._store.has_any(PREFIX) or not _concerned(write):
+        if not self._store.has_any(PREFIX) or not _supports_attributes(write):
             return
-        for limits in self._bounded(write):
-            assert write.obj is not None, "concerned only with objects"
-            found = pod_errors if write.info.resource == "pods" else claim_errors
-            all_errors = list(dict.fromkeys(found(write.obj, limits)))
+        for limits in self._limits_of_namespace(write):
+            assert write.obj is not None, "only writes with an object are supported"
+            is_pod = write.info.resource == "pods"
+            validate = pod_validate_limit_func if is_pod else persistent_volume_claim_validate_limit_func
+            all_errors = list(dict.fromkeys(validate(write.obj, limits)))
             if all_errors:
                 raise new_forbidden(write, all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]")
 
-    def _bounded(self, write: AdmissionAttributes) -> list[tuple[Limit, ...]]:
-        """The limits of the namespace; rejects an object that would be compared with too many amounts."""
+    def _limits_of_namespace(self, write: AdmissionAttributes) -> list[tuple[Limit, ...]]:
+        """The limits of the namespace. Rejects an object that needs more than ``MAX_COMPARISONS``."""
         found = list(self._ranges(write.namespace))
         bounds = sum(_size(limit) for limits in found for limit in limits)
         spec = (write.obj or {}).get("spec") or {}
         containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-        asked = sum(len(given or ()) for one in containers for given in (one.get("resources") or {}).values())
-        amounts_compared = bounds * max(1, len(containers)) + asked * sum(map(len, found))
-        if amounts_compared > MOST_AMOUNTS:
+        requested = sum(len(given or ()) for one in containers for given in (one.get("resources") or {}).values())
+        comparisons = bounds * max(1, len(containers)) + requested * sum(map(len, found))
+        if comparisons > MAX_COMPARISONS:
             raise new_forbidden(
                 write,
-                f"the limits of its namespace take {amounts_compared} comparisons of amounts, and at most "
-                f"{MOST_AMOUNTS} are made",
+                f"the LimitRanges of the namespace require {comparisons} comparisons of quantities, at most "
+                f"{MAX_COMPARISONS} are allowed",
             )
         return found
 
@@ -94,10 +95,10 @@ class LimitRanger(Plugin):
             yield self._limits(record)
 
     def _limits(self, record: Record) -> tuple[Limit, ...]:
-        known = self._known.get(record.key)
-        if known is None or known[0] != record.revision:
-            known = self._known[record.key] = (record.revision, _read(record.value).spec.limits or ())
-        return known[1]
+        cached = self._cache.get(record.key)
+        if cached is None or cached[0] != record.revision:
+            cached = self._cache[record.key] = (record.revision, _read(record.value).spec.limits or ())
+        return cached[1]
 
 
 def _size(limit: Limit) -> int:
@@ -105,7 +106,7 @@ def _size(limit: Limit) -> int:
     return sum(map(len, parts))
 
 
-def _concerned(write: AdmissionAttributes) -> bool:
+def _supports_attributes(write: AdmissionAttributes) -> bool:
     info, obj = write.info, write.obj
     if info.group or obj is None or info.resource not in ("pods", "persistentvolumeclaims"):
         return False
@@ -113,12 +114,12 @@ def _concerned(write: AdmissionAttributes) -> bool:
         if write.subresource != "resize" or info.resource != "pods" or write.operation != "UPDATE":
             return False
     elif info.resource == "pods" and write.operation == "UPDATE":
-        return False  # what limits are about cannot change there
+        return False  # resources of containers can only change by a resize
     return write.old is None or not write.old["metadata"].get("deletionTimestamp")
 
 
-def set_defaults(pod: Object, limits: tuple[Limit, ...]) -> None:
-    """Fill in what containers leave out, and note it in an annotation."""
+def default_pod_resources(pod: Object, limits: tuple[Limit, ...]) -> None:
+    """Set default requests and limits of containers, and list them in the annotation ``kubernetes.io/limit-ranger``."""
     requests: dict[str, str] = {}
     maxima: dict[str, str] = {}
     for limit in limits:
@@ -144,26 +145,26 @@ def set_defaults(pod: Object, limits: tuple[Limit, ...]) -> None:
         meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: note}
 
 
-def pod_errors(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
-    """Why the limits reject the pod."""
+def pod_validate_limit_func(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
+    """The violations of the limits by a pod (``PodValidateLimitFunc``)."""
     spec: Object = pod.get("spec") or {}
     for limit in limits:
         if limit.type == "Container":
             for field in ("containers", "initContainers"):
                 for container in spec.get(field) or ():
                     resources = container.get("resources") or {}
-                    asked, most = amounts(resources.get("requests")), amounts(resources.get("limits"))
-                    yield from _validate(limit, asked, most)
+                    yield from _validate(limit, amounts(resources.get("requests")), amounts(resources.get("limits")))
         elif limit.type == "Pod":
             yield from _validate(limit, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
 
 
-def claim_errors(claim: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
-    """Why the limits reject the claim. Only its requests count, also against the maximum."""
+def persistent_volume_claim_validate_limit_func(claim: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
+    """The violations of the limits by a claim (``PersistentVolumeClaimValidateLimitFunc``). Its requests are compared
+    with minimum and maximum."""
     requested = amounts((((claim.get("spec") or {}).get("resources")) or {}).get("requests"))
     for limit in limits:
         if limit.type == "PersistentVolumeClaim":
-            yield from _too_small(limit, requested, {})
+            yield from _validate_min(limit, requested, {})
             for name, bound in _sorted(limit.max):
                 usage = f"maximum {name} usage per {limit.type} is {bound}"
                 if name not in requested:
@@ -173,7 +174,7 @@ def claim_errors(claim: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
 
 
 def _validate(limit: Limit, requested: Amounts, most: Amounts) -> Iterator[str]:
-    yield from _too_small(limit, requested, most)
+    yield from _validate_min(limit, requested, most)
     for name, bound in _sorted(limit.max):
         usage = f"maximum {name} usage per {limit.type} is {bound}"
         if name not in most:
@@ -195,7 +196,7 @@ def _validate(limit: Limit, requested: Amounts, most: Amounts) -> Iterator[str]:
                 yield f"{ratio}, but provided ratio is {provided:.6f}"
 
 
-def _too_small(limit: Limit, requested: Amounts, most: Amounts) -> Iterator[str]:
+def _validate_min(limit: Limit, requested: Amounts, most: Amounts) -> Iterator[str]:
     for name, bound in _sorted(limit.min):
         usage = f"minimum {name} usage per {limit.type} is {bound}"
         if name not in requested:
@@ -211,7 +212,7 @@ def _sorted(listed: Mapping[str, Any]) -> list[tuple[str, Quantity]]:
 
 
 def _less(one: Quantity, other: Quantity) -> bool:
-    """Compared in thousandths where those fit, else in whole units."""
+    """Compares in thousandths if both fit, else in whole units."""
     low, high = _comparable(one, other)
     return low < high
 

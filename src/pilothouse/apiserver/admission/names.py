@@ -1,12 +1,12 @@
-"""The names of upstream's admission plugins, in the order in which they run, and which of them are on.
+"""The names of upstream's admission plugins, in the order in which they run, and which of them are enabled.
 
-After kubernetes' ``pkg/kubeapiserver/options/plugins.go`` (v1.36). ``built_in`` makes the plugins, ``ServerOptions``
-carries the choice, the flags ``--enable-admission-plugins`` and ``--disable-admission-plugins`` change it.
+After kubernetes' ``pkg/kubeapiserver/options/plugins.go`` (v1.36). ``built_in`` creates the plugins; ``ServerOptions``
+has the enabled names, which the flags ``--enable-admission-plugins`` and ``--disable-admission-plugins`` change.
 """
 
 from collections.abc import Collection, Sequence
 
-ORDER = (
+ALL_ORDERED_PLUGINS = (
     "AlwaysAdmit",
     "NamespaceAutoProvision",
     "NamespaceLifecycle",
@@ -49,7 +49,7 @@ ORDER = (
     "ResourceQuota",
     "AlwaysDeny",
 )
-OFF_BY_DEFAULT = frozenset(
+DEFAULT_OFF_ADMISSION_PLUGINS = frozenset(
     {
         "AlwaysAdmit",
         "NamespaceAutoProvision",
@@ -67,33 +67,34 @@ OFF_BY_DEFAULT = frozenset(
         "AlwaysDeny",
     }
 )
-DEFAULT = tuple(name for name in ORDER if name not in OFF_BY_DEFAULT)
-"""What kube-apiserver runs by default."""
+DEFAULT = tuple(name for name in ALL_ORDERED_PLUGINS if name not in DEFAULT_OFF_ADMISSION_PLUGINS)
+"""The plugins that kube-apiserver enables by default."""
 
 NODE_RESTRICTION = "NodeRestriction"
 SERVICE_ACCOUNT = "ServiceAccount"
 WITHOUT_CONTROLLERS = tuple(name for name in DEFAULT if name != SERVICE_ACCOUNT)
-"""The same for a server on its own: where no controller makes the account ``default`` of each namespace, the plugin
-ServiceAccount would reject every pod. envtest turns it off for that reason."""
+"""The default without a controller manager: no controller creates the ServiceAccount ``default`` of each namespace, and
+the plugin ServiceAccount would reject every pod. envtest disables it for that reason."""
 
 
 def default_plugins(*, authorization: str, service_accounts: bool) -> tuple[str, ...]:
-    """What runs by default, by what the cluster has: modes that hold users to rights, controllers that
-    make service accounts. kube-apiserver itself leaves NodeRestriction out; kubeadm adds it, and so do all that
-    set up clusters with the modes Node and RBAC."""
+    """The plugins enabled by default, given the authorization modes and whether controllers create service accounts.
+    NodeRestriction is enabled with the modes Node and RBAC: kube-apiserver does not enable it by default, but kubeadm
+    does."""
     base = DEFAULT if service_accounts else WITHOUT_CONTROLLERS
-    has_rights = not {"Node", "RBAC"}.isdisjoint(authorization.split(","))
-    return chosen(base, [NODE_RESTRICTION] if has_rights else [], [])
+    is_authorized = not {"Node", "RBAC"}.isdisjoint(authorization.split(","))
+    return enabled_plugin_names(base, [NODE_RESTRICTION] if is_authorized else [], [])
 
 
-def chosen(base: Collection[str], enable: Sequence[str], disable: Sequence[str]) -> tuple[str, ...]:
-    """``base`` with and without these, in order. Raises ``ValueError`` in the words of apiserver's
-    ``pkg/server/options/admission.go`` (v0.36)."""
+def enabled_plugin_names(base: Collection[str], enable: Sequence[str], disable: Sequence[str]) -> tuple[str, ...]:
+    """``base`` with the enabled and without the disabled names, in the order in which they run
+    (``enabledPluginNames``). Raises ``ValueError`` with the messages of apiserver's ``pkg/server/options/admission.go``
+    (v0.36)."""
     both = sorted(set(enable) & set(disable))
     if both:
         raise ValueError(f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped")
     for flag, names in (("disable-admission-plugins", disable), ("enable-admission-plugins", enable)):
         for name in names:
-            if name not in ORDER:
+            if name not in ALL_ORDERED_PLUGINS:
                 raise ValueError(f'{flag} plugin "{name}" is unknown')
-    return tuple(name for name in ORDER if name in enable or (name in base and name not in disable))
+    return tuple(name for name in ALL_ORDERED_PLUGINS if name in enable or (name in base and name not in disable))

@@ -1,7 +1,8 @@
-"""NamespaceLifecycle: nothing new in namespaces that are missing or going, and some namespaces stay.
+"""NamespaceLifecycle: rejects writes in missing namespaces, creations in terminating ones, and the deletion of system
+namespaces.
 
-After kubernetes' ``plugin/pkg/admission/namespace/lifecycle/admission.go`` (v1.36). Its cache can lag and bridges
-that with waits and live look-ups; this one reads the store.
+After apiserver's ``pkg/admission/plugin/namespace/lifecycle/admission.go`` (v0.36). Upstream reads a cache that can lag
+and compensates with waits and live lookups; this plugin reads the store.
 """
 
 from pilothouse.apiserver import errors
@@ -9,13 +10,11 @@ from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.objects import decode, read_head
 from pilothouse.storage import Store
 
-IMMORTAL = ("default", "kube-system", "kube-public")
-_REVIEWS = ("localsubjectaccessreviews",)
+IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
+_ACCESS_REVIEW_RESOURCES = ("localsubjectaccessreviews",)
 
 
 class NamespaceLifecycle(Plugin):
-    """Reads namespaces from the store."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -25,10 +24,10 @@ class NamespaceLifecycle(Plugin):
     def admit(self, write: AdmissionAttributes) -> None:
         info = write.info
         if write.operation == "DELETE":
-            if info.resource == "namespaces" and not info.group and write.name in IMMORTAL:
+            if info.resource == "namespaces" and not info.group and write.name in IMMORTAL_NAMESPACES:
                 raise errors.forbidden(info, write.name, "this namespace may not be deleted")
             return
-        if not info.namespaced or info.resource in _REVIEWS:
+        if not info.namespaced or info.resource in _ACCESS_REVIEW_RESOURCES:
             return
         namespace = write.namespace
         record = self._store.staged("/namespaces/" + namespace)
@@ -38,7 +37,7 @@ class NamespaceLifecycle(Plugin):
             return
         if b'"deletionTimestamp":"' not in record.value:
             if self._store.has_unreadable:
-                decode(record.value, record.key)  # which raises if it is none
+                decode(record.value, record.key)  # raises if it is unreadable
             return
         if read_head(record.value).metadata.deletion_timestamp:
             raise errors.forbidden(

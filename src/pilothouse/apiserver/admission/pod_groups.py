@@ -1,7 +1,7 @@
-"""PodGroups: kept while pods belong to them, and made of templates that there are.
+"""PodGroupProtection and PodGroupWorkloadExists: the finalizer of PodGroups, and their reference to a Workload.
 
 After kubernetes' ``plugin/pkg/admission/scheduling/podgroupprotection`` and ``plugin/pkg/admission/podgroup`` (v1.36).
-Both are there only while gate ``GenericWorkload`` is on.
+Both require the feature gate ``GenericWorkload``.
 """
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
@@ -15,7 +15,7 @@ _WORKLOADS = storage_prefix("scheduling.k8s.io", "workloads")
 
 
 class PodGroupProtection(Plugin):
-    """A finalizer for new groups, which the podgroup-protection-controller takes off when no pod needs them."""
+    """Adds a finalizer to new PodGroups, which the podgroup-protection-controller removes when no pod uses them."""
 
     resources = _GROUPS
 
@@ -29,7 +29,7 @@ class PodGroupProtection(Plugin):
 
 
 class PodGroupWorkloadExists(Plugin):
-    """The Workload that a new group names must be there, and have its template."""
+    """Rejects new PodGroups whose Workload, or template in the Workload, does not exist."""
 
     resources = _GROUPS
 

@@ -1,7 +1,7 @@
-"""PodTopologyLabels: a pod knows the zone and region of its node.
+"""PodTopologyLabels: copies the labels for zone and region from the node to its pods.
 
-After kubernetes' ``plugin/pkg/admission/podtopologylabels/admission.go`` (v1.36). Upstream puts the labels on the
-Binding, from where they come to the pod; here a binding is admitted as the change of the pod that it is.
+After kubernetes' ``plugin/pkg/admission/podtopologylabels/admission.go`` (v1.36). Upstream sets the labels on the
+Binding, which is then merged into the pod; here a binding is admitted as an update of the pod.
 """
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
@@ -9,11 +9,11 @@ from pilothouse.apiserver.objects import decode
 from pilothouse.storage import Store
 
 LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-_MARK = b"topology.kubernetes.io/"
+_LABEL_PREFIX = b"topology.kubernetes.io/"
 
 
 class PodTopologyLabels(Plugin):
-    """Copies the labels when a pod gets its node, over what the pod says."""
+    """Sets the labels when a pod gets its node; labels of the pod are overwritten."""
 
     resources = frozenset({"pods"})
 
@@ -28,10 +28,10 @@ class PodTopologyLabels(Plugin):
         if not name or (write.old is not None and (write.old.get("spec") or {}).get("nodeName")):
             return
         record = self._store.staged("/nodes/" + name)
-        if record is None or _MARK not in record.value:
+        if record is None or _LABEL_PREFIX not in record.value:
             return
-        of_node = decode(record.value)["metadata"].get("labels") or {}
-        found = {label: of_node[label] for label in LABELS if label in of_node}
-        if found:
+        node_labels = decode(record.value)["metadata"].get("labels") or {}
+        topology_labels = {label: node_labels[label] for label in LABELS if label in node_labels}
+        if topology_labels:
             meta = pod["metadata"]
-            meta["labels"] = {**(meta.get("labels") or {}), **found}
+            meta["labels"] = {**(meta.get("labels") or {}), **topology_labels}

@@ -1,6 +1,6 @@
-"""Priority: a pod's number and whether it pushes others aside come from its PriorityClass, or from the default one.
+"""Priority: sets ``priority`` and ``preemptionPolicy`` of pods from their PriorityClass or the global default.
 
-After kubernetes' ``plugin/pkg/admission/priority/admission.go`` (v1.36). The scheduler reads only the numbers.
+After kubernetes' ``plugin/pkg/admission/priority/admission.go`` (v1.36).
 """
 
 from typing import Any
@@ -23,18 +23,18 @@ SYSTEM_CLASSES: dict[str, tuple[int, str]] = {
         "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
     ),
 }
-"""The classes that every cluster has (``pkg/apis/scheduling/v1/helpers.go``)."""
+"""The system classes, which every cluster has (``pkg/apis/scheduling/v1/helpers.go``)."""
 
 
 class Priority(Plugin):
-    """Fills in ``priority`` and ``preemptionPolicy`` of new pods, and allows one default class."""
+    """Sets the fields of new pods, and rejects a second class with ``globalDefault``."""
 
     resources = frozenset({"pods", "priorityclasses.scheduling.k8s.io"})
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known_defaults: list[Object] | None = None
-        store.follow(PREFIX, self._forget_defaults)
+        self._cached_defaults: list[Object] | None = None
+        store.follow(PREFIX, self._invalidate)
 
     def admit(self, write: AdmissionAttributes) -> None:
         if write.pod is None:
@@ -43,9 +43,9 @@ class Priority(Plugin):
         if not isinstance(spec, dict):
             return
         if write.operation == "CREATE":
-            self._fill(write, spec)
+            self._admit_pod(write, spec)
         elif write.old is not None:
-            # A client that does not know the fields must not get an error about changing them.
+            # Updates of clients without these fields must not be rejected for removing them.
             for field in ("priority", "preemptionPolicy"):
                 if spec.get(field) is None and write.old["spec"].get(field) is not None:
                     spec[field] = write.old["spec"][field]
@@ -61,7 +61,7 @@ class Priority(Plugin):
                 reason = f"PriorityClass {name} is already marked as default. Only one default can exist"
                 raise errors.forbidden(write.info, write.name, reason)
 
-    def _fill(self, write: AdmissionAttributes, spec: dict[str, Any]) -> None:
+    def _admit_pod(self, write: AdmissionAttributes, spec: dict[str, Any]) -> None:
         name = spec.get("priorityClassName")
         if name:
             record = self._store.staged(PREFIX + name)
@@ -75,23 +75,23 @@ class Priority(Plugin):
         value = int(found.get("value") or 0) if found is not None else 0
         policy = (found.get("preemptionPolicy") if found is not None else None) or "PreemptLowerPriority"
         if spec.get("priority") not in (None, value):
-            raise _contradicts(write, f"the integer value of priority ({spec['priority']})", str(value))
+            raise _mismatch(write, f"the integer value of priority ({spec['priority']})", str(value))
         if spec.get("preemptionPolicy") not in (None, policy):
-            raise _contradicts(write, f"the string value of PreemptionPolicy ({spec['preemptionPolicy']})", policy)
+            raise _mismatch(write, f"the string value of PreemptionPolicy ({spec['preemptionPolicy']})", policy)
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
     def _defaults(self) -> list[Object]:
-        """The classes that are the default: one, but for those that were written at once."""
-        if self._known_defaults is None:
+        """The classes with ``globalDefault``. More than one exists only after concurrent writes."""
+        if self._cached_defaults is None:
             stored = (record.value for record in all_records(self._store, PREFIX))
-            self._known_defaults = [decode(value) for value in stored if b'"globalDefault":true' in value]
-        return self._known_defaults
+            self._cached_defaults = [decode(value) for value in stored if b'"globalDefault":true' in value]
+        return self._cached_defaults
 
-    def _forget_defaults(self, _changes: list[Change]) -> None:
-        self._known_defaults = None
+    def _invalidate(self, _changes: list[Change]) -> None:
+        self._cached_defaults = None
 
 
-def _contradicts(write: AdmissionAttributes, given: str, computed: str) -> StatusError:
+def _mismatch(write: AdmissionAttributes, given: str, computed: str) -> StatusError:
     return errors.forbidden(
         write.info,
         write.name,

@@ -1,11 +1,10 @@
-"""ResourceQuota: what a namespace may use at most, charged before anything is stored.
+"""ResourceQuota: rejects writes that would exceed a quota, and updates ``status.used``.
 
-After apiserver's ``pkg/admission/plugin/resourcequota`` (v0.36). The last of all plugins: nothing may be charged for a
-write that another plugin rejects. Upstream writes the new ``status.used`` first, each quota by itself, and starts over
-up to three times when another write was quicker. Here quotas are read and staged in one step, together with the object,
-so no write comes in between, and both are stored or neither is.
+After apiserver's ``pkg/admission/plugin/resourcequota`` (v0.36). It is the last plugin, so that a write that another
+plugin rejects is not charged. Upstream first updates ``status.used`` of each quota separately, with up to three retries
+on conflicts. Here quotas and object are staged together and committed in one transaction.
 
-``status.hard`` is written by the quota controller: until then a quota limits nothing, as upstream.
+``status.hard`` is written by the quota controller: until then a quota has no effect, as upstream.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,7 +54,7 @@ _read = msgspec.json.Decoder(_Stored).decode
 
 
 class Quota:
-    """A stored quota, parsed."""
+    """A stored ResourceQuota, parsed."""
 
     def __init__(self, record: Record) -> None:
         stored = _read(record.value)
@@ -71,14 +70,13 @@ class Quota:
 
 
 class ResourceQuota(Plugin):
-    """Charges creations, and updates that change what is used; nothing is given back here, that is the quota
-    controller's."""
+    """Charges creations and updates that increase the usage. The quota controller decreases it."""
 
     def __init__(self, env: Env, store: Store, table: ResourceTable) -> None:
         self._env = env
         self._store = store
         self._info = table.built_in("", "resourcequotas")
-        self._known: dict[str, Quota] = {}
+        self._cache: dict[str, Quota] = {}
 
     def reads_updates(self, resource: str) -> bool:
         return resource in _UPDATES
@@ -98,32 +96,33 @@ class ResourceQuota(Plugin):
         if evaluator is None or not evaluator.handles(write.operation, write.subresource, write.obj, write.old):
             return
         charged = self._check(write, evaluator, self._quotas(records))
-        if write.dry_run or self._is_taken(write):
+        if write.dry_run or self._already_exists(write):
             return
         for quota, used in charged:
             self._charge(write, quota, used)
 
     def _quotas(self, records: Iterable[Record]) -> list[Quota]:
-        """The quotas as the next write will find them."""
+        """The quotas, staged writes included."""
         found = []
         for committed in records:
             record = self._store.staged(committed.key)
             if record is None:
-                self._known.pop(committed.key, None)
+                self._cache.pop(committed.key, None)
                 continue
-            quota = self._known.get(record.key)
+            quota = self._cache.get(record.key)
             if quota is None or quota.record is not record:
-                quota = self._known[record.key] = Quota(record)
+                quota = self._cache[record.key] = Quota(record)
             found.append(quota)
         return found
 
     def _check(
         self, write: AdmissionAttributes, evaluator: Evaluator, quotas: list[Quota]
     ) -> list[tuple[Quota, Amounts]]:
-        """Each quota that the write uses, with what will then be used of it. Raises the error of an exceeded one."""
+        """The quotas that the write is charged to, with their new usage (``CheckRequest``). Raises the error for an
+        exceeded quota."""
         obj, old = write.obj, write.old
-        assert obj is not None, "only what has an object is checked"
-        concerned = []
+        assert obj is not None, "only writes with an object are checked"
+        interesting_quotas = []
         for quota in quotas:
             names = evaluator.matching(quota.hard)
             if not names or not all(evaluator.in_scope(scope, obj) for scope in quota.scopes):
@@ -133,28 +132,30 @@ class ResourceQuota(Plugin):
                 raise new_forbidden(write, f"failed quota: {quota.name}: {lacking}")
             if any(name not in quota.used for name in names):
                 raise new_forbidden(write, f"status unknown for quota: {quota.name}, resources: {','.join(names)}")
-            concerned.append(quota)
-        if not concerned:
+            interesting_quotas.append(quota)
+        if not interesting_quotas:
             return []
         now = self._env.now()
         usage = evaluator.usage(obj, now)
         negative = sorted(name for name, amount in usage.items() if amount < _ZERO)
         if negative:
             raise new_forbidden(write, f"quota usage is negative for resource(s): {','.join(negative)}")
-        more = usage if old is None else _growth(usage, evaluator.usage(old, now))
+        delta_usage = usage if old is None else _subtract_to_non_negative(usage, evaluator.usage(old, now))
         charged = []
-        for quota in concerned:
-            was_in = old is not None and all(evaluator.in_scope(scope, old) for scope in quota.scopes)
+        for quota in interesting_quotas:
+            was_in_scope = old is not None and all(evaluator.in_scope(scope, old) for scope in quota.scopes)
             delta = {
-                name: amount for name, amount in (more if was_in else usage).items() if amount and name in quota.hard
+                name: amount
+                for name, amount in (delta_usage if was_in_scope else usage).items()
+                if amount and name in quota.hard
             }
             if delta:
-                charged.append((quota, _within(write, quota, delta)))
+                charged.append((quota, _new_usage(write, quota, delta)))
         return charged
 
-    def _is_taken(self, write: AdmissionAttributes) -> bool:
-        """Whether the creation will fail, because of an object of that name. Upstream charges, and the quota controller
-        has to find out."""
+    def _already_exists(self, write: AdmissionAttributes) -> bool:
+        """Whether the creation will fail with AlreadyExists. Upstream charges it all the same, until the quota
+        controller recalculates the usage."""
         return write.operation == "CREATE" and (
             self._store.staged(write.info.key(write.namespace, write.name)) is not None
         )
@@ -168,25 +169,27 @@ class ResourceQuota(Plugin):
             for name, amount in used.items()
             if name in quota.hard and name in quota.used and quota.used[name] != amount
         )
-        # Committed with the object, which is staged in the same step.
+        # Committed in the same transaction as the object.
         with reason(f"ResourceQuota {quota.name} is charged for {write.info.resource} {write.name}: {charged}"):
             stage_object(self._store, self._info, record.key, obj, expected=record.revision)
 
 
-def _growth(usage: Amounts, before: Amounts) -> Amounts:
-    """What is used more than before. Less is not given back here."""
+def _subtract_to_non_negative(usage: Amounts, before: Amounts) -> Amounts:
+    """``quota.SubtractWithNonNegativeResult``."""
     return {name: max(amount - before.get(name, _ZERO), _ZERO) for name, amount in usage.items()}
 
 
-def _within(write: AdmissionAttributes, quota: Quota, delta: Amounts) -> Amounts:
-    """What is used then; rejects what is too much."""
+def _new_usage(write: AdmissionAttributes, quota: Quota, delta: Amounts) -> Amounts:
+    """The usage of the quota plus ``delta``. Rejects the write if that exceeds the quota."""
     used = dict(quota.used)
     add(used, delta)
     exceeded = sorted(name for name in delta if used[name] > quota.hard[name])
     if exceeded and write.subresource != "status":
-        asked, so_far, most = (
+        requested, old_used, hard = (
             ",".join(f"{name}={listed[name]}" for name in exceeded if name in listed)
             for listed in (delta, quota.used, quota.hard)
         )
-        raise new_forbidden(write, f"exceeded quota: {quota.name}, requested: {asked}, used: {so_far}, limited: {most}")
+        raise new_forbidden(
+            write, f"exceeded quota: {quota.name}, requested: {requested}, used: {old_used}, limited: {hard}"
+        )
     return used

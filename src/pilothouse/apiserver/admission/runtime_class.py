@@ -1,4 +1,4 @@
-"""RuntimeClass: what a pod's runtime costs, and the nodes that have it.
+"""RuntimeClass: sets ``overhead``, node selector and tolerations of pods from their RuntimeClass.
 
 After kubernetes' ``plugin/pkg/admission/runtimeclass/admission.go`` and ``pkg/util/tolerations`` (v1.36).
 """
@@ -12,11 +12,11 @@ from pilothouse.semantics.pod_amounts import amounts
 from pilothouse.storage import Store
 
 PREFIX = storage_prefix("node.k8s.io", "runtimeclasses")
-_DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+_OVERHEAD_MISMATCH = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 
 
 class RuntimeClass(Plugin):
-    """Completes new pods by their class, and allows an overhead only where a class has one."""
+    """Sets the fields of new pods, and rejects an overhead that differs from the one of the class."""
 
     resources = frozenset({"pods"})
 
@@ -24,7 +24,7 @@ class RuntimeClass(Plugin):
         self._store = store
 
     def admit(self, write: AdmissionAttributes) -> None:
-        spec = _new_pod(write)
+        spec = _new_pod_spec(write)
         if spec is None:
             return
         found = self._class(write, spec)
@@ -33,21 +33,21 @@ class RuntimeClass(Plugin):
         fixed = (found.get("overhead") or {}).get("podFixed")
         if fixed:
             if spec.get("overhead") and amounts(spec["overhead"]) != amounts(fixed):
-                raise new_forbidden(write, _DIFFERS)
+                raise new_forbidden(write, _OVERHEAD_MISMATCH)
             spec["overhead"] = dict(fixed)
         scheduling = found.get("scheduling")
         if scheduling:
-            _take_nodes(write, spec, scheduling)
+            _set_scheduling(write, spec, scheduling)
 
     def validate(self, write: AdmissionAttributes) -> None:
-        spec = _new_pod(write)
+        spec = _new_pod_spec(write)
         if spec is None or not (spec.get("overhead") or spec.get("runtimeClassName")):
             return
         found = self._class(write, spec)
         fixed = None if found is None else (found.get("overhead") or {}).get("podFixed")
         if fixed:
             if amounts(spec.get("overhead")) != amounts(fixed):
-                raise new_forbidden(write, _DIFFERS)
+                raise new_forbidden(write, _OVERHEAD_MISMATCH)
         elif spec.get("overhead"):
             raise new_forbidden(
                 write, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
@@ -63,15 +63,15 @@ class RuntimeClass(Plugin):
         return decode(record.value)
 
 
-def _new_pod(write: AdmissionAttributes) -> Object | None:
-    """The spec of a pod that is being created."""
+def _new_pod_spec(write: AdmissionAttributes) -> Object | None:
+    """The spec of the pod if the write creates one."""
     if write.pod is None or write.operation != "CREATE":
         return None
     spec: Object | None = write.pod.get("spec")
     return spec
 
 
-def _take_nodes(write: AdmissionAttributes, spec: Object, scheduling: Object) -> None:
+def _set_scheduling(write: AdmissionAttributes, spec: Object, scheduling: Object) -> None:
     selector = dict(spec.get("nodeSelector") or {})
     for key, value in (scheduling.get("nodeSelector") or {}).items():
         if selector.get(key, value) != value:
@@ -83,25 +83,25 @@ def _take_nodes(write: AdmissionAttributes, spec: Object, scheduling: Object) ->
         selector[key] = value
     if selector:
         spec["nodeSelector"] = selector
-    more = scheduling.get("tolerations")
-    if more:
-        spec["tolerations"] = merged_tolerations([*(spec.get("tolerations") or ()), *more])
+    tolerations = scheduling.get("tolerations")
+    if tolerations:
+        spec["tolerations"] = merge_tolerations([*(spec.get("tolerations") or ()), *tolerations])
 
 
-def merged_tolerations(everything: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tolerations without those that another one covers; of equal ones the first."""
+def merge_tolerations(everything: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``MergeTolerations``: without tolerations of which another one is a superset; of equal ones the first."""
     merged: list[dict[str, Any]] = []
     for position, one in enumerate(everything):
-        if any(_covers(other, one) for other in merged):
+        if any(_is_superset(other, one) for other in merged):
             continue
-        if any(other != one and _covers(other, one) for other in everything[position + 1 :]):
+        if any(other != one and _is_superset(other, one) for other in everything[position + 1 :]):
             continue
         merged.append(one)
     return merged
 
 
-def _covers(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
-    """Whether everything that ``narrow`` tolerates ``wide`` tolerates too."""
+def _is_superset(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
+    """Whether ``wide`` tolerates every taint that ``narrow`` tolerates (``isSuperset``)."""
     if wide == narrow:
         return True
     operator = wide.get("operator") or "Equal"

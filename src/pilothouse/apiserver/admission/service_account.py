@@ -1,7 +1,7 @@
-"""ServiceAccount: every pod runs as an account of its namespace, and gets a token and the cluster's authority with it.
+"""ServiceAccount: sets the service account of pods and mounts its token and the CA of the cluster.
 
-After kubernetes' ``plugin/pkg/admission/serviceaccount/admission.go`` (v1.36). Its cache can lag and is backed by live
-look-ups; this one reads the store.
+After kubernetes' ``plugin/pkg/admission/serviceaccount/admission.go`` (v1.36). Upstream reads a cache that can lag,
+backed by live lookups; this plugin reads the store.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ MIRROR = "kubernetes.io/config.mirror"
 _TRIES = 10
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-# Seven seconds more than an hour: kubelets and API servers know by it a token that was not asked for by the user, and
-# extend it for clients that never read it again (pkg/serviceaccount, WarnOnlyBoundTokenExpirationPeriod).
+# One hour and seven seconds mark a token that the user did not request: the API server extends its lifetime, for
+# clients that never reload it (pkg/serviceaccount, WarnOnlyBoundTokenExpirationPeriod).
 _TOKEN_SECONDS = 3607
 
 
@@ -44,8 +44,8 @@ class _Account(msgspec.Struct, frozen=True, rename="camel"):
     automount_service_account_token: bool | None = None
 
     @property
-    def enforces(self) -> bool:
-        """Whether pods may use only the secrets that the account lists."""
+    def enforces_mountable_secrets(self) -> bool:
+        """Whether pods may use only the secrets that the account lists (``enforceMountableSecrets``)."""
         return (self.metadata.annotations or {}).get(ENFORCE) in _TRUE
 
 
@@ -53,14 +53,15 @@ _read = msgspec.json.Decoder(_Account).decode
 
 
 class ServiceAccount(Plugin):
-    """Completes new pods. Waits a little for the account ``default``, which a controller makes in new namespaces."""
+    """Sets the fields of new pods. Waits up to two seconds for the account ``default``, which a controller creates in
+    new namespaces."""
 
     resources = frozenset({"pods"})
 
     def __init__(self, env: Env, store: Store) -> None:
         self._env = env
         self._store = store
-        self._known: dict[str, tuple[int, _Account]] = {}
+        self._cache: dict[str, tuple[int, _Account]] = {}
 
     def admit(self, write: AdmissionAttributes) -> Awaitable[None] | None:
         pod = write.pod
@@ -72,14 +73,14 @@ class ServiceAccount(Plugin):
             return None
         name = spec.get("serviceAccountName")
         if not name:
-            # The old name of the field follows the new one.
+            # ``serviceAccount`` is the deprecated alias.
             name = spec["serviceAccountName"] = spec["serviceAccount"] = DEFAULT
-        account = self._find(write.namespace, name)
+        account = self._get_service_account(write.namespace, name)
         if account is not None:
-            self._complete(write, spec, account)
+            self._set_service_account_fields(write, spec, account)
             return None
         if name != DEFAULT:
-            raise _no_account(write, name)
+            raise _account_not_found(write, name)
         return self._wait(write, spec)
 
     def validate(self, write: AdmissionAttributes) -> None:
@@ -87,60 +88,61 @@ class ServiceAccount(Plugin):
         if info.resource != "pods" or info.group or pod is None:
             return
         if write.operation == "UPDATE" and write.subresource == "ephemeralcontainers":
-            self._validate_ephemeral(write, pod["spec"])
+            self._limit_ephemeral_container_secret_references(write, pod["spec"])
             return
         if write.operation != "CREATE" or write.subresource:
             return
         spec = pod["spec"]
         if _is_mirror(pod):
-            # Once more: a plugin in between may have changed the pod.
+            # A later mutating plugin may have changed the pod.
             _validate_mirror_pod(write, spec)
             return
         name = spec.get("serviceAccountName") or ""
-        account = self._find(write.namespace, name)
+        account = self._get_service_account(write.namespace, name)
         if account is None:
-            raise _no_account(write, name)
-        if account.enforces:
-            _validate_secrets(write, spec, account, name)
+            raise _account_not_found(write, name)
+        if account.enforces_mountable_secrets:
+            _limit_secret_references(write, spec, account, name)
 
-    def _find(self, namespace: str, name: str) -> _Account | None:
+    def _get_service_account(self, namespace: str, name: str) -> _Account | None:
         record = self._store.staged(f"{PREFIX}{namespace}/{name}")
         if record is None:
             return None
-        known = self._known.get(record.key)
-        if known is None or known[0] != record.revision:
-            known = self._known[record.key] = (record.revision, _read(record.value))
-        return known[1]
+        cached = self._cache.get(record.key)
+        if cached is None or cached[0] != record.revision:
+            cached = self._cache[record.key] = (record.revision, _read(record.value))
+        return cached[1]
 
     async def _wait(self, write: AdmissionAttributes, spec: Object) -> None:
-        """Upstream's ten looks: a namespace and its pods are often created in one go, the account is not."""
+        """Retry ten times, as upstream's ``getServiceAccount``: pods are often created directly after their namespace,
+        before the account exists."""
         pause = 0.1 + 0.1 * self._env.stream("apiserver waits for accounts").random()
         for _ in range(_TRIES - 1):
             await asyncio.sleep(pause)
-            account = self._find(write.namespace, DEFAULT)
+            account = self._get_service_account(write.namespace, DEFAULT)
             if account is not None:
-                self._complete(write, spec, account)
+                self._set_service_account_fields(write, spec, account)
                 return
-        raise _no_account(write, DEFAULT)
+        raise _account_not_found(write, DEFAULT)
 
-    def _complete(self, write: AdmissionAttributes, spec: Object, account: _Account) -> None:
+    def _set_service_account_fields(self, write: AdmissionAttributes, spec: Object, account: _Account) -> None:
         desired = spec.get("automountServiceAccountToken")
         if desired is None:
             desired = account.automount_service_account_token
         if desired is not False:
-            self._mount_token(spec)
+            self._mount_service_account_token(spec)
         if not spec.get("imagePullSecrets") and account.image_pull_secrets:
             spec["imagePullSecrets"] = [{"name": secret.name} for secret in account.image_pull_secrets]
-        if account.enforces:
-            _validate_secrets(write, spec, account, spec["serviceAccountName"])
+        if account.enforces_mountable_secrets:
+            _limit_secret_references(write, spec, account, spec["serviceAccountName"])
 
-    def _mount_token(self, spec: Object) -> None:
+    def _mount_service_account_token(self, spec: Object) -> None:
         volumes = spec.get("volumes") or []
         name = next(
             (one["name"] for one in volumes if one.get("projected") and one.get("name", "").startswith(VOLUME)), ""
         )
-        is_there = bool(name)
-        if not is_there:
+        has_volume = bool(name)
+        if not has_volume:
             random = self._env.stream("apiserver token volumes")
             name = VOLUME + "".join(random.choices(_NAME_LETTERS, k=5))
         needed = False
@@ -151,15 +153,15 @@ class ServiceAccount(Plugin):
                     continue
                 container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": MOUNT_PATH}]
                 needed = True
-        if needed and not is_there:
+        if needed and not has_volume:
             spec["volumes"] = [*volumes, _token_volume(name)]
 
-    def _validate_ephemeral(self, write: AdmissionAttributes, spec: Object) -> None:
+    def _limit_ephemeral_container_secret_references(self, write: AdmissionAttributes, spec: Object) -> None:
         name = spec.get("serviceAccountName") or ""
-        account = self._find(write.namespace, name)
+        account = self._get_service_account(write.namespace, name)
         if account is None:
-            raise _no_account(write, name)
-        if account.enforces:
+            raise _account_not_found(write, name)
+        if account.enforces_mountable_secrets:
             listed = {secret.name for secret in account.secrets or ()}
             _validate_environment(write, spec, "ephemeralContainers", "ephemeral container", listed, name)
 
@@ -184,7 +186,7 @@ def _token_volume(name: str) -> Object:
     }
 
 
-def _no_account(write: AdmissionAttributes, name: str) -> Exception:
+def _account_not_found(write: AdmissionAttributes, name: str) -> Exception:
     return new_forbidden(
         write, f'error looking up service account {write.namespace}/{name}: serviceaccount "{name}" not found'
     )
@@ -195,10 +197,10 @@ def _is_mirror(pod: Object) -> bool:
 
 
 def _validate_mirror_pod(write: AdmissionAttributes, spec: Object) -> None:
-    """What a kubelet runs from a file of its node may use nothing of the cluster."""
+    """Mirror pods must not refer to service accounts or secrets."""
     if spec.get("serviceAccountName"):
         raise new_forbidden(write, "a mirror pod may not reference service accounts")
-    if any(_secrets(spec)):
+    if any(_secret_references(spec)):
         raise new_forbidden(write, "a mirror pod may not reference secrets")
     for volume in spec.get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
@@ -206,11 +208,11 @@ def _validate_mirror_pod(write: AdmissionAttributes, spec: Object) -> None:
                 raise new_forbidden(write, "a mirror pod may not use ServiceAccountToken volume projections")
 
 
-_BY_REFERENCE = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
+_VOLUMES_WITH_SECRET_REF = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
 
 
-def _secrets(spec: Object) -> Iterator[bool]:
-    """Yields True for each place that names a secret (``pkg/api/pod/util.go``, VisitPodSecretNames)."""
+def _secret_references(spec: Object) -> Iterator[bool]:
+    """Yields True for each reference to a secret (``pkg/api/pod/util.go``, ``VisitPodSecretNames``)."""
     for secret in spec.get("imagePullSecrets") or ():
         yield bool(secret.get("name"))
     for field in ("containers", "initContainers", "ephemeralContainers"):
@@ -220,13 +222,13 @@ def _secrets(spec: Object) -> Iterator[bool]:
     for volume in spec.get("volumes") or ():
         yield bool((volume.get("azureFile") or {}).get("secretName"))
         yield bool(volume.get("secret"))
-        yield any(bool((volume.get(kind) or {}).get("secretRef")) for kind in _BY_REFERENCE)
+        yield any(bool((volume.get(kind) or {}).get("secretRef")) for kind in _VOLUMES_WITH_SECRET_REF)
         yield bool((volume.get("csi") or {}).get("nodePublishSecretRef"))
         yield any(bool(source.get("secret")) for source in (volume.get("projected") or {}).get("sources") or ())
 
 
 def _environment_secrets(container: Object) -> Iterator[tuple[str, str]]:
-    """How the container's environment names secrets, and which."""
+    """The secrets in the container's environment: how each is referenced (as in upstream's message), and its name."""
     for variable in container.get("env") or ():
         reference: Any = (variable.get("valueFrom") or {}).get("secretKeyRef")
         if reference:
@@ -237,7 +239,7 @@ def _environment_secrets(container: Object) -> Iterator[tuple[str, str]]:
             yield "envFrom", reference.get("name", "")
 
 
-def _validate_secrets(write: AdmissionAttributes, spec: Object, account: _Account, name: str) -> None:
+def _limit_secret_references(write: AdmissionAttributes, spec: Object, account: _Account, name: str) -> None:
     listed = {secret.name for secret in account.secrets or ()}
     for volume in spec.get("volumes") or ():
         secret = volume.get("secret")

@@ -1,4 +1,4 @@
-"""Volumes and claims: kept while they are in use, and only made larger where that can work.
+"""StorageObjectInUseProtection and PersistentVolumeClaimResize.
 
 After kubernetes' ``plugin/pkg/admission/storage/storageobjectinuseprotection`` and
 ``plugin/pkg/admission/storage/persistentvolume/resize`` (v1.36).
@@ -19,7 +19,7 @@ _CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 class StorageObjectInUseProtection(Plugin):
-    """A finalizer for new objects, which a controller takes off when they are not used."""
+    """Adds a finalizer to new objects, which a protection controller removes when they are not in use."""
 
     resources = frozenset(f"{name}.{group}" if group else name for group, name in _FINALIZERS)
 
@@ -36,7 +36,7 @@ class StorageObjectInUseProtection(Plugin):
 
 
 class PersistentVolumeClaimResize(Plugin):
-    """Claims grow only when they are bound and their class says that its volumes can."""
+    """Allows the expansion of claims only if they are bound and their class has ``allowVolumeExpansion``."""
 
     resources = frozenset({"persistentvolumeclaims"})
 
@@ -51,14 +51,14 @@ class PersistentVolumeClaimResize(Plugin):
             return
         if (old.get("status") or {}).get("phase") != "Bound":
             raise new_forbidden(write, "Only bound persistent volume claims can be expanded")
-        if not self._can_grow(claim, old):
+        if not self._allows_expansion(claim, old):
             raise new_forbidden(
                 write,
                 "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
                 "support resize",
             )
 
-    def _can_grow(self, claim: Object, old: Object) -> bool:
+    def _allows_expansion(self, claim: Object, old: Object) -> bool:
         name = _class(claim)
         if not name or name != _class(old):
             return False

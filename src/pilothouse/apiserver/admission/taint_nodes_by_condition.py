@@ -1,8 +1,8 @@
-"""TaintNodesByCondition: a new node takes no pods until it has been seen ready.
+"""TaintNodesByCondition: taints new nodes as not-ready until they are ready.
 
-After kubernetes' ``plugin/pkg/admission/nodetaint/admission.go`` (v1.36). Without it the scheduler, or a creator of
-daemons, could be faster than the node lifecycle controller's first look at the node. That controller takes the taint
-off; simulated nodes do it themselves (``nodes.Profile.clears_start_taint``).
+After kubernetes' ``plugin/pkg/admission/nodetaint/admission.go`` (v1.36). Without it pods could be scheduled to the
+node before the node lifecycle controller has synced it. That controller removes the taint; simulated nodes do it
+themselves (``nodes.Profile.clears_start_taint``).
 """
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
@@ -12,7 +12,7 @@ _EFFECT = "NoSchedule"
 
 
 class TaintNodesByCondition(Plugin):
-    """Appends the taint on create, unless the node brings one of that key and effect."""
+    """Appends the taint on create, unless the node has one with this key and effect."""
 
     resources = frozenset({"nodes"})
 

@@ -109,7 +109,7 @@ class RenewalAtOnce:
         if parts is None or record is None or record.revision != self._revision:
             return None
         admission = core.admission_of(call)
-        if admission.reads_updates(self._write) or not admission.passes_at_once(self._write) or call.warnings:
+        if admission.reads_updates(self._write) or not admission.admit_without_waiting(self._write) or call.warnings:
             return None
         now = core.time.now()
         head, between, middle, end = parts

@@ -109,7 +109,7 @@ async def served(hooks: Hooks, things: int = 1) -> Api:
     return api
 
 
-TOO_LARGE = "the answer is too large"
+TOO_LARGE = "the response is too large"
 NO_JSON = "couldn't get version/kind; json parse error: "
 
 

@@ -1,7 +1,7 @@
-"""Admission that users configure: policies with expressions in CEL, and webhooks.
+"""Dynamic admission control: admission policies with CEL expressions, and admission webhooks.
 
-``configurations`` keeps what is configured, ``matching`` says which writes it is about, ``requests`` makes the
-AdmissionRequest that expressions and webhooks see, ``expressions`` evaluates, ``policies``, ``mutating_policies`` and
-``webhooks`` are the plugins, ``webhook_calls`` sends. After k8s.io/apiserver ``pkg/admission/plugin/{policy,webhook}``
-(v0.36).
+``configurations`` caches the configuration objects, ``matching`` matches them with writes, ``requests`` builds the
+AdmissionRequest for expressions and webhooks, ``expressions`` evaluates CEL; ``policies``, ``mutating_policies`` and
+``webhooks`` are the plugins, ``webhook_calls`` is the HTTP client. After k8s.io/apiserver
+``pkg/admission/plugin/{policy,webhook}`` (v0.36).
 """

@@ -1,6 +1,6 @@
-"""Where policies apply, and with which parameters: what validating and mutating policies share.
+"""Bindings and params of validating and mutating admission policies.
 
-After k8s.io/apiserver ``pkg/admission/plugin/policy/generic`` (v0.36).
+After k8s.io/apiserver ``pkg/admission/plugin/policy/generic/policy_dispatcher.go`` (v0.36).
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -9,7 +9,7 @@ import msgspec
 
 from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
-from pilothouse.apiserver.admission.dynamic.matching import Criteria
+from pilothouse.apiserver.admission.dynamic.matching import MatchCriteria
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
@@ -18,7 +18,7 @@ from pilothouse.machinery.labels import selector_from
 
 
 class Binding:
-    """Where a policy applies, with which parameters, and what follows."""
+    """A ValidatingAdmissionPolicyBinding or MutatingAdmissionPolicyBinding."""
 
     def __init__(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
@@ -27,27 +27,27 @@ class Binding:
         self.param_ref: Object | None = spec.get("paramRef")
         self.actions: list[str] = spec.get("validationActions") or []
         matched = spec.get("matchResources")
-        self.criteria = Criteria.of_constraints(matched, without_rules=True) if matched is not None else None
+        self.criteria = MatchCriteria.of_match_resources(matched, is_binding=True) if matched is not None else None
 
 
-class Bound(msgspec.Struct, frozen=True):
-    """A policy is to be evaluated for this binding with these parameters, None without any."""
+class PolicyInvocation(msgspec.Struct, frozen=True):
+    """One evaluation of a policy: for this binding, with this param (None if there are no params)."""
 
     info: ResourceInfo
-    """The version of the resource that the policy is about."""
+    """The version of the resource that the policy matched."""
     binding: Binding
-    parameters: Object | None
+    param: Object | None
 
 
-class Misconfigured(msgspec.Struct, frozen=True):
-    """A policy cannot be evaluated for the binding of this name; "" stands for all of them."""
+class PolicyError(msgspec.Struct, frozen=True):
+    """The policy cannot be evaluated for the binding of this name, or for any if the name is ""."""
 
     binding: str
     message: str
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """One reason to reject a write; ``kind`` is what its text calls a policy."""
+    """A denial of a write by a policy. ``kind`` is the kind of the policy as in upstream's message."""
 
     kind: str
     policy: str
@@ -57,89 +57,91 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the client gets to read."""
+        """The message for the client."""
         by = f" with binding '{self.binding}'" if self.binding else ""
         return f"{self.kind} '{self.policy}'{by} denied request: {self.message}"
 
 
-def by_policy(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
-    """The bindings by the names of their policies."""
+def bindings_by_policy(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
+    """Policy name → its bindings."""
     found: dict[str, list[Binding]] = {}
     for binding in bindings:
         found.setdefault(binding.policy, []).append(binding)
     return found
 
 
-async def bound(
-    core: Core, write: AdmissionAttributes, criteria: Criteria, param_kind: Object | None, bindings: Iterable[Binding]
-) -> AsyncIterator[Bound | Misconfigured]:
-    """What a policy is to be evaluated with for this write, in the order of its bindings; nothing where it is not about
-    the write. The parameters of a binding are looked up when it is its turn."""
+async def policy_invocations(
+    core: Core,
+    write: AdmissionAttributes,
+    criteria: MatchCriteria,
+    param_kind: Object | None,
+    bindings: Iterable[Binding],
+) -> AsyncIterator[PolicyInvocation | PolicyError]:
+    """Yield the invocations of a policy for this write, in the order of its bindings; none if the policy does not match
+    the write. The params of a binding are looked up just before its invocations."""
     try:
         info = criteria.match(core, write)
         if info is None:
             return
         if param_kind is not None:
-            _parameter_resource(core, param_kind)
-    except (StatusError, _ParameterError) as error:
-        yield Misconfigured("", f"failed to configure policy: {error}")
+            _param_resource(core, param_kind)
+    except (StatusError, _ParamError) as error:
+        yield PolicyError("", f"failed to configure policy: {error}")
         return
     for binding in bindings:
         try:
             if binding.criteria is not None and binding.criteria.match(core, write) is None:
                 continue
-            parameters = await _find_parameters(core, param_kind, binding.param_ref, write.namespace)
-        except (StatusError, _ParameterError) as error:
-            yield Misconfigured(binding.name, f"failed to configure binding: {error}")
+            params = await _collect_params(core, param_kind, binding.param_ref, write.namespace)
+        except (StatusError, _ParamError) as error:
+            yield PolicyError(binding.name, f"failed to configure binding: {error}")
             continue
-        for found in parameters:
-            yield Bound(info, binding, found)
+        for param in params:
+            yield PolicyInvocation(info, binding, param)
 
 
-class _ParameterError(ValueError):
-    """Parameters that cannot be had."""
+class _ParamError(ValueError):
+    """The params of a binding cannot be found."""
 
 
-async def _find_parameters(
+async def _collect_params(
     core: Core, kind: Object | None, ref: Object | None, namespace: str
 ) -> Sequence[Object | None]:
-    """The objects to evaluate with: one None when there are no parameters. Raises ``_ParameterError``, and
-    ``StatusError`` for what cannot be converted."""
+    """The params of a binding (``CollectParams``); ``[None]`` for a policy or binding without params. Raises
+    ``_ParamError``, and ``StatusError`` if a param cannot be converted."""
     if kind is None or ref is None:
         return [None]
-    info = _parameter_resource(core, kind)
-    parameter_namespace = ref.get("namespace") or ""
+    info = _param_resource(core, kind)
+    param_namespace = ref.get("namespace") or ""
     if info.namespaced:
-        parameter_namespace = parameter_namespace or namespace
-        if not parameter_namespace:
-            raise _ParameterError(
-                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-            )
-    elif parameter_namespace:
-        raise _ParameterError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+        param_namespace = param_namespace or namespace
+        if not param_namespace:
+            raise _ParamError("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+    elif param_namespace:
+        raise _ParamError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     found: list[Object] = []
     if ref.get("name"):
-        record = core.store.staged(info.key(parameter_namespace, ref["name"]))
+        record = core.store.staged(info.key(param_namespace, ref["name"]))
         if record is not None:
             found.append(decode(await core.shown(info, record.value)))
     elif ref.get("selector") is not None:
         matches = selector_from(msgspec.convert(ref["selector"], LabelSelector)).matches
-        records = core.store.list(info.list_prefix(parameter_namespace)).records
+        records = core.store.list(info.list_prefix(param_namespace)).records
         for value in await core.shown_all(info, [record.value for record in records]):
             obj = decode(value)
             if matches(obj["metadata"].get("labels") or {}):
                 found.append(obj)
     else:
-        raise _ParameterError("one of name or selector must be provided")
+        raise _ParamError("one of name or selector must be provided")
     if not found and ref.get("parameterNotFoundAction") == "Deny":
-        raise _ParameterError("no params found for policy binding with `Deny` parameterNotFoundAction")
+        raise _ParamError("no params found for policy binding with `Deny` parameterNotFoundAction")
     return found
 
 
-def _parameter_resource(core: Core, kind: Object) -> ResourceInfo:
-    """What holds the parameters of a policy. Raises ``_ParameterError``."""
+def _param_resource(core: Core, kind: Object) -> ResourceInfo:
+    """The resource of a ``paramKind``. Raises ``_ParamError``."""
     version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
     for info in core.table:
         if info.api_version == version and info.kind == name:
             return info
-    raise _ParameterError(f"failed to find resource referenced by paramKind: '{version}, Kind={name}'")
+    raise _ParamError(f"failed to find resource referenced by paramKind: '{version}, Kind={name}'")

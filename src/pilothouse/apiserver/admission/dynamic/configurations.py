@@ -1,4 +1,4 @@
-"""What is configured, kept decoded while it is stored: admission goes through all of it on every write."""
+"""Caches of decoded and compiled configuration objects, which admission reads on every write."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ from pilothouse.storage import Change
 from pilothouse.storage.unreadable import shown_key
 
 GROUP = "admissionregistration.k8s.io"
-EXEMPT = (
+EXEMPT_RESOURCES = (
     "validatingwebhookconfigurations",
     "mutatingwebhookconfigurations",
     "validatingadmissionpolicies",
@@ -20,63 +20,64 @@ EXEMPT = (
     "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings",
 )
-"""Resources of the group that no webhook and no policy is about: no configuration may lock all users out."""
+"""Resources of the group that webhooks and policies never match, so that no configuration can lock all users out
+(``IsExemptAdmissionConfigurationResource``)."""
 
 T = TypeVar("T")
 
 _log = Log("admission")
 
 
-def prefix_of(resource: str) -> str:
-    """Under which keys the objects of a resource of the group are stored."""
+def storage_prefix_of(resource: str) -> str:
+    """The storage prefix of a resource of the group."""
     return storage_prefix(GROUP, resource)
 
 
 class Configurations(Generic[T]):
-    """The stored objects of one resource, made into something by ``make``, in the order of their names.
+    """The stored objects of one resource, compiled by ``compile_object``, in the order of their names.
 
-    This server lets no object in that it cannot read, so that another program has written the store when there is one.
-    What upstream's informers do with it follows from what they know: the state before stays in force; where there is
-    none, because the server has just started, they are not ready, and nothing is written that may be concerned.
+    This server never stores an unreadable object; only another program that writes to the same store can. Such an
+    object has the effect that it has on upstream's informers: the previous version stays in effect; if there is none,
+    because the server has just started, ``has_synced`` is False and writes that the object could match are rejected.
     """
 
-    def __init__(self, core: Core, resource: str, make: Callable[[Object], T]) -> None:
-        self._prefix, self._make = prefix_of(resource), make
-        self._made: dict[str, T] = {}
-        self._unread: set[str] = set()
+    def __init__(self, core: Core, resource: str, compile_object: Callable[[Object], T]) -> None:
+        self._prefix, self._compile = storage_prefix_of(resource), compile_object
+        self._compiled: dict[str, T] = {}
+        self._unreadable: set[str] = set()
         for record in core.store.list(self._prefix).records:
-            # The plugin may be there only since something is configured; before that it was known that nothing is.
-            if not self._read(record.key, record.value) and record.revision <= core.begun_at:
-                self._unread.add(record.key)
-        core.store.follow(self._prefix, self._follow)
+            # The plugin may have been loaded after the start of the server, with the first object of the resource.
+            if not self._update(record.key, record.value) and record.revision <= core.begun_at:
+                self._unreadable.add(record.key)
+        core.store.follow(self._prefix, self._on_commit)
 
     @property
     def all(self) -> list[T]:
-        """Everything there is."""
-        return [self._made[key] for key in sorted(self._made)] if self._made else []
+        """The compiled objects, ordered by name."""
+        return [self._compiled[key] for key in sorted(self._compiled)] if self._compiled else []
 
     @property
-    def ready(self) -> bool:
-        """Whether everything has been read that was stored when the server started."""
-        return not self._unread
+    def has_synced(self) -> bool:
+        """Whether every object that was stored when the server started has been read."""
+        return not self._unreadable
 
     def __bool__(self) -> bool:
-        return bool(self._made)
+        return bool(self._compiled)
 
-    def _read(self, key: str, value: bytes) -> bool:
+    def _update(self, key: str, value: bytes) -> bool:
         try:
-            self._made[key] = self._make(decode(value))
+            self._compiled[key] = self._compile(decode(value))
         except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
-            # The write itself has happened, and all others must be notified.
+            # The write is already committed, and the other subscribers must still be notified.
             _log.error("A stored configuration of admission can't be read", key=shown_key(key), err=error)
             return False
-        self._unread.discard(key)
+        self._unreadable.discard(key)
         return True
 
-    def _follow(self, changes: list[Change]) -> None:
+    def _on_commit(self, changes: list[Change]) -> None:
         for change in changes:
             if change.type == "DELETED":
-                self._made.pop(change.key, None)
-                self._unread.discard(change.key)
+                self._compiled.pop(change.key, None)
+                self._unreadable.discard(change.key)
             else:
-                self._read(change.key, change.value)
+                self._update(change.key, change.value)

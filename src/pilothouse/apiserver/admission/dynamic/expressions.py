@@ -1,7 +1,7 @@
-"""Expressions of policies and webhooks: what they may name, and what they come to.
+"""Compiles and evaluates the CEL expressions of policies and webhooks.
 
-After k8s.io/apiserver ``pkg/admission/plugin/cel/{compile,condition,composition}.go`` (v0.36). All objects are ``dyn``,
-as upstream's are; variables are evaluated when they are used, at most once per write.
+After k8s.io/apiserver ``pkg/admission/plugin/cel/{compile,condition,composition}.go`` (v0.36). All objects have type
+``dyn``, as upstream; variables are evaluated lazily, at most once per write.
 """
 
 import asyncio
@@ -46,43 +46,46 @@ _STRINGS = re.compile(r"""[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(
 
 
 class Scope(scopes.Scope):
-    """The same, with what the variables are evaluated by."""
+    """A ``scopes.Scope`` with the compiled expressions of its variables."""
 
     def __init__(
         self, *, params: bool = False, authorizer: bool = True, variables: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         super().__init__(params=params, authorizer=authorizer, variables=variables)
-        self._conditions: dict[str, Condition] = {}
+        self._compiled: dict[str, Expression] = {}
 
-    def variable(self, name: str) -> "Condition | None":
-        """The expression of a variable."""
-        if name not in self._conditions and name in self.sources:
-            self._conditions[name] = Condition(self, self.sources[name], ())
-        return self._conditions.get(name)
+    def variable(self, name: str) -> "Expression | None":
+        """The expression of a variable; None if it is not declared."""
+        if name not in self._compiled and name in self.sources:
+            self._compiled[name] = Expression(self, self.sources[name], ())
+        return self._compiled.get(name)
 
 
-class Condition:
-    """One expression of a configuration, compiled once, when it is first needed."""
+class Expression:
+    """One CEL expression of a policy or webhook, compiled on first use. ``rewritten`` is compiled instead of
+    ``source``, which is used in messages."""
 
-    def __init__(self, scope: Scope, source: str, gives: Iterable[str] = ("bool",), *, rewritten: str = "") -> None:
+    def __init__(
+        self, scope: Scope, source: str, return_types: Iterable[str] = ("bool",), *, rewritten: str = ""
+    ) -> None:
         self.scope, self.source = scope, source
         self._text = rewritten or source
-        self._gives = tuple(gives)
+        self._return_types = tuple(return_types)
         self._program: Any = None
         self._compile_error = ""
-        self.uses = tuple(dict.fromkeys(_VARIABLE.findall(_STRINGS.sub("''", source))))
+        self.variables_used = tuple(dict.fromkeys(_VARIABLE.findall(_STRINGS.sub("''", source))))
 
-    async def evaluate(self, inputs: "Inputs", budget: Budget) -> Any:
-        """Its value. Raises ``ExpressionError`` and ``OutOfBudget``."""
+    async def evaluate(self, activation: "Activation", budget: Budget) -> Any:
+        """The value of the expression. Raises ``ExpressionError`` and ``OutOfBudget``."""
         if self._program is None and not self._compile_error:
             async with self.scope.compiling:
-                await self._compile(lambda: inputs.sandbox)
+                await self._compile(lambda: activation.sandbox)
         if self._compile_error:
             raise ExpressionError(self._compile_error)
-        for name in self.uses:
-            await inputs.settle(self.scope, name, budget)
+        for name in self.variables_used:
+            await activation.evaluate_variable(self.scope, name, budget)
         try:
-            return await inputs.evaluate(self._program, budget)
+            return await activation.evaluate(self._program, budget)
         except EvaluationError as error:
             raise ExpressionError(f"expression '{self.source}' resulted in error: {error}") from None
 
@@ -90,27 +93,27 @@ class Condition:
         if self._program is not None or self._compile_error:
             return
         try:
-            self._program = await self.scope.compile_in_background(self._text, self._gives, evaluator)
+            self._program = await self.scope.compile_in_background(self._text, self._return_types, evaluator)
         except ExpressionError as error:
             self._compile_error = f"compilation error: {error}"
         except Busy:
-            raise _too_many() from None
-        await asyncio.sleep(0)  # a policy may have thousands; others get their turn between them
+            raise _too_many_expressions() from None
+        await asyncio.sleep(0)  # a policy may have thousands of expressions: other tasks run in between
 
 
-def _too_many() -> Exception:
+def _too_many_expressions() -> Exception:
     return errors.too_many_requests("too many expensive expressions, please try again later")
 
 
 class VersionedAttributes:
-    """What all expressions see of one write in one version, and how large it is (upstream's type of this name). ``obj``
-    and ``old`` are the objects of the write in that version."""
+    """The variables that all expressions share for one write in one version, and their size. ``obj`` and ``old`` are
+    the objects of the write in that version."""
 
     def __init__(
         self, core: Core, write: AdmissionAttributes, info: ResourceInfo, obj: Object | None, old: Object | None
     ) -> None:
         self.core = core
-        self.ask = _asker(core, write.identity)
+        self.authorize = _authorizer_of(core, write.identity)
         self.values: dict[str, Any] = {
             "object": obj,
             "oldObject": old,
@@ -124,66 +127,67 @@ class VersionedAttributes:
 
     @property
     def extent(self) -> Extent:
-        """Measured when the first expression is evaluated."""
+        """The size of the values; measured before the first evaluation."""
         if self._extent is None:
             self._extent = measured(self.values)
         return self._extent
 
 
 async def versioned_attributes(core: Core, write: AdmissionAttributes, info: ResourceInfo) -> VersionedAttributes:
-    """What expressions see of a write in the version of ``info``. Raises ``NotConverted``."""
+    """The variables for a write, with its objects in the version of ``info``. Raises ``NotConverted``."""
     obj = await converted(core, write, write.obj, info)
     return VersionedAttributes(core, write, info, obj, await converted(core, write, write.old, info))
 
 
 class VersionedAttributeAccessor:
-    """Makes the attributes of one write once for each version, while the object does not change."""
+    """Creates the versioned attributes of one write at most once per version. The object must not change meanwhile."""
 
     def __init__(self, core: Core, write: AdmissionAttributes) -> None:
         self._core, self._write = core, write
-        self._made: dict[str, VersionedAttributes] = {}
+        self._cached: dict[str, VersionedAttributes] = {}
 
     async def attributes(self, info: ResourceInfo) -> VersionedAttributes:
-        """Those in the version of ``info``. Raises ``NotConverted``."""
+        """The attributes in the version of ``info``. Raises ``NotConverted``."""
         key = f"{info.api_version}/{info.resource}"
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = await versioned_attributes(self._core, self._write, info)
-        return made
+        cached = self._cached.get(key)
+        if cached is None:
+            cached = self._cached[key] = await versioned_attributes(self._core, self._write, info)
+        return cached
 
 
-class Inputs:
-    """What the expressions of one policy and binding see of one write."""
+class Activation:
+    """The variables of the expressions of one policy and param for one write (upstream's ``evaluationActivation``)."""
 
-    def __init__(self, seen: VersionedAttributes, params: Object | None = None) -> None:
-        self._seen = seen
-        self._values = seen.values if params is None else {**seen.values, "params": params}
+    def __init__(self, attributes: VersionedAttributes, params: Object | None = None) -> None:
+        self._attributes = attributes
+        self._values = attributes.values if params is None else {**attributes.values, "params": params}
         self._params = params
         self._variables: dict[str, Any] = {}
         self._extent: Extent | None = None
-        self._failed: dict[str, str] = {}
+        self._variable_errors: dict[str, str] = {}
 
     @property
     def object(self) -> Any:
-        """The object in the version that matched."""
+        """The object of the write, in the version that matched."""
         return self._values["object"]
 
     @property
     def sandbox(self) -> Evaluator | None:
-        """What compiles and evaluates what may take long; None in virtual time."""
-        return self._seen.core.long_work.sandbox
+        """The worker for expensive expressions; None in virtual time."""
+        return self._attributes.core.long_work.sandbox
 
     async def evaluate(self, program: "Program", budget: Budget) -> Any:
-        """The value of an expression whose variables are settled. Raises ``EvaluationError`` and ``OutOfBudget``."""
+        """The value of an expression whose variables have been evaluated. Raises ``EvaluationError`` and
+        ``OutOfBudget``."""
         values = {**self._values, "variables": self._variables}
         work = program.work(values, self._measured())
-        questions = Questions(self._seen.ask)
+        questions = Questions(self._attributes.authorize)
         sandbox = None if budget.may_run_inline(work) else self.sandbox
         if sandbox is not None:
             try:
                 result = await sandbox.run(program.task(values), questions.ask)
             except Busy:
-                raise _too_many() from None
+                raise _too_many_expressions() from None
             questions.charge(budget)
             return settled(result, budget)
         if work > AT_ONCE:
@@ -196,32 +200,32 @@ class Inputs:
 
     def _measured(self) -> Extent:
         if self._extent is None:
-            extent = self._seen.extent
+            extent = self._attributes.extent
             self._extent = extent if self._params is None else together(extent, measured(self._params))
         return self._extent
 
-    async def settle(self, scope: Scope, name: str, budget: Budget) -> None:
-        """Evaluate a variable, once. Raises ``ExpressionError`` when it cannot be had, and ``OutOfBudget``."""
-        if name in self._failed:
-            raise ExpressionError(self._failed[name])
+    async def evaluate_variable(self, scope: Scope, name: str, budget: Budget) -> None:
+        """Evaluate a variable, unless it has been evaluated. Raises ``ExpressionError`` and ``OutOfBudget``."""
+        if name in self._variable_errors:
+            raise ExpressionError(self._variable_errors[name])
         variable = scope.variable(name)
         if name in self._variables or variable is None:
             return
-        self._failed[name] = f'composited variable "{name}" fails to evaluate: it is used by itself'
+        self._variable_errors[name] = f'composited variable "{name}" fails to evaluate: it is used by itself'
         try:
             value = await variable.evaluate(self, budget)
         except ExpressionError as error:
-            self._failed[name] = f'composited variable "{name}" fails to evaluate: {error}'
-            raise ExpressionError(self._failed[name]) from None
-        del self._failed[name]
+            self._variable_errors[name] = f'composited variable "{name}" fails to evaluate: {error}'
+            raise ExpressionError(self._variable_errors[name]) from None
+        del self._variable_errors[name]
         self._variables[name] = value
         self._extent = together(self._measured(), measured(value))
 
 
 def _request_resource(write: AdmissionAttributes) -> Any:
-    asked = {"group": write.info.group, "resource": write.info.resource, "namespace": write.namespace}
-    asked |= {"name": write.name, "subresource": write.subresource}
-    return tagged.tagged("authorization.ResourceCheck", "", **{key: value for key, value in asked.items() if value})
+    check = {"group": write.info.group, "resource": write.info.resource, "namespace": write.namespace}
+    check |= {"name": write.name, "subresource": write.subresource}
+    return tagged.tagged("authorization.ResourceCheck", "", **{key: value for key, value in check.items() if value})
 
 
 def _namespace(core: Core, write: AdmissionAttributes) -> Object | None:
@@ -231,38 +235,39 @@ def _namespace(core: Core, write: AdmissionAttributes) -> Object | None:
     return decode(record.value) if record is not None else None
 
 
-def _asker(core: Core, identity: Identity) -> Callable[[dict[str, str]], tuple[bool, str, str]]:
-    def ask(question: dict[str, str]) -> tuple[bool, str, str]:
+def _authorizer_of(core: Core, identity: Identity) -> Callable[[dict[str, str]], tuple[bool, str, str]]:
+    def authorize(check: dict[str, str]) -> tuple[bool, str, str]:
         user = identity
-        if "user" in question:
-            name = question["user"]
+        if "user" in check:
+            name = check["user"]
             namespace = name.split(":")[2]
             groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
             user = Identity(name, groups)
         fields = ("verb", "group", "resource", "subresource", "namespace", "name", "path")
-        attributes = Attributes(**{"verb": "", **{key: question[key] for key in fields if key in question}})
+        attributes = Attributes(**{"verb": "", **{key: check[key] for key in fields if key in check}})
         decision = core.authorizer.decide(user, attributes)
         return decision.allowed, decision.reason, decision.error
 
-    return ask
+    return authorize
 
 
 class MatchConditions:
-    """``matchConditions``: all must be true. One that is false decides, whatever others fail."""
+    """``matchConditions``: all must be true. If one is false the write does not match, even if others fail to evaluate
+    (``pkg/admission/plugin/webhook/matchconditions/matcher.go``)."""
 
-    def __init__(self, scope: Scope, given: Sequence[Mapping[str, Any]]) -> None:
-        self._conditions = [Condition(scope, one.get("expression") or "") for one in given]
+    def __init__(self, scope: Scope, conditions: Sequence[Mapping[str, Any]]) -> None:
+        self._conditions = [Expression(scope, condition.get("expression") or "") for condition in conditions]
 
     def __bool__(self) -> bool:
         return bool(self._conditions)
 
-    async def match(self, inputs: Inputs) -> bool:
-        """Whether all hold. Raises ``ExpressionError`` when that cannot be said."""
+    async def match(self, activation: Activation) -> bool:
+        """Whether all conditions are true. Raises ``ExpressionError`` if some fail to evaluate and none is false."""
         failed: list[str] = []
         budget = Budget(BUDGET_OF_MATCH_CONDITIONS)
         for condition in self._conditions:
             try:
-                if await condition.evaluate(inputs, budget) is not True:
+                if await condition.evaluate(activation, budget) is not True:
                     return False
             except OutOfBudget as error:
                 raise ExpressionError(str(error)) from None

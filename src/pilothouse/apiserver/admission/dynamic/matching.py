@@ -1,4 +1,4 @@
-"""Which writes a webhook or a policy is about: rules, namespaces, labels.
+"""Matches writes with webhooks and policies: rules, namespace selectors, object selectors.
 
 After k8s.io/apiserver ``pkg/admission/plugin/{policy/matching,webhook/predicates}`` and
 ``pkg/admission/plugin/webhook/generic/webhook.go`` (v0.36).
@@ -12,7 +12,7 @@ import msgspec
 from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, new_forbidden
-from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT, GROUP, Configurations
+from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT_RESOURCES, GROUP, Configurations
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
@@ -22,30 +22,30 @@ from pilothouse.machinery.labels import EVERYTHING, Selector, SelectorError, sel
 _ANY = "*"
 
 
-def _is_exempt(write: AdmissionAttributes) -> bool:
-    """Whether no configuration may be about the write."""
-    return write.info.group == GROUP and write.info.resource in EXEMPT
+def _is_exempt_resource(write: AdmissionAttributes) -> bool:
+    """``IsExemptAdmissionConfigurationResource``."""
+    return write.info.group == GROUP and write.info.resource in EXEMPT_RESOURCES
 
 
-def may_concern(write: AdmissionAttributes, *configured: Configurations[Any]) -> bool:
-    """Whether there is something of all of these, and the write may be about it. Rejects it while that is not known."""
-    if _is_exempt(write):
+def may_match(write: AdmissionAttributes, *caches: Configurations[Any]) -> bool:
+    """Whether each cache has objects and the write is not exempt. Rejects the write until the caches have synced."""
+    if _is_exempt_resource(write):
         return False
-    if not all(each.ready for each in configured):
+    if not all(cache.has_synced for cache in caches):
         raise new_forbidden(write, "not yet ready to handle request")
-    return all(configured)
+    return all(caches)
 
 
-def _selector(given: Any) -> Selector | SelectorError:
-    """The selector in a configuration; absent selects everything, as its default ``{}`` does."""
+def _selector(selector: Any) -> Selector | SelectorError:
+    """The parsed selector; an absent one selects everything, like the default ``{}``."""
     try:
-        return selector_from(msgspec.convert(given, LabelSelector)) if given else EVERYTHING
+        return selector_from(msgspec.convert(selector, LabelSelector)) if selector else EVERYTHING
     except SelectorError as error:
-        return error  # for those writes that the rules are about
+        return error  # reported for writes that match the rules
 
 
-class Criteria:
-    """What one webhook, policy or binding is about."""
+class MatchCriteria:
+    """The match criteria of a webhook, policy or binding."""
 
     def __init__(
         self,
@@ -55,43 +55,43 @@ class Criteria:
         namespaces: Any = None,
         objects: Any = None,
         policy: str = "Equivalent",
-        without_rules: bool = False,
+        is_binding: bool = False,
     ) -> None:
         self._rules, self._excluded = tuple(rules), tuple(excluded)
         self._namespaces, self._objects = _selector(namespaces), _selector(objects)
         self._equivalent = policy != "Exact"
-        self._without_rules = without_rules
+        self._without_rules = is_binding
 
     @staticmethod
-    def of_constraints(constraints: Mapping[str, Any], *, without_rules: bool = False) -> "Criteria":
-        """``MatchResources``. ``without_rules``: no rules mean every resource (bindings)."""
-        return Criteria(
+    def of_match_resources(constraints: Mapping[str, Any], *, is_binding: bool = False) -> "MatchCriteria":
+        """The criteria of a ``MatchResources``. In a binding, no rules match every resource."""
+        return MatchCriteria(
             constraints.get("resourceRules") or (),
             constraints.get("excludeResourceRules") or (),
             namespaces=constraints.get("namespaceSelector"),
             objects=constraints.get("objectSelector"),
             policy=constraints.get("matchPolicy") or "Equivalent",
-            without_rules=without_rules,
+            is_binding=is_binding,
         )
 
     def match(self, core: Core, write: AdmissionAttributes) -> ResourceInfo | None:
-        """The version of the resource in which the write matches; None when it does not.
+        """The version of the resource in which the write matches; None if it does not match.
 
-        Raises ``StatusError`` where that cannot be said: a selector is none, or the namespace is not there. A write
-        that does not match for another reason is none of its business.
+        Raises ``StatusError`` if a selector is invalid or the namespace does not exist, and the write matches
+        otherwise.
         """
         found = self._resource(core, write)
         if found is None:
             return None
-        unknown: StatusError | None = None
+        first_error: StatusError | None = None
         for matches in (self._namespace_matches, self._object_matches):
             try:
                 if not matches(core, write):
                     return None
             except StatusError as error:
-                unknown = unknown or error
-        if unknown is not None:
-            raise unknown
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
         return found
 
     def _resource(self, core: Core, write: AdmissionAttributes) -> ResourceInfo | None:
@@ -103,7 +103,7 @@ class Criteria:
             return write.info
         if not self._equivalent:
             return None
-        others = _equivalents(core, write.info)
+        others = _equivalent_resources(core, write.info)
         if any(_rule_matches(rule, write, info) for info in others for rule in self._excluded):
             return None
         return next((info for rule in self._rules for info in others if _rule_matches(rule, write, info)), None)
@@ -111,16 +111,16 @@ class Criteria:
     def _namespace_matches(self, core: Core, write: AdmissionAttributes) -> bool:
         if self._namespaces == EVERYTHING or not (write.namespace or _is_namespace(write)):
             return True
-        return _known(self._namespaces).matches(_namespace_labels(core, write))
+        return _valid_selector(self._namespaces).matches(_namespace_labels(core, write))
 
     def _object_matches(self, _core: Core, write: AdmissionAttributes) -> bool:
         if self._objects == EVERYTHING:
             return True
-        matches = _known(self._objects).matches
+        matches = _valid_selector(self._objects).matches
         return any(obj is not None and matches(_labels(obj)) for obj in (write.obj, write.old))
 
 
-def _known(selector: Selector | SelectorError) -> Selector:
+def _valid_selector(selector: Selector | SelectorError) -> Selector:
     if isinstance(selector, SelectorError):
         raise errors.internal(str(selector))
     return selector
@@ -136,7 +136,7 @@ def _labels(obj: Object) -> dict[str, str]:
 
 
 def _namespace_labels(core: Core, write: AdmissionAttributes) -> dict[str, str]:
-    """A namespace is selected by its own labels: the new ones when it is written."""
+    """The labels that a namespace selector matches: for a write of a Namespace its new labels."""
     if _is_namespace(write) and not write.subresource and write.obj is not None:
         return _labels(write.obj)
     name = write.name if _is_namespace(write) else write.namespace
@@ -146,8 +146,8 @@ def _namespace_labels(core: Core, write: AdmissionAttributes) -> dict[str, str]:
     return _labels(decode(record.value))
 
 
-def _equivalents(core: Core, info: ResourceInfo) -> list[ResourceInfo]:
-    """Other versions and groups that the same objects are served in."""
+def _equivalent_resources(core: Core, info: ResourceInfo) -> list[ResourceInfo]:
+    """The other groups and versions in which the same objects are served (``EquivalentResourceMapper``)."""
     return [other for other in core.table if other is not info and other.prefix == info.prefix]
 
 
@@ -163,8 +163,8 @@ def _rule_matches(rule: Mapping[str, Any], write: AdmissionAttributes, info: Res
     )
 
 
-def _any_of(desired: Any, given: str) -> bool:
-    return any(choice in (_ANY, given) for choice in desired or ())
+def _any_of(choices: Any, value: str) -> bool:
+    return any(choice in (_ANY, value) for choice in choices or ())
 
 
 def _scope_matches(scope: str, write: AdmissionAttributes) -> bool:

@@ -1,8 +1,8 @@
-"""MutatingAdmissionPolicy: CEL expressions that change written objects.
+"""The plugin MutatingAdmissionPolicy: mutates objects with CEL expressions.
 
-After k8s.io/apiserver ``pkg/admission/plugin/policy/mutating`` (v0.36). An apply configuration is merged as server-side
-apply merges, without managed fields. A policy with ``reinvocationPolicy: IfNeeded`` is evaluated once more if the
-object has changed after it.
+After k8s.io/apiserver ``pkg/admission/plugin/policy/mutating`` (v0.36). An apply configuration is merged as by
+server-side apply, without managed fields. A policy with ``reinvocationPolicy: IfNeeded`` is evaluated again if a later
+policy has changed the object.
 """
 
 import copy
@@ -12,17 +12,23 @@ from typing import Any
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
-from pilothouse.apiserver.admission.dynamic.adopting import adopt
-from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, Decision, bound, by_policy
+from pilothouse.apiserver.admission.dynamic.bindings import (
+    Binding,
+    Decision,
+    PolicyInvocation,
+    bindings_by_policy,
+    policy_invocations,
+)
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
-    Condition,
-    Inputs,
+    Activation,
+    Expression,
     MatchConditions,
     Scope,
     versioned_attributes,
 )
-from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
+from pilothouse.apiserver.admission.dynamic.matching import MatchCriteria, may_match
+from pilothouse.apiserver.admission.dynamic.object_replacement import replace_object
 from pilothouse.apiserver.admission.dynamic.requests import NotConverted, convert, converted
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.metrics.admission import NO_ERROR, error_type
@@ -39,7 +45,7 @@ from pilothouse.machinery.patches import PatchError
 
 
 class Policy:
-    """A policy with its compiled expressions."""
+    """A MutatingAdmissionPolicy with its expressions, which are compiled on first use."""
 
     def __init__(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
@@ -47,25 +53,25 @@ class Policy:
         self.ignores_failures = spec.get("failurePolicy") == "Ignore"
         self.reinvoke = spec.get("reinvocationPolicy") == "IfNeeded"
         self.param_kind: Object | None = spec.get("paramKind")
-        self.criteria = Criteria.of_constraints(spec.get("matchConstraints") or {})
+        self.criteria = MatchCriteria.of_match_resources(spec.get("matchConstraints") or {})
         params = self.param_kind is not None
         self.conditions = MatchConditions(Scope(params=params), spec.get("matchConditions") or ())
         scope = Scope(params=params, variables=spec.get("variables") or ())
-        self.mutations = [_Mutation(scope, given) for given in spec.get("mutations") or ()]
+        self.mutations = [_Mutation(scope, mutation) for mutation in spec.get("mutations") or ()]
 
 
 class _Mutation:
     """One of ``spec.mutations``."""
 
-    def __init__(self, scope: Scope, given: Object) -> None:
-        self.is_json_patch = given.get("patchType") == "JSONPatch"
-        text = (given.get("jsonPatch" if self.is_json_patch else "applyConfiguration") or {}).get("expression") or ""
-        self._condition = Condition(scope, text, (), rewritten=as_maps(text))
+    def __init__(self, scope: Scope, mutation: Object) -> None:
+        self.is_json_patch = mutation.get("patchType") == "JSONPatch"
+        text = (mutation.get("jsonPatch" if self.is_json_patch else "applyConfiguration") or {}).get("expression") or ""
+        self._expression = Expression(scope, text, (), rewritten=as_maps(text))
 
-    async def apply(self, inputs: Inputs, obj: Object, info: ResourceInfo) -> Object:
-        """The object after this mutation. Raises ``ExpressionError``."""
+    async def apply(self, activation: Activation, obj: Object, info: ResourceInfo) -> Object:
+        """The mutated object. Raises ``ExpressionError``."""
         try:
-            value = await self._condition.evaluate(inputs, Budget())
+            value = await self._expression.evaluate(activation, Budget())
         except OutOfBudget as error:
             raise ExpressionError(str(error)) from None
         if self.is_json_patch:
@@ -120,7 +126,7 @@ def _atomic_paths(value: Any, type_: MergeType, path: str) -> list[str]:
 
 
 class MutatingAdmissionPolicy(Plugin):
-    """Runs the policies that are bound, in the order of their names."""
+    """Evaluates the policies that have bindings, in the order of their names."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -128,16 +134,16 @@ class MutatingAdmissionPolicy(Plugin):
         self._bindings = Configurations(core, "mutatingadmissionpolicybindings", Binding)
 
     def admit(self, write: AdmissionAttributes) -> Awaitable[None] | None:
-        return self._run(write, reinvocation=False) if self._may_concern(write) else None
+        return self._run(write, reinvocation=False) if self._may_match(write) else None
 
     def reinvoke(self, write: AdmissionAttributes) -> Awaitable[None] | None:
-        return self._run(write, reinvocation=True) if self._may_concern(write) else None
+        return self._run(write, reinvocation=True) if self._may_match(write) else None
 
-    def _may_concern(self, write: AdmissionAttributes) -> bool:
-        return write.obj is not None and may_concern(write, self._policies, self._bindings)
+    def _may_match(self, write: AdmissionAttributes) -> bool:
+        return write.obj is not None and may_match(write, self._policies, self._bindings)
 
     async def _run(self, write: AdmissionAttributes, *, reinvocation: bool) -> None:
-        bindings = by_policy(self._bindings.all)
+        bindings = bindings_by_policy(self._bindings.all)
         policies = [
             policy for policy in self._policies.all if policy.name in bindings and (policy.reinvoke or not reinvocation)
         ]
@@ -155,45 +161,49 @@ class MutatingAdmissionPolicy(Plugin):
     async def _apply(
         self, write: AdmissionAttributes, policy: Policy, bindings: list[Binding], failures: list[Decision]
     ) -> bool:
-        """Apply the policy; returns whether it has changed the object. Appends to ``failures`` unless it fails open."""
+        """Apply the policy; returns whether the object has changed. Errors are appended to ``failures``, except with
+        ``failurePolicy: Ignore``."""
 
-        def failed(binding: str, message: str, reason: str = "") -> None:
+        def add_failure(binding: str, message: str, reason: str = "") -> None:
             if not policy.ignores_failures:
                 failures.append(Decision("policy", policy.name, binding, message, reason))
 
         changed = False
-        async for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
-            if not isinstance(each, Bound):
-                failed(each.binding, each.message)
+        async for invocation in policy_invocations(self._core, write, policy.criteria, policy.param_kind, bindings):
+            if not isinstance(invocation, PolicyInvocation):
+                add_failure(invocation.binding, invocation.message)
                 continue
             try:
-                changed |= await self._mutate(write, policy, each)
+                changed |= await self._mutate(write, policy, invocation)
             except ExpressionError as error:
-                failed(each.binding.name, str(error), "Invalid")
+                add_failure(invocation.binding.name, str(error), "Invalid")
             except NotConverted as error:
-                failed(each.binding.name, f"failed to configure binding: failed to convert object version: {error.why}")
+                add_failure(
+                    invocation.binding.name,
+                    f"failed to configure binding: failed to convert object version: {error.why}",
+                )
         return changed
 
-    async def _mutate(self, write: AdmissionAttributes, policy: Policy, each: Bound) -> bool:
-        info, parameters = each.info, each.parameters
-        if not await policy.conditions.match(Inputs(await versioned_attributes(self._core, write, info), parameters)):
+    async def _mutate(self, write: AdmissionAttributes, policy: Policy, invocation: PolicyInvocation) -> bool:
+        info, param = invocation.info, invocation.param
+        if not await policy.conditions.match(Activation(await versioned_attributes(self._core, write, info), param)):
             return False
         changed = False
         for mutation in policy.mutations:
-            # Each mutation sees the result of those before it.
-            inputs = Inputs(await versioned_attributes(self._core, write, info), parameters)
+            # Each mutation is evaluated on the result of the previous one.
+            activation = Activation(await versioned_attributes(self._core, write, info), param)
             obj = await converted(self._core, write, write.obj, info)
-            assert obj is not None, "there is an object to change"
-            with self._counted(policy.name, each.binding.name):
-                desired = await mutation.apply(inputs, copy.deepcopy(obj), info)
+            assert obj is not None, "only writes with an object are mutated"
+            with self._observed(policy.name, invocation.binding.name):
+                desired = await mutation.apply(activation, copy.deepcopy(obj), info)
             if info is not write.info:
                 desired = await convert(self._core, info, write.info, desired)
-            changed |= adopt(self._core, write, desired)
+            changed |= replace_object(self._core, write, desired)
         return changed
 
     @contextmanager
-    def _counted(self, policy: str, binding: str) -> Iterator[None]:
-        """Count the mutation in this block, if somebody counts."""
+    def _observed(self, policy: str, binding: str) -> Iterator[None]:
+        """Record metrics for the mutation in this block, if metrics are served."""
         metrics, clock = self._core.metrics, self._core.env.perf_counter
         if metrics is None:
             yield
@@ -201,15 +211,15 @@ class MutatingAdmissionPolicy(Plugin):
         began, error = clock(), NO_ERROR
         try:
             yield
-        except ExpressionError as failed:
-            error = error_type(str(failed))
+        except ExpressionError as failure:
+            error = error_type(str(failure))
             raise
         finally:
             metrics.policies.mutated(policy, binding, error, clock() - began)
 
 
 def _status_error(write: AdmissionAttributes, failures: list[Decision]) -> errors.StatusError:
-    """The first failure is the message, all of them are causes (``policy_dispatcher.go``). The code stays 403."""
+    """A 403 with the first failure as message and all failures as causes (``policy_dispatcher.go``)."""
     error = new_forbidden(write, "")
     details = {**(error.details or {}), "causes": [{"message": failure.text} for failure in failures]}
     return errors.StatusError(403, failures[0].reason or "Forbidden", failures[0].text, details=details)

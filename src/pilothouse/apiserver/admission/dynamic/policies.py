@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: expressions that validate writes, where bindings apply them.
+"""The plugin ValidatingAdmissionPolicy: validates writes with CEL expressions.
 
 After k8s.io/apiserver ``pkg/admission/plugin/policy/validating`` (v0.36).
 """
@@ -9,16 +9,22 @@ import msgspec
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
-from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, Decision, bound, by_policy
+from pilothouse.apiserver.admission.dynamic.bindings import (
+    Binding,
+    Decision,
+    PolicyInvocation,
+    bindings_by_policy,
+    policy_invocations,
+)
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
-    Condition,
-    Inputs,
+    Activation,
+    Expression,
     MatchConditions,
     Scope,
     VersionedAttributeAccessor,
 )
-from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
+from pilothouse.apiserver.admission.dynamic.matching import MatchCriteria, may_match
 from pilothouse.apiserver.admission.dynamic.requests import NotConverted
 from pilothouse.apiserver.audit.context import add_audit_annotation
 from pilothouse.apiserver.core import Core
@@ -37,52 +43,54 @@ _FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 
 
 class Policy:
-    """One policy, compiled when it is first needed."""
+    """A ValidatingAdmissionPolicy with its expressions, which are compiled on first use."""
 
     def __init__(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
         self.name: str = obj["metadata"]["name"]
         self.ignores_failures = spec.get("failurePolicy") == "Ignore"
         self.param_kind: Object | None = spec.get("paramKind")
-        self.criteria = Criteria.of_constraints(spec.get("matchConstraints") or {})
+        self.criteria = MatchCriteria.of_match_resources(spec.get("matchConstraints") or {})
         self.scope = Scope(params=self.param_kind is not None, variables=spec.get("variables") or ())
-        quiet = Scope(params=self.param_kind is not None, authorizer=False, variables=spec.get("variables") or ())
-        matched = Scope(params=self.param_kind is not None)
-        self.conditions = MatchConditions(matched, spec.get("matchConditions") or ())
-        self.validations = [Validation(self.scope, quiet, one) for one in spec.get("validations") or ()]
+        message_scope = Scope(
+            params=self.param_kind is not None, authorizer=False, variables=spec.get("variables") or ()
+        )
+        match_scope = Scope(params=self.param_kind is not None)
+        self.conditions = MatchConditions(match_scope, spec.get("matchConditions") or ())
+        self.validations = [Validation(self.scope, message_scope, one) for one in spec.get("validations") or ()]
         self.annotations = [
-            (one.get("key") or "", Condition(self.scope, one.get("valueExpression") or "", ("string", "null_type")))
+            (one.get("key") or "", Expression(self.scope, one.get("valueExpression") or "", ("string", "null_type")))
             for one in spec.get("auditAnnotations") or ()
         ]
 
 
 class Validation:
-    """One expression and the message for when it is false."""
+    """One of ``spec.validations``. Message expressions cannot use ``authorizer``, which ``message_scope`` lacks."""
 
-    def __init__(self, scope: Scope, quiet: Scope, given: Object) -> None:
-        self.condition = Condition(scope, given.get("expression") or "")
-        self.reason: str = given.get("reason") or "Invalid"
-        self._text = (given.get("message") or "").strip()
-        expression = given.get("messageExpression") or ""
-        self._message = Condition(quiet, expression, ("string",)) if expression else None
+    def __init__(self, scope: Scope, message_scope: Scope, validation: Object) -> None:
+        self.expression = Expression(scope, validation.get("expression") or "")
+        self.reason: str = validation.get("reason") or "Invalid"
+        self._message = (validation.get("message") or "").strip()
+        expression = validation.get("messageExpression") or ""
+        self._message_expression = Expression(message_scope, expression, ("string",)) if expression else None
 
-    async def message(self, inputs: Inputs, budget: Budget) -> str:
-        """The message expression's text if it has one line of some, else the message, else the expression. Raises
-        ``OutOfBudget``."""
-        if self._message is not None:
+    async def message(self, activation: Activation, budget: Budget) -> str:
+        """The value of ``messageExpression`` if it is a single non-empty line, else ``message``, else the expression.
+        Raises ``OutOfBudget``."""
+        if self._message_expression is not None:
             try:
-                text = await self._message.evaluate(inputs, budget)
+                text = await self._message_expression.evaluate(activation, budget)
             except ExpressionError as error:
                 _log.info("a messageExpression failed", error=str(error))
                 text = ""
             text = text.strip() if isinstance(text, str) else ""
             if text and "\n" not in text and len(text.encode()) <= _MAX_MESSAGE:
                 return text
-        return self._text or f"failed expression: {self.condition.source.strip()}"
+        return self._message or f"failed expression: {self.expression.source.strip()}"
 
 
 class ValidatingAdmissionPolicy(Plugin):
-    """Runs the policies that are bound."""
+    """Evaluates the policies that have bindings."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -90,12 +98,12 @@ class ValidatingAdmissionPolicy(Plugin):
         self._bindings = Configurations(core, "validatingadmissionpolicybindings", Binding)
 
     def validate(self, write: AdmissionAttributes) -> Awaitable[None] | None:
-        if not may_concern(write, self._policies, self._bindings):
+        if not may_match(write, self._policies, self._bindings):
             return None
         return self._validate(write)
 
     async def _validate(self, write: AdmissionAttributes) -> None:
-        bindings = by_policy(self._bindings.all)
+        bindings = bindings_by_policy(self._bindings.all)
         denied: list[Decision] = []
         accessor = VersionedAttributeAccessor(self._core, write)
         for policy in self._policies.all:
@@ -108,19 +116,21 @@ class ValidatingAdmissionPolicy(Plugin):
         self, write: AdmissionAttributes, accessor: VersionedAttributeAccessor, policy: Policy, bindings: list[Binding]
     ) -> AsyncIterator[Decision]:
         annotations: dict[str, list[str]] = {}
-        async for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
-            if isinstance(each, Bound):
+        async for invocation in policy_invocations(self._core, write, policy.criteria, policy.param_kind, bindings):
+            if isinstance(invocation, PolicyInvocation):
                 try:
-                    inputs = Inputs(await accessor.attributes(each.info), each.parameters)
+                    activation = Activation(await accessor.attributes(invocation.info), invocation.param)
                 except NotConverted as error:
                     if not policy.ignores_failures:
-                        why = f"failed to configure binding: failed to convert object version: {error.why}"
-                        yield Decision(_KIND, policy.name, each.binding.name, why)
+                        message = f"failed to configure binding: failed to convert object version: {error.why}"
+                        yield Decision(_KIND, policy.name, invocation.binding.name, message)
                     continue
-                async for decision in self._evaluate_binding(write, policy, each.binding, inputs, annotations):
+                async for decision in self._evaluate_binding(
+                    write, policy, invocation.binding, activation, annotations
+                ):
                     yield decision
             elif not policy.ignores_failures:
-                yield Decision(_KIND, policy.name, each.binding, each.message)
+                yield Decision(_KIND, policy.name, invocation.binding, invocation.message)
         for key, values in annotations.items():
             add_audit_annotation(f"{policy.name}/{key}", ", ".join(values))
 
@@ -129,26 +139,26 @@ class ValidatingAdmissionPolicy(Plugin):
         write: AdmissionAttributes,
         policy: Policy,
         binding: Binding,
-        inputs: Inputs,
+        activation: Activation,
         annotations: dict[str, list[str]],
     ) -> AsyncIterator[Decision]:
-        checks = _Checks(self._core, write, policy, binding)
+        evaluation = _Evaluation(self._core, write, policy, binding)
         try:
-            if not await policy.conditions.match(inputs):
+            if not await policy.conditions.match(activation):
                 return
-            decisions = await checks.decide(inputs)
+            decisions = await evaluation.decide(activation)
         except (ExpressionError, OutOfBudget) as error:
-            for decision in checks.failed(str(error), 0):
+            for decision in evaluation.failed(str(error), 0):
                 yield decision
             return
         for decision in decisions:
             yield decision
-        async for decision in checks.annotate(inputs, annotations):
+        async for decision in evaluation.annotate(activation, annotations):
             yield decision
 
 
-class _Checks:
-    """The evaluation of one policy for one binding and one set of parameters, and what the binding asks for."""
+class _Evaluation:
+    """The evaluation of one policy for one binding and one param, with the binding's validation actions."""
 
     def __init__(self, core: Core, write: AdmissionAttributes, policy: Policy, binding: Binding) -> None:
         self._metrics = core.metrics
@@ -158,35 +168,35 @@ class _Checks:
         self._binding = binding
         self._began = self._clock() if self._metrics is not None else 0.0
 
-    async def decide(self, inputs: Inputs) -> list[Decision]:
-        """What the validations come to. Raises ``OutOfBudget``, which stands for all of them."""
+    async def decide(self, activation: Activation) -> list[Decision]:
+        """Evaluate the validations. Raises ``OutOfBudget``: the budget is shared by all of them."""
         found: list[Decision] = []
         budget = Budget()
         for index, validation in enumerate(self._policy.validations):
             if self._metrics is not None:
                 self._began = self._clock()
             try:
-                if await validation.condition.evaluate(inputs, budget) is True:
+                if await validation.expression.evaluate(activation, budget) is True:
                     continue
-                message = await _message(validation, inputs, budget)
+                message = await _message(validation, activation, budget)
             except ExpressionError as error:
                 found += self.failed(str(error), index)
             else:
-                found += self._act(message, validation.reason, index)
+                found += self._perform_actions(message, validation.reason, index)
         return found
 
     def failed(self, message: str, index: int) -> list[Decision]:
-        """What follows when an expression can't be evaluated."""
+        """The decisions for an expression that cannot be evaluated, by the policy's ``failurePolicy``."""
         if self._policy.ignores_failures:
-            self._count(message, "allow")
+            self._observe(message, "allow")
             return []
-        return self._act(message, "Invalid", index)
+        return self._perform_actions(message, "Invalid", index)
 
-    def _act(self, message: str, reason: str, index: int) -> list[Decision]:
-        """What the binding asks for when the validation of this index fails."""
+    def _perform_actions(self, message: str, reason: str, index: int) -> list[Decision]:
+        """Perform the binding's validation actions for the failed validation of this index."""
         policy, binding, found = self._policy, self._binding, list[Decision]()
         for action in binding.actions:
-            self._count(message, action.lower())
+            self._observe(message, action.lower())
             if action == "Deny":
                 found.append(Decision(_KIND, policy.name, binding.name, message, reason))
             elif action == "Warn":
@@ -205,15 +215,16 @@ class _Checks:
                 add_audit_annotation(_FAILURE, msgspec.json.encode([failure]).decode())
         return found
 
-    async def annotate(self, inputs: Inputs, annotations: dict[str, list[str]]) -> AsyncIterator[Decision]:
-        """Add the audit annotations of the binding, each value once. One that can't be evaluated rejects the write."""
+    async def annotate(self, activation: Activation, annotations: dict[str, list[str]]) -> AsyncIterator[Decision]:
+        """Add the policy's audit annotations, each value once. An expression that cannot be evaluated denies the write,
+        except with ``failurePolicy: Ignore``."""
         budget = Budget()
-        for key, condition in self._policy.annotations:
+        for key, expression in self._policy.annotations:
             try:
-                value = await condition.evaluate(inputs, budget)
+                value = await expression.evaluate(activation, budget)
             except (ExpressionError, OutOfBudget) as error:
                 if not self._policy.ignores_failures:
-                    self._count(str(error), "deny")
+                    self._observe(str(error), "deny")
                     yield Decision(_KIND, self._policy.name, self._binding.name, str(error))
                 if isinstance(error, OutOfBudget):
                     return
@@ -224,7 +235,7 @@ class _Checks:
                 if shown not in values:
                     values.append(shown)
 
-    def _count(self, message: str, action: str) -> None:
+    def _observe(self, message: str, action: str) -> None:
         if self._metrics is not None:
             seconds = self._clock() - self._began
             self._metrics.policies.validated(
@@ -232,9 +243,9 @@ class _Checks:
             )
 
 
-async def _message(validation: Validation, inputs: Inputs, budget: Budget) -> str:
+async def _message(validation: Validation, activation: Activation, budget: Budget) -> str:
     try:
-        return await validation.message(inputs, budget)
+        return await validation.message(activation, budget)
     except OutOfBudget as error:
         raise ExpressionError(f"failed messageExpression: {error}") from None
 

@@ -1,4 +1,4 @@
-"""The AdmissionRequest of a write, as expressions (``request``) and webhooks see it.
+"""The AdmissionRequest of a write, for expressions (variable ``request``) and webhooks.
 
 After k8s.io/apiserver ``pkg/admission/plugin/webhook/request/admissionreview.go`` (v0.36).
 """
@@ -16,7 +16,7 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 
 
 class NotConverted(errors.StatusError):
-    """The conversion webhook of a custom resource has failed: an internal error, unless it is to be ignored."""
+    """The conversion webhook of a custom resource has failed. An internal error, unless the caller ignores failures."""
 
     def __init__(self, why: str) -> None:
         internal = errors.internal(why)
@@ -25,8 +25,7 @@ class NotConverted(errors.StatusError):
 
 
 async def converted(core: Core, write: AdmissionAttributes, obj: Object | None, info: ResourceInfo) -> Object | None:
-    """An object of the write in a version that the resource is served in, with nothing in it left encoded. Raises
-    ``NotConverted``."""
+    """An object of the write in a served version, fully decoded (managedFields too). Raises ``NotConverted``."""
     if obj is None:
         return None
     if info is write.info:
@@ -35,7 +34,7 @@ async def converted(core: Core, write: AdmissionAttributes, obj: Object | None, 
 
 
 async def convert(core: Core, source: ResourceInfo, target: ResourceInfo, obj: Object) -> Object:
-    """An object of one version in another one. Raises ``NotConverted``."""
+    """Convert an object from one version to another. Raises ``NotConverted``."""
     if source.custom is not None and source.custom.converter is not None:
         try:
             result: Object = await source.custom.converter.convert(obj, target, pruned=False)
@@ -48,14 +47,14 @@ async def convert(core: Core, source: ResourceInfo, target: ResourceInfo, obj: O
 
 
 def admission_request(write: AdmissionAttributes, info: ResourceInfo, uid: str) -> Object:
-    """The request without its objects."""
-    asked = write.info
+    """The request without its objects. ``info`` is the version that matched."""
+    requested = write.info
     request: dict[str, Any] = {
         "uid": uid,
         "kind": _kind(info, write.subresource),
         "resource": {"group": info.group, "version": info.version, "resource": info.resource},
-        "requestKind": _kind(asked, write.subresource),
-        "requestResource": {"group": asked.group, "version": asked.version, "resource": asked.resource},
+        "requestKind": _kind(requested, write.subresource),
+        "requestResource": {"group": requested.group, "version": requested.version, "resource": requested.resource},
         "operation": write.operation,
         "userInfo": _user(write),
         "dryRun": write.dry_run,
@@ -66,7 +65,7 @@ def admission_request(write: AdmissionAttributes, info: ResourceInfo, uid: str) 
         request["name"] = write.name
     if write.namespace:
         request["namespace"] = write.namespace
-    elif asked.resource == "namespaces" and not asked.group and write.name:
+    elif requested.resource == "namespaces" and not requested.group and write.name:
         request["namespace"] = write.name
     options: dict[str, Any] = {"kind": _OPTIONS.get(write.operation, ""), "apiVersion": "meta.k8s.io/v1"}
     if write.dry_run:

@@ -1,8 +1,8 @@
-"""Sends an AdmissionReview to a webhook, over TLS, and reads the answer.
+"""The HTTP client for webhooks: posts a review over TLS and reads the response.
 
-A service is called at a ready endpoint of it (there is no kube-proxy that would route its cluster IP), or at its
-external name; the certificate must be for ``<service>.<namespace>.svc``. Errors have Go's words where clients match
-them. Nothing is called on a loop without sockets.
+A Service is called at one of its ready endpoints (no kube-proxy routes its cluster IP here) or at its external name;
+the certificate must be valid for ``<service>.<namespace>.svc``. Error messages are Go's where clients match them. On an
+event loop without sockets every call fails.
 """
 
 import asyncio
@@ -28,26 +28,29 @@ from pilothouse.machinery.go_text import quote
 from pilothouse.serving.budget import Budget
 
 with lazy_imports():
-    import httptools  # a server without a port does without it, until a webhook is called
+    import httptools  # a server without a port needs it only when a webhook is called
 
-_LARGEST = 8 << 20
-"""Bytes of one answer, headers included: a patch that replaces a whole object of 3 MiB, in base64, twice."""
-_UNFINISHED = Budget(24 << 20)
-"""What answers hold together that are not complete."""
-_MOST_REQUESTS = 10  # of which the first is no redirect (net/http ``defaultCheckRedirect``)
-_MOST_RETRIES = 10  # client-go ``rest/request.go``
+_MAX_RESPONSE_BYTES = 8 << 20
+"""Bytes of one response, headers included: room for a base64 patch that replaces an object of 3 MiB, twice."""
+_INCOMPLETE_RESPONSES = Budget(24 << 20)
+"""Bytes of all incomplete responses together."""
+_MAX_REQUESTS = 10  # the first and nine redirects (net/http ``defaultCheckRedirect``)
+_MAX_RETRIES = 10  # client-go ``rest/request.go``
 _REDIRECTS = {301: "GET", 302: "GET", 303: "GET", 307: "POST", 308: "POST"}
-_MOST_DIGITS = 10
-_UNREAD = "unexpected error when reading response body. Please retry. Original error"  # client-go ``rest/request.go``
-_TLS_SECONDS = 10.0  # client-go's; the webhook's own time is seldom longer
+_MAX_DIGITS = 10
+_BODY_ERROR = (
+    "unexpected error when reading response body. Please retry. Original error"  # client-go ``rest/request.go``
+)
+_TLS_SECONDS = 10.0  # client-go's TLS handshake timeout
 
 
 class CallError(Exception):
-    """A webhook that could not be asked, or whose answer is none."""
+    """The webhook could not be called, or its response is invalid."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a webhook is: what the error names, and where the connection goes."""
+    """The resolved address of a webhook. ``url`` is used in errors; the connection is opened to ``host`` and
+    ``port``."""
 
     url: str
     host: str
@@ -56,11 +59,11 @@ class Target(msgspec.Struct, frozen=True):
     path: str
     ca_bundle: str = ""
     traceparent: str = ""
-    """The span of the call, where it is traced."""
+    """The request header with the span of the call; "" if tracing is disabled."""
 
 
 Send = Callable[[Target, bytes], Awaitable[tuple[int, bytes]]]
-"""Posts a body and returns status and body of the answer; raises ``CallError``. The caller has the clock."""
+"""Posts a body and returns status and body of the response; raises ``CallError``. The caller applies the timeout."""
 
 
 def find_target(core: Core, config: Object, timeout: int) -> Target:
@@ -86,9 +89,9 @@ def find_target(core: Core, config: Object, timeout: int) -> Target:
 
 
 def _cleaned(path: str) -> str:
-    """The path that client-go asks for (rest ``NewRequest``): joined to ``/``, so without empty parts and a last slash.
+    """The path as client-go's rest ``NewRequest`` joins it to ``/``: without empty segments and a trailing slash.
 
-    envtest, which puts a slash before every path, counts on it.
+    envtest relies on it: it prepends a slash to every path.
     """
     return percent(posixpath.normpath("/" + path.lstrip("/")), safe="/$&+,:;=@")
 
@@ -119,37 +122,36 @@ def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int
 
 
 async def send(target: Target, body: bytes) -> tuple[int, bytes]:
-    """POST until the webhook does not ask to be called later, as client-go's rest client does: an answer that has a
-    Retry-After is asked for again, if it is a 429 or an error of the server."""
-    for _ in range(_MOST_RETRIES):
-        answer = await _follow(target, body)
-        if answer.retry_after is None or not (answer.status == 429 or answer.status >= 500):
+    """POST with the retries of client-go's rest client: after a 429 or 5xx with a Retry-After header."""
+    for _ in range(_MAX_RETRIES):
+        response = await _do(target, body)
+        if response.retry_after is None or not (response.status == 429 or response.status >= 500):
             break
-        await asyncio.sleep(answer.retry_after)
+        await asyncio.sleep(response.retry_after)
     else:
-        answer = await _follow(target, body)
-    return answer.status, bytes(answer.body)
+        response = await _do(target, body)
+    return response.status, bytes(response.body)
 
 
-async def _follow(target: Target, body: bytes) -> "_Answer":
-    """One POST on a connection of its own, and on to where an answer points, as Go's http.Client goes."""
-    there, method = target, "POST"
-    for _ in range(_MOST_REQUESTS):
-        answer = await _ask(there, method, body if method == "POST" else b"")
-        if answer.status not in _REDIRECTS or not answer.location:
-            return answer
+async def _do(target: Target, body: bytes) -> "_Response":
+    """One POST on a new connection, with redirects followed as by Go's ``http.Client``."""
+    current, method = target, "POST"
+    for _ in range(_MAX_REQUESTS):
+        response = await _round_trip(current, method, body if method == "POST" else b"")
+        if response.status not in _REDIRECTS or not response.location:
+            return response
         if method == "POST":
-            method = _REDIRECTS[answer.status]
-        there = _redirected(target, there, answer.location)
-    raise _failed(target, f"stopped after {_MOST_REQUESTS} redirects")
+            method = _REDIRECTS[response.status]
+        current = _redirected(target, current, response.location)
+    raise _post_error(target, f"stopped after {_MAX_REQUESTS} redirects")
 
 
-def _redirected(target: Target, there: Target, location: str) -> Target:
-    """Another place, in whose certificate a service's name still counts."""
-    url = urljoin(there.url, location)
+def _redirected(target: Target, current: Target, location: str) -> Target:
+    """The target of a redirect. Its certificate must still be valid for the name of a Service."""
+    url = urljoin(current.url, location)
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
-        raise _failed(target, f"redirected to {quote(url)}, which is no https URL")
+        raise _post_error(target, f"redirected to {quote(url)}, which is no https URL")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if parts.netloc == urlsplit(target.url).netloc:
         return msgspec.structs.replace(target, url=url, path=path)
@@ -158,7 +160,7 @@ def _redirected(target: Target, there: Target, location: str) -> Target:
     return Target(url, parts.hostname, parts.port or 443, name, path, target.ca_bundle, target.traceparent)
 
 
-async def _ask(target: Target, method: str, body: bytes) -> "_Answer":
+async def _round_trip(target: Target, method: str, body: bytes) -> "_Response":
     span = f"Traceparent: {target.traceparent}\r\n" if target.traceparent else ""
     head = (
         f"{method} {target.path} HTTP/1.1\r\nHost: {urlsplit(target.url).netloc}\r\n"
@@ -169,53 +171,53 @@ async def _ask(target: Target, method: str, body: bytes) -> "_Answer":
     try:
         reader, writer = await _open(target)
     except NotImplementedError:
-        # asyncio's base class of loops says so of each method that a loop lacks; env.virtual's has no getaddrinfo.
-        raise _failed(target, "webhooks are called over the network, and this event loop has none") from None
+        # Raised by asyncio's base class for unimplemented methods of a loop; ``env.virtual`` has no getaddrinfo.
+        raise _post_error(target, "webhooks are called over the network, and this event loop has none") from None
     except NotConnected as error:
-        raise _failed(target, _words(target, error.failures[0])) from None
+        raise _post_error(target, _dial_error(target, error.failures[0])) from None
     except OSError as error:
-        raise _failed(target, _words(target, error)) from None
+        raise _post_error(target, _dial_error(target, error)) from None
     try:
         writer.write(head + body)
         async with asyncio.timeout(None) as limit:
-            with _UNFINISHED.hold(limit) as held:
-                return await _read(reader, lambda size: _UNFINISHED.grow(held, size))
+            with _INCOMPLETE_RESPONSES.hold(limit) as held:
+                return await _read(reader, lambda size: _INCOMPLETE_RESPONSES.grow(held, size))
     except TimeoutError as error:
-        # The caller's clock cancels; this is the socket's, or the budget's.
-        raise _failed(target, str(error) or "the answers of webhooks take too much room") from None
+        # Raised by the socket or the budget: the caller's timeout cancels the task instead.
+        raise _post_error(target, str(error) or "the pending responses of webhooks exceed the memory limit") from None
     except (OSError, asyncio.IncompleteReadError, httptools.HttpParserError) as error:
-        raise _failed(target, str(error) or "EOF") from None
+        raise _post_error(target, str(error) or "EOF") from None
     finally:
         writer.close()
 
 
 async def _open(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the webhook. The caller's clock may run out at any moment."""
+    """Connect to the webhook. May be cancelled at any time by the caller's timeout."""
     loop, context = asyncio.get_running_loop(), await _context(target.ca_bundle)
-    sock = await connect(loop, await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM), _at_once)
-    # It never has so much to hold that it pauses: asyncio's TLS loses what follows when the other side closes meanwhile
+    sock = await connect(loop, await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM), _set_no_delay)
+    # The limit is high enough that reading never pauses: asyncio's TLS loses data if the peer closes while it is paused
     # (``sslproto._do_flush``, Python 3.11 to 3.13).
-    reader = asyncio.StreamReader(limit=_LARGEST, loop=loop)
+    reader = asyncio.StreamReader(limit=_MAX_RESPONSE_BYTES, loop=loop)
     transport, protocol = await shake_hands(
         loop, sock, lambda: asyncio.StreamReaderProtocol(reader, loop=loop), context, target.server_name, _TLS_SECONDS
     )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-def _at_once(sock: socket.socket) -> None:
+def _set_no_delay(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-class _Answer:
-    """Collects what the parser finds."""
+class _Response:
+    """The response; has the callbacks of httptools' parser."""
 
     def __init__(self) -> None:
         self.status = 0
         self.location = ""
-        self.says_length = False
-        """Whether the end of the connection is not the end of the body."""
+        self.has_length = False
+        """Whether the headers delimit the body; otherwise it ends with the connection."""
         self.retry_after: int | None = None
-        """Seconds; None where the answer does not say so in a number."""
+        """Seconds; None without the header, or if it is not a number."""
         self.body = bytearray()
         self.complete = False
 
@@ -223,8 +225,8 @@ class _Answer:
         if name.lower() == b"location":
             self.location = value.decode("latin-1")
         elif name.lower() in (b"content-length", b"transfer-encoding"):
-            self.says_length = True
-        elif name.lower() == b"retry-after" and value.isdigit() and len(value) < _MOST_DIGITS:
+            self.has_length = True
+        elif name.lower() == b"retry-after" and value.isdigit() and len(value) < _MAX_DIGITS:
             self.retry_after = int(value)
 
     def on_body(self, data: bytes) -> None:
@@ -234,76 +236,77 @@ class _Answer:
         self.complete = True
 
 
-async def _read(reader: asyncio.StreamReader, hold: Callable[[int], None]) -> _Answer:
-    answer = _Answer()
-    parser: Any = httptools.HttpResponseParser(answer)
+async def _read(reader: asyncio.StreamReader, hold: Callable[[int], None]) -> _Response:
+    response = _Response()
+    parser: Any = httptools.HttpResponseParser(response)
     begun = False
     received = 0
-    while not answer.complete:
+    while not response.complete:
         data = await reader.read(1 << 16)
         if not data:
             if not begun:
                 raise OSError("EOF")
-            if answer.says_length:
-                raise CallError(f"{_UNREAD}: unexpected EOF")
+            if response.has_length:
+                raise CallError(f"{_BODY_ERROR}: unexpected EOF")
             break  # a body without a length ends with its connection
         begun = True
         hold(len(data))
         received += len(data)
         parser.feed_data(data)
-        if received > _LARGEST:
-            raise OSError("the answer is too large")
-    answer.status = parser.get_status_code()
-    return answer
+        if received > _MAX_RESPONSE_BYTES:
+            raise OSError("the response is too large")
+    response.status = parser.get_status_code()
+    return response
 
 
 _END = "-----END CERTIFICATE-----"
-_AT_ONCE = 50  # certificates: some milliseconds
-_MOST_CONTEXTS = 64
+_CERTIFICATES_PER_CHUNK = 50  # parsed in a few milliseconds
+_MAX_CONTEXTS = 64
 _contexts: dict[str, ssl.SSLContext] = {}
 
 
 async def _context(ca_bundle: str) -> ssl.SSLContext:
-    """The trusted authorities. A bundle may have thousands of certificates, and others wait while they are read."""
-    known = _contexts.get(ca_bundle)
-    if known is not None:
-        return known
+    """The TLS context for a ``caBundle``, cached. A bundle may have thousands of certificates: it is parsed in chunks,
+    so that other tasks can run in between."""
+    cached = _contexts.get(ca_bundle)
+    if cached is not None:
+        return cached
     try:
-        first, *more = _pieces(base64.b64decode(ca_bundle).decode("ascii"))
+        first, *more = _chunks(base64.b64decode(ca_bundle).decode("ascii"))
         context = ssl.create_default_context(cadata=first or None)
-        for piece in more:
+        for chunk in more:
             await asyncio.sleep(0)
-            context.load_verify_locations(cadata=piece)
+            context.load_verify_locations(cadata=chunk)
     except (ssl.SSLError, binascii.Error, UnicodeDecodeError):
         raise CallError("unable to load root certificates: unable to parse bytes as PEM block") from None
     trust_as_go(context)
-    while len(_contexts) >= _MOST_CONTEXTS:
+    while len(_contexts) >= _MAX_CONTEXTS:
         del _contexts[next(iter(_contexts))]
     _contexts[ca_bundle] = context
     return context
 
 
-def _pieces(bundle: str) -> list[str]:
-    """The text of a bundle, so many certificates a piece; what follows the last one stays with it."""
+def _chunks(bundle: str) -> list[str]:
+    """The text of a bundle in chunks of certificates; text after the last certificate is part of the last chunk."""
     found = bundle.split(_END)
-    if len(found) <= _AT_ONCE:
+    if len(found) <= _CERTIFICATES_PER_CHUNK:
         return [bundle]
     whole = [f"{text}{_END}" for text in found[:-1]]
-    pieces = ["".join(whole[at : at + _AT_ONCE]) for at in range(0, len(whole), _AT_ONCE)]
-    pieces[-1] += found[-1]
-    return pieces
+    chunks = ["".join(whole[at : at + _CERTIFICATES_PER_CHUNK]) for at in range(0, len(whole), _CERTIFICATES_PER_CHUNK)]
+    chunks[-1] += found[-1]
+    return chunks
 
 
-def _failed(target: Target, reason: str) -> CallError:
+def _post_error(target: Target, reason: str) -> CallError:
     return CallError(f"Post {quote(target.url)}: {reason}")
 
 
 def timed_out(target: Target) -> CallError:
-    """The error of a webhook that did not answer in time."""
-    return _failed(target, "context deadline exceeded")
+    """The error of a call that exceeded ``timeoutSeconds``."""
+    return _post_error(target, "context deadline exceeded")
 
 
-def _words(target: Target, error: OSError) -> str:
+def _dial_error(target: Target, error: OSError) -> str:
     address = f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
     if isinstance(error, ssl.SSLCertVerificationError):
         known = {
@@ -331,7 +334,7 @@ _STATUSES = {
 
 
 def error_status(status: int, body: bytes) -> CallError:
-    """The error of an answer that is no 200 (client-go's ``NewGenericServerResponse``)."""
+    """The error for a status other than 2xx (client-go's ``NewGenericServerResponse``)."""
     detail = _STATUSES.get(status)
     if detail is None:
         text = body.decode(errors="replace").strip() or "unknown"

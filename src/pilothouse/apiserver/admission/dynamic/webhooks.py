@@ -1,9 +1,9 @@
-"""MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
+"""The plugins MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
 
 After k8s.io/apiserver ``pkg/admission/plugin/webhook/{mutating,validating,request,errors}`` (v0.36). Mutating webhooks
-are called one after the other, in the order of configurations' names; when one has changed the object, the plugins of
-the server see it again, and then the earlier webhooks that ask for it (``reinvocationPolicy: IfNeeded``), once.
-Validating ones are called at the same time.
+are called one after the other, in the order of the names of their configurations; if one has changed the object, the
+preceding plugins are reinvoked, and then, once, earlier webhooks with ``reinvocationPolicy: IfNeeded``. Validating
+webhooks are called concurrently.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ import msgspec
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
-from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
-from pilothouse.apiserver.admission.dynamic.expressions import Inputs, MatchConditions, Scope, versioned_attributes
-from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
+from pilothouse.apiserver.admission.dynamic.expressions import Activation, MatchConditions, Scope, versioned_attributes
+from pilothouse.apiserver.admission.dynamic.matching import MatchCriteria, may_match
+from pilothouse.apiserver.admission.dynamic.object_replacement import replace_object
 from pilothouse.apiserver.admission.dynamic.requests import admission_request, convert, converted
 from pilothouse.apiserver.admission.dynamic.webhook_calls import (
     CallError,
@@ -53,28 +53,28 @@ with lazy_imports():
 _log = Log("admission-webhook")
 _VERSIONS = ("v1", "v1beta1")
 _CALL_FAILED = 500
-"""The code of a call without an answer, in metrics."""
+"""The code in metrics for a call that failed without a response."""
 
 
 class Webhook:
     """One webhook of a configuration."""
 
-    def __init__(self, given: Object, configuration: str) -> None:
+    def __init__(self, webhook: Object, configuration: str) -> None:
         self.configuration = configuration
-        self.name: str = given.get("name") or ""
-        self.config: Object = given.get("clientConfig") or {}
-        self.timeout: int = given.get("timeoutSeconds") or 10
-        self.ignores_failures = given.get("failurePolicy") == "Ignore"
-        self.again = given.get("reinvocationPolicy") == "IfNeeded"
-        self.has_side_effects = given.get("sideEffects") not in ("None", "NoneOnDryRun")
-        versions = given.get("admissionReviewVersions") or ()
+        self.name: str = webhook.get("name") or ""
+        self.config: Object = webhook.get("clientConfig") or {}
+        self.timeout: int = webhook.get("timeoutSeconds") or 10
+        self.ignores_failures = webhook.get("failurePolicy") == "Ignore"
+        self.reinvoke_if_needed = webhook.get("reinvocationPolicy") == "IfNeeded"
+        self.has_side_effects = webhook.get("sideEffects") not in ("None", "NoneOnDryRun")
+        versions = webhook.get("admissionReviewVersions") or ()
         self.version = next((version for version in versions if version in _VERSIONS), "v1")
-        self.conditions = MatchConditions(Scope(), given.get("matchConditions") or ())
-        self.criteria = Criteria(
-            given.get("rules") or (),
-            namespaces=given.get("namespaceSelector"),
-            objects=given.get("objectSelector"),
-            policy=given.get("matchPolicy") or "Equivalent",
+        self.conditions = MatchConditions(Scope(), webhook.get("matchConditions") or ())
+        self.criteria = MatchCriteria(
+            webhook.get("rules") or (),
+            namespaces=webhook.get("namespaceSelector"),
+            objects=webhook.get("objectSelector"),
+            policy=webhook.get("matchPolicy") or "Equivalent",
         )
 
 
@@ -84,29 +84,29 @@ def _webhooks(configuration: Object) -> list[Webhook]:
 
 
 class Webhooks(Plugin):
-    """What both plugins do: find, ask, understand."""
+    """The base class of both plugins: matches webhooks, calls them and verifies responses."""
 
     resource = ""
     annotation_prefix = ""
     mutating = False
     type = ""
-    """As metrics call it."""
+    """The label ``type`` in metrics."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._configured = Configurations(core, self.resource, _webhooks)
+        self._configurations = Configurations(core, self.resource, _webhooks)
         self.send: Send = lambda target, body: (core.send_webhook or send)(target, body)
         self._tracing: Tracing | None = core.env.tracing
 
     async def _matching(self, write: AdmissionAttributes, webhook: Webhook) -> ResourceInfo | None:
-        """The version to send; None when the webhook is not about the write."""
+        """The version to send (``ShouldCallHook``); None if the webhook does not match."""
         info = webhook.criteria.match(self._core, write)
         if info is None or not webhook.conditions:
             return info
         try:
             return (
                 info
-                if await webhook.conditions.match(Inputs(await versioned_attributes(self._core, write, info)))
+                if await webhook.conditions.match(Activation(await versioned_attributes(self._core, write, info)))
                 else None
             )
         except ExpressionError as error:
@@ -114,9 +114,11 @@ class Webhooks(Plugin):
                 return None
             raise errors.forbidden(write.info, write.name, str(error)) from None
 
-    async def _ask(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo, place: str) -> Object | None:
-        """The answer of a webhook that allows the write; None for a failure that is ignored. Raises its denial.
-        ``place`` is which of all it is, in audit annotations."""
+    async def _call_hook(
+        self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo, annotation: str
+    ) -> Object | None:
+        """The response of a webhook that allows the write; None for an ignored failure. Raises the ``StatusError`` of a
+        denial. ``annotation`` is the suffix of audit annotations' keys (``round_0_index_1``)."""
         if write.dry_run and webhook.has_side_effects:
             raise errors.bad_request(f"admission webhook {quote(webhook.name)} does not support dry run")
         metrics = self._core.metrics
@@ -139,7 +141,7 @@ class Webhooks(Plugin):
                 if metrics is not None:
                     metrics.admission.webhook_failed_open(webhook.name, self.type)
                 _log.warning("failed to call a webhook, failing open", webhook=webhook.name, error=str(error))
-                add_audit_annotation(f"failed-open.{self.annotation_prefix}{place}", webhook.name)
+                add_audit_annotation(f"failed-open.{self.annotation_prefix}{annotation}", webhook.name)
                 return None
             raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {error}") from None
         _annotate(webhook, response)
@@ -152,14 +154,14 @@ class Webhooks(Plugin):
         return response
 
     def _record_wait(self, began: float) -> None:
-        """Leave out of service levels what webhooks take."""
+        """Exclude the duration of webhook calls from the SLI metrics of requests."""
         if self._core.metrics is not None:
             self._core.metrics.requests.waited(self._core.env.perf_counter() - began)
 
     async def _traced_call(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo) -> Object:
-        """With a span (``pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go``), of which the webhook is
-        told."""
-        assert self._tracing is not None, "it is asked before"
+        """Call the webhook within a span, whose context is sent in the request header ``Traceparent``
+        (``pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go``)."""
+        assert self._tracing is not None, "the caller checks"
         attributes = {
             "configuration": webhook.configuration,
             "webhook": webhook.name,
@@ -190,10 +192,10 @@ class Webhooks(Plugin):
                 raise error_status(status, body)
         except CallError as error:
             raise CallError(f"failed to call webhook: {error}") from None
-        return self._checked(body, uid, api_version)
+        return self._verify_admission_response(body, uid, api_version)
 
-    def _checked(self, body: bytes, uid: str, api_version: str) -> Object:
-        """The response in an answer (``VerifyAdmissionResponse``)."""
+    def _verify_admission_response(self, body: bytes, uid: str, api_version: str) -> Object:
+        """The verified ``response`` of an AdmissionReview (``VerifyAdmissionResponse``)."""
         try:
             review = msgspec.json.decode(body, type=dict[str, Any])
         except msgspec.DecodeError as error:
@@ -224,7 +226,7 @@ class Webhooks(Plugin):
 
 
 def _annotate(webhook: Webhook, response: Object) -> None:
-    """Annotate the audit event with what the webhook says. Keys that no annotation can have are left out."""
+    """Add the webhook's ``auditAnnotations`` to the audit event, except for invalid keys."""
     annotations = response.get("auditAnnotations")
     for key, value in annotations.items() if isinstance(annotations, dict) else ():
         name = f"{webhook.name}/{key}"
@@ -237,7 +239,7 @@ def _invalid(reason: str) -> CallError:
 
 
 def _status_error(name: str, status: Object) -> errors.StatusError:
-    """The Status in a denial, as a failure that names the webhook (``webhook/errors/statuserror.go``)."""
+    """The error for a denial with this Status (``ToStatusErr``, ``webhook/errors/statuserror.go``)."""
     by = f"admission webhook {quote(name)} denied the request"
     detail = status.get("message") or status.get("reason")
     code = status.get("code") or 0
@@ -257,24 +259,24 @@ class ValidatingWebhooks(Webhooks):
     type = "validating"
 
     def validate(self, write: AdmissionAttributes) -> Any:
-        """Ask all that are about the write, at the same time."""
-        if not may_concern(write, self._configured):
+        """Call all matching webhooks concurrently."""
+        if not may_match(write, self._configurations):
             return None
         return self._validate(write)
 
     async def _validate(self, write: AdmissionAttributes) -> None:
-        asked: list[Awaitable[Object | None]] = []
-        for configured in self._configured.all:
-            for webhook in configured:
+        calls: list[Awaitable[Object | None]] = []
+        for webhooks in self._configurations.all:
+            for webhook in webhooks:
                 info = await self._matching(write, webhook)
                 if info is not None:
-                    asked.append(self._ask(write, webhook, info, f"round_0_index_{len(asked)}"))
+                    calls.append(self._call_hook(write, webhook, info, f"round_0_index_{len(calls)}"))
         began = self._core.env.perf_counter()
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        results = await asyncio.gather(*calls, return_exceptions=True)
         self._record_wait(began)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
 
 class MutatingWebhooks(Webhooks):
@@ -286,8 +288,8 @@ class MutatingWebhooks(Webhooks):
     mutating = True
 
     def admit(self, write: AdmissionAttributes) -> Any:
-        """Ask those that are about the write, one after the other."""
-        if not may_concern(write, self._configured):
+        """Call all matching webhooks one after the other."""
+        if not may_match(write, self._configurations):
             return None
         return self._admit(write)
 
@@ -296,18 +298,18 @@ class MutatingWebhooks(Webhooks):
         due: list[Webhook] = []
         changed = False
         indexes: dict[Webhook, int] = {}
-        for configured in self._configured.all:
-            for webhook in configured:
+        for webhooks in self._configurations.all:
+            for webhook in webhooks:
                 indexes[webhook] = len(indexes)
-                answered, changes = await self._mutate(write, webhook, f"round_0_index_{indexes[webhook]}")
+                called, changes = await self._mutate(write, webhook, f"round_0_index_{indexes[webhook]}")
                 if changes:
                     changed = True
                     due += [earlier for earlier in invoked if earlier not in due]
-                if answered and webhook.again:
+                if called and webhook.reinvoke_if_needed:
                     invoked.append(webhook)
         if not changed:
             return
-        assert write.obj is not None, "there was something to change"
+        assert write.obj is not None, "only writes with an object are mutated"
         before = copy.deepcopy(with_plain_owners(write.obj))
         for plugin in self._core.admission.plugins:
             if plugin is self:
@@ -321,24 +323,24 @@ class MutatingWebhooks(Webhooks):
             if webhook in due:
                 await self._mutate(write, webhook, f"round_1_index_{indexes[webhook]}")
 
-    async def _mutate(self, write: AdmissionAttributes, webhook: Webhook, place: str) -> tuple[bool, bool]:
-        """Whether the webhook was asked, and whether it has changed the object."""
+    async def _mutate(self, write: AdmissionAttributes, webhook: Webhook, annotation: str) -> tuple[bool, bool]:
+        """Whether the webhook was called, and whether it has changed the object."""
         info = await self._matching(write, webhook)
         if info is None:
             return False, False
         changed = False
         try:
-            changed = await self._apply(write, webhook, info, place)
+            changed = await self._apply(write, webhook, info, annotation)
         finally:
-            said = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
-            add_audit_annotation(f"{self.annotation_prefix}{place}", msgspec.json.encode(said).decode())
+            mutation = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
+            add_audit_annotation(f"{self.annotation_prefix}{annotation}", msgspec.json.encode(mutation).decode())
         return True, changed
 
-    async def _apply(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo, place: str) -> bool:
-        """Have the object changed by the webhook, and say whether it is another one then."""
+    async def _apply(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo, annotation: str) -> bool:
+        """Call the webhook and apply its patch; returns whether the object has changed."""
         began = self._core.env.perf_counter()
         try:
-            response = await self._ask(write, webhook, info, place)
+            response = await self._call_hook(write, webhook, info, annotation)
         finally:
             self._record_wait(began)
         if response is None or not response.get("patch"):
@@ -364,8 +366,8 @@ class MutatingWebhooks(Webhooks):
             raise errors.internal(error.message) from None
         if info is not write.info:
             patched = await convert(self._core, info, write.info, patched)
-        changed = adopt(self._core, write, patched)
-        said = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": operations}
-        text = msgspec.json.encode({**said, "patchType": "JSONPatch"}).decode()
-        add_audit_annotation(f"patch.webhook.admission.k8s.io/{place}", text, REQUEST)
+        changed = replace_object(self._core, write, patched)
+        patch = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": operations}
+        text = msgspec.json.encode({**patch, "patchType": "JSONPatch"}).decode()
+        add_audit_annotation(f"patch.webhook.admission.k8s.io/{annotation}", text, REQUEST)
         return changed

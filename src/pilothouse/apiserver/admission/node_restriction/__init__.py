@@ -1,6 +1,6 @@
-"""NodeRestriction: a node writes its own objects, and about the pods that are bound to it.
+"""NodeRestriction: limits the writes of a kubelet to its own objects and to the pods bound to its node.
 
-After kubernetes' ``plugin/pkg/admission/noderestriction/admission.go`` (v1.36), with its gates as they are by default.
-``plugin`` finds the rule of a write; ``mirror_pods``, ``nodes`` and ``token_requests`` are the rules that take more
-than a comparison. The Node authorizer leaves to them what only the object shows, not the request's path.
+After kubernetes' ``plugin/pkg/admission/noderestriction/admission.go`` (v1.36), with default feature gates. ``plugin``
+has the admission plugin; ``mirror_pods``, ``nodes`` and ``token_requests`` have its longer rules. The Node authorizer
+decides by request attributes; this plugin checks the content of objects.
 """

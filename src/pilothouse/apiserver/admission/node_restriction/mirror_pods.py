@@ -1,4 +1,4 @@
-"""Which pods a node may create: mirrors of what it runs by itself, which refer to no API object."""
+"""The pods that a node may create: mirror pods without references to API objects."""
 
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.references import UnknownSource, api_object_reference
@@ -8,7 +8,7 @@ MIRROR = "kubernetes.io/config.mirror"
 
 
 def validate_mirror_pod(node_name: str, pod: Object) -> str:
-    """Why the node must not create this pod; empty if it may. The uid of its owner is left to be compared."""
+    """Why the node must not create this pod; empty if it may. The uid of the owner is not compared here."""
     node = f"node {quote(node_name)}"
     meta, spec = pod["metadata"], pod.get("spec") or {}
     if MIRROR not in (meta.get("annotations") or {}):
@@ -28,7 +28,7 @@ def validate_mirror_pod(node_name: str, pod: Object) -> str:
 
 
 def validate_references(node_name: str, pod: Object) -> str:
-    """Why the node must not create a pod with these references; empty if it may."""
+    """Why the node must not create a pod that refers to other objects; empty if there are no such references."""
     try:
         resource = api_object_reference(pod.get("spec") or {})
     except UnknownSource as error:

@@ -1,6 +1,6 @@
-"""What a node may write into its own Node: no taints, no owners, and few of Kubernetes' labels.
+"""The changes that a node may make to its own Node: not to taints and owner references, and only to some labels.
 
-Else it could draw pods to itself that are not meant for it. The labels that it may set are those of
+Otherwise a compromised node could attract pods that must not run on it. The labels that a node may set are listed in
 ``kubelet/pkg/apis/well_known_labels.go`` (v0.36).
 """
 
@@ -30,7 +30,7 @@ _KUBERNETES = ("kubernetes.io", "k8s.io")
 
 
 def validate_new_node(node_name: str, node: Object) -> str:
-    """Why the node must not register like this; empty if it may."""
+    """Why the node must not create this Node; empty if it may."""
     if (node.get("spec") or {}).get("configSource") is not None:
         return f"node {quote(node_name)} is not allowed to create pods with a non-nil configSource"
     forbidden = forbidden_labels(modified_labels(_labels(node), {}))
@@ -40,9 +40,9 @@ def validate_new_node(node_name: str, node: Object) -> str:
 
 
 def validate_node_update(node_name: str, node: Object, old: Object) -> str:
-    """Why the node must not make this of its Node; empty if it may."""
+    """Why the node must not make this change to its Node; empty if it may."""
     spec, old_spec = node.get("spec") or {}, old.get("spec") or {}
-    # Taken away it may be: old kubelets drop the field when they write their status.
+    # Removing it is allowed: old kubelets drop the field in status updates.
     if spec.get("configSource") is not None and spec["configSource"] != old_spec.get("configSource"):
         return f"node {quote(node_name)} is not allowed to update configSource to a new non-nil configSource"
     if (spec.get("taints") or []) != (old_spec.get("taints") or []):
@@ -56,12 +56,12 @@ def validate_node_update(node_name: str, node: Object, old: Object) -> str:
 
 
 def modified_labels(labels: Mapping[str, str], old: Mapping[str, str]) -> set[str]:
-    """The keys of the labels that are not the same in both."""
+    """The keys of labels that differ (``getModifiedLabels``)."""
     return {key for key in {*labels, *old} if labels.get(key) != old.get(key)}
 
 
 def forbidden_labels(keys: Iterable[str]) -> list[str]:
-    """Those of the keys that a node must neither set, change nor remove; sorted."""
+    """The keys that a node must not set, change or remove (``getForbiddenLabels``), sorted."""
     return sorted(key for key in keys if _is_forbidden(key))
 
 
@@ -69,14 +69,16 @@ def _is_forbidden(key: str) -> bool:
     domain, slash, _name = key.partition("/")
     if not slash:
         return False
-    if _is_below(domain, _NODE_RESTRICTION):
+    if _is_subdomain(domain, _NODE_RESTRICTION):
         return True
     return (
-        _is_below(domain, _KUBERNETES) and key not in KUBELET_LABELS and not _is_below(domain, KUBELET_LABEL_NAMESPACES)
+        _is_subdomain(domain, _KUBERNETES)
+        and key not in KUBELET_LABELS
+        and not _is_subdomain(domain, KUBELET_LABEL_NAMESPACES)
     )
 
 
-def _is_below(domain: str, parents: Iterable[str]) -> bool:
+def _is_subdomain(domain: str, parents: Iterable[str]) -> bool:
     return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
 
 

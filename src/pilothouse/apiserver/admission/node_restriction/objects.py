@@ -1,4 +1,4 @@
-"""What the plugin reads of other objects, and how it says that one is missing."""
+"""Reads other objects from the store."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _SINGULAR = {
 
 
 def find_object(store: Store, resource: str, name: str, *, namespace: str = "", group: str = "") -> Object:
-    """An object as the next write will find it. Raises the 404 of client-go's listers, which say it in the singular."""
+    """An object, staged writes included. Raises the 404 of client-go's listers, with the resource in the singular."""
     prefix = storage_prefix(group, resource)
     record = store.staged(f"{prefix}{namespace}/{name}" if namespace else f"{prefix}{name}")
     if record is not None:

@@ -1,4 +1,4 @@
-"""The plugin: which node it is, and the rule for what it writes."""
+"""The plugin NodeRestriction: identifies the node and applies the rule for the resource that it writes."""
 
 import base64
 from collections.abc import Callable
@@ -23,12 +23,12 @@ from pilothouse.semantics.certificate_requests import (
 
 _NODE_LEASES = "kube-node-lease"
 _KUBELET_SIGNERS = (KUBELET_SERVING, KUBELET_CLIENT)
-_OWN_CLAIM_STATUS = ("capacity", "conditions", "allocatedResourceStatuses", "allocatedResources")
-"""What a node writes in the status of a claim: it has made the file system larger."""
+_NODE_OWNED_CLAIM_STATUS = ("capacity", "conditions", "allocatedResourceStatuses", "allocatedResources")
+"""The fields in the status of a claim that a node may write, after it has expanded the file system."""
 
 
 class NodeRestriction(Plugin):
-    """Validates what nodes write. Other users are not restricted."""
+    """Validates the writes of nodes. Other users are not restricted."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -107,7 +107,7 @@ class NodeRestriction(Plugin):
         if (pod["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
             raise new_forbidden(write, f"{node} cannot update labels through pod status")
         status, old_status = pod.get("status") or {}, old.get("status") or {}
-        # The missing letter is upstream's.
+        # "statues" is upstream's spelling.
         if (status.get("resourceClaimStatuses") or []) != (old_status.get("resourceClaimStatuses") or []):
             raise new_forbidden(write, f"{node} cannot update resource claim statues")
         if status.get("extendedResourceClaimStatus") != old_status.get("extendedResourceClaimStatus"):
@@ -150,7 +150,7 @@ class NodeRestriction(Plugin):
             raise new_forbidden(write, "can only access CSINode with the same name as the requesting node")
 
     def _admit_resource_slice(self, node_name: str, write: AdmissionAttributes) -> None:
-        # The authorizer has checked the node of updated slices; created ones, and each of a collection, come here.
+        # The Node authorizer checks updates; creations and the objects of a deletecollection are checked here.
         if write.operation == "CREATE":
             verb, found = "create", _object(write)
         elif write.operation == "DELETE":
@@ -167,7 +167,7 @@ class NodeRestriction(Plugin):
             raise new_forbidden(write, "may only update PVC status")
         if write.operation != "UPDATE":
             raise new_forbidden(write, f'unexpected operation "{write.operation}"')
-        claim, old = _without_own_fields(_object(write)), _without_own_fields(_old(write))
+        claim, old = _without_node_owned_fields(_object(write)), _without_node_owned_fields(_old(write))
         if claim != old:
             detail = "is not allowed to update fields other than status.quantity and status.conditions"
             diff = field_errors.internal_diff("core.PersistentVolumeClaim", old, claim)
@@ -195,26 +195,28 @@ class NodeRestriction(Plugin):
 
 
 def _object(write: AdmissionAttributes) -> Object:
-    assert write.obj is not None, f"a {write.operation} brings an object"
+    assert write.obj is not None, f"a {write.operation} has an object"
     return write.obj
 
 
 def _old(write: AdmissionAttributes) -> Object:
-    assert write.old is not None, f"a {write.operation} is about an object"
+    assert write.old is not None, f"a {write.operation} has an old object"
     return write.old
 
 
 def _name(write: AdmissionAttributes) -> str:
-    """The name of the object, which a create carries in its body alone."""
+    """The name of the object; for a create from the body."""
     if write.operation == "CREATE":
         return _object(write)["metadata"].get("name") or ""
     return write.name
 
 
-def _without_own_fields(claim: Object) -> Object:
-    """A claim without what a node may write, and without what changes with each write."""
+def _without_node_owned_fields(claim: Object) -> Object:
+    """A claim without the fields that a node may write and those that change with every write."""
     meta = {
         name: value for name, value in claim["metadata"].items() if name not in ("resourceVersion", "managedFields")
     }
-    status = {name: value for name, value in (claim.get("status") or {}).items() if name not in _OWN_CLAIM_STATUS}
+    status = {
+        name: value for name, value in (claim.get("status") or {}).items() if name not in _NODE_OWNED_CLAIM_STATUS
+    }
     return {**claim, "metadata": meta, "status": status}

@@ -1,8 +1,8 @@
-"""Which tokens a node may have: bound to a pod on it, and for an audience that the pod asks for.
+"""The service account tokens that a node may request: bound to a pod on the node, for an audience that the pod uses.
 
-An audience is asked for by a projected volume, by the driver of a CSI volume, be it in the pod, behind a claim, or in
-place of an in-tree plugin, or allowed by the verb ``request-serviceaccounts-token-audience`` (the gate
-ServiceAccountNodeAudienceRestriction, on since v1.33).
+A pod uses the audiences of its projected volumes and those of the CSI drivers of its volumes (inline, through a claim,
+or migrated from an in-tree plugin). Other audiences require the verb ``request-serviceaccounts-token-audience``
+(feature gate ServiceAccountNodeAudienceRestriction, on by default since v1.33).
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _VERB = "request-serviceaccounts-token-audience"
 
 
 def admit_token_request(core: Core, node_name: str, write: AdmissionAttributes) -> None:
-    """Reject a request that is none of the node's business."""
+    """Reject a TokenRequest that the node may not make."""
     assert write.obj is not None, "a token request has a body"
     spec = write.obj.get("spec") or {}
     ref = spec.get("boundObjectRef") or {}
@@ -44,7 +44,7 @@ def _validate_audience(core: Core, write: AdmissionAttributes, pod: Object, audi
         return "node may only request 0 or 1 audiences"
     audience = audiences[0] if audiences else ""
     all_errors: list[str] = []
-    if _asks_for(core, pod, audience, all_errors):
+    if _pod_references_audience(core, pod, audience, all_errors):
         return ""
     if all_errors:
         listed = all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]"
@@ -59,8 +59,9 @@ def _validate_audience(core: Core, write: AdmissionAttributes, pod: Object, audi
     return f"{missing}, {user} is not authorized to request tokens for this audience"
 
 
-def _asks_for(core: Core, pod: Object, audience: str, all_errors: list[str]) -> bool:
-    """Whether a volume of the pod does; what could not be found on the way is added to ``all_errors``, once each."""
+def _pod_references_audience(core: Core, pod: Object, audience: str, all_errors: list[str]) -> bool:
+    """Whether a volume of the pod uses the audience (``podReferencesAudience``). The messages for missing objects are
+    added to ``all_errors``, each once."""
     for volume in pod["spec"].get("volumes") or ():
         if audience in _projected_audiences(volume):
             return True
@@ -87,7 +88,7 @@ def _driver_audiences(core: Core, name: str) -> Iterator[str]:
 
 
 def _driver_of(core: Core, pod: Object, volume: Object) -> str:
-    """The CSI driver that mounts the volume, if one does."""
+    """The name of the CSI driver that mounts the volume; "" if there is none."""
     namespace: str = pod["metadata"]["namespace"]
     if (volume.get("ephemeral") or {}).get("volumeClaimTemplate") is not None:
         return _driver_of_claim(core, namespace, f"{pod['metadata']['name']}-{volume['name']}")

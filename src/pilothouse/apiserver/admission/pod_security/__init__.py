@@ -1,5 +1,5 @@
-"""PodSecurity: which pods a namespace takes, by the labels ``pod-security.kubernetes.io/…``.
+"""PodSecurity: enforces the Pod Security Standards by the labels ``pod-security.kubernetes.io/…`` of namespaces.
 
-After pod-security-admission's ``admission/admission.go`` (v0.36). ``levels`` reads labels, ``violations`` checks pods.
-What ``audit`` asks for goes to the audit event of the request.
+After pod-security-admission's ``admission/admission.go`` (v0.36). ``levels`` parses the labels, ``violations``
+evaluates pods. Violations of the level for ``audit`` are added to the audit event.
 """

@@ -1,6 +1,6 @@
-"""The checks of the level baseline: what is known to give a pod power over its node. Pure.
+"""The checks of the level baseline, which prevent known privilege escalations. Pure.
 
-One function per file ``policy/check_*.go`` of pod-security-admission (v0.36).
+One function per file ``policy/check_*.go`` of pod-security-admission (v0.36). The docstrings say what is forbidden.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -22,8 +22,9 @@ from pilothouse.apiserver.admission.pod_security.wording import (
 from pilothouse.machinery.go_text import quote
 
 
-def outside_user_namespaces(check: Check) -> Check:
-    """The check for pods that share the users of their node: a root of its own user namespace is none outside."""
+def relaxed_for_user_namespaces(check: Check) -> Check:
+    """The check, which pods with their own user namespace (``hostUsers: false``) pass: their root user is unprivileged
+    on the node (``relaxPolicyForUserNamespacePod``)."""
 
     def checked(annotations: Annotations, spec: Spec) -> Violation | None:
         return None if spec.get("hostUsers") is False else check(annotations, spec)
@@ -35,19 +36,19 @@ _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
 def app_armor(annotations: Annotations, spec: Spec) -> Violation | None:
-    """Profiles other than the runtime's and local ones."""
+    """Profiles other than ``RuntimeDefault`` and ``Localhost``, in fields or annotations."""
     pod, bad, values = _by_type(spec, "appArmorProfile", ("RuntimeDefault", "Localhost"))
-    noted = sorted(
+    annotated = sorted(
         f"{key}={quote(value)}"
         for key, value in annotations.items()
         if key.startswith(_APP_ARMOR) and value not in ("", "runtime/default") and not value.startswith("localhost/")
     )
     who = [setters(pod, bad)] if pod or bad else []
-    if noted:
-        who.append("annotation" if len(noted) == 1 else "annotations")
+    if annotated:
+        who.append("annotation" if len(annotated) == 1 else "annotations")
     if not who:
         return None
-    values += noted
+    values += annotated
     return Violation(
         "forbidden AppArmor profile" if len(values) == 1 else "forbidden AppArmor profiles",
         f"{' and '.join(who)} must not set AppArmor profile type to {quoted(values)}",
@@ -55,7 +56,7 @@ def app_armor(annotations: Annotations, spec: Spec) -> Violation | None:
 
 
 def _by_type(spec: Spec, field: str, allowed: tuple[str, ...]) -> tuple[bool, list[str], list[str]]:
-    """Whether the pod, and which containers, set a profile of a type that is not allowed, and those types."""
+    """Whether the pod sets a profile of a forbidden type, the names of the containers that do, and the types."""
     values = set()
 
     def is_bad(one: Mapping[str, Any]) -> bool:
@@ -78,13 +79,13 @@ _CAPABILITIES = frozenset(
 
 
 def capabilities(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Capabilities beyond those that runtimes give anyway."""
+    """Capabilities in addition to the default set of container runtimes."""
     detail = added_capabilities(spec, _CAPABILITIES)
     return Violation("non-default capabilities", detail) if detail else None
 
 
 def added_capabilities(spec: Spec, allowed: Collection[str]) -> str:
-    """Which containers add capabilities beyond the allowed ones; empty for none."""
+    """The violation text for containers that add other than the allowed capabilities; empty for none."""
     bad, added = values_of(
         spec,
         lambda container: [
@@ -97,19 +98,19 @@ def added_capabilities(spec: Spec, allowed: Collection[str]) -> str:
 
 
 def host_namespaces(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Network, processes or IPC of the node."""
+    """``hostNetwork``, ``hostPID`` and ``hostIPC``."""
     used = [f"{field}=true" for field in ("hostNetwork", "hostPID", "hostIPC") if spec.get(field)]
     return Violation("host namespaces", ", ".join(used)) if used else None
 
 
 def host_path_volumes(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Folders of the node."""
+    """HostPath volumes."""
     bad = [volume.get("name", "") for volume in spec.get("volumes") or () if volume.get("hostPath") is not None]
     return Violation("hostPath volumes", named("volume", bad)) if bad else None
 
 
 def host_ports(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Ports of the node."""
+    """Host ports."""
     bad, ports = values_of(
         spec,
         lambda container: [str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")],
@@ -121,7 +122,7 @@ def host_ports(_annotations: Annotations, spec: Spec) -> Violation | None:
 
 
 def host_probes(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Probes and hooks that a kubelet would send to other hosts."""
+    """A ``host`` in probes and lifecycle hooks."""
     bad, hosts = values_of(spec, _hosts)
     if not bad:
         return None
@@ -143,7 +144,7 @@ def _hosts(container: Mapping[str, Any]) -> Iterator[str]:
 
 
 def privileged(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Containers that are as mighty as the node."""
+    """Privileged containers."""
     bad = names_of(spec, lambda container: bool(security(container).get("privileged")))
     if not bad:
         return None
@@ -151,7 +152,7 @@ def privileged(_annotations: Annotations, spec: Spec) -> Violation | None:
 
 
 def proc_mount(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """A /proc that shows more than usual."""
+    """A ``procMount`` other than ``Default``."""
     bad, types = values_of(
         spec, lambda container: {security(container).get("procMount", "Default")} - {None, "Default"}
     )
@@ -166,12 +167,12 @@ _SE_LINUX = ("", "container_t", "container_init_t", "container_kvm_t")
 
 
 def se_linux_0(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """SELinux types beyond those of containers, and users and roles at all."""
+    """SELinux types other than the container types, and any SELinux user or role."""
     return _se_linux(spec, _SE_LINUX)
 
 
 def se_linux_31(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """As before, with the type of container engines."""
+    """Like ``se_linux_0``, with the type ``container_engine_t`` allowed."""
     return _se_linux(spec, (*_SE_LINUX, "container_engine_t"))
 
 
@@ -204,7 +205,7 @@ _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 
 
 def seccomp_annotations(annotations: Annotations, spec: Spec) -> Violation | None:
-    """Seccomp turned off, as it was said before there were fields for it."""
+    """Unconfined seccomp profiles in annotations, before v1.19."""
     keys = [_SECCOMP_POD, *(_SECCOMP_CONTAINER + container.get("name", "") for container in containers(spec))]
     bad = sorted(
         {
@@ -224,7 +225,7 @@ SECCOMP_TYPES = ("RuntimeDefault", "Localhost")
 
 
 def seccomp(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Seccomp turned off."""
+    """``Unconfined`` seccomp profiles."""
     pod, bad, values = _by_type(spec, "seccompProfile", SECCOMP_TYPES)
     if not pod and not bad:
         return None
@@ -268,7 +269,7 @@ sysctls_32 = _sysctls(_SYSCTLS_32)
 
 
 def windows_host_process(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Containers that are processes of a Windows node."""
+    """HostProcess containers (Windows)."""
 
     def is_bad(one: Mapping[str, Any]) -> bool:
         return bool((security(one).get("windowsOptions") or {}).get("hostProcess"))

@@ -1,4 +1,4 @@
-"""Levels, versions and labels of the pod security standards. Pure. After pod-security-admission's ``api`` (v0.36)."""
+"""Levels, versions and labels of the Pod Security Standards. Pure. After pod-security-admission's ``api`` (v0.36)."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"v1\.([0-9]|[1-9][0-9]*)", re.ASCII)
 
 
 class LevelVersion(msgspec.Struct, frozen=True):
-    """A level as it was in one minor version; ``LATEST`` for the newest that there is."""
+    """A level and the minor version of its checks, or ``LATEST``."""
 
     level: str = "privileged"
     version: int = LATEST
@@ -26,7 +26,7 @@ class LevelVersion(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """The levels of a namespace for rejections, for the audit log and for warnings."""
+    """The levels of a namespace for the modes enforce, audit and warn."""
 
     enforce: LevelVersion = LevelVersion()
     audit: LevelVersion = LevelVersion()
@@ -61,13 +61,13 @@ def policy_to_evaluate(labels: Mapping[str, str], defaults: Policy) -> tuple[Pol
         if name in labels:
             level = labels[name]
             if level not in LEVELS:
-                errors.append(_wrong(name, level, f"must be one of {', '.join(LEVELS)}"))
+                errors.append(_invalid_label(name, level, f"must be one of {', '.join(LEVELS)}"))
                 level = "restricted" if mode == "enforce" else "privileged"
         name += "-version"
         if name in labels:
             match = _VERSION.fullmatch(labels[name])
             if match is None and labels[name] != "latest":
-                errors.append(_wrong(name, labels[name], 'must be "latest" or "v1.x"'))
+                errors.append(_invalid_label(name, labels[name], 'must be "latest" or "v1.x"'))
             version = LATEST if match is None else int(match[1])
         found[mode] = LevelVersion(level, version)
     enforce, warn = found["enforce"], found["warn"]
@@ -81,5 +81,5 @@ def policy_to_evaluate(labels: Mapping[str, str], defaults: Policy) -> tuple[Pol
     return Policy(enforce, found["audit"], warn), errors
 
 
-def _wrong(label: str, value: str, reason: str) -> FieldError:
+def _invalid_label(label: str, value: str, reason: str) -> FieldError:
     return field_errors.invalid(f"metadata.labels[{label}]", value, reason)

@@ -1,6 +1,6 @@
-"""The checks that the level restricted has beyond baseline: what hardened pods do. Pure.
+"""The additional checks of the level restricted (pod hardening). Pure.
 
-One function per file ``policy/check_*.go`` of pod-security-admission (v0.36).
+One function per file ``policy/check_*.go`` of pod-security-admission (v0.36). The docstrings say what is forbidden.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ from pilothouse.apiserver.admission.pod_security.wording import (
 )
 
 
-def outside_windows(check: Check) -> Check:
-    """The check for pods of other systems: Windows has no such fields."""
+def skipped_for_windows(check: Check) -> Check:
+    """The check, which pods with ``os.name: windows`` pass: they cannot set these fields."""
 
     def checked(annotations: Annotations, spec: Spec) -> Violation | None:
         return None if (spec.get("os") or {}).get("name") == "windows" else check(annotations, spec)
@@ -31,7 +31,7 @@ def outside_windows(check: Check) -> Check:
 
 
 def privilege_escalation(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Processes that may get more rights than their parent."""
+    """Containers without ``allowPrivilegeEscalation: false``."""
     bad = names_of(spec, lambda container: security(container).get("allowPrivilegeEscalation") is not False)
     if not bad:
         return None
@@ -42,7 +42,7 @@ def privilege_escalation(_annotations: Annotations, spec: Spec) -> Violation | N
 
 
 def capabilities(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Capabilities that are not dropped, or are added."""
+    """Containers that do not drop ``ALL`` capabilities, or add others than ``NET_BIND_SERVICE``."""
     keeping = names_of(
         spec,
         lambda container: "ALL" not in ((security(container).get("capabilities") or {}).get("drop") or ()),
@@ -63,7 +63,7 @@ _OTHER_VOLUMES = (
 
 
 def volumes(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Volumes that are neither of the cluster nor of the pod."""
+    """Volume types other than the allowed ones."""
     bad, kinds = [], set()
     for volume in spec.get("volumes") or ():
         if any(volume.get(kind) is not None for kind in _VOLUMES):
@@ -80,27 +80,28 @@ def volumes(_annotations: Annotations, spec: Spec) -> Violation | None:
 
 
 def run_as_non_root(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Containers that might run as root."""
-    of_pod = security(spec).get("runAsNonRoot")
-    daring, silent = [], []
+    """Containers without ``runAsNonRoot: true``."""
+    pod_value = security(spec).get("runAsNonRoot")
+    explicitly_bad, implicitly_bad = [], []
     for container in containers(spec):
         own = security(container).get("runAsNonRoot")
         if own is False:
-            daring.append(container.get("name", ""))
-        elif own is None and of_pod is not True:
-            silent.append(container.get("name", ""))
-    who = setters(of_pod is False, daring)
+            explicitly_bad.append(container.get("name", ""))
+        elif own is None and pod_value is not True:
+            implicitly_bad.append(container.get("name", ""))
+    who = setters(pod_value is False, explicitly_bad)
     if who:
         return Violation("runAsNonRoot != true", f"{who} must not set securityContext.runAsNonRoot=false")
-    if silent:
+    if implicitly_bad:
         return Violation(
-            "runAsNonRoot != true", f"pod or {named('container', silent)} must set securityContext.runAsNonRoot=true"
+            "runAsNonRoot != true",
+            f"pod or {named('container', implicitly_bad)} must set securityContext.runAsNonRoot=true",
         )
     return None
 
 
 def run_as_user(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Containers that say they run as root."""
+    """``runAsUser: 0``."""
 
     def is_bad(one: Mapping[str, Any]) -> bool:
         return security(one).get("runAsUser") == 0
@@ -110,7 +111,7 @@ def run_as_user(_annotations: Annotations, spec: Spec) -> Violation | None:
 
 
 def seccomp(_annotations: Annotations, spec: Spec) -> Violation | None:
-    """Seccomp turned off, or not turned on."""
+    """Seccomp profiles that are ``Unconfined`` or not set."""
     values = set()
 
     def is_bad(profile: Mapping[str, Any] | None) -> bool:
@@ -119,24 +120,24 @@ def seccomp(_annotations: Annotations, spec: Spec) -> Violation | None:
         values.add(profile.get("type", ""))
         return True
 
-    of_pod = security(spec).get("seccompProfile")
-    pod = is_bad(of_pod)
-    off, silent = [], []
+    pod_profile = security(spec).get("seccompProfile")
+    pod = is_bad(pod_profile)
+    explicitly_bad, implicitly_bad = [], []
     for container in containers(spec):
         own = security(container).get("seccompProfile")
         if is_bad(own):
-            off.append(container.get("name", ""))
-        elif own is None and (of_pod is None or pod):
-            silent.append(container.get("name", ""))
-    who = setters(pod, off)
+            explicitly_bad.append(container.get("name", ""))
+        elif own is None and (pod_profile is None or pod):
+            implicitly_bad.append(container.get("name", ""))
+    who = setters(pod, explicitly_bad)
     if who:
         return Violation(
             "seccompProfile", f"{who} must not set securityContext.seccompProfile.type to {quoted(sorted(values))}"
         )
-    if silent:
+    if implicitly_bad:
         return Violation(
             "seccompProfile",
-            f"pod or {named('container', silent)} must set securityContext.seccompProfile.type to "
+            f"pod or {named('container', implicitly_bad)} must set securityContext.seccompProfile.type to "
             '"RuntimeDefault" or "Localhost"',
         )
     return None

@@ -24,7 +24,7 @@ _BASELINE: Mapping[str, tuple[tuple[int, Check], ...]] = {
     "hostPorts": ((0, baseline.host_ports),),
     "hostProbesAndHostLifecycle": ((34, baseline.host_probes),),
     "privileged": ((0, baseline.privileged),),
-    "procMount": ((0, baseline.proc_mount), (35, baseline.outside_user_namespaces(baseline.proc_mount))),
+    "procMount": ((0, baseline.proc_mount), (35, baseline.relaxed_for_user_namespaces(baseline.proc_mount))),
     "seLinuxOptions": ((0, baseline.se_linux_0), (31, baseline.se_linux_31)),
     "seccompProfile_baseline": ((0, baseline.seccomp_annotations), (19, baseline.seccomp)),
     "sysctls": (
@@ -38,20 +38,20 @@ _BASELINE: Mapping[str, tuple[tuple[int, Check], ...]] = {
 _RESTRICTED: Mapping[str, tuple[tuple[int, Check], ...]] = {
     "allowPrivilegeEscalation": (
         (8, restricted.privilege_escalation),
-        (25, restricted.outside_windows(restricted.privilege_escalation)),
+        (25, restricted.skipped_for_windows(restricted.privilege_escalation)),
     ),
     "capabilities_restricted": (
         (22, restricted.capabilities),
-        (25, restricted.outside_windows(restricted.capabilities)),
+        (25, restricted.skipped_for_windows(restricted.capabilities)),
     ),
     "procMount_restricted": ((35, baseline.proc_mount),),
     "restrictedVolumes": ((0, restricted.volumes),),
     "runAsNonRoot": (
         (0, restricted.run_as_non_root),
-        (35, baseline.outside_user_namespaces(restricted.run_as_non_root)),
+        (35, baseline.relaxed_for_user_namespaces(restricted.run_as_non_root)),
     ),
-    "runAsUser": ((23, restricted.run_as_user), (35, baseline.outside_user_namespaces(restricted.run_as_user))),
-    "seccompProfile_restricted": ((19, restricted.seccomp), (25, restricted.outside_windows(restricted.seccomp))),
+    "runAsUser": ((23, restricted.run_as_user), (35, baseline.relaxed_for_user_namespaces(restricted.run_as_user))),
+    "seccompProfile_restricted": ((19, restricted.seccomp), (25, restricted.skipped_for_windows(restricted.seccomp))),
 }
 _OVERRIDES = {
     "capabilities_restricted": "capabilities_baseline",

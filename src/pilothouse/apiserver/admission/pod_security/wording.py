@@ -1,4 +1,4 @@
-"""What checks share: the result, going through containers, and the way lists are put into sentences. Pure."""
+"""Helpers of the checks: the result, iteration over containers, and lists in messages. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ Annotations = Mapping[str, str]
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One check that failed: what it is about, and what exactly is wrong."""
+    """The result of a failed check (``CheckResult``): ``ForbiddenReason`` and ``ForbiddenDetail``."""
 
     reason: str
     detail: str = ""
@@ -20,18 +20,18 @@ Check = Callable[[Annotations, Spec], Violation | None]
 
 
 def containers(spec: Spec) -> Iterator[Mapping[str, Any]]:
-    """Every container, in upstream's order."""
+    """All containers, in upstream's order (``visitContainers``)."""
     for field in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(field) or ()
 
 
 def names_of(spec: Spec, is_bad: Callable[[Mapping[str, Any]], bool]) -> list[str]:
-    """The names of the containers that are bad."""
+    """The names of the containers for which ``is_bad`` is true."""
     return [container.get("name", "") for container in containers(spec) if is_bad(container)]
 
 
 def values_of(spec: Spec, bad: Callable[[Mapping[str, Any]], Iterable[str]]) -> tuple[list[str], list[str]]:
-    """The names of the containers with bad values, and these values, sorted."""
+    """The names of the containers for which ``bad`` returns values, and these values, sorted."""
     names, found = [], set()
     for container in containers(spec):
         values = list(bad(container))
@@ -47,9 +47,9 @@ def security(one: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def named(word: str, names: Sequence[str], many: str = "") -> str:
+def named(noun: str, names: Sequence[str], plural: str = "") -> str:
     """``container "a"``, ``containers "a", "b"``."""
-    return f"{word if len(names) == 1 else many or word + 's'} {quoted(names)}"
+    return f"{noun if len(names) == 1 else plural or noun + 's'} {quoted(names)}"
 
 
 def quoted(names: Iterable[str]) -> str:
@@ -58,5 +58,5 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def setters(pod: bool, bad: Sequence[str]) -> str:
-    """``pod and containers "a", "b"``: what set something; empty for none."""
+    """``pod and containers "a", "b"``: the subject of a violation text; empty for none."""
     return " and ".join((["pod"] if pod else []) + ([named("container", bad)] if bad else []))

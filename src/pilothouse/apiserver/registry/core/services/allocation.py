@@ -130,10 +130,10 @@ class ServiceAddresses(Plugin):
         spec: Object = obj.setdefault("spec", {})
         if self._store.is_shared:
             # Another server may be quicker with one of those that are chosen here; then others are chosen.
-            if write.asked is None:
-                write.asked = _asked(spec)
+            if write.requested is None:
+                write.requested = _asked(spec)
             else:
-                _restore(spec, write.asked)
+                _restore(spec, write.requested)
         before: Object | None = None
         if write.old is not None:
             before = write.old.get("spec") or {}

@@ -1,4 +1,4 @@
-"""Takes over an object that a webhook or policy has changed during admission."""
+"""Replaces the object of a write with the one that a mutating webhook or policy returned."""
 
 import copy
 from typing import Any
@@ -12,39 +12,41 @@ from pilothouse.apiserver.core import Core
 from pilothouse.machinery.bodies import DecodeError, decode_body
 
 
-def adopt(core: Core, write: AdmissionAttributes, changed: Any) -> bool:
-    """Make ``write.obj`` the changed object, in place: checked, reduced to what its schema knows, with defaults.
+def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool:
+    """Replace the content of ``write.obj`` in place by ``mutated``: decoded, pruned and defaulted. ``managedFields``
+    are kept.
 
-    Whether that has changed anything. What is no such object any more is an internal error, as upstream's decoder says.
+    Returns whether the object has changed. An object that cannot be decoded is an internal error with the decoder's
+    message, as upstream.
     """
     info, obj = write.info, write.obj
-    assert obj is not None, "there is an object to change"
-    # Not the resource's own where a subresource has one: an Eviction is posted to a pod.
+    assert obj is not None, "only writes with an object are mutated"
+    # A subresource can have another kind than its resource (pods/eviction).
     kind, api_version = obj["kind"], obj["apiVersion"]
-    if not isinstance(changed, dict) or not isinstance(changed.get("metadata", {}), dict):
+    if not isinstance(mutated, dict) or not isinstance(mutated.get("metadata", {}), dict):
         raise errors.internal("the patched object is not an object")
     try:
         if info.custom is not None:
-            info.custom.prune(changed)
+            info.custom.prune(mutated)
         else:
             group, _slash, version = api_version.rpartition("/")
             definition = definition_of(group, version, kind)
-            changed = decode_body(msgspec.json.encode(changed), definition).document
+            mutated = decode_body(msgspec.json.encode(mutated), definition).document
     except DecodeError as error:
         raise errors.internal(str(error)) from None
     before = copy.deepcopy(obj)
     meta = obj["metadata"]
-    new_meta = changed.get("metadata") or {}
-    # Managed fields don't change on the way.
+    new_meta = mutated.get("metadata") or {}
+    # Admission does not change managed fields: the handler updates them afterwards.
     owners = meta.get("managedFields")
-    # The handler goes on with these very dicts.
+    # The handler holds references to these dicts.
     meta.clear()
     meta.update(new_meta)
     meta.pop("managedFields", None)
     if owners is not None:
         meta["managedFields"] = owners
     obj.clear()
-    obj.update(changed)
+    obj.update(mutated)
     obj["metadata"], obj["kind"], obj["apiVersion"] = meta, kind, api_version
     if kind == info.kind:
         core.strategy(info).set_defaults(obj)
