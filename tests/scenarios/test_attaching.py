@@ -191,12 +191,12 @@ async def two_at_once(simulation: Simulation) -> None:
 
 
 async def from_caches(populator: ActualStatePopulator) -> None:
-    populator.is_over = True  # the node was not written either, as far as they know
+    populator.is_populated = True  # the node was not written either, as far as they know
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["and ends", "and moves"])
 @broken_without(
-    (ActualStatePopulator, "learn", from_caches),
+    (ActualStatePopulator, "populate_actual_state_of_world", from_caches),
     fails=lambda moves: "is attached to node-1, and to" if moves else "is attached and unused",
     invariants=lambda: (Attachments(), Volumes()),
 )
@@ -216,7 +216,9 @@ async def test_a_manager_with_old_lists_takes_over_while_a_pod_goes(simulation: 
     await simulation.settle()
 
 
-@broken_without((ActualStateOfWorld, "nodes_of", lambda _self, _volume: []), fails="is attached to node-")
+@broken_without(
+    (ActualStateOfWorld, "get_nodes_for_attached_volume", lambda _self, _volume: []), fails="is attached to node-"
+)
 async def test_the_invariant_notices_a_volume_in_two_places(simulation: Simulation) -> None:
     await two_at_once(simulation)
 

@@ -43,63 +43,63 @@ class Touched(list[Pair]):
 def test_a_volume_is_wanted_as_long_as_a_pod_uses_it() -> None:
     touched = Touched()
     desired = DesiredStateOfWorld(touched.append)
-    assert desired.manage("n1")
-    assert not desired.manage("n1")
+    assert desired.add_node("n1")
+    assert not desired.add_node("n1")
     desired.add_pod(pod("a"), DISK)
     desired.add_pod(pod("a"), DISK)
     desired.add_pod(pod("b"), DISK)
     assert touched.take() == [HERE]
-    desired.release("a")
-    assert (desired.pairs(), touched.take()) == ([HERE], [])
-    desired.release("b")
-    desired.release("b")
-    assert (desired.pairs(), touched.take()) == ([], [HERE])
-    assert not desired.is_in_use
+    desired.delete_pod("a")
+    assert (desired.get_volumes_to_attach(), touched.take()) == ([HERE], [])
+    desired.delete_pod("b")
+    desired.delete_pod("b")
+    assert (desired.get_volumes_to_attach(), touched.take()) == ([], [HERE])
+    assert not desired.has_pods
 
 
 def test_a_pod_lets_go_of_all_its_volumes() -> None:
     desired = DesiredStateOfWorld(lambda _pair: None)
-    desired.manage("n1")
+    desired.add_node("n1")
     desired.add_pod(pod("a"), DISK)
     desired.add_pod(pod("a"), OTHER)
-    desired.release("a")
-    assert desired.pairs() == []
+    desired.delete_pod("a")
+    assert desired.get_volumes_to_attach() == []
 
 
 def test_a_node_stays_managed_while_pods_want_volumes_there() -> None:
     desired = DesiredStateOfWorld(lambda _pair: None)
-    desired.manage("n1")
+    desired.add_node("n1")
     desired.add_pod(pod("a"), DISK)
-    desired.abandon("n1")
-    assert desired.is_managed("n1")
-    desired.release("a")
-    desired.abandon("n1")
-    assert not desired.is_managed("n1")
-    desired.abandon("n1")
+    desired.delete_node("n1")
+    assert desired.node_exists("n1")
+    desired.delete_pod("a")
+    desired.delete_node("n1")
+    assert not desired.node_exists("n1")
+    desired.delete_node("n1")
 
 
 def test_a_volume_that_needs_not_be_attached_any_more() -> None:
     touched = Touched()
     desired = DesiredStateOfWorld(touched.append)
-    desired.manage("n1")
+    desired.add_node("n1")
     for uid in ("a", "b"):
         desired.add_pod(pod(uid), DISK)
         desired.add_pod(pod(uid), OTHER)
     touched.take()
-    desired.renounce(HERE)
-    assert (desired.pairs(), touched.take()) == ([("v2", "n1")], [HERE])
+    desired.delete_volume(HERE)
+    assert (desired.get_volumes_to_attach(), touched.take()) == ([("v2", "n1")], [HERE])
     assert [each.metadata.uid for each in desired.pods()] == ["a", "b"]
-    desired.renounce(HERE)
+    desired.delete_volume(HERE)
 
 
 def test_the_pods_that_use_a_volume_elsewhere() -> None:
     desired = DesiredStateOfWorld(lambda _pair: None)
     for node in ("n1", "n2", "n3"):
-        desired.manage(node)
+        desired.add_node(node)
     desired.add_pod(pod("a"), DISK)
     desired.add_pod(pod("b", "n2"), DISK)
     desired.add_pod(pod("c", "n2"), OTHER)
-    assert [each.metadata.uid for each in desired.pods_on(["n2", "n3", "n9"], "v1")] == ["b"]
+    assert [each.metadata.uid for each in desired.get_volume_pods_on_nodes(["n2", "n3", "n9"], "v1")] == ["b"]
 
 
 # Actual
@@ -108,12 +108,12 @@ def test_the_pods_that_use_a_volume_elsewhere() -> None:
 def test_what_is_attached_is_reported_and_what_may_be_is_not() -> None:
     touched = Touched()
     actual = ActualStateOfWorld(touched.append)
-    actual.doubt(HERE, DISK)
-    assert (actual.due(), actual.confirmed()) == ([], [])
-    actual.attach(HERE, DISK)
-    assert actual.due() == ["n1"]
-    assert actual.take_report("n1") == ["v1"]
-    assert actual.due() == []
+    actual.mark_volume_as_uncertain(HERE, DISK)
+    assert (actual.nodes_with_status_update_needed(), actual.confirmed()) == ([], [])
+    actual.mark_volume_as_attached(HERE, DISK)
+    assert actual.nodes_with_status_update_needed() == ["n1"]
+    assert actual.take_volumes_to_report_as_attached("n1") == ["v1"]
+    assert actual.nodes_with_status_update_needed() == []
     assert touched.take() == [HERE, HERE]
     found = actual.get(HERE)
     assert found is not None
@@ -122,74 +122,74 @@ def test_what_is_attached_is_reported_and_what_may_be_is_not() -> None:
 
 def test_a_detached_volume_is_taken_off_the_report() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
-    actual.attach(HERE, DISK)
-    actual.attach(("v2", "n1"), OTHER)
-    actual.take_report("n1")
-    actual.unreport(HERE)
-    assert actual.is_due("n1")
-    assert actual.take_report("n1") == ["v2"]
-    actual.detach(HERE)
-    assert actual.due() == [], "it has been told already"
+    actual.mark_volume_as_attached(HERE, DISK)
+    actual.mark_volume_as_attached(("v2", "n1"), OTHER)
+    actual.take_volumes_to_report_as_attached("n1")
+    actual.remove_volume_from_report_as_attached(HERE)
+    assert actual.is_status_update_needed("n1")
+    assert actual.take_volumes_to_report_as_attached("n1") == ["v2"]
+    actual.mark_volume_as_detached(HERE)
+    assert actual.nodes_with_status_update_needed() == [], "it has been told already"
     assert actual.get(HERE) is None
-    actual.detach(HERE)
+    actual.mark_volume_as_detached(HERE)
 
 
 def test_a_volume_counts_as_mounted_until_its_node_says_otherwise() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
-    actual.set_in_use("n1", ["v9"])
-    actual.attach(HERE, DISK)
+    actual.set_volumes_in_use("n1", ["v9"])
+    actual.mark_volume_as_attached(HERE, DISK)
     assert actual.is_mounted(HERE)
-    actual.set_in_use("n1", [])
+    actual.set_volumes_in_use("n1", [])
     assert not actual.is_mounted(HERE)
-    actual.attach(HERE, DISK)
+    actual.mark_volume_as_attached(HERE, DISK)
     assert not actual.is_mounted(HERE), "it was known before"
 
 
 def test_a_node_is_silent_until_it_says_anything() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
-    actual.set_in_use("n1", [])
-    actual.doubt(HERE, DISK)
-    assert (actual.is_mounted(HERE), actual.is_silent(HERE)) == (True, True)
-    actual.set_in_use("n1", ["v1"])
-    assert (actual.is_mounted(HERE), actual.is_silent(HERE)) == (True, False)
-    actual.detach(HERE)
-    actual.doubt(HERE, DISK)
-    assert not actual.is_silent(HERE), "it has said so before"
-    actual.set_in_use("n1", [])
-    assert (actual.is_mounted(HERE), actual.is_silent(HERE)) == (False, False)
+    actual.set_volumes_in_use("n1", [])
+    actual.mark_volume_as_uncertain(HERE, DISK)
+    assert (actual.is_mounted(HERE), actual.is_unreported_by_node(HERE)) == (True, True)
+    actual.set_volumes_in_use("n1", ["v1"])
+    assert (actual.is_mounted(HERE), actual.is_unreported_by_node(HERE)) == (True, False)
+    actual.mark_volume_as_detached(HERE)
+    actual.mark_volume_as_uncertain(HERE, DISK)
+    assert not actual.is_unreported_by_node(HERE), "it has said so before"
+    actual.set_volumes_in_use("n1", [])
+    assert (actual.is_mounted(HERE), actual.is_unreported_by_node(HERE)) == (False, False)
 
 
 def test_a_node_that_others_have_told_is_told_otherwise() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
-    actual.attach(("v2", "n1"), OTHER)
-    actual.take_report("n1")
-    actual.deny(HERE)
-    assert actual.due() == ["n1"]
-    assert actual.take_report("n1") == ["v2"]
+    actual.mark_volume_as_attached(("v2", "n1"), OTHER)
+    actual.take_volumes_to_report_as_attached("n1")
+    actual.force_removal_from_report(HERE)
+    assert actual.nodes_with_status_update_needed() == ["n1"]
+    assert actual.take_volumes_to_report_as_attached("n1") == ["v2"]
 
 
 def test_what_is_learned_later_of_a_volume_stays() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
-    actual.attach(HERE, None)
-    actual.doubt(HERE, DISK)
-    actual.attach(HERE, None)
+    actual.mark_volume_as_attached(HERE, None)
+    actual.mark_volume_as_uncertain(HERE, DISK)
+    actual.mark_volume_as_attached(HERE, None)
     found = actual.get(HERE)
     assert found is not None
     assert (found.disk, found.confirmed) == (DISK, True)
-    actual.attach(THERE, DISK)
-    assert actual.nodes_of("v1") == ["n1", "n2"]
+    actual.mark_volume_as_attached(THERE, DISK)
+    assert actual.get_nodes_for_attached_volume("v1") == ["n1", "n2"]
 
 
 def test_a_node_is_told_again_only_of_what_it_was_told() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
-    actual.repeat("n1")
-    assert actual.due() == []
-    actual.attach(HERE, DISK)
-    actual.take_report("n1")
-    actual.detach(HERE)
-    actual.take_report("n1")
-    actual.repeat("n1")
-    assert actual.take_report("n1") == []
+    actual.set_node_status_update_needed("n1")
+    assert actual.nodes_with_status_update_needed() == []
+    actual.mark_volume_as_attached(HERE, DISK)
+    actual.take_volumes_to_report_as_attached("n1")
+    actual.mark_volume_as_detached(HERE)
+    actual.take_volumes_to_report_as_attached("n1")
+    actual.set_node_status_update_needed("n1")
+    assert actual.take_volumes_to_report_as_attached("n1") == []
 
 
 # Operations
@@ -202,20 +202,20 @@ def operation(kind: str = ATTACH, pair: Pair = HERE, *, exclusive: bool = True) 
 async def test_one_thing_at_a_time_for_a_volume_that_one_node_may_have(env: Env) -> None:
     operations = Operations(env)
     begun = operation()
-    operations.begin(begun)
-    assert not operations.may_begin(ATTACH, THERE, exclusive=True)
-    assert not operations.may_begin(DETACH, HERE, exclusive=True)
-    assert operations.may_begin(ATTACH, ("v2", "n1"), exclusive=True)
+    operations.start(begun)
+    assert not operations.can_start(ATTACH, THERE, exclusive=True)
+    assert not operations.can_start(DETACH, HERE, exclusive=True)
+    assert operations.can_start(ATTACH, ("v2", "n1"), exclusive=True)
     operations.end(begun, failed=False)
-    assert operations.may_begin(ATTACH, THERE, exclusive=True)
+    assert operations.can_start(ATTACH, THERE, exclusive=True)
 
 
 async def test_for_others_one_thing_at_a_time_on_each_node(env: Env) -> None:
     operations = Operations(env)
-    operations.begin(operation(exclusive=False))
-    assert not operations.may_begin(DETACH, HERE, exclusive=False)
-    assert operations.may_begin(ATTACH, THERE, exclusive=False)
-    assert not operations.may_begin(ATTACH, THERE, exclusive=True), "more is known of it by now"
+    operations.start(operation(exclusive=False))
+    assert not operations.can_start(DETACH, HERE, exclusive=False)
+    assert operations.can_start(ATTACH, THERE, exclusive=False)
+    assert not operations.can_start(ATTACH, THERE, exclusive=True), "more is known of it by now"
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
@@ -226,22 +226,22 @@ async def test_what_failed_rests_twice_as_long_each_time(env: Env, exclusive: bo
     rests = []
     for _ in range(10):
         begun = operation(exclusive=exclusive)
-        operations.begin(begun)
+        operations.start(begun)
         operations.end(begun, failed=True)
-        until = operations.rests_until(HERE, exclusive=exclusive)
+        until = operations.backoff_until(HERE, exclusive=exclusive)
         assert until is not None
         rests.append(until - env.monotonic())
-        assert not operations.may_begin(ATTACH, HERE, exclusive=exclusive)
-        assert operations.may_begin(DETACH, HERE, exclusive=exclusive), "another thing may begin"
+        assert not operations.can_start(ATTACH, HERE, exclusive=exclusive)
+        assert operations.can_start(DETACH, HERE, exclusive=exclusive), "another thing may begin"
         await asyncio.sleep(rests[-1])
-        assert operations.may_begin(ATTACH, HERE, exclusive=exclusive)
+        assert operations.can_start(ATTACH, HERE, exclusive=exclusive)
     assert rests == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122])
     other = operation(DETACH, exclusive=exclusive)
-    operations.begin(other)
+    operations.start(other)
     operations.end(other, failed=True)
-    until = operations.rests_until(HERE, exclusive=exclusive)
+    until = operations.backoff_until(HERE, exclusive=exclusive)
     assert until is not None
     assert until - env.monotonic() == pytest.approx(0.5), "and begins anew"
-    operations.begin(other)
+    operations.start(other)
     operations.end(other, failed=False)
-    assert operations.rests_until(HERE, exclusive=exclusive) is None
+    assert operations.backoff_until(HERE, exclusive=exclusive) is None

@@ -9,12 +9,12 @@ from pilothouse.api.storage import PersistentVolume, StorageClass
 from pilothouse.controllers.shared.volume_links import Known, bound_volume, known
 from pilothouse.controllers.volumes.persistentvolume_binder import links
 from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
+    AssignDefaultStorageClass,
     Bind,
     ClaimStep,
-    Lose,
-    Reject,
+    InvalidClaim,
+    MarkLost,
     StayPending,
-    UseClass,
     decide_claim,
 )
 from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore, Store, VolumeStore
@@ -135,8 +135,8 @@ class Desk:
         found = self.volumes.get(name)
         return found.object if found else None
 
-    def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
-        return self.volumes.best_match(claim, delayed=delayed)
+    def find_best_match_for_claim(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
+        return self.volumes.find_best_match_for_claim(claim, delayed=delayed)
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self._classes.get(name)
@@ -155,18 +155,18 @@ class Desk:
         match step:
             case Bind(volume=wanted):
                 self._bind(wanted, found)
-            case StayPending(note=note):
-                if note is not None:
-                    self.told.append(f"{note.type} {note.reason}")
+            case StayPending(event=event):
+                if event is not None:
+                    self.told.append(f"{event.type} {event.reason}")
                 _write(self.claims, found, links.claim_phase(found, "Pending"))
-            case UseClass(name=class_name):
-                _write(self.claims, found, links.classified_claim(found, class_name))
-            case Lose(reason=reason):
+            case AssignDefaultStorageClass(name=class_name):
+                _write(self.claims, found, links.claim_with_class(found, class_name))
+            case MarkLost(reason=reason):
                 if found.object.status.phase != "Lost":
                     self.told.append(f"Warning {reason}")
                     _write(self.claims, found, links.claim_phase(found, "Lost"))
-            case Reject(note=note):
-                self.told.append(f"{note.type} {note.reason}")
+            case InvalidClaim(event=event):
+                self.told.append(f"{event.type} {event.reason}")
         return step
 
     def _bind(self, name: str, claim: Known[PersistentVolumeClaim]) -> None:

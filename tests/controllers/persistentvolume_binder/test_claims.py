@@ -17,13 +17,13 @@ from tests.tables import cases
 
 from pilothouse.api.storage import StorageClass
 from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
+    AssignDefaultStorageClass,
     Bind,
+    ClaimEvent,
     ClaimStep,
-    Note,
+    InvalidClaim,
     Provision,
-    Reject,
     StayPending,
-    UseClass,
     decide_claim,
 )
 from pilothouse.semantics.volumes import SELECTED_NODE
@@ -347,8 +347,10 @@ def old_style(doc: Doc, name: str) -> Doc:
     return doc
 
 
-WAITING = Note("Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
-NOTHING = Note("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+WAITING = ClaimEvent("Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+NOTHING = ClaimEvent(
+    "Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set"
+)
 
 
 @cases(
@@ -365,7 +367,7 @@ NOTHING = Note("Normal", "FailedBinding", "no persistent volumes available for t
         "11-14 a class that is not there": ([], claim("c", class_name="none"), CLASSES, [], Provision()),
         "11-15 no class is a choice": ([], claim("c", class_name=""), DEFAULT, [], StayPending(NOTHING)),
         "11-16 no class, and none by default": ([], claim("c"), CLASSES, [], StayPending(NOTHING)),
-        "no class, and one by default": ([], claim("c"), DEFAULT, [], UseClass("std")),
+        "no class, and one by default": ([], claim("c"), DEFAULT, [], AssignDefaultStorageClass("std")),
         "a volume without class is taken before the default": ([volume("v")], claim("c"), DEFAULT, [], Bind("v")),
         "the old annotation is a choice, too": ([], old_style(claim("c"), ""), DEFAULT, [], StayPending(NOTHING)),
         "and it wins": ([], old_style(claim("c", class_name="x"), "gold"), CLASSES, [], Provision()),
@@ -381,14 +383,14 @@ NOTHING = Note("Normal", "FailedBinding", "no persistent volumes available for t
             claim("c", class_name="later"),
             CLASSES,
             ["p"],
-            StayPending(Note("Normal", "WaitForPodScheduled", "waiting for pod p to be scheduled")),
+            StayPending(ClaimEvent("Normal", "WaitForPodScheduled", "waiting for pod p to be scheduled")),
         ),
         "two pods": (
             [],
             claim("c", class_name="later"),
             CLASSES,
             ["p", "q"],
-            StayPending(Note("Normal", "WaitForPodScheduled", "waiting for pods p,q to be scheduled")),
+            StayPending(ClaimEvent("Normal", "WaitForPodScheduled", "waiting for pods p,q to be scheduled")),
         ),
         "11-23 the scheduler has chosen a node: made there, though there is a volume": (
             [volume("v", class_name="later")],
@@ -409,8 +411,8 @@ NOTHING = Note("Normal", "FailedBinding", "no persistent volumes available for t
             claim("c", "u", "1Gi", "v", "Pending", CONTROLLER),
             [],
             [],
-            Reject(
-                Note("Warning", "FailedBinding", 'volume "v" already bound to a different claim.'),
+            InvalidClaim(
+                ClaimEvent("Warning", "FailedBinding", 'volume "v" already bound to a different claim.'),
                 'invalid binding of claim "ns/c" to volume "v": volume already claimed by "ns/other"',
             ),
         ),
@@ -436,7 +438,7 @@ def test_why_a_certain_volume_does_not_do(there: dict[str, Any], asked: dict[str
     doc = claim("c", wants="v", **asked)
     step = decide_claim(as_claim(doc), Desk([volume("v", **there)], [doc], [], []))
     text = f'Cannot bind to requested volume "v": {why}'
-    assert step == StayPending(Note("Warning", "VolumeMismatch", text))
+    assert step == StayPending(ClaimEvent("Warning", "VolumeMismatch", text))
 
 
 def test_a_volume_that_is_being_deleted_does_not_do() -> None:
@@ -444,8 +446,8 @@ def test_a_volume_that_is_being_deleted_does_not_do() -> None:
     doc["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     step = decide_claim(as_claim(claim("c", wants="v")), Desk([doc], [], [], []))
     assert isinstance(step, StayPending)
-    assert step.note is not None
-    assert step.note.message.endswith('the volume is marked for deletion "v"')
+    assert step.event is not None
+    assert step.event.message.endswith('the volume is marked for deletion "v"')
 
 
 def test_the_newest_default_class_is_taken_then_the_first_by_name() -> None:

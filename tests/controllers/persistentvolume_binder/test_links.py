@@ -90,7 +90,7 @@ def test_a_file_system_that_has_not_grown_yet(before: str, then: str) -> None:
 
 
 def test_a_volume_without_capacity_is_no_volume() -> None:
-    with pytest.raises(links.NoCapacity, match='PersistentVolume "v" is without a storage capacity'):
+    with pytest.raises(links.NoCapacityError, match='PersistentVolume "v" is without a storage capacity'):
         links.bound_status(a_claim(claim("c")), as_volume(volume("v", capacity={})))
 
 

@@ -69,41 +69,46 @@ def asks(size: str, modes: tuple[str, ...] = TWO, **more: Any) -> Doc:
     },
 )
 def test_the_best_match(asked: Doc, found: str) -> None:
-    match = store(*SHELF).best_match(as_claim(asked), delayed=False)
+    match = store(*SHELF).find_best_match_for_claim(as_claim(asked), delayed=False)
     assert (match.metadata.name if match else "") == found
 
 
 def test_of_two_alike_the_free_one_is_taken() -> None:
-    shelf = store(volume("gce001", "1G", "abc123", "other", modes=TWO), volume("gce002", "1G", modes=TWO))
-    match = shelf.best_match(as_claim(asks("1G")), delayed=False)
+    index = store(volume("gce001", "1G", "abc123", "other", modes=TWO), volume("gce002", "1G", modes=TWO))
+    match = index.find_best_match_for_claim(as_claim(asks("1G")), delayed=False)
     assert match is not None
     assert match.metadata.name == "gce002"
 
 
 def test_volumes_are_found_by_their_very_modes() -> None:
-    shelf = store(*SHELF)
-    assert [each.metadata.name for each in shelf.of_modes(ROX, RWO)] == ["gce001", "gce002", "gce003", "gce004"]
-    assert [each.metadata.name for each in shelf.of_modes(*THREE)] == ["nfs001", "nfs002", "nfs003"]
+    index = store(*SHELF)
+    assert [each.metadata.name for each in index.volumes_with_modes(ROX, RWO)] == [
+        "gce001",
+        "gce002",
+        "gce003",
+        "gce004",
+    ]
+    assert [each.metadata.name for each in index.volumes_with_modes(*THREE)] == ["nfs001", "nfs002", "nfs003"]
 
 
 def test_sets_with_the_fewest_modes_come_first() -> None:
-    shelf = store(*SHELF)
-    assert shelf.possible_modes((RWO,)) == [(RWO,), TWO, THREE]
-    assert shelf.possible_modes((RWX,)) == [THREE]
-    assert shelf.possible_modes((RWOP,)) == []
+    index = store(*SHELF)
+    assert index.all_possible_matching_access_modes((RWO,)) == [(RWO,), TWO, THREE]
+    assert index.all_possible_matching_access_modes((RWX,)) == [THREE]
+    assert index.all_possible_matching_access_modes((RWOP,)) == []
     assert mode_set((RWX, RWO, RWX)) == (RWO, RWX)
 
 
 def test_a_volume_that_gets_other_modes_is_found_by_those() -> None:
-    shelf = store(volume("a", modes=(RWO,)))
+    index = store(volume("a", modes=(RWO,)))
     newer = volume("a", modes=(RWX,))
     newer["metadata"]["resourceVersion"] = "2"
-    assert shelf.put(known(msgspec.json.encode(newer), PersistentVolume))
-    assert shelf.of_modes(RWO) == []
-    assert [each.metadata.name for each in shelf.of_modes(RWX)] == ["a"]
-    assert not shelf.put(known(msgspec.json.encode(volume("a", modes=(RWO,))), PersistentVolume)), "older: ignored"
-    assert shelf.drop("a") is not None
-    assert shelf.possible_modes(()) == []
+    assert index.put(known(msgspec.json.encode(newer), PersistentVolume))
+    assert index.volumes_with_modes(RWO) == []
+    assert [each.metadata.name for each in index.volumes_with_modes(RWX)] == ["a"]
+    assert not index.put(known(msgspec.json.encode(volume("a", modes=(RWO,))), PersistentVolume)), "older: ignored"
+    assert index.drop("a") is not None
+    assert index.all_possible_matching_access_modes(()) == []
 
 
 @cases(
@@ -120,21 +125,21 @@ def test_a_volume_that_gets_other_modes_is_found_by_those() -> None:
 )
 def test_access_modes(modes: tuple[str, ...], taken: tuple[str, ...], found: str) -> None:
     of = {"ebs": (RWO,), "gce": TWO, "nfs": THREE}
-    shelf = store(
+    index = store(
         *(
             volume(name, "10G", "x" if name in taken else "", "other" if name in taken else "", modes=each)
             for name, each in of.items()
         )
     )
-    match = shelf.best_match(as_claim(asks("1G", modes)), delayed=False)
+    match = index.find_best_match_for_claim(as_claim(asks("1G", modes)), delayed=False)
     assert match is not None
     assert match.metadata.name == found
 
 
 def test_fewer_modes_win_over_a_better_size() -> None:
     """10Gi with one mode before 5Gi with two."""
-    shelf = store(volume("ten", "10Gi"), volume("five", "5Gi", modes=(RWO, RWX)))
-    match = shelf.best_match(as_claim(asks("4Gi", (RWO,))), delayed=False)
+    index = store(volume("ten", "10Gi"), volume("five", "5Gi", modes=(RWO, RWX)))
+    match = index.find_best_match_for_claim(as_claim(asks("4Gi", (RWO,))), delayed=False)
     assert match is not None
     assert match.metadata.name == "ten"
 
@@ -157,20 +162,20 @@ RESERVED = volume("reserved", "10Gi", "", "c", "Pending")
     },
 )
 def test_volumes_that_are_reserved(doc: Doc, delayed: bool, found: bool) -> None:
-    assert bool(store(doc).best_match(as_claim(claim("c", size="5Gi")), delayed=delayed)) is found
+    assert bool(store(doc).find_best_match_for_claim(as_claim(claim("c", size="5Gi")), delayed=delayed)) is found
 
 
 def test_what_is_being_deleted_is_nobodys() -> None:
     doc = volume("v", "10Gi", "", "c")
     doc["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert store(doc).best_match(as_claim(claim("c")), delayed=False) is None
+    assert store(doc).find_best_match_for_claim(as_claim(claim("c")), delayed=False) is None
 
 
 def test_a_selector_that_nobody_understands_is_an_error() -> None:
     doc = claim("c")
     doc["spec"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Like"}]}
     with pytest.raises(SelectorError):
-        store(volume("v")).best_match(as_claim(doc), delayed=False)
+        store(volume("v")).find_best_match_for_claim(as_claim(doc), delayed=False)
 
 
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -199,8 +204,8 @@ def test_volumes_of_others_cost_a_claim_nothing(delayed: bool, monkeypatch: pyte
     better = [volume(f"better{n}", modes=TWO, volumeAttributesClassName="gold") for n in range(50)]
     not_yet = [volume(f"new{n}", modes=TWO, phase="Pending") for n in range(50)]
     mine = volume("mine", "1Gi", "", "c", "Pending", modes=THREE)
-    shelf = store(*in_use, *others, *blocks, *better, *not_yet, volume("free", modes=TWO), mine)
-    match = shelf.best_match(as_claim(asks("1Gi")), delayed=delayed)
+    index = store(*in_use, *others, *blocks, *better, *not_yet, volume("free", modes=TWO), mine)
+    match = index.find_best_match_for_claim(as_claim(asks("1Gi")), delayed=delayed)
     assert match is not None
     assert match.metadata.name == ("mine" if delayed else "free")
     assert looked_at == (["mine"] if delayed else ["free"])
@@ -210,12 +215,12 @@ def test_of_many_free_volumes_only_the_best_is_looked_at(monkeypatch: pytest.Mon
     """And of those with the wrong labels as many as it takes."""
     looked_at = looks(monkeypatch)
     free = [volume(f"v{n:02}", f"{10 - n % 10}Gi", labels={"even": str(n % 2)}) for n in range(50)]
-    shelf = store(*free)
-    match = shelf.best_match(as_claim(claim("c", size="3500Mi")), delayed=False)
+    index = store(*free)
+    match = index.find_best_match_for_claim(as_claim(claim("c", size="3500Mi")), delayed=False)
     assert match is not None
     assert (match.metadata.name, looked_at) == ("v06", ["v06"]), "the first of 4Gi"
     looked_at.clear()
-    match = shelf.best_match(as_claim(claim("c", size="3500Mi", selects={"even": "1"})), delayed=False)
+    match = index.find_best_match_for_claim(as_claim(claim("c", size="3500Mi", selects={"even": "1"})), delayed=False)
     assert match is not None
     assert (match.metadata.name, looked_at) == ("v05", ["v06", "v16", "v26", "v36", "v46", "v05"]), "of 5Gi"
 
@@ -238,15 +243,15 @@ def test_the_index_finds_what_a_look_at_each_volume_finds(round_: int) -> None:
             made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         return made
 
-    shelf, present = VolumeStore(), dict[str, PersistentVolume]()
+    index, present = VolumeStore(), dict[str, PersistentVolume]()
     for revision in range(1, 120):
         name = f"v{chance.randrange(25)}"
         if chance.random() < 0.2:
-            shelf.drop(name)
+            index.drop(name)
             present.pop(name, None)
             continue
         found = known(msgspec.json.encode(any_volume(name, revision)), PersistentVolume)
-        assert shelf.put(found)
+        assert index.put(found)
         present[name] = found.object
         more: dict[str, Any] = {"class_name": chance.choice(["", "gold"])}
         if chance.random() < 0.3:
@@ -254,24 +259,24 @@ def test_the_index_finds_what_a_look_at_each_volume_finds(round_: int) -> None:
         asked = as_claim(asks(chance.choice(sizes), chance.choice([(RWO,), TWO, (ROX,)]), **more))
         delayed = chance.random() < 0.3
         expected = None
-        for modes in shelf.possible_modes(asked.spec.access_modes):
+        for modes in index.all_possible_matching_access_modes(asked.spec.access_modes):
             same = [each for _, each in sorted(present.items()) if mode_set(each.spec.access_modes) == modes]
             expected = expected or find_match(asked, same, delayed=delayed)
-        assert shelf.best_match(asked, delayed=delayed) == expected
+        assert index.find_best_match_for_claim(asked, delayed=delayed) == expected
 
 
 def test_what_was_let_go_may_be_had_again() -> None:
-    shelf = store(volume("v", "1Gi", "u1", "other"))
-    assert shelf.best_match(as_claim(claim("c")), delayed=False) is None
+    index = store(volume("v", "1Gi", "u1", "other"))
+    assert index.find_best_match_for_claim(as_claim(claim("c")), delayed=False) is None
     newer = volume("v", "1Gi")
     newer["metadata"]["resourceVersion"] = "2"
-    assert shelf.put(known(msgspec.json.encode(newer), PersistentVolume))
-    assert shelf.best_match(as_claim(claim("c")), delayed=False) is not None
-    assert shelf.best_match(as_claim(claim("c", class_name="gold")), delayed=False) is None
+    assert index.put(known(msgspec.json.encode(newer), PersistentVolume))
+    assert index.find_best_match_for_claim(as_claim(claim("c")), delayed=False) is not None
+    assert index.find_best_match_for_claim(as_claim(claim("c", class_name="gold")), delayed=False) is None
     newer["metadata"]["resourceVersion"], newer["spec"]["storageClassName"] = "3", "gold"
-    assert shelf.put(known(msgspec.json.encode(newer), PersistentVolume))
-    assert shelf.best_match(as_claim(claim("c")), delayed=False) is None
-    assert shelf.best_match(as_claim(claim("c", class_name="gold")), delayed=False) is not None
+    assert index.put(known(msgspec.json.encode(newer), PersistentVolume))
+    assert index.find_best_match_for_claim(as_claim(claim("c")), delayed=False) is None
+    assert index.find_best_match_for_claim(as_claim(claim("c", class_name="gold")), delayed=False) is not None
 
 
 NEAR = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}

@@ -22,7 +22,7 @@ from tests.tables import cases
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.shared.volume_plugins import HOST_PATH
 from pilothouse.controllers.volumes.persistentvolume_binder.plugins import (
-    NoPlugin,
+    NoPluginError,
     deleter_of,
     not_deletable_reason,
     provisioner_of,
@@ -35,9 +35,9 @@ from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
     Unbind,
     VolumeStep,
     decide_volume,
-    finalizers_of,
     is_released,
-    migration_of,
+    updated_deletion_finalizers,
+    updated_migration_annotations,
 )
 from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, MIGRATED_TO, PROVISIONED_BY
 
@@ -163,14 +163,14 @@ OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
     },
 )
 def test_finalizers(found: Any, wanted: tuple[str, ...]) -> None:
-    assert finalizers_of(found) == wanted
+    assert updated_deletion_finalizers(found) == wanted
 
 
 def test_what_is_being_deleted_gets_no_new_finalizer() -> None:
     """The API server would refuse it. Upstream tries all the same."""
     doc = volume("v", policy="Delete")
     doc["metadata"] |= {"annotations": {PROVISIONED_BY: HOST_PATH}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    assert finalizers_of(as_volume(doc)) == ()
+    assert updated_deletion_finalizers(as_volume(doc)) == ()
 
 
 @cases(
@@ -185,7 +185,7 @@ def test_what_is_being_deleted_gets_no_new_finalizer() -> None:
     },
 )
 def test_migration(annotations: dict[str, str], provisioner: str | None, then: dict[str, str] | None) -> None:
-    assert migration_of(annotations, provisioner) == then
+    assert updated_migration_annotations(annotations, provisioner) == then
 
 
 def test_who_makes_volumes() -> None:
@@ -193,9 +193,9 @@ def test_who_makes_volumes() -> None:
     assert provisioner_of(MIGRATED) == "pd.csi.storage.gke.io"
     assert provisioner_of(HOST_PATH) == HOST_PATH
     for name in ("kubernetes.io/no-provisioner", "kubernetes.io/glusterfs", "kubernetes.io/local-volume"):
-        with pytest.raises(NoPlugin, match=f"^no volume plugin matched name: {name}$"):
+        with pytest.raises(NoPluginError, match=f"^no volume plugin matched name: {name}$"):
             provisioner_of(name)
-    with pytest.raises(NoPlugin, match="no provisionable volume plugin matched"):
+    with pytest.raises(NoPluginError, match="no provisionable volume plugin matched"):
         provisioner_of("kubernetes.io/nfs")
 
 
@@ -236,7 +236,7 @@ def test_who_deletes_volumes() -> None:
     ],
 )
 def test_what_nobody_deletes(found: PersistentVolume, why: str) -> None:
-    with pytest.raises(NoPlugin, match=f"^{re.escape(why)}$"):
+    with pytest.raises(NoPluginError, match=f"^{re.escape(why)}$"):
         deleter_of(found)
 
 

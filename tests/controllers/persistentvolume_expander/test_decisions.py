@@ -10,15 +10,15 @@ from tests.tables import cases
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.volumes.persistentvolume_expander.controller import (
+    NoExpansionNeeded,
     NotBound,
-    Stay,
     Step,
-    Wait,
+    WaitForResizer,
     decide,
     has_grown,
 )
 
-EXTERNAL = Wait("waiting for an external controller to expand this PVC")
+EXTERNAL = WaitForResizer("waiting for an external controller to expand this PVC")
 CSI = {"csi": {"driver": "com.csi.ceph", "volumeHandle": "v"}}
 EBS = {"awsElasticBlockStore": {"volumeID": "v"}}
 
@@ -46,7 +46,7 @@ def volume(source: dict[str, Any], uid: str | None = "u", namespace: str = "ns",
         "when pvc and pv has everything for in-tree plugin": (
             claim("1Gi", "2Gi"),
             volume(EBS),
-            Wait(
+            WaitForResizer(
                 "CSI migration enabled for kubernetes.io/aws-ebs; waiting for external resizer to expand the pvc",
                 "ebs.csi.aws.com",
             ),
@@ -56,9 +56,9 @@ def volume(source: dict[str, Any], uid: str | None = "u", namespace: str = "ns",
             volume(CSI, before="1Gi"),
             EXTERNAL,
         ),
-        "it has what it asks for": (claim("2Gi", "2Gi"), volume(CSI), Stay()),
-        "it has more": (claim("3Gi", "2Gi"), volume(CSI), Stay()),
-        "amounts are compared, not texts": (claim("2Gi", "2048Mi"), volume(CSI), Stay()),
+        "it has what it asks for": (claim("2Gi", "2Gi"), volume(CSI), NoExpansionNeeded()),
+        "it has more": (claim("3Gi", "2Gi"), volume(CSI), NoExpansionNeeded()),
+        "amounts are compared, not texts": (claim("2Gi", "2048Mi"), volume(CSI), NoExpansionNeeded()),
         "it has not been told what it has": (claim("", "2Gi"), volume(CSI), EXTERNAL),
         "the volume is nobody's": (claim("1Gi", "2Gi"), volume(CSI, uid=None), NotBound()),
         "the volume is another claim's": (claim("1Gi", "2Gi"), volume(CSI, uid="other"), NotBound()),
@@ -82,7 +82,7 @@ def test_who_expands(asks: PersistentVolumeClaim, has: PersistentVolume, step: S
 )
 def test_drivers_of_plugins_that_were_migrated(field: str, plugin: str) -> None:
     step = decide(claim("1Gi", "2Gi"), volume({field: {}}))
-    assert isinstance(step, Wait)
+    assert isinstance(step, WaitForResizer)
     assert step.resizer == plugin
 
 

@@ -6,7 +6,11 @@ import msgspec
 from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
-from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import may_stop_using, unused, uses
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import (
+    may_stop_using,
+    pod_uses_pvc,
+    unused,
+)
 
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 SHUT_DOWN = {**GOING, "deletionGracePeriodSeconds": 0}
@@ -53,7 +57,7 @@ EPHEMERAL = {"name": "scratch", "ephemeral": {}}
 )
 def test_who_uses_a_claim(found: Pod, wanted: PersistentVolumeClaim, expected: bool) -> None:
     """``podUsesPVC``, ``podIsShutDown`` and ``VolumeIsForPod``."""
-    assert uses(found, wanted) is expected
+    assert pod_uses_pvc(found, wanted) is expected
     assert unused([claim("else"), wanted], [found]) == [claim("else"), *([] if expected else [wanted])]
 
 

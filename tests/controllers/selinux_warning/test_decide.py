@@ -18,11 +18,11 @@ from pilothouse.controllers.volumes.selinux_warning.decide import (
     MOUNT_OPTION,
     RECURSIVE,
     Conflict,
-    Use,
-    Used,
+    VolumeUse,
+    VolumeUses,
     decide,
     message_of,
-    message_of_several,
+    mixed_labels_message,
     mounted,
     mounts_with_label,
     reason_of,
@@ -35,7 +35,7 @@ BY_CLAIM: Doc = {"name": "vol1", "persistentVolumeClaim": {"claimName": "pvc1"}}
 INLINE: Doc = {"name": "inline", "awsElasticBlockStore": {"volumeID": "inlinevol1"}}
 SCRATCH: Doc = {"name": "scratch", "emptyDir": {}}
 PV1, OF_POD = Place(f"kubernetes.io/csi/{EBS}^pv1", EBS), Place(f"kubernetes.io/csi/{EBS}^inlinevol1", EBS)
-MOUNTED, EACH_FILE = Use(":::s0:c1,c2", MOUNT_OPTION), Use("", RECURSIVE)
+MOUNTED, EACH_FILE = VolumeUse(":::s0:c1,c2", MOUNT_OPTION), VolumeUse("", RECURSIVE)
 
 
 def container(*mounts: str, **options: str) -> Doc:
@@ -76,14 +76,14 @@ def look(
     found: MountingPod,
     volume: PersistentVolume | None = OF_EBS,
     claims: tuple[PersistentVolumeClaim, ...] = (claim(),),
-) -> Used:
+) -> VolumeUses:
     """With such a volume."""
     by_key = {f"ns1/{each.metadata.name}": each for each in claims}
     return decide(found, by_key.get, ({} if volume is None else {"pv1": volume}).get)
 
 
-def used(**uses: Use) -> Used:
-    return Used({{"pv1": PV1, "inline": OF_POD}[name]: use for name, use in uses.items()}, (), ())
+def used(**uses: VolumeUse) -> VolumeUses:
+    return VolumeUses({{"pv1": PV1, "inline": OF_POD}[name]: use for name, use in uses.items()}, (), ())
 
 
 @cases(
@@ -108,7 +108,7 @@ def used(**uses: Use) -> Used:
         "a pod that says nothing of its security": (pod(BY_CLAIM, securityContext=None), used(pv1=EACH_FILE)),
     },
 )
-def test_how_a_pod_uses_its_volumes(found: MountingPod, answer: Used) -> None:
+def test_how_a_pod_uses_its_volumes(found: MountingPod, answer: VolumeUses) -> None:
     assert look(found) == answer
 
 
@@ -146,14 +146,14 @@ def test_volumes_that_are_never_mounted_with_a_label_are_nothing_to_watch(source
 def test_a_volume_that_is_not_bound_is_waited_for(
     claims: tuple[PersistentVolumeClaim, ...], volume: PersistentVolume | None
 ) -> None:
-    assert look(pod(BY_CLAIM, INLINE), volume, claims=claims) == Used({OF_POD: MOUNTED}, ("vol1",), ())
+    assert look(pod(BY_CLAIM, INLINE), volume, claims=claims) == VolumeUses({OF_POD: MOUNTED}, ("vol1",), ())
 
 
 def test_the_claim_of_an_ephemeral_volume_is_the_pods_own() -> None:
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}
     owner = {"kind": "Pod", "name": "pod1", "uid": "pod", "controller": True}
     assert look(pod(scratch), claims=(claim("pod1-scratch", ownerReferences=[owner]),)) == used(pv1=MOUNTED)
-    assert look(pod(scratch), claims=(claim("pod1-scratch"),)) == Used({}, ("scratch",), ())
+    assert look(pod(scratch), claims=(claim("pod1-scratch"),)) == VolumeUses({}, ("scratch",), ())
 
 
 @cases(
@@ -180,9 +180,9 @@ def test_who_asks_for_no_label_takes_any() -> None:
 
 def test_a_volume_that_is_wanted_with_several_labels_is_told_of_whatever_it_is() -> None:
     several = [container("vol1", "scratch"), container("vol1", "scratch", level="s9")]
-    assert look(pod(BY_CLAIM, SCRATCH, containers=several)) == Used({}, (), ("vol1", "scratch"))
+    assert look(pod(BY_CLAIM, SCRATCH, containers=several)) == VolumeUses({}, (), ("vol1", "scratch"))
     text = 'Volume "vol1" is mounted twice with different SELinux labels inside this pod'
-    assert message_of_several("vol1") == text
+    assert mixed_labels_message("vol1") == text
 
 
 SAME = "uses the same volume as this pod with"

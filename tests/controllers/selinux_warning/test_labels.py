@@ -6,7 +6,7 @@ After v1.36 ``pkg/controller/volume/selinuxwarning/translator/selinux_translator
 
 from tests.tables import cases
 
-from pilothouse.controllers.volumes.selinux_warning.decide import label_of, labels_clash, parts_of
+from pilothouse.controllers.volumes.selinux_warning.decide import label_of, labels_conflict, parts_of
 from pilothouse.controllers.volumes.selinux_warning.views import SELinuxOptions
 
 
@@ -69,5 +69,5 @@ def test_the_parts_of_a_label(label: str, parts: tuple[str, ...]) -> None:
     },
 )
 def test_which_labels_clash(one: str, other: str, clash: bool) -> None:
-    assert labels_clash(one, other) is clash
-    assert labels_clash(other, one) is clash
+    assert labels_conflict(one, other) is clash
+    assert labels_conflict(other, one) is clash

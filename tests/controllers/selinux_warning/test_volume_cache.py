@@ -8,7 +8,13 @@ import pytest
 from tests.tables import cases
 
 from pilothouse.controllers.shared.volume_plugins import Place
-from pilothouse.controllers.volumes.selinux_warning.decide import MOUNT_OPTION, RECURSIVE, Conflict, Use, clashes
+from pilothouse.controllers.volumes.selinux_warning.decide import (
+    MOUNT_OPTION,
+    RECURSIVE,
+    Conflict,
+    VolumeUse,
+    conflicts_between,
+)
 from pilothouse.controllers.volumes.selinux_warning.volume_cache import VolumeCache
 
 LABEL, POLICY = "SELinuxLabel", "SELinuxChangePolicy"
@@ -18,11 +24,11 @@ def at(volume: str) -> Place:
     return Place(volume, "driver1")
 
 
-def mount(label: str) -> Use:
-    return Use(label, MOUNT_OPTION)
+def mount(label: str) -> VolumeUse:
+    return VolumeUse(label, MOUNT_OPTION)
 
 
-EACH_FILE = Use("", RECURSIVE)
+EACH_FILE = VolumeUse("", RECURSIVE)
 
 THERE = [
     ("ns1/pod1-mountOption", "vol1", mount("system_u:system_r:label1")),
@@ -47,7 +53,7 @@ def mounting(*drivers: str) -> VolumeCache:
     return volume_cache
 
 
-def cache_of(users: Iterable[tuple[str, str, Use]]) -> VolumeCache:
+def cache_of(users: Iterable[tuple[str, str, VolumeUse]]) -> VolumeCache:
     volume_cache = mounting()
     for pod, volume, use in users:
         assert volume_cache.add_volumes(pod, f"uid of {pod}", {at(volume): use}, complete=False) == [], "they get on"
@@ -115,7 +121,7 @@ def both(*found: Conflict) -> list[Conflict]:
         ),
     },
 )
-def test_what_one_more_use_brings(pod: str, volume: str, use: Use, found: list[Conflict]) -> None:
+def test_what_one_more_use_brings(pod: str, volume: str, use: VolumeUse, found: list[Conflict]) -> None:
     volume_cache = cache_of(THERE)
     assert volume_cache.add_volumes(pod, f"uid of {pod}", {at(volume): use}, complete=True) == both(*found)
     assert set(volume_cache.conflicts()) == set(both(*found))
@@ -262,7 +268,7 @@ def test_a_volume_that_is_not_used_any_more_is_let_go_if_all_are_known(complete:
 def test_the_conflicts_are_those_of_comparing_each_pod_with_each(number: int) -> None:
     chance = random.Random(number)
     uses = [EACH_FILE, mount("u:r:t:s0"), mount("::t:s0"), mount(":::s1"), mount("v:::s0")]
-    volume_cache, known = mounting(), dict[str, dict[str, Use]]()
+    volume_cache, known = mounting(), dict[str, dict[str, VolumeUse]]()
     for _step in range(200):
         pod = f"ns{chance.randrange(2)}/p{chance.randrange(6)}"
         if chance.random() < 0.3:
@@ -272,10 +278,10 @@ def test_the_conflicts_are_those_of_comparing_each_pod_with_each(number: int) ->
             known[pod] = {f"v{each}": chance.choice(uses) for each in range(3) if chance.random() < 0.6}
             volume_cache.add_volumes(pod, pod, {at(volume): use for volume, use in known[pod].items()}, complete=True)
         expected = {
-            Conflict(about, one, value, other, other_value)
+            Conflict(property_name, one, value, other, other_value)
             for one, mine in known.items()
             for other, theirs in known.items()
             for volume in mine.keys() & theirs.keys()
-            for about, value, other_value in clashes(mine[volume], theirs[volume])
+            for property_name, value, other_value in conflicts_between(mine[volume], theirs[volume])
         }
         assert set(volume_cache.conflicts()) == expected

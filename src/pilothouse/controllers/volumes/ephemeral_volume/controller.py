@@ -20,12 +20,12 @@ from pilothouse.runtime.events import WARNING
 COMPONENT = "ephemeral_volume"
 
 
-class VolumeFailed(Exception):
+class EphemeralVolumeError(Exception):
     """A volume of a pod cannot be provided now; an event reports the reason. Retried."""
 
 
 class EphemeralVolumeController(ManagedController):
-    """Keys are those of pods."""
+    """Keys of the queue are pods."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(EphemeralVolumeOptions)
@@ -41,27 +41,27 @@ class EphemeralVolumeController(ManagedController):
         prefix = "ephemeral_volume_controller"
         self._asked = context.metrics.counter(f"{prefix}_create_total", text).labels()
         self._failed = context.metrics.counter(f"{prefix}_create_failures_total", text).labels()
-        pods.add_handler(lambda pod, _initial: self._see(pod), self._pod_changed, resync_seconds=0.0)
+        pods.add_handler(lambda pod, _initial: self._enqueue_pod(pod), self._update_pod, resync_seconds=0.0)
         claims.add_handler(
-            on_update=self._claim_changed, on_delete=lambda claim, _unknown: self._claim_gone(claim), resync_seconds=0.0
+            on_update=self._update_pvc, on_delete=lambda claim, _unknown: self._on_pvc_delete(claim), resync_seconds=0.0
         )
 
-    def _see(self, pod: Pod) -> None:
+    def _enqueue_pod(self, pod: Pod) -> None:
         if has_ephemeral_volumes(pod):
             self.queue.add(object_key(pod.metadata))
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _update_pod(self, old: Pod, new: Pod) -> None:
         # A recreated pod is reported as an update if its deletion was missed.
         if old.metadata.uid != new.metadata.uid:
-            self._see(new)
+            self._enqueue_pod(new)
 
-    def _claim_changed(self, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
+    def _update_pvc(self, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
         if old.metadata.uid != new.metadata.uid:
-            self._claim_gone(old)
+            self._on_pvc_delete(old)
 
-    def _claim_gone(self, claim: PersistentVolumeClaim) -> None:
+    def _on_pvc_delete(self, claim: PersistentVolumeClaim) -> None:
         for pod in self._pods.by_index(CLAIM_INDEX, object_key(claim.metadata)):
-            self._see(pod)
+            self._enqueue_pod(pod)
 
     async def reconcile(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
@@ -73,7 +73,7 @@ class EphemeralVolumeController(ManagedController):
             if reason:
                 about, message = object_reference(PODS, pod.metadata), f"ephemeral volume {step.volume}: {reason}"
                 self._recorder.event(about, WARNING, "FailedBinding", message)
-                raise VolumeFailed(f"pod {key}, {message}")
+                raise EphemeralVolumeError(f"pod {key}, {message}")
         return None
 
     async def _create_claim(self, step: CreateClaim, namespace: str) -> str:

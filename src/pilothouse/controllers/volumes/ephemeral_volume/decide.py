@@ -1,5 +1,7 @@
-"""Which claims of a pod's generic ephemeral volumes to create. Pure. Upstream: ``syncHandler`` and ``handleVolume``,
-v1.36 ``pkg/controller/volume/ephemeral/controller.go``."""
+"""Which PersistentVolumeClaims of a pod's generic ephemeral volumes to create. Pure.
+
+Upstream: ``syncHandler`` and ``handleVolume``, v1.36 ``pkg/controller/volume/ephemeral/controller.go``.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -19,7 +19,7 @@ class Attachment(msgspec.Struct):
     node: str
     disk: Disk | None
     confirmed: bool
-    since: float | None = None
+    detach_requested_at: float | None = None
 
 
 class ActualStateOfWorld:
@@ -29,36 +29,36 @@ class ActualStateOfWorld:
         self._touched = touched
         self._volumes: dict[str, dict[str, Attachment]] = {}
         self._in_use: dict[str, set[str]] = {}
-        self._assumed: dict[str, set[str]] = {}
+        self._unreported: dict[str, set[str]] = {}
         """Volumes of nodes that have not reported since the volumes became known."""
         self._reported: dict[str, dict[str, None]] = {}
-        self._due: dict[str, None] = {}
+        self._status_update_needed: dict[str, None] = {}
 
     # Attached volumes
 
-    def attach(self, pair: Pair, disk: Disk | None) -> None:
+    def mark_volume_as_attached(self, pair: Pair, disk: Disk | None) -> None:
         """The volume is attached, and must be in the node's status."""
-        self._put(pair, disk, confirmed=True)
-        self.report(pair)
+        self._add_volume_node(pair, disk, confirmed=True)
+        self.add_volume_to_report_as_attached(pair)
 
-    def doubt(self, pair: Pair, disk: Disk | None) -> None:
+    def mark_volume_as_uncertain(self, pair: Pair, disk: Disk | None) -> None:
         """The volume may be attached."""
-        self._put(pair, disk, confirmed=False)
+        self._add_volume_node(pair, disk, confirmed=False)
 
-    def _put(self, pair: Pair, disk: Disk | None, *, confirmed: bool) -> None:
+    def _add_volume_node(self, pair: Pair, disk: Disk | None, *, confirmed: bool) -> None:
         volume, node = pair
         nodes = self._volumes.setdefault(volume, {})
         found = nodes.get(node)
         if found is None:
             nodes[node] = Attachment(volume, node, disk, confirmed)
-            # Mounted until the node reports otherwise.
-            self._assumed.setdefault(node, set()).add(volume)
+            # Counts as mounted until the node reports otherwise.
+            self._unreported.setdefault(node, set()).add(volume)
         else:
             found.confirmed = confirmed
             found.disk = disk or found.disk
         self._touched(pair)
 
-    def detach(self, pair: Pair) -> None:
+    def mark_volume_as_detached(self, pair: Pair) -> None:
         """The volume is not attached, nor in the node's status."""
         volume, node = pair
         nodes = self._volumes.get(volume, {})
@@ -66,88 +66,88 @@ class ActualStateOfWorld:
             return
         if not nodes:
             del self._volumes[volume]
-        self._assumed.get(node, set()).discard(volume)
-        self.unreport(pair)
+        self._unreported.get(node, set()).discard(volume)
+        self.remove_volume_from_report_as_attached(pair)
         self._touched(pair)
 
     def get(self, pair: Pair) -> Attachment | None:
-        """The volume on the node, if it is or may be attached."""
+        """The attachment, confirmed or uncertain, or None."""
         volume, node = pair
         return self._volumes.get(volume, {}).get(node)
 
     @property
-    def is_anything_there(self) -> bool:
+    def has_attachments(self) -> bool:
         return bool(self._volumes)
 
-    def nodes_of(self, volume: str) -> list[str]:
-        """The nodes to which it is or may be attached; sorted."""
+    def get_nodes_for_attached_volume(self, volume: str) -> list[str]:
+        """The nodes to which it is or may be attached, sorted."""
         return sorted(self._volumes.get(volume, ()))
 
     def confirmed(self) -> list[Attachment]:
-        """All that is attached, sorted."""
-        return [each for each in self.all() if each.confirmed]
+        """All confirmed attachments, sorted."""
+        return [each for each in self.get_attached_volumes() if each.confirmed]
 
-    def all(self) -> list[Attachment]:
-        """All that is or may be attached, sorted."""
+    def get_attached_volumes(self) -> list[Attachment]:
+        """All attachments, confirmed and uncertain, sorted."""
         found = (each for nodes in self._volumes.values() for each in nodes.values())
         return sorted(found, key=lambda each: (each.volume, each.node))
 
     # Volumes in use
 
-    def set_in_use(self, node: str, volumes: Iterable[str]) -> None:
-        """The node reports exactly these volumes as in use."""
-        self._assumed.pop(node, None)
+    def set_volumes_in_use(self, node: str, volumes: Iterable[str]) -> None:
+        """Replace the volumes that the node reports as in use."""
+        self._unreported.pop(node, None)
         if used := set(volumes):
             self._in_use[node] = used
         else:
-            self._in_use.pop(node, None)  # as for most nodes, and deleted ones
+            self._in_use.pop(node, None)  # the case for most nodes, and for deleted ones
 
     def is_mounted(self, pair: Pair) -> bool:
         """Whether the node may have the volume mounted."""
         volume, node = pair
-        return volume in self._in_use.get(node, ()) or volume in self._assumed.get(node, ())
+        return volume in self._in_use.get(node, ()) or volume in self._unreported.get(node, ())
 
-    def is_silent(self, pair: Pair) -> bool:
-        """Whether that is so only because the node has not reported since the volume became known."""
+    def is_unreported_by_node(self, pair: Pair) -> bool:
+        """Whether the volume counts as mounted only because the node has not reported since it was attached."""
         volume, node = pair
-        return volume in self._assumed.get(node, ()) and volume not in self._in_use.get(node, ())
+        return volume in self._unreported.get(node, ()) and volume not in self._in_use.get(node, ())
 
-    # The nodes' status
+    # status.volumesAttached
 
-    def report(self, pair: Pair) -> None:
-        """The volume must be in the node's status as attached."""
+    def add_volume_to_report_as_attached(self, pair: Pair) -> None:
+        """Add the volume to the node's ``volumesAttached``."""
         volume, node = pair
         volumes = self._reported.setdefault(node, {})
         if volume not in volumes:
             volumes[volume] = None
-            self._due[node] = None
+            self._status_update_needed[node] = None
 
-    def unreport(self, pair: Pair) -> None:
-        """The volume must not be in the node's status as attached."""
+    def remove_volume_from_report_as_attached(self, pair: Pair) -> None:
+        """Remove the volume from the node's ``volumesAttached``."""
         volume, node = pair
         if node in self._reported and volume in self._reported[node]:
             del self._reported[node][volume]
-            self._due[node] = None
+            self._status_update_needed[node] = None
 
-    def deny(self, pair: Pair) -> None:
-        """The volume must not be in the node's status, even if another program has added it."""
+    def force_removal_from_report(self, pair: Pair) -> None:
+        """Write the node's status without the volume, even if another program has added it."""
         volume, node = pair
         self._reported.setdefault(node, {}).pop(volume, None)
-        self._due[node] = None
+        self._status_update_needed[node] = None
 
-    def repeat(self, node: str) -> None:
-        """Write the node's status again, if anything was ever in it."""
+    def set_node_status_update_needed(self, node: str) -> None:
+        """Write the node's status again, if it was ever written."""
         if node in self._reported:
-            self._due[node] = None
+            self._status_update_needed[node] = None
 
-    def is_due(self, node: str) -> bool:
-        return node in self._due
+    def is_status_update_needed(self, node: str) -> bool:
+        return node in self._status_update_needed
 
-    def due(self) -> list[str]:
+    def nodes_with_status_update_needed(self) -> list[str]:
         """The nodes whose status must be written, sorted."""
-        return sorted(self._due)
+        return sorted(self._status_update_needed)
 
-    def take_report(self, node: str) -> list[str]:
-        """The volumesAttached to write into the node's status: the volumes by name."""
-        self._due.pop(node, None)
+    def take_volumes_to_report_as_attached(self, node: str) -> list[str]:
+        """The volumes for the node's ``volumesAttached``, sorted by name; the node is no longer due."""
+        self._status_update_needed.pop(node, None)
         return sorted(self._reported.get(node, ()))

@@ -23,7 +23,7 @@ from pilothouse.semantics.attachments import attachment_name, disk_of, driver_an
 
 
 class ActualStatePopulator:
-    """Volumes known only by the name of their PersistentVolume wait for that to be observed."""
+    """A VolumeAttachment whose PersistentVolume is not in the cache yet is processed when the volume is observed."""
 
     def __init__(
         self,
@@ -39,51 +39,51 @@ class ActualStatePopulator:
         self._volumes = volumes
         self._desired = desired
         self._actual = actual
-        self._unplaced: dict[str, dict[str, None]] = {}
-        """Nodes, by the names of PersistentVolumes."""
-        self.is_over = False
+        self._waiting: dict[str, dict[str, None]] = {}
+        """By name of a PersistentVolume that is not in the cache yet: the nodes of its attachments."""
+        self.is_populated = False
 
-    async def learn(self) -> None:
+    async def populate_actual_state_of_world(self) -> None:
         """Run once, before the first round. Raises ``RetryLater`` if the API server does not respond."""
         try:
-            # One that cannot be parsed is not in the cache, either, whose reflector logs it.
+            # Objects that cannot be decoded are not in the cache, either; its reflector logs them.
             page = await self._client.list_all(VOLUME_ATTACHMENTS, on_undecodable=lambda _found: None)
         except (ApiError, OSError) as error:
-            raise RetryLater(f"it is not known yet what is attached: {error}") from error
-        there = {entry.object.metadata.name: entry.object for entry in page.items}
+            raise RetryLater(f"the VolumeAttachments cannot be listed yet: {error}") from error
+        attachments = {entry.object.metadata.name: entry.object for entry in page.items}
         for node in self._nodes.list():
             name = node.metadata.name
             for attached in node.status.volumes_attached:
-                self._see_report((attached.name, name), there)
-            self._actual.set_in_use(name, node.status.volumes_in_use)
-        for found in there.values():
+                self._process_volumes_attached((attached.name, name), attachments)
+            self._actual.set_volumes_in_use(name, node.status.volumes_in_use)
+        for found in attachments.values():
             name = found.spec.source.persistent_volume_name or ""
             volume = self._volumes.get(name)
             if volume is not None:
-                self._doubt(volume, found.spec.node_name)
+                self._mark_uncertain(volume, found.spec.node_name)
             elif name:
-                self._unplaced.setdefault(name, {})[found.spec.node_name] = None
-        self.is_over = True
+                self._waiting.setdefault(name, {})[found.spec.node_name] = None
+        self.is_populated = True
 
-    def see_volume(self, volume: PersistentVolume) -> None:
+    def process_volume(self, volume: PersistentVolume) -> None:
         """Must be called with every observed PersistentVolume."""
-        for node in self._unplaced.pop(volume.metadata.name, ()):
-            self._doubt(volume, node)
+        for node in self._waiting.pop(volume.metadata.name, ()):
+            self._mark_uncertain(volume, node)
 
-    def _see_report(self, pair: Pair, there: Mapping[str, VolumeAttachment]) -> None:
-        """The node's status had the volume as attached, when the cache was last updated."""
+    def _process_volumes_attached(self, pair: Pair, attachments: Mapping[str, VolumeAttachment]) -> None:
+        """The volume was in the node's ``volumesAttached`` when the cache was last updated."""
         volume, node = pair
         desired, parts = self._desired.get(pair), driver_and_handle(volume)
         disk = desired.disk if desired is not None else None
-        found = there.get(attachment_name(*parts, node)) if parts is not None else None
+        found = attachments.get(attachment_name(*parts, node)) if parts is not None else None
         if parts is None or (found is not None and found.status.attached and found.metadata.deletion_timestamp is None):
-            self._actual.attach(pair, disk)
+            self._actual.mark_volume_as_attached(pair, disk)
         else:
-            self._actual.doubt(pair, disk)
-            self._actual.deny(pair)
+            self._actual.mark_volume_as_uncertain(pair, disk)
+            self._actual.force_removal_from_report(pair)
 
-    def _doubt(self, volume: PersistentVolume, node: str) -> None:
-        """There is a VolumeAttachment, with unknown result."""
+    def _mark_uncertain(self, volume: PersistentVolume, node: str) -> None:
+        """There is a VolumeAttachment; its result is unknown."""
         disk = disk_of(volume)
         if disk is not None and self._actual.get((disk.name, node)) is None:
-            self._actual.doubt((disk.name, node), disk)
+            self._actual.mark_volume_as_uncertain((disk.name, node), disk)

@@ -55,6 +55,6 @@ def verify_detachment_status(found: VolumeAttachment | None) -> Done | Failed | 
     return Failed(error.message) if error is not None else None
 
 
-def too_late(kind: str, driver: str, handle: str) -> str:
+def timeout_message(kind: str, driver: str, handle: str) -> str:
     """The error if the driver has not responded."""
     return f"timed out waiting for external-attacher of {driver} CSI driver to {kind} volume {handle}"

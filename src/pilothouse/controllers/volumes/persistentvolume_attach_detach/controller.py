@@ -36,7 +36,7 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.attaching imp
     Done,
     Failed,
     new_attachment,
-    too_late,
+    timeout_message,
     verify_attachment_status,
     verify_detachment_status,
 )
@@ -100,7 +100,7 @@ class RequestFailed(Exception):
 
 
 class AttachDetachController(ManagedController):
-    """The keys of its queue are those of claims."""
+    """Keys of the queue are PersistentVolumeClaims."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(AttachDetachOptions)
@@ -117,85 +117,87 @@ class AttachDetachController(ManagedController):
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.add_runnable("events", self._recorder.run)
         self._open: dict[Pair, None] = {}
-        self._desired = DesiredStateOfWorld(self._touch)
-        self._actual = ActualStateOfWorld(self._touch)
+        self._desired = DesiredStateOfWorld(self._mark_open)
+        self._actual = ActualStateOfWorld(self._mark_open)
         self._operations = Operations(context.env)
-        self._answers: dict[str, Operation] = {}
+        self._pending: dict[str, Operation] = {}
         """Pending operations, by the name of the VolumeAttachment."""
         self._users: dict[str, dict[str, None]] = {}
         """The pods with claims that have not finished, by node."""
         self._populator = ActualStatePopulator(
             context.client, self._nodes, self._volumes, desired=self._desired, actual=self._actual
         )
-        self._report_at = math.inf
-        self._verify_at = math.inf
+        self._status_retry_at = math.inf
+        self._sync_states_at = math.inf
         self._populate_at = math.inf
         self._metrics = Metrics(
             context.metrics,
-            lambda: (volume for volume, _node in self._desired.pairs()),
-            lambda: (each.volume for each in self._actual.all()),
+            lambda: (volume for volume, _node in self._desired.get_volumes_to_attach()),
+            lambda: (each.volume for each in self._actual.get_attached_volumes()),
             self._volumes_in_use,
         )
         self._rounds: WorkQueue[str] = WorkQueue(context.env, f"{self.name}-rounds")
         self._rounds.add(ROUND)
-        self.add_worker_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._go_round, log=self.log))
+        self.add_worker_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._run_round, log=self.log))
         self._requests: WorkQueue[Operation] = WorkQueue(context.env, f"{self.name}-requests")
         self.add_worker_pool(
-            WorkerPool(f"{self.name}-requests", self._requests, self._carry_out, workers=REQUESTS_AT_ONCE, log=self.log)
+            WorkerPool(
+                f"{self.name}-requests", self._requests, self._run_operation, workers=REQUESTS_AT_ONCE, log=self.log
+            )
         )
         nodes.add_handler(
-            lambda node, _initial: self._node_added(node),
-            lambda _old, node: self._see_node(node),
-            lambda node, _unknown: self._lose_node(node),
+            lambda node, _initial: self._add_node(node),
+            lambda _old, node: self._update_node(node),
+            lambda node, _unknown: self._delete_node(node),
             resync_seconds=0.0,
         )
         pods.add_handler(
-            lambda pod, _initial: self._see_pod(pod),
-            self._pod_changed,
-            lambda pod, _unknown: self._lose_pod(pod),
+            lambda pod, _initial: self._process_pod(pod),
+            self._update_pod,
+            lambda pod, _unknown: self._delete_pod(pod),
         )
         claims.add_handler(
             lambda claim, _initial: self.queue.add(object_key(claim.metadata)),
             lambda _old, claim: self.queue.add(object_key(claim.metadata)),
         )
         volumes.add_handler(
-            lambda volume, _initial: self._see_volume(volume),
-            lambda _old, volume: self._see_volume(volume),
+            lambda volume, _initial: self._process_volume(volume),
+            lambda _old, volume: self._process_volume(volume),
             resync_seconds=0.0,
         )
-        on_any_event(drivers, lambda driver: self._see_driver(driver.metadata.name), 0.0)
-        on_any_event(attachments, self._see_attachment, 0.0)
+        on_any_event(drivers, lambda driver: self._process_driver(driver.metadata.name), 0.0)
+        on_any_event(attachments, self._process_attachment, 0.0)
 
-    def _touch(self, pair: Pair) -> None:
+    def _mark_open(self, pair: Pair) -> None:
         self._open[pair] = None
         self._rounds.add(ROUND)
 
-    # The desired state
+    # Desired state
 
-    def _see_pod(self, pod: Pod) -> None:
+    def _process_pod(self, pod: Pod) -> None:
         node = pod.spec.node_name
         if not node or not pod.spec.volumes:
             return
         if has_ended(pod):
-            self._forget_user(pod)
-            self._desired.release(pod.metadata.uid)
+            self._remove_user(pod)
+            self._desired.delete_pod(pod.metadata.uid)
             return
         if not index_by_claim(pod):
             return
         self._users.setdefault(node, {})[object_key(pod.metadata)] = None
         self._add_pod_volumes(pod)
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _update_pod(self, old: Pod, new: Pod) -> None:
         if old.metadata.uid != new.metadata.uid:
             # It was recreated, maybe on another node.
-            self._lose_pod(old)
-        self._see_pod(new)
+            self._delete_pod(old)
+        self._process_pod(new)
 
-    def _lose_pod(self, pod: Pod) -> None:
-        self._forget_user(pod)
-        self._desired.release(pod.metadata.uid)
+    def _delete_pod(self, pod: Pod) -> None:
+        self._remove_user(pod)
+        self._desired.delete_pod(pod.metadata.uid)
 
-    def _forget_user(self, pod: Pod) -> None:
+    def _remove_user(self, pod: Pod) -> None:
         users = self._users.get(pod.spec.node_name)
         if users is not None:
             users.pop(object_key(pod.metadata), None)
@@ -204,7 +206,7 @@ class AttachDetachController(ManagedController):
 
     def _add_pod_volumes(self, pod: Pod) -> None:
         """Volumes that are unknown now are added when the claim or volume changes."""
-        if not self._desired.is_managed(pod.spec.node_name):
+        if not self._desired.node_exists(pod.spec.node_name):
             return
         for volume in pod.spec.volumes:
             disk = disk_for(pod, volume, self._claims.get, self._volumes.get, self._drivers.get)
@@ -227,19 +229,19 @@ class AttachDetachController(ManagedController):
             self._add_volumes_of_claim(key)
         return None
 
-    def _see_volume(self, volume: PersistentVolume) -> None:
-        self._populator.see_volume(volume)
+    def _process_volume(self, volume: PersistentVolume) -> None:
+        self._populator.process_volume(volume)
         reference = volume.spec.claim_ref
         if reference is not None and reference.uid:
             self.queue.add(f"{reference.namespace}/{reference.name}")
 
-    def _see_driver(self, name: str) -> None:
+    def _process_driver(self, name: str) -> None:
         """The driver's ``attachRequired`` may have changed."""
         needed = is_attached_by(self._drivers.get(name))
-        for pair in self._desired.pairs() if not needed else ():
+        for pair in self._desired.get_volumes_to_attach() if not needed else ():
             desired = self._desired.get(pair)
             if desired is not None and desired.disk.driver == name:
-                self._desired.renounce(pair)
+                self._desired.delete_volume(pair)
         if needed:
             self._add_all_pods()
 
@@ -247,34 +249,34 @@ class AttachDetachController(ManagedController):
         for key in [key for users in self._users.values() for key in users]:
             pod = self._pods.get(key)
             if pod is not None:
-                self._see_pod(pod)
+                self._process_pod(pod)
 
     # Nodes
 
-    def _node_added(self, node: Node) -> None:
-        self._see_node(node)
+    def _add_node(self, node: Node) -> None:
+        self._update_node(node)
         # Its status may have been lost (kubernetes#37586).
-        self._actual.repeat(node.metadata.name)
+        self._actual.set_node_status_update_needed(node.metadata.name)
         self._rounds.add(ROUND)
 
-    def _see_node(self, node: Node) -> None:
+    def _update_node(self, node: Node) -> None:
         name = node.metadata.name
-        if MANAGED in node.metadata.annotations and self._desired.manage(name):
+        if MANAGED in node.metadata.annotations and self._desired.add_node(name):
             for key in list(self._users.get(name, ())):
                 pod = self._pods.get(key)
                 if pod is not None:
                     self._add_pod_volumes(pod)
-        self._actual.set_in_use(name, node.status.volumes_in_use)
+        self._actual.set_volumes_in_use(name, node.status.volumes_in_use)
         if self._open:
             self._rounds.add(ROUND)
 
-    def _lose_node(self, node: Node) -> None:
-        self._desired.abandon(node.metadata.name)
-        self._actual.set_in_use(node.metadata.name, node.status.volumes_in_use)
+    def _delete_node(self, node: Node) -> None:
+        self._desired.delete_node(node.metadata.name)
+        self._actual.set_volumes_in_use(node.metadata.name, node.status.volumes_in_use)
         if self._open:
             self._rounds.add(ROUND)
 
-    # Rounds
+    # Reconciler
 
     async def run(self) -> None:
         try:
@@ -282,77 +284,77 @@ class AttachDetachController(ManagedController):
         finally:
             self._metrics.stop()
 
-    async def _go_round(self, _key: str) -> Requeue | None:
-        """One reconcile round; returns when the next one is due without a change."""
-        if not self._populator.is_over:
-            await self._populator.learn()
-            self._verify_at = self._next_verification()
+    async def _run_round(self, _key: str) -> Requeue | None:
+        """One run of the reconciler; returns when the next is due if nothing changes before."""
+        if not self._populator.is_populated:
+            await self._populator.populate_actual_state_of_world()
+            self._sync_states_at = self._next_sync_states_at()
             self._populate_at = self.env.monotonic() + POPULATE_SECONDS
-        await self._round()
-        if self.env.monotonic() >= self._verify_at:
-            await self._verify()
-            self._verify_at = self._next_verification()
+        await self._reconcile_states()
+        if self.env.monotonic() >= self._sync_states_at:
+            await self._sync_states()
+            self._sync_states_at = self._next_sync_states_at()
         if self.env.monotonic() >= self._populate_at:
-            self._populate()
+            self._populate_desired_state()
             self._populate_at = self.env.monotonic() + POPULATE_SECONDS
-        # Events from now on get their own round.
+        # Later events start their own round.
         await asyncio.sleep(ROUND_SECONDS)
-        due = self._next_due()
+        due = self._next_round_at()
         return None if due == math.inf else Requeue(after=max(0.0, due - self.env.monotonic()))
 
-    def _next_verification(self) -> float:
+    def _next_sync_states_at(self) -> float:
         if self._options.disable_sync or self._options.sync_period < 1.0:
             return math.inf
         return self.env.monotonic() + self._options.sync_period
 
-    def _next_due(self) -> float:
-        due = self._report_at
-        if self._actual.is_anything_there:
-            due = min(due, self._verify_at)
-        if self._users or self._desired.is_in_use:
+    def _next_round_at(self) -> float:
+        due = self._status_retry_at
+        if self._actual.has_attachments:
+            due = min(due, self._sync_states_at)
+        if self._users or self._desired.has_pods:
             due = min(due, self._populate_at)
-        for operation in self._answers.values():
+        for operation in self._pending.values():
             if operation.deadline is not None:
                 due = min(due, operation.deadline)
         now = self.env.monotonic()
         for pair in self._open:
             found = self._actual.get(pair)
-            if found is not None and found.since is not None:
-                silent = self._actual.is_silent(pair)
-                for patience in (SILENCE_SECONDS, UNMOUNT_SECONDS) if silent else (UNMOUNT_SECONDS,):
-                    if found.since + patience >= now:
-                        due = min(due, found.since + patience + ROUND_SECONDS)
-            rest = self._operations.rests_until(pair, exclusive=self._is_exclusive(pair))
-            if rest is not None and rest > now:
-                due = min(due, rest)
+            if found is not None and found.detach_requested_at is not None:
+                unreported = self._actual.is_unreported_by_node(pair)
+                for patience in (SILENCE_SECONDS, UNMOUNT_SECONDS) if unreported else (UNMOUNT_SECONDS,):
+                    if found.detach_requested_at + patience >= now:
+                        due = min(due, found.detach_requested_at + patience + ROUND_SECONDS)
+            backoff = self._operations.backoff_until(pair, exclusive=self._is_exclusive(pair))
+            if backoff is not None and backoff > now:
+                due = min(due, backoff)
         return due
 
     def _is_exclusive(self, pair: Pair) -> bool:
         desired, found = self._desired.get(pair), self._actual.get(pair)
         disk = desired.disk if desired is not None else found.disk if found is not None else None
-        # Volumes that are known by name only have no driver.
+        # Volumes known only by name have no driver.
         return disk is not None and disk.exclusive
 
-    async def _round(self) -> None:
+    async def _reconcile_states(self) -> None:
         self._time_out_operations()
-        await self._detach_unused()
-        self._attach_desired()
-        self._report_at = math.inf
-        for node in self._actual.due():
-            await self._report(node)
+        await self._detach_undesired_volumes()
+        self._attach_desired_volumes()
+        self._status_retry_at = math.inf
+        for node in self._actual.nodes_with_status_update_needed():
+            await self._update_node_status(node)
 
     def _time_out_operations(self) -> None:
         now = self.env.monotonic()
-        for operation in list(self._answers.values()):
+        for operation in list(self._pending.values()):
             if operation.deadline is not None and now >= operation.deadline:
-                driver, handle = _parts(operation)
+                driver, handle = _driver_and_handle(operation)
                 if operation.kind == ATTACH:
-                    self._fail(operation, too_late("attach", driver, handle))
+                    self._fail(operation, timeout_message("attach", driver, handle))
                 else:
                     # Upstream does not find the driver here, and records that.
-                    self._fail(operation, too_late("detach", "unknown", handle))
+                    self._fail(operation, timeout_message("detach", "unknown", handle))
 
-    async def _detach_unused(self) -> None:
+    async def _detach_undesired_volumes(self) -> None:
         going: dict[str, list[tuple[Attachment, Detach]]] = {}
         now = self.env.monotonic()
         for pair in sorted(self._open):
@@ -363,34 +365,34 @@ class AttachDetachController(ManagedController):
                 # Nothing is left to do, or the volume belongs to another plugin.
                 del self._open[pair]
                 continue
-            if not self._operations.may_begin(DETACH, pair, exclusive=self._is_exclusive(pair)):
+            if not self._operations.can_start(DETACH, pair, exclusive=self._is_exclusive(pair)):
                 continue
-            if found.since is None:
-                found.since = now
+            if found.detach_requested_at is None:
+                found.detach_requested_at = now
             node = self._nodes.get(found.node)
             observed = Observed(
                 mounted=self._actual.is_mounted(pair),
-                silent=self._actual.is_silent(pair),
+                unreported=self._actual.is_unreported_by_node(pair),
                 healthy=is_healthy(node),
                 out_of_service=is_out_of_service(node),
-                waited=now - found.since,
+                waited=now - found.detach_requested_at,
                 force=not self._options.disable_force_detach,
             )
             decision = decide_detach(observed)
             if isinstance(decision, Detach):
                 going.setdefault(found.node, []).append((found, decision))
         for node_name in sorted(going):
-            await self._detach_from(node_name, going[node_name])
+            await self._detach_from_node(node_name, going[node_name])
 
-    async def _detach_from(self, node: str, going: list[tuple[Attachment, Detach]]) -> None:
-        """The node's status first: the volumes are not safe to mount any more."""
+    async def _detach_from_node(self, node: str, going: list[tuple[Attachment, Detach]]) -> None:
+        """Update the node's status first: from then on no pod mounts the volumes."""
         for found, decision in going:
             if decision.forced:
-                # An unchecked node's status may have been written by another manager.
-                self._actual.deny((found.volume, node))
+                # The status of an unchecked node may have been written by another manager.
+                self._actual.force_removal_from_report((found.volume, node))
             else:
-                self._actual.unreport((found.volume, node))
-        reported = not self._actual.is_due(node) or await self._report(node)
+                self._actual.remove_volume_from_report_as_attached((found.volume, node))
+        reported = not self._actual.is_status_update_needed(node) or await self._update_node_status(node)
         for found, decision in going:
             pair = (found.volume, node)
             if self._actual.get(pair) is not found:
@@ -398,51 +400,51 @@ class AttachDetachController(ManagedController):
             if not reported or self._desired.get(pair) is not None:
                 # The status could not be written, or a pod needs the volume again.
                 if found.confirmed:
-                    self._actual.report(pair)
+                    self._actual.add_volume_to_report_as_attached(pair)
                 continue
             if decision.forced:
                 self._metrics.force(decision.forced)
                 self.log.info("Detaching a volume by force", volume=found.volume, node=node, reason=decision.forced)
             exclusive = self._is_exclusive(pair)
-            self._begin(
+            self._start_operation(
                 Operation(DETACH, pair, found.disk, exclusive, self.env.monotonic(), verify=not decision.forced)
             )
 
-    def _attach_desired(self) -> None:
+    def _attach_desired_volumes(self) -> None:
         for pair in sorted(self._open):
             desired = self._desired.get(pair)
             if desired is None:
                 continue
             disk = desired.disk
-            if self._operations.is_running(pair, exclusive=disk.exclusive):
+            if self._operations.is_operation_pending(pair, exclusive=disk.exclusive):
                 continue
             found = self._actual.get(pair)
             if found is not None and found.confirmed:
-                found.since = None
+                found.detach_requested_at = None
                 desired.reported = False
                 del self._open[pair]
                 continue
             volume, node = pair
             if disk.exclusive:
-                others = [each for each in self._actual.nodes_of(volume) if each != node]
+                others = [each for each in self._actual.get_nodes_for_attached_volume(volume) if each != node]
                 if others:
                     if not desired.reported:
-                        users = self._desired.pods_on(others, volume)
+                        users = self._desired.get_volume_pods_on_nodes(others, volume)
                         for pod, message in multi_attach_messages(disk, desired.pods.values(), users):
                             self._record_event(pod, WARNING, "FailedAttachVolume", message)
                         desired.reported = True
                     continue
-            if self._operations.may_begin(ATTACH, pair, exclusive=disk.exclusive):
+            if self._operations.can_start(ATTACH, pair, exclusive=disk.exclusive):
                 pods = tuple(desired.pods.values())
-                self._begin(Operation(ATTACH, pair, disk, disk.exclusive, self.env.monotonic(), pods))
+                self._start_operation(Operation(ATTACH, pair, disk, disk.exclusive, self.env.monotonic(), pods))
 
-    def _begin(self, operation: Operation) -> None:
-        self._operations.begin(operation)
+    def _start_operation(self, operation: Operation) -> None:
+        self._operations.start(operation)
         self._requests.add(operation)
 
-    # Requests
+    # Operations
 
-    async def _carry_out(self, operation: Operation) -> Requeue | None:
+    async def _run_operation(self, operation: Operation) -> Requeue | None:
         try:
             await (self._request_attach(operation) if operation.kind == ATTACH else self._request_detach(operation))
         except RequestFailed as error:
@@ -454,12 +456,12 @@ class AttachDetachController(ManagedController):
         assert disk is not None, "what is wanted is known"
         name = attachment_name(disk.driver, disk.handle, node)
         pods = ", ".join(object_key(pod.metadata) for pod in operation.pods[:5])
-        record_decision(f"volume {disk.name} is to be attached to node {node}, for {len(operation.pods)} pods: {pods}")
+        record_decision(f"volume {disk.name} is attached to node {node} for {len(operation.pods)} pods: {pods}")
         try:
             operation.version = (await self._create_attachment(name, disk, node)).metadata.resource_version
         except (ApiError, OSError) as error:
             raise RequestFailed(f"kubernetes.io/csi: attacher.Attach failed: {error}") from error
-        self._await_answer(name, operation)
+        self._wait_for_result(name, operation)
 
     async def _create_attachment(self, name: str, disk: Disk, node: str) -> VolumeAttachment:
         """Create the VolumeAttachment unless it exists. The cache is not sufficient: it may have one that was deleted
@@ -477,22 +479,22 @@ class AttachDetachController(ManagedController):
         volume, node = operation.pair
         if operation.verify:
             await self._verify_unused(volume, node)
-        driver, handle = _parts(operation)
+        driver, handle = _driver_and_handle(operation)
         name = attachment_name(driver, handle, node)
-        record_decision(f"no pod on node {node} needs volume {volume} any more: detached")
+        record_decision(f"no pod on node {node} uses volume {volume} any more: detached")
         try:
-            answer = await self._client.delete(VOLUME_ATTACHMENTS, name)
+            result = await self._client.delete(VOLUME_ATTACHMENTS, name)
         except NotFound:
             self._succeed(operation)
             return
         except (ApiError, OSError) as error:
             text = f"detacher.Detach failed to delete VolumeAttachment [{name}]: {error}"
             raise RequestFailed(f"kubernetes.io/csi: {text}") from error
-        left = known(bytes(answer), VolumeAttachment).object
+        left = known(bytes(result), VolumeAttachment).object
         if left.metadata.name == name and left.metadata.finalizers:
             # Only a cache that had it can prove that it was deleted.
             operation.version = left.metadata.resource_version
-            self._await_answer(name, operation)
+            self._wait_for_result(name, operation)
         else:
             self._succeed(operation)
 
@@ -508,17 +510,17 @@ class AttachDetachController(ManagedController):
         if volume in found.status.volumes_in_use:
             raise RequestFailed("volume is still in use by node, according to Node status")
         if any(each.name == volume for each in found.status.volumes_attached):
-            self._actual.deny((volume, node))
+            self._actual.force_removal_from_report((volume, node))
             raise RequestFailed("node is still told that volume is attached")
 
-    def _await_answer(self, name: str, operation: Operation) -> None:
+    def _wait_for_result(self, name: str, operation: Operation) -> None:
         operation.deadline = self.env.monotonic() + DRIVER_SECONDS
-        self._answers[name] = operation
+        self._pending[name] = operation
         self._verify_status(name, operation)
-        self._rounds.add(ROUND)  # which checks the deadline
+        self._rounds.add(ROUND)  # for its deadline
 
-    def _see_attachment(self, found: VolumeAttachment) -> None:
-        operation = self._answers.get(found.metadata.name)
+    def _process_attachment(self, found: VolumeAttachment) -> None:
+        operation = self._pending.get(found.metadata.name)
         if operation is not None:
             self._verify_status(found.metadata.name, operation)
 
@@ -526,34 +528,34 @@ class AttachDetachController(ManagedController):
         found = self._attachments.get(name)
         if is_newer(operation.version, self._attachments.resource_version or "0"):
             return
-        answer = verify_attachment_status(found) if operation.kind == ATTACH else verify_detachment_status(found)
-        match answer:
+        result = verify_attachment_status(found) if operation.kind == ATTACH else verify_detachment_status(found)
+        match result:
             case Done():
                 self._succeed(operation)
             case Failed(reason=reason):
                 self._fail(operation, reason)
 
-    def _end(self, operation: Operation, *, failed: bool) -> None:
+    def _finish(self, operation: Operation, *, failed: bool) -> None:
         volume, node = operation.pair
-        driver, handle = _parts(operation)
-        self._answers.pop(attachment_name(driver, handle, node), None)
+        driver, handle = _driver_and_handle(operation)
+        self._pending.pop(attachment_name(driver, handle, node), None)
         self._operations.end(operation, failed=failed)
         self._metrics.end(volume, operation.kind, self.env.monotonic() - operation.begun, failed=failed)
 
     def _succeed(self, operation: Operation) -> None:
-        self._end(operation, failed=False)
+        self._finish(operation, failed=False)
         if operation.kind == ATTACH:
             assert operation.disk is not None, "what is wanted is known"
             message = f"AttachVolume.Attach succeeded for volume {quote(operation.disk.volume)} "
             for pod in operation.pods:
                 self._record_event(pod, NORMAL, "SuccessfulAttachVolume", message)
-            self._actual.attach(operation.pair, operation.disk)
+            self._actual.mark_volume_as_attached(operation.pair, operation.disk)
         else:
-            self._actual.detach(operation.pair)
-        self._touch(operation.pair)
+            self._actual.mark_volume_as_detached(operation.pair)
+        self._mark_open(operation.pair)
 
     def _fail(self, operation: Operation, reason: str) -> None:
-        self._end(operation, failed=True)
+        self._finish(operation, failed=True)
         volume, node = operation.pair
         name = operation.disk.volume if operation.disk is not None else volume
         if operation.kind == ATTACH:
@@ -561,18 +563,18 @@ class AttachDetachController(ManagedController):
                 message = f"AttachVolume.Attach failed for volume {quote(name)} : {reason}"
                 self._record_event(pod, WARNING, "FailedAttachVolume", message)
         if operation.kind == ATTACH or self._actual.get(operation.pair) is not None:
-            self._actual.doubt(operation.pair, operation.disk)
+            self._actual.mark_volume_as_uncertain(operation.pair, operation.disk)
         self.log.info("Operation failed", operation=operation.kind, volume=name, node=node, err=reason)
-        self._touch(operation.pair)
+        self._mark_open(operation.pair)
 
     def _record_event(self, pod: Pod, type_: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(PODS, pod.metadata), type_, reason, message)
 
     # The nodes' status
 
-    async def _report(self, name: str) -> bool:
+    async def _update_node_status(self, name: str) -> bool:
         """Whether the node's status is up to date. A missing node has none."""
-        volumes = self._actual.take_report(name)
+        volumes = self._actual.take_volumes_to_report_as_attached(name)
         if self._nodes.get(name) is None:
             return True
         attached = [{"name": volume, "devicePath": ""} for volume in volumes] or None
@@ -584,15 +586,15 @@ class AttachDetachController(ManagedController):
             return True
         except (ApiError, OSError) as error:
             self.log.info("Could not update node status; re-marking for update", v=2, node=name, err=str(error))
-            self._actual.repeat(name)
-            self._report_at = self.env.monotonic() + REPORT_RETRY_SECONDS
+            self._actual.set_node_status_update_needed(name)
+            self._status_retry_at = self.env.monotonic() + REPORT_RETRY_SECONDS
             return False
         return True
 
     # Missed events
 
-    async def _verify(self) -> None:
-        """Check that all volumes believed to be attached are (``VolumesAreAttached``)."""
+    async def _sync_states(self) -> None:
+        """Mark volumes that are not attached any more (``VolumesAreAttached``)."""
         for each in self._actual.confirmed():
             disk, pair = each.disk, (each.volume, each.node)
             if disk is None or not is_attached_by(self._drivers.get(disk.driver)):
@@ -602,11 +604,11 @@ class AttachDetachController(ManagedController):
                 continue
             if found is None:
                 self.log.info("A volume is not attached any more", volume=each.volume, node=each.node)
-                self._actual.detach(pair)
+                self._actual.mark_volume_as_detached(pair)
             elif not found.status.attached:
                 # An operation is in progress, and must not be dropped.
-                self._actual.unreport(pair)
-                self._actual.doubt(pair, disk)
+                self._actual.remove_volume_from_report_as_attached(pair)
+                self._actual.mark_volume_as_uncertain(pair, disk)
 
     async def _live_attachment(self, disk: Disk, node: str) -> VolumeAttachment | None:
         name = attachment_name(disk.driver, disk.handle, node)
@@ -621,12 +623,12 @@ class AttachDetachController(ManagedController):
             self.log.info("Could not verify an attachment", attachment=name, err=str(error))
             return _ATTACHED
 
-    def _populate(self) -> None:
+    def _populate_desired_state(self) -> None:
         """Correct errors in the handling of events (upstream's populator)."""
         for pod in self._desired.pods():
             found = self._pods.get(object_key(pod.metadata))
             if found is None or found.metadata.uid != pod.metadata.uid:
-                self._desired.release(pod.metadata.uid)
+                self._desired.delete_pod(pod.metadata.uid)
         self._add_all_pods()
 
     def _volumes_in_use(self) -> Iterator[tuple[str, str]]:
@@ -645,8 +647,8 @@ _ATTACHED = VolumeAttachment(status=AttachmentStatus(attached=True))
 """The assumed state of an attachment until there is a response."""
 
 
-def _parts(operation: Operation) -> tuple[str, str]:
-    """Driver and handle of an operation's volume."""
+def _driver_and_handle(operation: Operation) -> tuple[str, str]:
+    """Driver and volume handle of an operation."""
     if operation.disk is not None:
         return operation.disk.driver, operation.disk.handle
     found = driver_and_handle(operation.pair[0])

@@ -1,5 +1,7 @@
-"""When an unused volume is detached, and the messages for pods whose volume is elsewhere. Pure. Upstream: v1.36
-``pkg/controller/volume/attachdetach/reconciler/reconciler.go``."""
+"""Decides when a volume that is not desired is detached, and builds the multi-attach messages. Pure.
+
+Upstream: v1.36 ``pkg/controller/volume/attachdetach/reconciler/reconciler.go``.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,20 +13,20 @@ from pilothouse.semantics.attachments import Disk
 from pilothouse.semantics.nodes import is_node_ready
 
 UNMOUNT_SECONDS = 360.0
-"""The timeout for unhealthy nodes to unmount a volume."""
+"""How long to wait for an unhealthy node to unmount a volume (``maxWaitForUnmountDuration``)."""
 SILENCE_SECONDS = 10.0
-"""The timeout for healthy nodes to report that they use a volume. Kubelets check that often
-(``nodeStatusUpdateFrequency``), and report changes at once."""
+"""How long to wait for a healthy node to report a volume as in use. Kubelets update their status at this interval
+(``nodeStatusUpdateFrequency``), and at once when it changes."""
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 TIMEOUT, OUT_OF_SERVICE = "timeout", "out-of-service"
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume on a node that has not been desired there for ``waited`` seconds."""
+    """A volume on a node, not desired there for ``waited`` seconds."""
 
     mounted: bool
-    silent: bool = False
-    """It counts as mounted only because the node has not reported it yet."""
+    unreported: bool = False
+    """It counts as mounted only because the node has not reported yet."""
     healthy: bool
     out_of_service: bool
     waited: float
@@ -43,13 +45,11 @@ class Detach(msgspec.Struct, frozen=True):
 
 
 def decide_detach(observed: Observed) -> Wait | Detach:
-    """Whether to detach the volume.
-
-    After the timeout a healthy node is not checked any more, but must not have it mounted. A healthy one that does not
-    report is checked sooner, always: upstream would wait until something else about it changes.
-    """
+    """Whether to detach the volume. After the timeout the live status of a healthy node is not checked any more, but
+    its volume must not be mounted. If a healthy node has not reported, detaching is tried sooner and always with the
+    check; upstream waits until another change of the node."""
     expired = observed.force and observed.waited > UNMOUNT_SECONDS
-    if observed.silent and observed.healthy and not observed.out_of_service and observed.waited > SILENCE_SECONDS:
+    if observed.unreported and observed.healthy and not observed.out_of_service and observed.waited > SILENCE_SECONDS:
         return Detach()
     if observed.mounted and not (expired and not observed.healthy) and not observed.out_of_service:
         return Wait()
@@ -67,7 +67,7 @@ def is_out_of_service(node: Node | None) -> bool:
 
 
 def multi_attach_messages(disk: Disk, waiting: Iterable[Pod], users: Sequence[Pod]) -> list[tuple[Pod, str]]:
-    """The message for each of the pods that wait for a volume. ``users`` have it on other nodes; names of those in
+    """The message for each pod that waits for a volume. ``users`` are the pods that use it on other nodes; names in
     other namespaces are not revealed."""
     prefix = f"Multi-Attach error for volume {quote(disk.volume)} "
     reported: list[tuple[Pod, str]] = []

@@ -17,7 +17,7 @@ Pair = tuple[str, str]
 
 
 class DesiredVolume(msgspec.Struct):
-    """A volume on a node: for these pods, by uid. ``reported``: the multi-attach event was recorded."""
+    """A volume on a node, with the pods that use it, by uid. ``reported``: the multi-attach event was recorded."""
 
     disk: Disk
     pods: dict[str, Pod] = {}
@@ -32,23 +32,23 @@ class DesiredStateOfWorld:
         self._nodes: dict[str, dict[str, DesiredVolume]] = {}
         self._of_pod: dict[str, dict[Pair, None]] = {}
 
-    def manage(self, node: str) -> bool:
-        """Volumes can be attached to the node. Whether that is new."""
+    def add_node(self, node: str) -> bool:
+        """Attach volumes to the node from now on. Returns False if the node is already managed."""
         if node in self._nodes:
             return False
         self._nodes[node] = {}
         return True
 
-    def abandon(self, node: str) -> None:
+    def delete_node(self, node: str) -> None:
         """The node was deleted. As long as pods need volumes there it stays managed."""
         if not self._nodes.get(node):
             self._nodes.pop(node, None)
 
-    def is_managed(self, node: str) -> bool:
+    def node_exists(self, node: str) -> bool:
         return node in self._nodes
 
     def add_pod(self, pod: Pod, disk: Disk) -> None:
-        """A pod needs the volume on its node, which is managed."""
+        """The pod uses the volume on its node, which must be managed."""
         volumes = self._nodes[pod.spec.node_name]
         desired, pair = volumes.get(disk.name), (disk.name, pod.spec.node_name)
         if desired is None:
@@ -57,22 +57,22 @@ class DesiredStateOfWorld:
         desired.pods.setdefault(pod.metadata.uid, pod)
         self._of_pod.setdefault(pod.metadata.uid, {})[pair] = None
 
-    def release(self, uid: str) -> None:
-        """A pod needs no volumes any more."""
+    def delete_pod(self, uid: str) -> None:
+        """The pod uses no volumes any more."""
         for pair in self._of_pod.pop(uid, {}):
-            self._give_up(uid, pair)
+            self._delete_pod_from_volume(uid, pair)
 
-    def renounce(self, pair: Pair) -> None:
-        """The volume need not be attached any more, though pods use it."""
+    def delete_volume(self, pair: Pair) -> None:
+        """The volume need not be attached, although pods use it."""
         desired = self.get(pair)
         for uid in list(desired.pods) if desired is not None else ():
             pairs = self._of_pod[uid]
             del pairs[pair]
             if not pairs:
                 del self._of_pod[uid]
-            self._give_up(uid, pair)
+            self._delete_pod_from_volume(uid, pair)
 
-    def _give_up(self, uid: str, pair: Pair) -> None:
+    def _delete_pod_from_volume(self, uid: str, pair: Pair) -> None:
         volume, node = pair
         volumes = self._nodes[node]
         del volumes[volume].pods[uid]
@@ -84,7 +84,7 @@ class DesiredStateOfWorld:
         volume, node = pair
         return self._nodes.get(node, {}).get(volume)
 
-    def pods_on(self, nodes: Iterable[str], volume: str) -> list[Pod]:
+    def get_volume_pods_on_nodes(self, nodes: Iterable[str], volume: str) -> list[Pod]:
         """The pods that use the volume on these nodes."""
         return [
             pod
@@ -94,11 +94,11 @@ class DesiredStateOfWorld:
             for pod in desired.pods.values()
         ]
 
-    def pairs(self) -> list[Pair]:
+    def get_volumes_to_attach(self) -> list[Pair]:
         return sorted((volume, node) for node, volumes in self._nodes.items() for volume in volumes)
 
     @property
-    def is_in_use(self) -> bool:
+    def has_pods(self) -> bool:
         return bool(self._of_pod)
 
     def pods(self) -> list[Pod]:

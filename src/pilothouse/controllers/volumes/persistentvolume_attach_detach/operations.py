@@ -30,11 +30,11 @@ class Operation(msgspec.Struct, eq=False):
     verify: bool = True
     deadline: float | None = None
     version: str = ""
-    """The version in which the attachment was created, found or deleted: an older cache proves nothing."""
+    """The version at which the attachment was created, read or deleted: older caches are ignored."""
 
 
 class RetryBackoff(msgspec.Struct):
-    """The backoff after a failure of this kind: how long, and since when."""
+    """The backoff after a failed operation: its kind, duration and start."""
 
     kind: str
     seconds: float
@@ -45,47 +45,47 @@ class Operations:
     def __init__(self, env: Env) -> None:
         self._env = env
         self._running: dict[str, dict[str, Operation]] = {}
-        """By volume and node; the node is empty for volumes that one node may have at a time."""
-        self._rests: dict[Pair, RetryBackoff] = {}
+        """By volume and node; the node is empty for single-attach volumes."""
+        self._backoff: dict[Pair, RetryBackoff] = {}
 
-    def is_running(self, pair: Pair, *, exclusive: bool) -> bool:
+    def is_operation_pending(self, pair: Pair, *, exclusive: bool) -> bool:
         """Whether a pending operation affects the volume on that node."""
         volume, node = pair
         running = self._running.get(volume)
         return running is not None and (exclusive or node in running or "" in running)
 
-    def may_begin(self, kind: str, pair: Pair, *, exclusive: bool) -> bool:
+    def can_start(self, kind: str, pair: Pair, *, exclusive: bool) -> bool:
         """Whether no operation is pending, and this kind is not in backoff."""
-        if self.is_running(pair, exclusive=exclusive):
+        if self.is_operation_pending(pair, exclusive=exclusive):
             return False
-        rest = self._rests.get(_key(pair, exclusive))
-        return rest is None or rest.kind != kind or self._env.monotonic() >= rest.since + rest.seconds
+        backoff = self._backoff.get(_key(pair, exclusive))
+        return backoff is None or backoff.kind != kind or self._env.monotonic() >= backoff.since + backoff.seconds
 
-    def begin(self, operation: Operation) -> None:
+    def start(self, operation: Operation) -> None:
         """Start an operation. Another kind resets the backoff."""
         volume, node = key = _key(operation.pair, operation.exclusive)
-        rest = self._rests.get(key)
-        if rest is not None and rest.kind != operation.kind:
-            del self._rests[key]
+        backoff = self._backoff.get(key)
+        if backoff is not None and backoff.kind != operation.kind:
+            del self._backoff[key]
         self._running.setdefault(volume, {})[node] = operation
 
     def end(self, operation: Operation, *, failed: bool) -> None:
         volume, node = key = _key(operation.pair, operation.exclusive)
         running = self._running[volume]
-        assert running.pop(node) is operation, "one thing at a time"
+        assert running.pop(node) is operation, "operations on the same volume exclude each other"
         if not running:
             del self._running[volume]
         if not failed:
-            self._rests.pop(key, None)
+            self._backoff.pop(key, None)
             return
-        rest = self._rests.get(key)
-        seconds = FIRST_SECONDS if rest is None else min(rest.seconds * 2.0, LONGEST_SECONDS)
-        self._rests[key] = RetryBackoff(operation.kind, seconds, self._env.monotonic())
+        backoff = self._backoff.get(key)
+        seconds = FIRST_SECONDS if backoff is None else min(backoff.seconds * 2.0, LONGEST_SECONDS)
+        self._backoff[key] = RetryBackoff(operation.kind, seconds, self._env.monotonic())
 
-    def rests_until(self, pair: Pair, *, exclusive: bool) -> float | None:
-        """Until when the backoff lasts, if there is one."""
-        rest = self._rests.get(_key(pair, exclusive))
-        return None if rest is None else rest.since + rest.seconds
+    def backoff_until(self, pair: Pair, *, exclusive: bool) -> float | None:
+        """The end of the backoff, if there is one."""
+        backoff = self._backoff.get(_key(pair, exclusive))
+        return None if backoff is None else backoff.since + backoff.seconds
 
 
 def _key(pair: Pair, exclusive: bool) -> Pair:

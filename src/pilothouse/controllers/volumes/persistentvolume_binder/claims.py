@@ -26,12 +26,12 @@ MISBOUND = "Two claims are bound to the same volume, this one is bound incorrect
 NOTHING_TO_BIND = "no persistent volumes available for this claim and no storage class is set"
 
 
-class Surroundings(Protocol):
+class ClaimContext(Protocol):
     """The state that a decision needs in addition to the claim."""
 
     def volume(self, name: str) -> PersistentVolume | None: ...
 
-    def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
+    def find_best_match_for_claim(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
         """The volume that matches the claim best."""
         ...
 
@@ -44,7 +44,7 @@ class Surroundings(Protocol):
         ...
 
 
-class Note(msgspec.Struct, frozen=True):
+class ClaimEvent(msgspec.Struct, frozen=True):
     """An event on the claim."""
 
     type: str
@@ -53,7 +53,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """Bind the claim to this volume, or complete that."""
+    """Bind the claim to this volume, or complete the binding."""
 
     volume: str
 
@@ -61,108 +61,109 @@ class Bind(msgspec.Struct, frozen=True):
 class StayPending(msgspec.Struct, frozen=True):
     """The claim stays Pending, mostly with an event."""
 
-    note: Note | None = None
+    event: ClaimEvent | None = None
 
 
-class UseClass(msgspec.Struct, frozen=True):
-    """The claim gets the default class, which was created since, or was missing when the claim was created."""
+class AssignDefaultStorageClass(msgspec.Struct, frozen=True):
+    """Assign the default StorageClass (``assignDefaultStorageClass``)."""
 
     name: str
 
 
 class Provision(msgspec.Struct, frozen=True):
-    """A volume must be provisioned. The status stays: it will be Bound soon."""
+    """Request provisioning. The status does not change."""
 
 
-class Lose(msgspec.Struct, frozen=True):
+class MarkLost(msgspec.Struct, frozen=True):
     """The claim is Lost: its volume was deleted."""
 
     reason: str
     message: str
 
 
-class Reject(msgspec.Struct, frozen=True):
-    """The binding is invalid: an event, and a retry."""
+class InvalidClaim(msgspec.Struct, frozen=True):
+    """The binding is invalid: record an event and retry."""
 
-    note: Note
+    event: ClaimEvent
     error: str
 
 
-ClaimStep = Bind | StayPending | UseClass | Provision | Lose | Reject
+ClaimStep = Bind | StayPending | AssignDefaultStorageClass | Provision | MarkLost | InvalidClaim
 
 
-def decide_claim(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
+def decide_claim(claim: PersistentVolumeClaim, context: ClaimContext) -> ClaimStep:
     """The next step for a claim. Raises ``SelectorError`` for an invalid selector."""
     if BIND_COMPLETED in claim.metadata.annotations:
-        return _decide_bound(claim, around)
+        return _sync_bound_claim(claim, context)
     if claim.spec.volume_name:
-        return _decide_requested(claim, around)
-    return _decide_free(claim, around)
+        return _sync_unbound_claim_with_volume(claim, context)
+    return _sync_unbound_claim_without_volume(claim, context)
 
 
-def _decide_free(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
-    """The claim requests no specific volume."""
+def _sync_unbound_claim_without_volume(claim: PersistentVolumeClaim, context: ClaimContext) -> ClaimStep:
+    """A claim without ``volumeName``."""
     class_name = claim_class(claim)
-    delayed = bool(class_name) and waits_for_consumer(around.storage_class(class_name))
-    match = around.best_match(claim, delayed=delayed)
+    delayed = bool(class_name) and waits_for_consumer(context.storage_class(class_name))
+    match = context.find_best_match_for_claim(claim, delayed=delayed)
     if match is not None:
         return Bind(match.metadata.name)
     if not has_class(claim):
-        default = around.default_class()
+        default = context.default_class()
         if default is not None:
-            return UseClass(default.metadata.name)
+            return AssignDefaultStorageClass(default.metadata.name)
     if delayed and SELECTED_NODE not in claim.metadata.annotations:
-        return StayPending(_waiting(around.unscheduled_pods(claim)))
+        return StayPending(_waiting_event(context.unscheduled_pods(claim)))
     if class_name:
         return Provision()
-    return StayPending(Note(NORMAL, "FailedBinding", NOTHING_TO_BIND))
+    return StayPending(ClaimEvent(NORMAL, "FailedBinding", NOTHING_TO_BIND))
 
 
-def _waiting(pods: list[str]) -> Note:
+def _waiting_event(pods: list[str]) -> ClaimEvent:
     if not pods:
         text = "waiting for first consumer to be created before binding"
-        return Note(NORMAL, "WaitForFirstConsumer", text)
-    # The scheduler handles one pod at a time, in unknown order: all are named.
+        return ClaimEvent(NORMAL, "WaitForFirstConsumer", text)
+    # The scheduler handles one pod at a time, in unknown order, so all are named.
     text = f"waiting for pod{'s' if len(pods) > 1 else ''} {','.join(pods)} to be scheduled"
-    return Note(NORMAL, "WaitForPodScheduled", text)
+    return ClaimEvent(NORMAL, "WaitForPodScheduled", text)
 
 
-def _decide_requested(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
-    """The claim, or its author, requests one specific volume."""
+def _sync_unbound_claim_with_volume(claim: PersistentVolumeClaim, context: ClaimContext) -> ClaimStep:
+    """A claim with ``volumeName`` that is not completely bound."""
     name = claim.spec.volume_name
-    volume = around.volume(name)
+    volume = context.volume(name)
     if volume is None:
         return StayPending()
     if volume.spec.claim_ref is None:
         reason = unsatisfied_reason(volume, claim)
         if reason:
             return StayPending(
-                Note(WARNING, "VolumeMismatch", f"Cannot bind to requested volume {quote(name)}: {reason}")
+                ClaimEvent(WARNING, "VolumeMismatch", f"Cannot bind to requested volume {quote(name)}: {reason}")
             )
         return Bind(name)
     if refers_to(volume, claim):
         return Bind(name)
-    note = Note(WARNING, "FailedBinding", f"volume {quote(name)} already bound to a different claim.")
+    event = ClaimEvent(WARNING, "FailedBinding", f"volume {quote(name)} already bound to a different claim.")
     if BOUND_BY_CONTROLLER not in claim.metadata.annotations:
-        return StayPending(note)
-    # The annotation that the binding is complete was removed.
+        return StayPending(event)
+    # The bind-completed annotation was removed.
     reference, meta = volume.spec.claim_ref, claim.metadata
     key, other = f"{meta.namespace}/{meta.name}", f"{reference.namespace}/{reference.name}"
-    return Reject(
-        note, f"invalid binding of claim {quote(key)} to volume {quote(name)}: volume already claimed by {quote(other)}"
+    return InvalidClaim(
+        event,
+        f"invalid binding of claim {quote(key)} to volume {quote(name)}: volume already claimed by {quote(other)}",
     )
 
 
-def _decide_bound(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
-    """The claim is bound."""
+def _sync_bound_claim(claim: PersistentVolumeClaim, context: ClaimContext) -> ClaimStep:
+    """``syncBoundClaim``."""
     if not claim.spec.volume_name:
-        return Lose("ClaimLost", LOST_REFERENCE)
-    volume = around.volume(claim.spec.volume_name)
+        return MarkLost("ClaimLost", LOST_REFERENCE)
+    volume = context.volume(claim.spec.volume_name)
     if volume is None:
-        return Lose("ClaimLost", LOST_VOLUME)
+        return MarkLost("ClaimLost", LOST_VOLUME)
     reference = volume.spec.claim_ref
-    # Without a claimRef it was removed, or the volume's cache is stale: both are repaired by binding again. With it,
-    # this repairs whatever is missing, mostly nothing.
+    # A missing claimRef was removed, or the cached volume is stale; binding again repairs both. Otherwise this
+    # completes the binding, mostly without a write.
     if reference is None or reference.uid == claim.metadata.uid:
         return Bind(volume.metadata.name)
-    return Lose("ClaimMisbound", MISBOUND)
+    return MarkLost("ClaimMisbound", MISBOUND)

@@ -16,18 +16,18 @@ from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, wit
 from pilothouse.controllers.shared.volume_plugins import HOST_PATH
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions, links
 from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
+    AssignDefaultStorageClass,
     Bind,
-    Lose,
-    Note,
+    ClaimEvent,
+    InvalidClaim,
+    MarkLost,
     Provision,
-    Reject,
     StayPending,
-    UseClass,
     decide_claim,
 )
 from pilothouse.controllers.volumes.persistentvolume_binder.metrics import Metrics
 from pilothouse.controllers.volumes.persistentvolume_binder.operations import Operation, Operations
-from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPlugin, provisioner_of
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPluginError, provisioner_of
 from pilothouse.controllers.volumes.persistentvolume_binder.provisioning import FAILED, Provisioning
 from pilothouse.controllers.volumes.persistentvolume_binder.reclaiming import Reclaiming
 from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore, VolumeStore
@@ -38,9 +38,9 @@ from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
     SetPhase,
     Unbind,
     decide_volume,
-    finalizers_of,
     is_released_or_failed,
-    migration_of,
+    updated_deletion_finalizers,
+    updated_migration_annotations,
 )
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
 from pilothouse.env import TaskGroup
@@ -60,7 +60,7 @@ from pilothouse.semantics.volumes import (
 
 
 class InvalidBinding(Exception):
-    """Claim and volume refer to each other in contradictory ways, which a user must resolve."""
+    """Claim and volume refer to each other in contradictory ways; a user must resolve that."""
 
 
 class BinderController:
@@ -73,16 +73,16 @@ class BinderController:
         env, metrics, log = context.env, context.metrics, context.log
         self._options = options
         self._log = log
-        self._shown_claims = context.informer(PERSISTENT_VOLUME_CLAIMS)
-        self._shown_volumes = context.informer(PERSISTENT_VOLUMES)
+        self._claim_informer = context.informer(PERSISTENT_VOLUME_CLAIMS)
+        self._volume_informer = context.informer(PERSISTENT_VOLUMES)
         classes = context.informer(STORAGE_CLASSES)
         pods = context.informer(PODS, indexes={CLAIM_INDEX: index_by_claim})
         nodes = context.informer(NODES)
         self._waits_for = context.awaited
         self._classes = classes.cache
         self._pods = pods.cache
-        self._claims = ClaimStore(self._shown_claims.cache)
-        self._volumes = VolumeStore(self._shown_volumes.cache)
+        self._claims = ClaimStore(self._claim_informer.cache)
+        self._volumes = VolumeStore(self._volume_informer.cache)
         self._writes = Writes(context.client, env, self._claims, self._volumes, log)
         self._metrics = Metrics(metrics, env, self._claims, self._volumes)
         self._operations = Operations(env, self.name, log)
@@ -94,19 +94,24 @@ class BinderController:
             WorkerPool(
                 f"{self.name}-volumes",
                 self._volume_queue,
-                self._see_volume,
+                self._process_volume,
                 metrics=metrics,
                 log=log,
                 component=self.name,
             ),
             WorkerPool(
-                f"{self.name}-claims", self._claim_queue, self._see_claim, metrics=metrics, log=log, component=self.name
+                f"{self.name}-claims",
+                self._claim_queue,
+                self._process_claim,
+                metrics=metrics,
+                log=log,
+                component=self.name,
             ),
         ]
-        self._anything = asyncio.Event()
+        self._has_objects = asyncio.Event()
         """Set once there is a claim or a volume: until then there is nothing to resync."""
-        on_any_event(self._shown_claims, lambda claim: self._enqueue(self._claim_queue, claim), 0.0)
-        on_any_event(self._shown_volumes, lambda volume: self._enqueue(self._volume_queue, volume), 0.0)
+        on_any_event(self._claim_informer, lambda claim: self._enqueue(self._claim_queue, claim), 0.0)
+        on_any_event(self._volume_informer, lambda volume: self._enqueue(self._volume_queue, volume), 0.0)
 
     async def run(self) -> None:
         self._log.info("Starting controller", controller=self.name)
@@ -128,51 +133,52 @@ class BinderController:
 
     def _initialize_caches(self) -> None:
         """Fill the caches before the first sync: a volume must not be Released because its claim is not loaded yet."""
-        for key in self._shown_volumes.cache.snapshot():
-            self._take_volume(key)
-        for key in self._shown_claims.cache.snapshot():
-            self._take_claim(key)
+        for key in self._volume_informer.cache.snapshot():
+            self._store_volume_update(key)
+        for key in self._claim_informer.cache.snapshot():
+            self._store_claim_update(key)
 
     async def _resync(self) -> None:
-        """The only trigger for a claim whose class or first consumer was just created."""
+        """Enqueue everything periodically. It is the only trigger for a claim whose class or first consumer was just
+        created."""
         while True:
-            await self._anything.wait()
-            claims, volumes = self._shown_claims.cache.list(), self._shown_volumes.cache.list()
+            await self._has_objects.wait()
+            claims, volumes = self._claim_informer.cache.list(), self._volume_informer.cache.list()
             for claim in claims:
                 self._claim_queue.add(object_key(claim.metadata))
             for volume in volumes:
                 self._volume_queue.add(object_key(volume.metadata))
             if not claims and not volumes:
-                self._anything.clear()
+                self._has_objects.clear()
             await asyncio.sleep(pause(self._options.sync_period))
 
     def _enqueue(self, queue: WorkQueue[str], found: PersistentVolumeClaim | PersistentVolume) -> None:
-        self._anything.set()
+        self._has_objects.set()
         queue.add(object_key(found.metadata))
 
-    def _take_claim(self, key: str) -> Claim | None:
+    def _store_claim_update(self, key: str) -> Claim | None:
         """Store the informer's object; None if the store has a newer one."""
-        view, raw = self._shown_claims.cache.get(key), self._shown_claims.cache.raw(key)
+        view, raw = self._claim_informer.cache.get(key), self._claim_informer.cache.raw(key)
         assert view is not None, "it is there"
         assert raw is not None, "what is written back whole is cached with its JSON"
         found = Known(view, raw)
         return found if self._claims.put(found) else None
 
-    def _take_volume(self, key: str) -> Volume | None:
-        view, raw = self._shown_volumes.cache.get(key), self._shown_volumes.cache.raw(key)
+    def _store_volume_update(self, key: str) -> Volume | None:
+        view, raw = self._volume_informer.cache.get(key), self._volume_informer.cache.raw(key)
         assert view is not None, "it is there"
         assert raw is not None, "what is written back whole is cached with its JSON"
         found = Known(view, raw)
         return found if self._volumes.put(found) else None
 
-    # The state for decisions about a claim (``claims.Surroundings``)
+    # State for decisions about a claim (``claims.ClaimContext``)
 
     def volume(self, name: str) -> PersistentVolume | None:
         found = self._volumes.get(name)
         return found.object if found is not None else None
 
-    def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
-        return self._volumes.best_match(claim, delayed=delayed)
+    def find_best_match_for_claim(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
+        return self._volumes.find_best_match_for_claim(claim, delayed=delayed)
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self._classes.get(name)
@@ -184,33 +190,33 @@ class BinderController:
         pods = self._pods.by_index(CLAIM_INDEX, object_key(claim.metadata))
         return [pod.metadata.name for pod in pods if not pod.spec.node_name and not has_ended(pod)]
 
-    # One claim
+    # Claims
 
-    async def _see_claim(self, key: str) -> Requeue | None:
-        if self._shown_claims.cache.get(key) is None:
-            self._lose_claim(key)
+    async def _process_claim(self, key: str) -> Requeue | None:
+        if self._claim_informer.cache.get(key) is None:
+            self._delete_claim(key)
             return None
-        claim = self._take_claim(key)
+        claim = self._store_claim_update(key)
         if claim is None:
             return None
         try:
             await self._sync_claim(key, claim)
         except Conflict as error:
-            # Another writer was faster, and the cache will have the result.
+            # Another client wrote first; the cache will receive the result.
             raise RetryLater(str(error)) from error
         return None
 
-    def _lose_claim(self, key: str) -> None:
-        gone = self._claims.drop(key)
+    def _delete_claim(self, key: str) -> None:
+        deleted = self._claims.drop(key)
         self._metrics.forget("provision", key)
-        if gone is not None and gone.object.spec.volume_name:
-            # The volume would wait for the resync otherwise.
-            self._volume_queue.add(gone.object.spec.volume_name)
+        if deleted is not None and deleted.object.spec.volume_name:
+            # Otherwise the volume would not be synced until the resync.
+            self._volume_queue.add(deleted.object.spec.volume_name)
 
     async def _sync_claim(self, key: str, claim: Claim) -> None:
         annotations = claim.object.metadata.annotations
         provisioner = annotations.get(STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER))
-        migrated = migration_of(annotations, provisioner)
+        migrated = updated_migration_annotations(annotations, provisioner)
         if migrated is not None:
             record_decision(f"the provisioner of claim {key} has been migrated to a CSI driver")
             claim = await self._writes.update_claim(claim, with_annotations(claim, migrated))
@@ -218,24 +224,24 @@ class BinderController:
         match step:
             case Bind(volume=name):
                 await self._bind(key, claim, name)
-            case StayPending(note=note):
-                self._record_event(claim, note)
-                record_decision(f"claim {key} stays Pending: {note.message if note else 'no volume fits it yet'}")
+            case StayPending(event=event):
+                self._record_event(claim, event)
+                record_decision(f"claim {key} stays Pending: {event.message if event else 'no volume fits it yet'}")
                 await self._writes.update_claim_status(claim, links.claim_phase(claim, "Pending"))
-            case UseClass(name=name):
-                await self._classify(claim, name)
+            case AssignDefaultStorageClass(name=name):
+                await self._assign_default_storage_class(claim, name)
             case Provision():
-                self._provision(key, claim)
-            case Lose(reason=reason, message=message):
+                self._provision_claim(key, claim)
+            case MarkLost(reason=reason, message=message):
                 record_decision(f"claim {key} is Lost: {message}")
-                if claim.object.status.phase != "Lost" and not await self._has_volume(claim.object):
+                if claim.object.status.phase != "Lost" and not await self._live_volume_exists(claim.object):
                     lost = await self._writes.update_claim_status(claim, links.claim_phase(claim, "Lost"))
-                    self._record_event(lost, Note(WARNING, reason, message))
-            case Reject(note=note, error=error):
-                self._record_event(claim, note)
+                    self._record_event(lost, ClaimEvent(WARNING, reason, message))
+            case InvalidClaim(event=event, error=error):
+                self._record_event(claim, event)
                 raise InvalidBinding(error)
 
-    async def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
+    async def _live_volume_exists(self, claim: PersistentVolumeClaim) -> bool:
         """Whether the live volume exists, and is not bound to another claim.
 
         The store may have started from an old list of volumes, and "data on the volume is lost" is final. Upstream
@@ -249,19 +255,19 @@ class BinderController:
         if reference is not None and reference.uid != claim.metadata.uid:
             return False
         self._log.info(
-            "Volume of a bound claim is there, and not known yet", v=2,
+            "Volume of a bound claim exists, but is not in the cache yet", v=2,
             PVC=object_key(claim.metadata), volumeName=name,
         )  # fmt: skip
         return True
 
-    def _record_event(self, claim: Claim, note: Note | None) -> None:
-        if note is not None:
-            self._writes.record_claim_event(claim.object, note.type, note.reason, note.message)
+    def _record_event(self, claim: Claim, event: ClaimEvent | None) -> None:
+        if event is not None:
+            self._writes.record_claim_event(claim.object, event.type, event.reason, event.message)
 
     async def _bind(self, key: str, claim: Claim, name: str) -> None:
         volume = self._volumes.get(name)
         assert volume is not None, "best_match found it in the store"
-        record_decision(_why_bound(key, claim.object, volume.object))
+        record_decision(_binding_reason(key, claim.object, volume.object))
         try:
             await self._writes.bind(volume, claim)
         except (ApiError, OSError):
@@ -269,39 +275,39 @@ class BinderController:
             raise
         self._metrics.end("provision", key)
 
-    async def _classify(self, claim: Claim, name: str) -> None:
+    async def _assign_default_storage_class(self, claim: Claim, name: str) -> None:
         record_decision(f"the claim names no StorageClass, and {name} is the default")
         try:
-            await self._writes.update_claim(claim, links.classified_claim(claim, name))
+            await self._writes.update_claim(claim, links.claim_with_class(claim, name))
         except (ApiError, OSError):
-            self._metrics.not_classified.inc()
+            self._metrics.retroactive_storage_class_errors.inc()
             raise
-        self._metrics.classified.inc()
+        self._metrics.retroactive_storage_class.inc()
         self._log.info(
             "Assigned default storage class to PersistentVolumeClaim", v=2,
             PVC=object_key(claim.object.metadata), storageClassName=name,
         )  # fmt: skip
 
-    def _provision(self, key: str, claim: Claim) -> None:
+    def _provision_claim(self, key: str, claim: Claim) -> None:
         if not self._options.dynamic_provisioning:
             return
         name = claim_class(claim.object)
         class_ = self._classes.get(name)
         try:
             if class_ is None:
-                raise NoPlugin(f"storageclass.storage.k8s.io {quote(name)} not found")
+                raise NoPluginError(f"storageclass.storage.k8s.io {quote(name)} not found")
             provisioner = provisioner_of(class_.provisioner)
-        except NoPlugin as error:
-            self._record_event(claim, Note(WARNING, FAILED, str(error)))
+        except NoPluginError as error:
+            self._record_event(claim, ClaimEvent(WARNING, FAILED, str(error)))
             return
 
         async def provision() -> None:
-            if not self._shown_claims.cache.still_has(claim.object.metadata):
+            if not self._claim_informer.cache.still_has(claim.object.metadata):
                 return  # it was deleted meanwhile
             self._metrics.begin("provision", key, provisioner)
             try:
                 if provisioner == HOST_PATH:
-                    await self._provisioning.make_host_path(claim, class_)
+                    await self._provisioning.provision_host_path(claim, class_)
                 else:
                     await self._provisioning.provision_externally(claim, provisioner)
             except Exception:
@@ -310,13 +316,13 @@ class BinderController:
 
         self._operations.begin(f"provision-{key}[{claim.object.metadata.uid}]", provision)
 
-    # One volume
+    # Volumes
 
-    async def _see_volume(self, key: str) -> Requeue | None:
-        if self._shown_volumes.cache.get(key) is None:
-            self._lose_volume(key)
+    async def _process_volume(self, key: str) -> Requeue | None:
+        if self._volume_informer.cache.get(key) is None:
+            self._delete_volume(key)
             return None
-        volume = self._take_volume(key)
+        volume = self._store_volume_update(key)
         if volume is None:
             return None
         try:
@@ -325,16 +331,16 @@ class BinderController:
             raise RetryLater(str(error)) from error
         return None
 
-    def _lose_volume(self, key: str) -> None:
-        gone = self._volumes.drop(key)
+    def _delete_volume(self, key: str) -> None:
+        deleted = self._volumes.drop(key)
         self._metrics.end("delete", key)
-        reference = gone.object.spec.claim_ref if gone is not None else None
+        reference = deleted.object.spec.claim_ref if deleted is not None else None
         if reference is not None:
-            # The claim would wait for the resync to become Lost.
+            # Otherwise the claim would not become Lost until the resync.
             self._claim_queue.add(f"{reference.namespace}/{reference.name}")
 
     async def _sync_volume(self, volume: Volume) -> None:
-        volume = await self._tend(volume)
+        volume = await self._update_volume_migration_annotations_and_finalizers(volume)
         claim = await self._claim_of(volume.object)
         step = decide_volume(volume.object, claim)
         match step:
@@ -349,25 +355,26 @@ class BinderController:
                         volumeName=volume.object.metadata.name, reclaimPolicy=policy,
                     )  # fmt: skip
                     name = volume.object.metadata.name
-                    record_decision(f"the claim of volume {name} is gone: Released, reclaim policy {policy}")
+                    record_decision(f"the claim of volume {name} was deleted: Released, reclaim policy {policy}")
                     volume = await self._writes.set_phase(volume, "Released")
-                await self._reclaim(volume)
+                await self._reclaim_volume(volume)
             case EnqueueClaim():
-                assert claim is not None, "it refers to one"
+                assert claim is not None, "EnqueueClaim requires a claim"
                 self._claim_queue.add(object_key(claim.metadata))
             case RecordModeMismatch():
-                assert claim is not None, "there is one that does not fit"
+                assert claim is not None, "RecordModeMismatch requires a claim"
                 self._record_mode_mismatch(volume.object, claim)
             case Unbind():
                 name = volume.object.metadata.name
-                record_decision(f"volume {name} was bound by this controller to a claim that has another one: unbound")
+                record_decision(f"the claim of volume {name} is bound to another volume: unbound")
                 await self._writes.unbind(volume)
 
-    async def _tend(self, volume: Volume) -> Volume:
-        """Set the volume's ``migrated-to`` annotation and its finalizers."""
+    async def _update_volume_migration_annotations_and_finalizers(self, volume: Volume) -> Volume:
+        """Set the volume's ``migrated-to`` annotation and its finalizers
+        (``updateVolumeMigrationAnnotationsAndFinalizers``)."""
         meta = volume.object.metadata
-        annotations = migration_of(meta.annotations, meta.annotations.get(PROVISIONED_BY))
-        finalizers = finalizers_of(volume.object)
+        annotations = updated_migration_annotations(meta.annotations, meta.annotations.get(PROVISIONED_BY))
+        finalizers = updated_deletion_finalizers(volume.object)
         if annotations is None and finalizers == meta.finalizers:
             return volume
         body = links.with_finalizers(volume, finalizers, meta.annotations if annotations is None else annotations)
@@ -387,11 +394,11 @@ class BinderController:
         known = self._claims.get(key)
         claim = known.object if known is not None else None
         if claim is None and not is_released_or_failed(volume):
-            claim = self._shown_claims.cache.get(key) or await self._writes.live_claim(
+            claim = self._claim_informer.cache.get(key) or await self._writes.live_claim(
                 reference.namespace, reference.name
             )
         if claim is not None and claim.metadata.uid != reference.uid:
-            # A recreated claim, or a stale one.
+            # The claim was recreated, or the cached one is stale.
             claim = await self._writes.live_claim(reference.namespace, reference.name)
             if claim is not None and claim.metadata.uid != reference.uid:
                 claim = None
@@ -406,7 +413,7 @@ class BinderController:
         )
         self._writes.record_claim_event(claim, WARNING, reason, text)
 
-    async def _reclaim(self, volume: Volume) -> None:
+    async def _reclaim_volume(self, volume: Volume) -> None:
         meta = volume.object.metadata
         if meta.annotations.get(MIGRATED_TO):
             return  # its driver deletes it
@@ -416,7 +423,7 @@ class BinderController:
                 return
             case "Delete":
                 self._metrics.begin("delete", name, meta.annotations.get(PROVISIONED_BY, ""))
-                self._operations.begin(f"delete-{name}[{meta.uid}]", self._deletion(volume))
+                self._operations.begin(f"delete-{name}[{meta.uid}]", self._delete_volume_operation(volume))
             case "Recycle":
                 self._operations.begin(f"recycle-{name}[{meta.uid}]", lambda: operation(name))
             case _:
@@ -424,7 +431,7 @@ class BinderController:
                 record_decision(text)
                 await self._writes.fail_volume(volume, "VolumeUnknownReclaimPolicy", text)
 
-    def _deletion(self, volume: Volume) -> Operation:
+    def _delete_volume_operation(self, volume: Volume) -> Operation:
         async def delete() -> None:
             try:
                 await self._reclaiming.delete(volume)
@@ -435,12 +442,12 @@ class BinderController:
         return delete
 
 
-def _why_bound(key: str, claim: PersistentVolumeClaim, volume: PersistentVolume) -> str:
+def _binding_reason(key: str, claim: PersistentVolumeClaim, volume: PersistentVolume) -> str:
     size, name = volume.spec.capacity.get("storage", "unknown size"), volume.metadata.name
     wanted = claim.spec.resources.requests.get("storage", "any size")
     reference = volume.spec.claim_ref
     if reference is not None and reference.name:
-        return f"volume {name} ({size}) was made or reserved for claim {key}, which requests {wanted}"
+        return f"volume {name} ({size}) was provisioned or reserved for claim {key}, which requests {wanted}"
     return f"volume {name} ({size}) is the smallest that fits claim {key}, which requests {wanted}"
 
 

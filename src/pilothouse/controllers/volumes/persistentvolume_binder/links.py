@@ -25,7 +25,7 @@ from pilothouse.semantics.volumes import (
 _json = msgspec.json.Encoder().encode
 
 
-class NoCapacity(Exception):
+class NoCapacityError(Exception):
     """A volume without a capacity."""
 
 
@@ -38,7 +38,7 @@ def with_finalizers(volume: Volume, finalizers: tuple[str, ...], annotations: Ma
 
 
 def unbound_volume(volume: Volume) -> bytes:
-    """The volume without the claimRef that the controller set, or with a user's as it was."""
+    """The volume without the claimRef that the controller set; a claimRef set by a user only loses its uid."""
     annotations = volume.object.metadata.annotations
     if BOUND_BY_CONTROLLER in annotations:
         left = {key: value for key, value in annotations.items() if key != BOUND_BY_CONTROLLER}
@@ -46,7 +46,7 @@ def unbound_volume(volume: Volume) -> bytes:
             volume.raw, {"spec.claimRef": None, "metadata.annotations": _json(left) if left else None}
         )
     reference = volume.object.spec.claim_ref
-    assert reference is not None, "only a volume that is linked is unlinked"
+    assert reference is not None, "a volume without claimRef is not unbound"
     return replace_fields(volume.raw, {"spec.claimRef": _json(msgspec.structs.replace(reference, uid=""))})
 
 
@@ -75,12 +75,12 @@ def bound_claim(claim: Claim, volume: PersistentVolume) -> bytes | None:
     return replace_fields(claim.raw, changes) if changes else None
 
 
-def classified_claim(claim: Claim, class_name: str) -> bytes:
+def claim_with_class(claim: Claim, class_name: str) -> bytes:
     return replace_fields(claim.raw, {"spec.storageClassName": _json(class_name)})
 
 
 def claim_with_provisioner(claim: Claim, provisioner: str) -> bytes | None:
-    """The claim, annotated with its provisioner. The older annotation is for older provisioners."""
+    """The claim with the provisioner annotation, and its beta form for older provisioners (``setClaimProvisioner``)."""
     annotations = claim.object.metadata.annotations
     if annotations.get(STORAGE_PROVISIONER) == provisioner:
         return None
@@ -88,8 +88,8 @@ def claim_with_provisioner(claim: Claim, provisioner: str) -> bytes | None:
     return with_annotations(claim, annotated)
 
 
-def unplaced_claim(claim: Claim) -> bytes | None:
-    """The claim without the selected node: the scheduler may choose another one."""
+def claim_without_selected_node(claim: Claim) -> bytes | None:
+    """The claim without the selected node, so that the scheduler chooses again (``rescheduleProvisioning``)."""
     annotations = claim.object.metadata.annotations
     if SELECTED_NODE not in annotations:
         return None
@@ -97,7 +97,7 @@ def unplaced_claim(claim: Claim) -> bytes | None:
 
 
 def claim_phase(claim: Claim, phase: str) -> bytes | None:
-    """The claim in a phase in which it has no volume."""
+    """The claim with that phase and without the status fields of a volume."""
     status = claim.object.status
     changes: dict[str, bytes | None] = {}
     if status.phase != phase:
@@ -112,10 +112,10 @@ def claim_phase(claim: Claim, phase: str) -> bytes | None:
 
 
 def bound_status(claim: Claim, volume: PersistentVolume) -> bytes | None:
-    """The claim, Bound, with the volume's properties.
+    """The claim with phase Bound and the volume's properties.
 
-    The capacity is only set when the claim becomes Bound: after that the file system may be smaller than the volume for
-    a while, and the resizer sets it. So with the class of attributes. Raises ``NoCapacity``.
+    Capacity and VolumeAttributesClass are set only when the claim becomes Bound: after that the file system may be
+    smaller than the volume for a while, and the resizer sets them. Raises ``NoCapacityError``.
     """
     status, spec = claim.object.status, volume.spec
     changes: dict[str, bytes | None] = {}
@@ -133,7 +133,7 @@ def bound_status(claim: Claim, volume: PersistentVolume) -> bytes | None:
 def _capacity(claim: PersistentVolumeClaim, volume: PersistentVolume) -> dict[str, bytes | None]:
     offered = volume.spec.capacity.get("storage")
     if offered is None:
-        raise NoCapacity(f'PersistentVolume "{volume.metadata.name}" is without a storage capacity')
+        raise NoCapacityError(f'PersistentVolume "{volume.metadata.name}" is without a storage capacity')
     before = volume.metadata.annotations.get(PRE_RESIZE_CAPACITY)
     if before is not None:
         try:

@@ -36,11 +36,11 @@ class Metrics:
                 _LABELS,
             ),
         ]
-        self.classified = metrics.counter(
+        self.retroactive_storage_class = metrics.counter(
             "retroactive_storageclass_total",
             "[ALPHA] Total number of retroactive StorageClass assignments to persistent volume claim",
         ).labels()
-        self.not_classified = metrics.counter(
+        self.retroactive_storage_class_errors = metrics.counter(
             "retroactive_storageclass_errors_total",
             "[ALPHA] Total number of failed retroactive StorageClass assignments to persistent volume claim",
         ).labels()
@@ -74,7 +74,7 @@ class Metrics:
     # Durations
 
     def begin(self, operation: str, key: str, plugin: str) -> None:
-        """Provisioning or deletion was requested, if not before."""
+        """Provisioning or deletion was requested. A repeated request keeps the first start."""
         self._begun.setdefault((operation, key), (plugin, self._env.perf_counter()))
 
     def end(self, operation: str, key: str) -> None:
@@ -84,17 +84,17 @@ class Metrics:
             self._seconds.labels(plugin or "N/A", operation).observe(self._env.perf_counter() - at)
 
     def fail(self, operation: str, key: str) -> None:
-        """It failed, and may be retried: its time continues."""
+        """The operation failed and may be retried; its duration continues."""
         begun = self._begun.get((operation, key))
         if begun is not None:
             for counter in self._errors:
                 counter.labels(begun[0] or "N/A", operation).inc()
 
     def forget(self, operation: str, key: str) -> None:
-        """It was abandoned."""
+        """The operation was abandoned."""
         self._begun.pop((operation, key), None)
 
-    # How much there is
+    # Gauges
 
     def _count(self) -> None:
         total: Counter[Key] = Counter()

@@ -1,6 +1,6 @@
-"""Provisioning and deletion, concurrently with the two workers, one operation at a time for each claim and volume.
+"""Runs provisioning and deletion concurrently with the two workers, one operation at a time for each claim and volume.
 
-A failed operation is in backoff, from half a second to two minutes. The next sync of its claim or volume starts it
+A failed operation is in backoff, from half a second to two minutes; the next sync of its claim or volume starts it
 again, at the latest the resync, as ``goroutinemap`` with exponential backoff (v1.36 ``pkg/util/goroutinemap``).
 """
 
@@ -21,7 +21,7 @@ class OperationFailed(Exception):
 
 
 class Operations:
-    """Operations that run or are in backoff. ``pool`` must run."""
+    """Running operations, and those in backoff. ``pool`` must run."""
 
     def __init__(self, env: Env, name: str, log: Log) -> None:
         self._log = log
@@ -31,7 +31,7 @@ class Operations:
         self.pool = WorkerPool(f"{name}-operations", self._queue, self._run, workers=AT_ONCE, log=log, component=name)
 
     def begin(self, key: str, operation: Operation) -> None:
-        """Start it, unless one of that name runs or is in backoff."""
+        """Start the operation unless one of that name is running or in backoff."""
         if key in self._begun:
             self._log.info("Operation is already running, skipping", v=4, operationName=key)
         elif self._backoff.is_in_backoff(key):

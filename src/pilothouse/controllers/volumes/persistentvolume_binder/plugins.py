@@ -1,5 +1,8 @@
-"""Which plugin provisions and deletes: the few in-tree ones, and those that are migrated to CSI drivers. Pure. Names
-without the prefix ``kubernetes.io/`` are external provisioners."""
+"""Finds the plugin that provisions or deletes a volume: an in-tree plugin, or one that is migrated to a CSI driver.
+Pure.
+
+Names without the prefix ``kubernetes.io/`` are external provisioners.
+"""
 
 import re
 
@@ -13,26 +16,26 @@ NFS = "kubernetes.io/nfs"
 _DELETABLE = re.compile("/tmp/.+")  # noqa: S108  # compared only
 
 
-class NoPlugin(Exception):
-    """No plugin can do it."""
+class NoPluginError(Exception):
+    """No plugin supports the operation."""
 
 
 def provisioner_of(name: str) -> str:
     """The provisioner of a class: ``HOST_PATH``, or the external one's name.
 
-    Raises ``NoPlugin``: for an unknown plugin, one that cannot provision, and ``kubernetes.io/no-provisioner``.
+    Raises ``NoPluginError``: for an unknown plugin, one that cannot provision, and ``kubernetes.io/no-provisioner``.
     """
     if csi_name_of(name):
         return csi_name_of(name)
     if name == NFS:
-        raise NoPlugin("no provisionable volume plugin matched")
+        raise NoPluginError("no provisionable volume plugin matched")
     if is_in_tree(name) and name != HOST_PATH:
-        raise NoPlugin(f"no volume plugin matched name: {name}")
+        raise NoPluginError(f"no volume plugin matched name: {name}")
     return name
 
 
 def deleter_of(volume: PersistentVolume) -> str:
-    """``HOST_PATH``, or "" for an external deleter. Raises ``NoPlugin``.
+    """``HOST_PATH``, or "" for an external deleter. Raises ``NoPluginError``.
 
     As ``findDeletablePlugin``: upstream's binder has the plugins of host paths and NFS, and only the first one deletes.
     """
@@ -40,23 +43,23 @@ def deleter_of(volume: PersistentVolume) -> str:
     made_by = annotations.get(PROVISIONED_BY, "")
     if made_by:
         if made_by == NFS:
-            raise NoPlugin("no deletable volume plugin matched")
+            raise NoPluginError("no deletable volume plugin matched")
         if made_by == HOST_PATH:
             return HOST_PATH
         if is_in_tree(made_by) and not csi_name_of(made_by):
-            raise NoPlugin(f"no volume plugin matched name: {made_by}")
+            raise NoPluginError(f"no volume plugin matched name: {made_by}")
         return ""
     if MIGRATED_TO in annotations or spec.csi is not None:
         return ""
     if spec.host_path is not None:
         return HOST_PATH
     reason = "no volume plugin matched" if spec.nfs is None else "no deletable volume plugin matched"
-    raise NoPlugin(f"error getting deleter volume plugin for volume {quote(volume.metadata.name)}: {reason}")
+    raise NoPluginError(f"error getting deleter volume plugin for volume {quote(volume.metadata.name)}: {reason}")
 
 
 def not_deletable_reason(volume: PersistentVolume) -> str:
     """Why the host path plugin cannot delete the volume, or ""."""
     path = volume.spec.host_path.path if volume.spec.host_path is not None else ""
-    if _DELETABLE.search(path):  # anywhere in it, as upstream
+    if _DELETABLE.search(path):  # not anchored, as upstream
         return ""
     return f"host_path deleter only supports /tmp/.+ but received provided {path}"

@@ -48,8 +48,8 @@ class Provisioning:
         self._nodes = nodes
 
     async def provision_externally(self, claim: Claim, provisioner: str) -> None:
-        """Annotate the claim for the external provisioner, and record an event that it is waited for."""
-        record_decision(f"no volume fits the claim: external provisioner {provisioner} is to make one")
+        """Annotate the claim for the external provisioner, and record an event that the controller waits for it."""
+        record_decision(f"no volume matches the claim: requested from external provisioner {provisioner}")
         try:
             claim = await self._writes.update_claim(claim, links.claim_with_provisioner(claim, provisioner))
         except Conflict:
@@ -65,8 +65,8 @@ class Provisioning:
         )
         self._writes.record_claim_event(claim.object, NORMAL, "ExternalProvisioning", message)
 
-    async def make_host_path(self, claim: Claim, class_: StorageClass) -> None:
-        """Create a volume that is a directory of the node."""
+    async def provision_host_path(self, claim: Claim, class_: StorageClass) -> None:
+        """Create a volume that is a directory on the node."""
         if take_field(claim.raw, "spec.dataSource") is not None:
             reason = "is not a CSI plugin. Only CSI plugin can provision a claim with a datasource"
             raise self._failed(claim, f"plugin {quote(HOST_PATH)} {reason}")
@@ -90,11 +90,11 @@ class Provisioning:
         if node is not None and self._nodes.get(node) is None:
             raise self._failed(claim, f"Failed to get target node: node {quote(node)} not found")
         if claim.object.spec.volume_mode == "Block":
-            await self._writes.update_claim(claim, links.unplaced_claim(claim))
+            await self._writes.update_claim(claim, links.claim_without_selected_node(claim))
             reason = f"{HOST_PATH} does not support block volume provisioning"
             text = f"Failed to provision volume with StorageClass {quote(class_.metadata.name)}: {reason}"
             raise self._failed(claim, text)
-        await self._save(claim, self._host_path(claim, class_, name))
+        await self._create_volume(claim, self._host_path(claim, class_, name))
         message = f"Successfully provisioned volume {name} using {HOST_PATH}"
         self._writes.record_claim_event(claim.object, NORMAL, "ProvisioningSucceeded", message)
 
@@ -122,7 +122,7 @@ class Provisioning:
             },
         }
 
-    async def _save(self, claim: Claim, body: dict[str, Any]) -> None:
+    async def _create_volume(self, claim: Claim, body: dict[str, Any]) -> None:
         for attempt in range(1, TRIES + 1):
             try:
                 await self._writes.create_volume(body)

@@ -12,7 +12,11 @@ from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX
 from pilothouse.controllers.shared.volume_links import Volume
 from pilothouse.controllers.volumes.persistentvolume_binder import links
 from pilothouse.controllers.volumes.persistentvolume_binder.operations import OperationFailed
-from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPlugin, deleter_of, not_deletable_reason
+from pilothouse.controllers.volumes.persistentvolume_binder.plugins import (
+    NoPluginError,
+    deleter_of,
+    not_deletable_reason,
+)
 from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import is_released
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
@@ -39,8 +43,8 @@ class Reclaiming:
             if not deleter_of(released.object):
                 self._log.info("External deleter for volume requested, ignoring", v=3, volumeName=name)
                 return
-        except NoPlugin as error:
-            # No failed operation: no backoff before the next one.
+        except NoPluginError as error:
+            # Not a failed operation: no backoff before the next one.
             record_decision(f"volume {name} is released and cannot be deleted: {error}")
             await self._writes.fail_volume(released, "VolumeFailedDelete", str(error))
             return
@@ -63,7 +67,7 @@ class Reclaiming:
         except NotFound:
             pass
         except ApiError as error:
-            # The next sync of the volume does it.
+            # The next sync of the volume retries.
             self._log.info("Failed to delete volume from database", v=3, volumeName=name, err=str(error))
 
     async def recycle(self, name: str) -> None:
@@ -73,7 +77,7 @@ class Reclaiming:
             self._log.info("Volume no longer needs recycling, skipping", v=3, volumeName=name)
             return
         reference = volume.object.spec.claim_ref
-        assert reference is not None, "a released volume had a claim"
+        assert reference is not None, "a released volume has a claimRef"
         key = f"{reference.namespace}/{reference.name}"
         users = sorted(object_key(pod.metadata) for pod in self._pods.by_index(CLAIM_INDEX, key) if not has_ended(pod))
         # A claim with that name is a new one with a volume of its own, which those pods use.

@@ -24,63 +24,63 @@ T = TypeVar("T", bound=Cached)
 
 _ORDER = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 Modes = tuple[str, ...]
-Sort = tuple[str, str, str]
-"""Class, volume mode, class of attributes: these must be equal in a claim and a free volume."""
+MatchKey = tuple[str, str, str]
+"""StorageClass, volume mode and VolumeAttributesClass: equal in a claim and a matching volume."""
 
 
 class Store(Generic[T]):
-    """Objects of one kind by key. ``shown`` is the informer's cache of them."""
+    """Objects of one kind by key. ``informer_cache`` is the informer's cache of the same kind."""
 
-    def __init__(self, shown: Cache[T] | None = None) -> None:
-        self._shown = shown
-        self._known: dict[str, Known[T]] = {}
+    def __init__(self, informer_cache: Cache[T] | None = None) -> None:
+        self._informer_cache = informer_cache
+        self._objects: dict[str, Known[T]] = {}
 
     def get(self, key: str) -> Known[T] | None:
-        return self._known.get(key)
+        return self._objects.get(key)
 
     def put(self, found: Known[T]) -> bool:
-        """Store a version, unless a newer one is known. Whether it was stored; the same one again is."""
+        """Store the object unless the stored one is newer. Returns whether it was stored; an equal version is."""
         key = object_key(found.object.metadata)
-        old = self._known.get(key)
+        old = self._objects.get(key)
         if old is not None and is_newer(old.object.metadata.resource_version, found.object.metadata.resource_version):
             return False
-        self._known[key] = found
-        self._moved(key, old, found)
+        self._objects[key] = found
+        self._update_index(key, old, found)
         return True
 
-    def wrote(self, written: Known[T]) -> None:
+    def put_written(self, written: Known[T]) -> None:
         """Store a written object, unless it was deleted since: the response may arrive after the event of the deletion,
         and then nothing would ever drop it."""
-        if not self._has_gone(written.object.metadata):
+        if not self._was_deleted(written.object.metadata):
             self.put(written)
 
-    def _has_gone(self, meta: ObjectMeta) -> bool:
-        """Whether the informer is newer than that version and has no such object."""
-        if self._shown is None or object_key(meta) in self._shown:
+    def _was_deleted(self, meta: ObjectMeta) -> bool:
+        """Whether the informer is newer than that version and does not have the object."""
+        if self._informer_cache is None or object_key(meta) in self._informer_cache:
             return False
-        order = compare(self._shown.resource_version, meta.resource_version)
+        order = compare(self._informer_cache.resource_version, meta.resource_version)
         return order is not None and order >= 0
 
     def drop(self, key: str) -> Known[T] | None:
         """Drop a deleted object. Returns the stored one."""
-        old = self._known.pop(key, None)
+        old = self._objects.pop(key, None)
         if old is not None:
-            self._moved(key, old, None)
+            self._update_index(key, old, None)
         return old
 
     def __iter__(self) -> Iterator[T]:
         """All objects, unordered: for counting."""
-        return (each.object for each in self._known.values())
+        return (each.object for each in self._objects.values())
 
-    def _moved(self, key: str, old: Known[T] | None, new: Known[T] | None) -> None:
+    def _update_index(self, key: str, old: Known[T] | None, new: Known[T] | None) -> None:
         """Hook for indexes."""
 
 
 ClaimStore = Store[PersistentVolumeClaim]
 
 
-class Rank:
-    """Free volumes of one kind, sorted by size, then by name."""
+class VolumesBySize:
+    """Available volumes with equal ``MatchKey``, sorted by size, then by name."""
 
     def __init__(self) -> None:
         self._sizes: list[tuple[int, str]] = []
@@ -93,14 +93,14 @@ class Rank:
         insort(self._sizes, (capacity_of(volume).billionths, name))
         self._volumes[name] = volume
 
-    def take(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         volume = self._volumes.pop(name)
         del self._sizes[bisect_left(self._sizes, (capacity_of(volume).billionths, name))]
 
     def from_size(self, least: Quantity) -> Iterator[PersistentVolume]:
-        """Those that are at least so large. Not to be changed during iteration."""
-        for place in range(bisect_left(self._sizes, (least.billionths, "")), len(self._sizes)):
-            yield self._volumes[self._sizes[place][1]]
+        """Those of at least that size. Do not modify during iteration."""
+        for position in range(bisect_left(self._sizes, (least.billionths, "")), len(self._sizes)):
+            yield self._volumes[self._sizes[position][1]]
 
 
 class AccessModeIndex:
@@ -110,7 +110,7 @@ class AccessModeIndex:
     def __init__(self) -> None:
         self.volumes: dict[str, PersistentVolume] = {}
         self._of_claim: dict[str, dict[str, PersistentVolume]] = {}
-        self._free: dict[Sort, Rank] = {}
+        self._free: dict[MatchKey, VolumesBySize] = {}
 
     def put(self, name: str, volume: PersistentVolume) -> None:
         self.volumes[name] = volume
@@ -118,12 +118,12 @@ class AccessModeIndex:
         if reference is not None:
             self._of_claim.setdefault(f"{reference.namespace}/{reference.name}", {})[name] = volume
         elif _is_free(volume):
-            rank = self._free.get(_sort(volume))
-            if rank is None:
-                rank = self._free[_sort(volume)] = Rank()
-            rank.put(name, volume)
+            by_size = self._free.get(_match_key(volume))
+            if by_size is None:
+                by_size = self._free[_match_key(volume)] = VolumesBySize()
+            by_size.put(name, volume)
 
-    def take(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         volume = self.volumes.pop(name)
         reference = volume.spec.claim_ref
         if reference is not None:
@@ -132,48 +132,48 @@ class AccessModeIndex:
             if not self._of_claim[key]:
                 del self._of_claim[key]
         elif _is_free(volume):
-            rank = self._free[_sort(volume)]
-            rank.take(name)
-            if not rank:
-                del self._free[_sort(volume)]
+            by_size = self._free[_match_key(volume)]
+            by_size.remove(name)
+            if not by_size:
+                del self._free[_match_key(volume)]
 
     def candidates(self, claim: PersistentVolumeClaim, *, delayed: bool) -> Iterator[PersistentVolume]:
-        """The volumes that a claim might get: its own by name, and unless its binding is ``delayed`` the free ones of
-        its kind that are large enough, the smallest first."""
+        """The volumes that may match the claim: those with a claimRef to it, sorted by name; then, unless binding is
+        ``delayed``, the available ones that are large enough, the smallest first."""
         own = self._of_claim.get(object_key(claim.metadata), {})
         yield from (own[name] for name in sorted(own))
-        rank = None if delayed else self._free.get(_sort_of_claim(claim))
-        if rank is not None:
-            yield from rank.from_size(request_of(claim))
+        by_size = None if delayed else self._free.get(_match_key_of_claim(claim))
+        if by_size is not None:
+            yield from by_size.from_size(request_of(claim))
 
 
 def _is_free(volume: PersistentVolume) -> bool:
     return volume.status.phase == "Available" and volume.metadata.deletion_timestamp is None
 
 
-def _sort(volume: PersistentVolume) -> Sort:
+def _match_key(volume: PersistentVolume) -> MatchKey:
     spec = volume.spec
     return volume_class(volume), spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
 
 
-def _sort_of_claim(claim: PersistentVolumeClaim) -> Sort:
+def _match_key_of_claim(claim: PersistentVolumeClaim) -> MatchKey:
     spec = claim.spec
     return claim_class(claim), spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
 
 
 class VolumeStore(Store[PersistentVolume]):
-    """The volumes, also by the set of their access modes."""
+    """Volumes, indexed by their access modes (``persistentVolumeOrderedIndex``)."""
 
-    def __init__(self, shown: Cache[PersistentVolume] | None = None) -> None:
-        super().__init__(shown)
+    def __init__(self, informer_cache: Cache[PersistentVolume] | None = None) -> None:
+        super().__init__(informer_cache)
         self._by_modes: dict[Modes, AccessModeIndex] = {}
 
-    def _moved(self, key: str, old: Known[PersistentVolume] | None, new: Known[PersistentVolume] | None) -> None:
+    def _update_index(self, key: str, old: Known[PersistentVolume] | None, new: Known[PersistentVolume] | None) -> None:
         if old is not None:
             modes = mode_set(old.object.spec.access_modes)
-            shelf = self._by_modes[modes]
-            shelf.take(key)
-            if not shelf.volumes:
+            index = self._by_modes[modes]
+            index.remove(key)
+            if not index.volumes:
                 del self._by_modes[modes]
         if new is not None:
             modes = mode_set(new.object.spec.access_modes)
@@ -182,12 +182,12 @@ class VolumeStore(Store[PersistentVolume]):
                 found = self._by_modes[modes] = AccessModeIndex()
             found.put(key, new.object)
 
-    def of_modes(self, *modes: str) -> list[PersistentVolume]:
+    def volumes_with_modes(self, *modes: str) -> list[PersistentVolume]:
         """The volumes with exactly these access modes, by name."""
-        shelf = self._by_modes.get(mode_set(modes))
-        return [shelf.volumes[name] for name in sorted(shelf.volumes)] if shelf is not None else []
+        index = self._by_modes.get(mode_set(modes))
+        return [index.volumes[name] for name in sorted(index.volumes)] if index is not None else []
 
-    def possible_modes(self, requested: tuple[str, ...]) -> list[Modes]:
+    def all_possible_matching_access_modes(self, requested: tuple[str, ...]) -> list[Modes]:
         """The sets of modes, of those that volumes have, that include all requested ones; the fewest modes first.
 
         In upstream the order of sets of the same size is random; here it is fixed.
@@ -196,10 +196,10 @@ class VolumeStore(Store[PersistentVolume]):
         found = [modes for modes in self._by_modes if desired <= set(modes)]
         return sorted(found, key=lambda modes: (len(modes), [_ORDER.index(m) if m in _ORDER else 9 for m in modes]))
 
-    def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
+    def find_best_match_for_claim(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
         """The best matching volume for the claim. The first set of modes with a match ends the search, even if a set
         with more modes has a smaller volume. Raises ``SelectorError``."""
-        for modes in self.possible_modes(claim.spec.access_modes):
+        for modes in self.all_possible_matching_access_modes(claim.spec.access_modes):
             candidates = self._by_modes[modes].candidates(claim, delayed=delayed)
             found = find_match(claim, candidates, delayed=delayed, ascending=True)
             if found is not None:

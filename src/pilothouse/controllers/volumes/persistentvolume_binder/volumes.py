@@ -27,15 +27,16 @@ class Reclaim(msgspec.Struct, frozen=True):
 
 
 class EnqueueClaim(msgspec.Struct, frozen=True):
-    """The claim does not have the volume yet: enqueue it."""
+    """Enqueue the claim, which does not have the volume yet."""
 
 
 class RecordModeMismatch(msgspec.Struct, frozen=True):
-    """Volume modes differ: an event on both."""
+    """The volume modes differ: record an event on both objects."""
 
 
 class Unbind(msgspec.Struct, frozen=True):
-    """The claim has another volume. The controller's claimRef is removed; a user's stays, without the uid."""
+    """The claim is bound to another volume. Remove the claimRef if the controller set it; a user's loses only the
+    uid."""
 
 
 VolumeStep = SetPhase | Reclaim | EnqueueClaim | RecordModeMismatch | Unbind
@@ -49,7 +50,7 @@ def is_released_or_failed(volume: PersistentVolume) -> bool:
 def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
     """The next step for a volume. ``claim`` is the one to which it refers by name and uid, None if that was deleted."""
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
-        # Free, or reserved by name for a claim that is not bound to it yet.
+        # Available, or pre-bound to a claim that is not bound to it yet.
         return SetPhase("Available")
     if claim is None:
         return Reclaim(release=not is_released_or_failed(volume))
@@ -59,13 +60,13 @@ def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None)
         return SetPhase("Bound")
     spec = volume.spec
     if PROVISIONED_BY in volume.metadata.annotations and spec.persistent_volume_reclaim_policy == "Delete":
-        # Provisioned for this claim, which is bound to another one by now.
+        # Provisioned for this claim, which has been bound to another volume.
         return Reclaim(release=not is_released_or_failed(volume))
     return Unbind()
 
 
 def is_released(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> bool:
-    """Whether the volume may be reclaimed. ``claim`` is the one with that name now."""
+    """Whether the volume may be reclaimed. ``claim`` is the current claim of that name."""
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
         return False
@@ -77,7 +78,7 @@ def is_released(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
 # Migration to CSI
 
 
-def migration_of(annotations: dict[str, str], provisioner: str | None) -> dict[str, str] | None:
+def updated_migration_annotations(annotations: dict[str, str], provisioner: str | None) -> dict[str, str] | None:
     """The annotations with the correct driver in ``migrated-to``, or None if it is correct already."""
     if provisioner is None:
         return None
@@ -89,9 +90,9 @@ def migration_of(annotations: dict[str, str], provisioner: str | None) -> dict[s
     return None
 
 
-def finalizers_of(volume: PersistentVolume) -> tuple[str, ...]:
-    """The finalizers that a volume should have. Only dynamically provisioned ones are protected until the storage has
-    been deleted: by this program, or by the external provisioner, never by both."""
+def updated_deletion_finalizers(volume: PersistentVolume) -> tuple[str, ...]:
+    """The finalizers that a volume should have. Only dynamically provisioned volumes are protected until the storage is
+    deleted: either by the in-tree finalizer or by the external provisioner's."""
     provisioner = volume.metadata.annotations.get(PROVISIONED_BY)
     present = volume.metadata.finalizers
     if provisioner is None:

@@ -1,4 +1,4 @@
-"""The requests of the binder: each write is in the store before anything else is decided. All raise the API server's
+"""The binder's requests. Results of writes are in the store when the call returns. All raise the API server's
 errors."""
 
 from typing import Any, TypeVar
@@ -59,7 +59,7 @@ class Writes:
     # Volumes
 
     async def update_volume(self, volume: Volume, body: bytes | None) -> Volume:
-        """Write a volume, if it differs. Returns the result."""
+        """Write the volume if it differs. Returns the result."""
         return await self._update(PERSISTENT_VOLUMES, self._volumes, volume, body)
 
     async def set_phase(self, volume: Volume, phase: str, message: str = "") -> Volume:
@@ -70,19 +70,20 @@ class Writes:
         return written
 
     async def fail_volume(self, volume: Volume, reason: str, message: str) -> None:
-        """Mark the volume Failed with a reason in its status, and record an event, once."""
+        """Set the volume's phase to Failed with the message and record an event, unless it is Failed already
+        (``updateVolumePhaseWithEvent``)."""
         if volume.object.status.phase != "Failed":
             written = await self.set_phase(volume, "Failed", message)
             self.record_volume_event(written.object, "Warning", reason, message)
 
     async def unbind(self, volume: Volume) -> None:
         """Remove the claimRef and make the volume Available."""
-        freed = await self.update_volume(volume, links.unbound_volume(volume))
-        await self.set_phase(freed, "Available")
+        unbound = await self.update_volume(volume, links.unbound_volume(volume))
+        await self.set_phase(unbound, "Available")
 
     async def create_volume(self, body: dict[str, Any]) -> None:
         raw = await self._client.create(PERSISTENT_VOLUMES.raw, body)
-        self._volumes.wrote(known(bytes(raw), PersistentVolume))
+        self._volumes.put_written(known(bytes(raw), PersistentVolume))
 
     async def delete_volume(self, name: str) -> None:
         await self._client.delete(PERSISTENT_VOLUMES, name)
@@ -90,7 +91,7 @@ class Writes:
     # Claims
 
     async def update_claim(self, claim: Claim, body: bytes | None) -> Claim:
-        """Write a claim, if it differs. Returns the result."""
+        """Write the claim if it differs. Returns the result."""
         return await self._update(PERSISTENT_VOLUME_CLAIMS, self._claims, claim, body)
 
     async def update_claim_status(self, claim: Claim, body: bytes | None) -> Claim:
@@ -116,5 +117,5 @@ class Writes:
         meta = found.object.metadata
         raw = await self._client.update(kind.raw, meta.name, body, meta.namespace, subresource=subresource)
         written = known(bytes(raw), kind.view)
-        store.wrote(written)
+        store.put_written(written)
         return written

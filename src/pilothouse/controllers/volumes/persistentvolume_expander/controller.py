@@ -22,22 +22,22 @@ from pilothouse.runtime.events import NORMAL, WARNING
 from pilothouse.semantics.volumes import PRE_RESIZE_CAPACITY, capacity_now, request_of
 
 
-class Stay(msgspec.Struct, frozen=True):
+class NoExpansionNeeded(msgspec.Struct, frozen=True):
     """The claim has the requested capacity."""
 
 
 class NotBound(msgspec.Struct, frozen=True):
-    """Volume and claim are not bound to each other, or not yet."""
+    """Volume and claim are not bound to each other."""
 
 
-class Wait(msgspec.Struct, frozen=True):
-    """An external controller expands it. ``resizer`` is to be annotated on the claim, if it is not empty."""
+class WaitForResizer(msgspec.Struct, frozen=True):
+    """An external controller expands the volume. ``resizer``, if not empty, is set in the claim's annotation."""
 
     message: str
     resizer: str = ""
 
 
-Step = Stay | NotBound | Wait
+Step = NoExpansionNeeded | NotBound | WaitForResizer
 
 
 def has_grown(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
@@ -51,12 +51,12 @@ def decide(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Step:
     if reference is None or (reference.namespace, reference.uid) != (meta.namespace, meta.uid):
         return NotBound()
     if request_of(claim) <= capacity_now(claim) and PRE_RESIZE_CAPACITY not in volume.metadata.annotations:
-        return Stay()
+        return NoExpansionNeeded()
     plugin = migrated_plugin_of(volume)
     if plugin:
         message = f"CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
-        return Wait(message, csi_name_of(plugin))
-    return Wait("waiting for an external controller to expand this PVC")
+        return WaitForResizer(message, csi_name_of(plugin))
+    return WaitForResizer("waiting for an external controller to expand this PVC")
 
 
 COMPONENT = "volume_expand"
@@ -65,11 +65,11 @@ WORKERS = 10
 
 
 class ExpansionFailed(Exception):
-    """It is unknown whether the claim must be expanded, or that could not be written. Retried."""
+    """The volume could not be read, or the annotation could not be written. Retried."""
 
 
 class ExpanderController(ManagedController):
-    """Keys are those of claims."""
+    """Keys of the queue are PersistentVolumeClaims."""
 
     def __init__(self, context: ControllerContext) -> None:
         claims = context.informer(PERSISTENT_VOLUME_CLAIMS)
@@ -78,15 +78,15 @@ class ExpanderController(ManagedController):
         self._claims = claims.cache
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.add_runnable("events", self._recorder.run)
-        claims.add_handler(lambda claim, _initial: self._see(claim), self._changed, resync_seconds=0.0)
+        claims.add_handler(lambda claim, _initial: self._enqueue_pvc(claim), self._update_pvc, resync_seconds=0.0)
 
-    def _see(self, claim: PersistentVolumeClaim) -> None:
+    def _enqueue_pvc(self, claim: PersistentVolumeClaim) -> None:
         if claim.status.phase == "Bound":
             self.queue.add(object_key(claim.metadata))
 
-    def _changed(self, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
+    def _update_pvc(self, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
         if has_grown(old, new):
-            self._see(new)
+            self._enqueue_pvc(new)
 
     async def reconcile(self, key: str) -> Requeue | None:
         claim = self._claims.get(key)
@@ -100,25 +100,25 @@ class ExpanderController(ManagedController):
         except ApiError as error:
             raise ExpansionFailed(f'failed to get PV "{name}": {error}') from error
         match decide(claim, volume):
-            case Stay():
+            case NoExpansionNeeded():
                 return None
             case NotBound():
                 raise ExpansionFailed(f"persistent Volume is not bound to PVC being updated : {key}")
-            case Wait(message=message, resizer=resizer):
+            case WaitForResizer(message=message, resizer=resizer):
                 self._record_event(claim, NORMAL, message)
                 if resizer and claim.metadata.annotations.get(RESIZER) != resizer:
-                    await self._name(claim, key, resizer)
+                    await self._set_resizer_annotation(claim, key, resizer)
                 else:
                     self.log.info("Waiting for an external controller to expand the PVC", claim=key)
         return None
 
-    async def _name(self, claim: PersistentVolumeClaim, key: str, resizer: str) -> None:
-        """Annotate the claim with its resizer: on the version that was read, through its status, as upstream."""
+    async def _set_resizer_annotation(self, claim: PersistentVolumeClaim, key: str, resizer: str) -> None:
+        """Set the resizer annotation: at the version that was read, through the status subresource, as upstream."""
         meta = claim.metadata
         changes = {"annotations": {RESIZER: resizer}, "resourceVersion": meta.resource_version}
         patch = strategic_merge_patch({"metadata": changes})
         wanted = claim.spec.resources.requests.get("storage", "")
-        record_decision(f"claim {key} requests {wanted}, more than it has: {resizer} is to expand it")
+        record_decision(f"claim {key} requests {wanted}, more than its capacity: expanded by {resizer}")
         try:
             await self._client.patch(
                 PERSISTENT_VOLUME_CLAIMS.raw, meta.name, patch, meta.namespace, subresource="status"

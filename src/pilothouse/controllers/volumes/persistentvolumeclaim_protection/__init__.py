@@ -1,4 +1,4 @@
-"""Delays the deletion of claims that pods use: ``kubectl delete pvc`` returns when the last such pod is gone.
+"""Delays the deletion of claims that pods use: ``kubectl delete pvc`` returns after the last such pod was deleted.
 
 Behaviour: a claim that is not being deleted has the finalizer ``kubernetes.io/pvc-protection``. It is removed from one
 that is being deleted when no scheduled pod refers to it, and only after a live list that was started when the deletion

@@ -16,7 +16,7 @@ from pilothouse.runtime import ControllerContext, RetryLater, object_key
 from pilothouse.semantics.volumes import ephemeral_claim_name, has_ended, is_claim_for_pod
 
 
-def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+def pod_uses_pvc(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Whether the pod keeps the claim. Both are of one namespace.
 
     A pod that is not scheduled does not count: it is not scheduled while its claim is being deleted. A finished one
@@ -30,13 +30,13 @@ def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
         if volume.persistent_volume_claim is not None
         else volume.ephemeral is not None
         and ephemeral_claim_name(pod, volume) == name
-        and not is_shut_down(pod)
+        and not pod_is_shut_down(pod)
         and is_claim_for_pod(claim, pod)
         for volume in pod.spec.volumes
     )
 
 
-def is_shut_down(pod: Pod) -> bool:
+def pod_is_shut_down(pod: Pod) -> bool:
     """Whether the kubelet is done with the pod, or it was deleted by force: only finalizers keep it.
 
     Those may wait for the deletion of claims of its ephemeral volumes, which must not wait for the pod in turn.
@@ -45,14 +45,14 @@ def is_shut_down(pod: Pod) -> bool:
 
 
 def may_stop_using(pod: Pod) -> bool:
-    """Whether an event of this pod enqueues its claims. All other pods still use them."""
-    return not pod.spec.node_name or has_ended(pod) or is_shut_down(pod)
+    """Whether an event of this pod enqueues its claims. All other pods still use theirs."""
+    return not pod.spec.node_name or has_ended(pod) or pod_is_shut_down(pod)
 
 
 def unused(claims: Iterable[PersistentVolumeClaim], pods: Iterable[Pod]) -> list[PersistentVolumeClaim]:
     """The claims that none of the pods uses. All are in one namespace."""
     scheduled = [pod for pod in pods if pod.spec.node_name and pod.spec.volumes]
-    return [claim for claim in claims if not any(uses(pod, claim) for pod in scheduled)]
+    return [claim for claim in claims if not any(pod_uses_pvc(pod, claim) for pod in scheduled)]
 
 
 FINALIZER = "kubernetes.io/pvc-protection"
@@ -70,20 +70,22 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
         )
         self._pods = pods.cache
         self._unused: dict[str, None] = {}
-        """Uids of claims that a list has shown to be unused. It stays true: no pod starts to use a claim that is being
-        deleted. Each is used by one sync, so that a failed write is preceded by a new list."""
+        """Uids of claims that a list has shown to be unused. That does not change: no pod starts to use a claim that is
+        being deleted. An entry is used by one sync, so a retry after a failed write lists again."""
         pods.add_handler(
-            lambda pod, _initial: self._pod_seen(pod), self._pod_changed, lambda pod, _: self._enqueue_claims(pod)
+            lambda pod, _initial: self._pod_added_or_updated(pod),
+            self._update_pod,
+            lambda pod, _: self._enqueue_claims(pod),
         )
 
-    def _pod_seen(self, pod: Pod) -> None:
+    def _pod_added_or_updated(self, pod: Pod) -> None:
         if may_stop_using(pod):
             self._enqueue_claims(pod)
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
-        self._pod_seen(new)
+    def _update_pod(self, old: Pod, new: Pod) -> None:
+        self._pod_added_or_updated(new)
         if old.metadata.uid != new.metadata.uid:
-            # A recreated pod is reported as an update: the first one releases its claims.
+            # A recreated pod is reported as an update; the old one releases its claims.
             self._enqueue_claims(old)
 
     def _enqueue_claims(self, pod: Pod) -> None:
@@ -94,17 +96,17 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
         self._unused.pop(obj.metadata.uid, None)
 
     async def is_used(self, obj: PersistentVolumeClaim) -> bool:
-        """By a pod in the cache. If only the server has one, the cache is stale, and is read again soon: should the pod
-        go before the cache has it, no event would follow."""
-        if any(uses(pod, obj) for pod in self._pods.by_index(CLAIM_INDEX, object_key(obj.metadata))):
+        """Whether a pod uses the claim. If only the live list has one, the cache is stale and the key is retried soon:
+        if the pod is deleted before the cache has it, no event follows."""
+        if any(pod_uses_pvc(pod, obj) for pod in self._pods.by_index(CLAIM_INDEX, object_key(obj.metadata))):
             return True
         uid, namespace = obj.metadata.uid, obj.metadata.namespace
         if uid not in self._unused:
             # The known deletions must be fixed before the list starts: it could miss a pod that was created before a
             # later deletion.
-            going = [claim for claim in self.objects.list(namespace) if self.due(claim) is Due.LET_GO]
+            being_deleted = [claim for claim in self.objects.list(namespace) if self.due(claim) is Due.LET_GO]
             pods = await self.client.list(PODS, namespace)
-            found = [claim.metadata for claim in unused(going, pods.items)]
+            found = [claim.metadata for claim in unused(being_deleted, pods.items)]
             self._unused |= dict.fromkeys(meta.uid for meta in found if self.objects.still_has(meta))
         if uid not in self._unused:
             raise RetryLater(f"the cache does not have the pod that uses {object_key(obj.metadata)}")

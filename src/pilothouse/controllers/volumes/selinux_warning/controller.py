@@ -14,7 +14,7 @@ from pilothouse.controllers.volumes.selinux_warning.decide import (
     Conflict,
     decide,
     message_of,
-    message_of_several,
+    mixed_labels_message,
     mounts_with_label,
     reason_of,
 )
@@ -35,7 +35,7 @@ COMPONENT = "selinux_warning"
 
 
 class SELinuxWarningController(ManagedController):
-    """Keys are those of pods, and the names of drivers, which have no slash."""
+    """Keys of the queue are pods, and names of CSI drivers, which contain no slash."""
 
     def __init__(self, context: ControllerContext) -> None:
         pods = context.informer(MOUNTING_PODS, indexes={CLAIM_INDEX: index_by_claim})
@@ -56,42 +56,42 @@ class SELinuxWarningController(ManagedController):
             "[ALPHA] Conflict between two Pods using the same volume",
             ("property", "pod1_namespace", "pod1_name", "pod1_value", "pod2_namespace", "pod2_name", "pod2_value"),
         )
-        self.add_runnable("metrics", self._measure)
+        self.add_runnable("metrics", self._register_metric)
         pods.add_handler(
             lambda pod, _initial: self.queue.add(object_key(pod.metadata)),
-            self._pod_changed,
+            self._update_pod,
             lambda pod, _unknown: self.queue.add(object_key(pod.metadata)),
             resync_seconds=0.0,
         )
-        claims.add_handler(lambda claim, _initial: self._see_claim(claim), self._claim_changed, resync_seconds=0.0)
-        volumes.add_handler(lambda volume, _initial: self._see_volume(volume), self._volume_changed, resync_seconds=0.0)
+        claims.add_handler(lambda claim, _initial: self._add_pvc(claim), self._update_pvc, resync_seconds=0.0)
+        volumes.add_handler(lambda volume, _initial: self._add_pv(volume), self._update_pv, resync_seconds=0.0)
         on_any_event(drivers, lambda driver: self.queue.add(driver.metadata.name), 0.0)
 
     # Event handlers
 
-    def _pod_changed(self, old: MountingPod, new: MountingPod) -> None:
+    def _update_pod(self, old: MountingPod, new: MountingPod) -> None:
         before, after = old.metadata.uid, new.metadata.uid
         if before != after or _has_ended(old) != _has_ended(new) or old.spec != new.spec:
             self.queue.add(object_key(new.metadata))
 
-    def _see_claim(self, claim: PersistentVolumeClaim) -> None:
+    def _add_pvc(self, claim: PersistentVolumeClaim) -> None:
         if claim.spec.volume_name:
-            self._see_pods(object_key(claim.metadata))
+            self._enqueue_all_pods_for_pvc(object_key(claim.metadata))
 
-    def _claim_changed(self, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
-        if _binding(old) != _binding(new):
-            self._see_claim(new)
+    def _update_pvc(self, old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> None:
+        if _bound_volume(old) != _bound_volume(new):
+            self._add_pvc(new)
 
-    def _see_volume(self, volume: PersistentVolume) -> None:
+    def _add_pv(self, volume: PersistentVolume) -> None:
         reference = volume.spec.claim_ref
         if reference is not None and reference.uid:
-            self._see_pods(f"{reference.namespace}/{reference.name}")
+            self._enqueue_all_pods_for_pvc(f"{reference.namespace}/{reference.name}")
 
-    def _volume_changed(self, old: PersistentVolume, new: PersistentVolume) -> None:
+    def _update_pv(self, old: PersistentVolume, new: PersistentVolume) -> None:
         if old.metadata.uid != new.metadata.uid or _owner(old) != _owner(new):
-            self._see_volume(new)
+            self._add_pv(new)
 
-    def _see_pods(self, claim: str) -> None:
+    def _enqueue_all_pods_for_pvc(self, claim: str) -> None:
         for pod in self._pods.by_index(CLAIM_INDEX, claim):
             self.queue.add(object_key(pod.metadata))
 
@@ -112,24 +112,24 @@ class SELinuxWarningController(ManagedController):
             self._volume_cache.delete_pod(key)
             return []
         used = decide(pod, self._claims.get, self._volumes.get)
-        if used.waits:
+        if used.unbound:
             # The event of the missing claim or volume enqueues the pod again.
-            self.log.info("Volumes are not bound yet", v=4, pod=key, volumes=", ".join(used.waits))
+            self.log.info("Volumes are not bound yet", v=4, pod=key, volumes=", ".join(used.unbound))
         for name in used.mixed:
-            about = object_reference(PODS, pod.metadata)
-            self._recorder.event(about, WARNING, "MultipleSELinuxLabels", message_of_several(name))
-        return self._volume_cache.add_volumes(key, pod.metadata.uid, used.uses, complete=not used.waits)
+            reference = object_reference(PODS, pod.metadata)
+            self._recorder.event(reference, WARNING, "MultipleSELinuxLabels", mixed_labels_message(name))
+        return self._volume_cache.add_volumes(key, pod.metadata.uid, used.uses, complete=not used.unbound)
 
     def _record_event(self, conflict: Conflict) -> None:
         pod = self._pods.get(conflict.pod)
         # A deleted pod gets no event, and one that replaced it has its own sync. (Upstream records it on the latter,
         # and skips the remaining conflicts because of the former.)
         if pod is not None and pod.metadata.uid == self._volume_cache.uid_of(conflict.pod):
-            about = object_reference(PODS, pod.metadata)
-            self._recorder.event(about, NORMAL, reason_of(conflict), message_of(conflict))
+            reference = object_reference(PODS, pod.metadata)
+            self._recorder.event(reference, NORMAL, reason_of(conflict), message_of(conflict))
 
-    async def _measure(self) -> None:
-        """Show the conflicts on collection, as long as the controller runs."""
+    async def _register_metric(self) -> None:
+        """Report the conflicts at collection, as long as the controller runs."""
         show = self._conflicts.show
         stop = self._metrics.on_collect(lambda: show(dict.fromkeys(map(_labels, self._volume_cache.conflicts()), 1.0)))
         try:
@@ -140,11 +140,11 @@ class SELinuxWarningController(ManagedController):
 
 
 def _has_ended(pod: MountingPod) -> bool:
-    """Whether its kubelet unmounts, or has unmounted, its volumes."""
+    """Whether its kubelet is unmounting, or has unmounted, its volumes."""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
-def _binding(claim: PersistentVolumeClaim) -> tuple[str, str, bool]:
+def _bound_volume(claim: PersistentVolumeClaim) -> tuple[str, str, bool]:
     return claim.metadata.uid, claim.spec.volume_name, claim.status.phase == "Bound"
 
 
@@ -154,7 +154,7 @@ def _owner(volume: PersistentVolume) -> str:
 
 def _labels(conflict: Conflict) -> tuple[str, ...]:
     pod, other = split_key(conflict.pod), split_key(conflict.other)
-    return (conflict.about, *pod, conflict.value, *other, conflict.other_value)
+    return (conflict.property_name, *pod, conflict.value, *other, conflict.other_value)
 
 
 build = SELinuxWarningController

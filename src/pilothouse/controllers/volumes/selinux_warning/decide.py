@@ -34,50 +34,48 @@ def parts_of(label: str) -> tuple[str, ...]:
     return (*parts, *[""] * (_PARTS - len(parts)))
 
 
-def labels_clash(one: str, other: str) -> bool:
-    """Whether a volume cannot be mounted with both on one node.
-
-    An unset user, role or type may be the other's, since the node fills it in. An unset level may not: it is not
-    filled in (kubernetes#133425).
-    """
+def labels_conflict(one: str, other: str) -> bool:
+    """Whether one node cannot mount a volume with both labels (``ControllerSELinuxTranslator.Conflicts``). An unset
+    user, role or type matches any, since the node completes it. An unset level does not: it is not completed
+    (kubernetes#133425)."""
     *named, level = zip(parts_of(one), parts_of(other), strict=True)
     return level[0] != level[1] or any(a != b for a, b in named if a and b)
 
 
 MOUNT_OPTION = "MountOption"
 RECURSIVE = "Recursive"
-_AFTERMATH = ". If both pods land on the same node, only one of them may access the volume."
+_SAME_NODE = ". If both pods land on the same node, only one of them may access the volume."
 
 
-class Use(msgspec.Struct, frozen=True, gc=False):
-    """How a pod uses a volume if its driver mounts with labels: with this label, or relabelled recursively, and then
-    the label is empty."""
+class VolumeUse(msgspec.Struct, frozen=True, gc=False):
+    """How a pod uses a volume whose driver supports SELinux mounts: mounted with this label, or relabeled recursively,
+    with an empty label."""
 
     label: str
     policy: str
 
 
-class Used(msgspec.Struct, frozen=True):
-    """How a pod uses its volumes. By their names in the pod: ``waits`` are claimed and not bound, ``mixed`` have
-    different labels in one pod."""
+class VolumeUses(msgspec.Struct, frozen=True):
+    """How a pod uses its volumes. By volume name in the pod: ``unbound`` are claims that are not bound, ``mixed`` have
+    different labels within the pod."""
 
-    uses: dict[Place, Use]
-    waits: tuple[str, ...]
+    uses: dict[Place, VolumeUse]
+    unbound: tuple[str, ...]
     mixed: tuple[str, ...]
 
 
 class Conflict(msgspec.Struct, frozen=True, gc=False):
-    """Why ``pod`` cannot use a volume where ``other`` does: ``about`` is the property in which they differ. Both are
-    keys. Each conflict has its reverse."""
+    """A conflict of ``pod`` with ``other`` (keys) about one volume, in this ``property_name``. Each conflict also
+    exists with the pods swapped."""
 
-    about: str
+    property_name: str
     pod: str
     value: str
     other: str
     other_value: str
 
     def reversed(self) -> "Conflict":
-        return Conflict(self.about, self.other, self.other_value, self.pod, self.value)
+        return Conflict(self.property_name, self.other, self.other_value, self.pod, self.value)
 
 
 def mounts_with_label(driver: Driver | None) -> bool:
@@ -85,8 +83,8 @@ def mounts_with_label(driver: Driver | None) -> bool:
 
 
 def mounted(pod: MountingPod) -> dict[str, list[str]]:
-    """The volumes that any container mounts, by their names in the pod, with the distinct labels of the containers that
-    have one."""
+    """The volumes that any container mounts, by their names in the pod, with the distinct labels of those containers
+    that have one."""
     spec = pod.spec
     found: dict[str, dict[str, None]] = {}
     of_pod = spec.security_context.se_linux_options if spec.security_context is not None else None
@@ -104,18 +102,18 @@ def decide(
     pod: MountingPod,
     find_claim: Callable[[str], PersistentVolumeClaim | None],
     find_volume: Callable[[str], PersistentVolume | None],
-) -> Used:
+) -> VolumeUses:
     """How a pod uses those of its volumes that can be mounted with a label, if their drivers support it. Claims are
     found by key, volumes by name."""
-    uses: dict[Place, Use] = {}
-    waits, mixed = [], []
+    uses: dict[Place, VolumeUse] = {}
+    unbound, mixed = [], []
     labels = mounted(pod)
     for volume in pod.spec.volumes:
         if volume.name not in labels:
             continue
         found = volume_for(pod, volume, find_claim, find_volume)
         if found is None and (volume.persistent_volume_claim is not None or volume.ephemeral is not None):
-            waits.append(volume.name)
+            unbound.append(volume.name)
             continue
         desired = labels[volume.name]
         if len(desired) > 1:
@@ -124,40 +122,40 @@ def decide(
         place = place_of(found.spec, found.spec.csi) if found is not None else place_of(volume, None)
         if place is not None:
             uses[place] = use_of(pod.spec.security_context, desired[0] if desired else "")
-    return Used(uses, tuple(waits), tuple(mixed))
+    return VolumeUses(uses, tuple(unbound), tuple(mixed))
 
 
-def use_of(context: PodSecurityContext | None, label: str) -> Use:
+def use_of(context: PodSecurityContext | None, label: str) -> VolumeUse:
     """How a pod with that label uses a volume. Without a label the volume is relabeled recursively, whatever the policy
     is (kubernetes#135629)."""
     policy = (context.se_linux_change_policy if context is not None else None) or MOUNT_OPTION
-    return Use("", RECURSIVE) if policy == RECURSIVE or not label else Use(label, policy)
+    return VolumeUse("", RECURSIVE) if policy == RECURSIVE or not label else VolumeUse(label, policy)
 
 
-def clashes(one: Use, other: Use) -> Iterator[tuple[str, str, str]]:
+def conflicts_between(one: VolumeUse, other: VolumeUse) -> Iterator[tuple[str, str, str]]:
     """The properties in which two uses of a volume conflict, with both values."""
     if one.policy != other.policy:
         yield "SELinuxChangePolicy", one.policy, other.policy
-    if labels_clash(one.label, other.label):
+    if labels_conflict(one.label, other.label):
         yield "SELinuxLabel", one.label, other.label
 
 
 def reason_of(conflict: Conflict) -> str:
-    return f"{conflict.about}Conflict"
+    return f"{conflict.property_name}Conflict"
 
 
 def message_of(conflict: Conflict) -> str:
     """The message for the pod. Name and label of a pod in another namespace are not revealed."""
-    about, value = conflict.about, f'"{conflict.value}"'
+    property_name, value = conflict.property_name, f'"{conflict.value}"'
     namespace, other = split_key(conflict.other)
     if split_key(conflict.pod)[0] != namespace:
-        # The missing space is upstream's.
-        rest = f"another pod that uses the same volume as this pod with a different {about}"
-        return f"{about}{value} conflicts with {rest}{_AFTERMATH}"
-    rest = f'pod {other} that uses the same volume as this pod with {about} "{conflict.other_value}"'
-    return f"{about} {value} conflicts with {rest}{_AFTERMATH}"
+        # Upstream has no space here.
+        rest = f"another pod that uses the same volume as this pod with a different {property_name}"
+        return f"{property_name}{value} conflicts with {rest}{_SAME_NODE}"
+    rest = f'pod {other} that uses the same volume as this pod with {property_name} "{conflict.other_value}"'
+    return f"{property_name} {value} conflicts with {rest}{_SAME_NODE}"
 
 
-def message_of_several(volume: str) -> str:
+def mixed_labels_message(volume: str) -> str:
     """The message for a pod whose containers have different labels for one volume."""
     return f"Volume {quote(volume)} is mounted twice with different SELinux labels inside this pod"

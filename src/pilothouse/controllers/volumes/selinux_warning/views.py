@@ -9,7 +9,7 @@ from pilothouse.api.storage import Sources
 
 
 class SELinuxOptions(View, frozen=True):
-    """The label of a container's process; unset parts are the node's."""
+    """The label of a container's process; unset parts are completed on the node."""
 
     user: str = ""
     role: str = ""
@@ -18,13 +18,13 @@ class SELinuxOptions(View, frozen=True):
 
 
 class SecurityContext(View, frozen=True):
-    """Of a container. Its SELinux options replace all of the pod's."""
+    """A container's. Its SELinux options replace the pod's as a whole."""
 
     se_linux_options: SELinuxOptions | None = None
 
 
 class PodSecurityContext(View, frozen=True):
-    """Of a pod. The policy is ``MountOption``, the default, or ``Recursive``."""
+    """A pod's. The policy is ``MountOption``, the default, or ``Recursive``."""
 
     se_linux_options: SELinuxOptions | None = None
     se_linux_change_policy: str | None = None

@@ -9,7 +9,7 @@ with the volume, and changes for all pods at once.
 from collections.abc import Iterator, Mapping
 
 from pilothouse.controllers.shared.volume_plugins import Place
-from pilothouse.controllers.volumes.selinux_warning.decide import Conflict, Use, clashes
+from pilothouse.controllers.volumes.selinux_warning.decide import Conflict, VolumeUse, conflicts_between
 
 
 class _Volume:
@@ -20,20 +20,20 @@ class _Volume:
     def __init__(self, driver: str, *, mountable: bool) -> None:
         self.driver = driver
         self.mountable = mountable
-        self.users: dict[Use, dict[str, None]] = {}
+        self.users: dict[VolumeUse, dict[str, None]] = {}
 
-    def conflicts(self, pod: str, use: Use) -> Iterator[Conflict]:
+    def conflicts(self, pod: str, use: VolumeUse) -> Iterator[Conflict]:
         """The conflicts of one pod, ordered by the other pods' names."""
         if not self.mountable:
             return
         conflicting: list[tuple[str, list[tuple[str, str, str]]]] = []
         for used, others in self.users.items():
-            differences = list(clashes(use, used))
+            differences = list(conflicts_between(use, used))
             if differences:
                 conflicting += ((other, differences) for other in others)
         for other, differences in sorted(conflicting):
-            for about, value, other_value in differences:
-                yield Conflict(about, pod, value, other, other_value)
+            for property_name, value, other_value in differences:
+                yield Conflict(property_name, pod, value, other, other_value)
 
     def all_conflicts(self) -> Iterator[Conflict]:
         """The conflicts of all pods, each from both sides."""
@@ -52,10 +52,10 @@ class VolumeCache:
         """CSI drivers that support mounting with labels."""
         self._contested: dict[str, None] = {}
         """Volumes that are used in more than one way."""
-        self._of_pod: dict[str, tuple[str, dict[str, Use]]] = {}
+        self._of_pod: dict[str, tuple[str, dict[str, VolumeUse]]] = {}
         """By key of the pod: its uid and its volumes."""
 
-    def add_volumes(self, pod: str, uid: str, uses: Mapping[Place, Use], *, complete: bool) -> list[Conflict]:
+    def add_volumes(self, pod: str, uid: str, uses: Mapping[Place, VolumeUse], *, complete: bool) -> list[Conflict]:
         """Store the volumes that a pod uses, and return the new conflicts, from both sides (``AddVolume``).
 
         Unless ``complete``, some volumes of the pod are not bound yet, and those stored before are kept.
@@ -67,16 +67,16 @@ class VolumeCache:
         if complete:
             names = {place.name for place in uses}  # never iterated
             for gone in [name for name in known if name not in names]:
-                self._leave(pod, gone, known.pop(gone))
+                self._remove_from_volume(pod, gone, known.pop(gone))
         found: list[Conflict] = []
         for place, use in uses.items():
             before = known.get(place.name)
             if before == use:
                 continue
             if before is not None:
-                self._leave(pod, place.name, before)
+                self._remove_from_volume(pod, place.name, before)
             known[place.name] = use
-            found += self._join(pod, place, use)
+            found += self._add_to_volume(pod, place, use)
         if known:
             self._of_pod[pod] = (uid, known)
         else:
@@ -86,13 +86,13 @@ class VolumeCache:
     def delete_pod(self, pod: str) -> None:
         _uid, known = self._of_pod.pop(pod, ("", {}))
         for name, use in known.items():
-            self._leave(pod, name, use)
+            self._remove_from_volume(pod, name, use)
 
     def uid_of(self, pod: str) -> str:
         """The stored uid of that pod, or ""."""
         return self._of_pod.get(pod, ("", {}))[0]
 
-    def _join(self, pod: str, place: Place, use: Use) -> list[Conflict]:
+    def _add_to_volume(self, pod: str, place: Place, use: VolumeUse) -> list[Conflict]:
         volume = self._volumes.get(place.name)
         if volume is None:
             mountable = not place.driver or place.driver in self._drivers
@@ -102,7 +102,7 @@ class VolumeCache:
             self._contested[place.name] = None
         return [side for found in volume.conflicts(pod, use) for side in (found, found.reversed())]
 
-    def _leave(self, pod: str, name: str, use: Use) -> None:
+    def _remove_from_volume(self, pod: str, name: str, use: VolumeUse) -> None:
         volume = self._volumes[name]
         del volume.users[use][pod]
         if not volume.users[use]:

@@ -16,7 +16,7 @@ from pilothouse.runtime import ControllerContext
 
 
 def classes_of_claim(claim: PersistentVolumeClaim) -> tuple[str, ...]:
-    """The classes that a claim requests, has, and is being changed to; each once."""
+    """The classes that a claim requests, has, and is being modified to, without duplicates."""
     status = claim.status
     target = status.modify_volume_status.target_volume_attributes_class_name if status.modify_volume_status else ""
     names = (claim.spec.volume_attributes_class_name, status.current_volume_attributes_class_name, target)
