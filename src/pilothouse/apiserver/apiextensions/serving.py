@@ -19,7 +19,7 @@ from pilothouse.apiserver.apiextensions.strategy import CustomStrategy
 from pilothouse.apiserver.endpoints.discovery import version_rank
 from pilothouse.apiserver.field_errors import ErrorList, FieldError
 from pilothouse.apiserver.objects import Object, decode, encode
-from pilothouse.apiserver.registry.generic.managed_fields import without_owners
+from pilothouse.apiserver.registry.generic.managed_fields import without_managed_fields
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo, Subresource
 from pilothouse.machinery.bodies import DecodeError, decode_body
@@ -209,7 +209,7 @@ def _row(
             # Rules may rely on the schema.
             return [*errors, FieldError("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED}")]
         run = Run()
-        run.check(tree, without_owners(obj), ABSENT if old is None else without_owners(old))
+        run.check(tree, without_managed_fields(obj), ABSENT if old is None else without_managed_fields(old))
         warnings += run.warnings
         return errors + run.all_errors
 

@@ -30,7 +30,7 @@ class CustomStrategy(Strategy):
     ``storage`` is the version that objects are stored in; the maker of the strategy sets it.
     """
 
-    tracked = ("",)
+    generation_fields = ("",)
     allow_unconditional_update = False
     status_keeps = "metadata"
     kube_finalizers = False
@@ -78,7 +78,7 @@ class CustomStrategy(Strategy):
         found, self._found.warnings = self._found.warnings, []
         return found
 
-    def changed(self, obj: Object, old: Object) -> bool:
+    def increments_generation(self, obj: Object, old: Object) -> bool:
         return _without(obj, self._untracked) != _without(old, self._untracked)
 
     def stored_as(self, info: ResourceInfo) -> ResourceInfo:

@@ -191,7 +191,7 @@ def _complete(core: Core, info: ResourceInfo, obj: Object, uid: str, now: str) -
     strategy, meta = core.strategy(info), obj["metadata"]
     meta["uid"] = uid
     meta["creationTimestamp"] = now
-    if strategy.tracked and strategy.generation_on_create:
+    if strategy.generation_fields and strategy.generation_on_create:
         meta["generation"] = 1
     strategy.set_defaults(obj)
     core.managed_fields.stage_created(info, obj)

@@ -69,7 +69,7 @@ async def create_object(
     has_status = "status" in info.subresources
     if has_status and not strategy.keeps_status_on_create:
         obj.pop("status", None)
-    if strategy.tracked:
+    if strategy.generation_fields:
         if strategy.generation_on_create:
             meta["generation"] = 1
         else:

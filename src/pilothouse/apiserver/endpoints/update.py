@@ -41,7 +41,7 @@ from pilothouse.apiserver.registry.generic.managed_fields import (
     same_but_for_times,
     split,
     warn_untracked,
-    without_known,
+    without_unchanged_managed_fields,
 )
 from pilothouse.apiserver.registry.generic.strategy import Step
 from pilothouse.apiserver.registry.generic.validation import Validate, validate_update
@@ -68,7 +68,7 @@ async def update(core: Core, call: Call) -> ObjectResult:
             if answer is not None:
                 return answer
         request = call.request
-        body = without_known(request.body, record.value)
+        body = without_unchanged_managed_fields(request.body, record.value)
         if body is not request.body:
             call.request = Request(request.method, request.target, request.headers, body)
         read = await core.long_work.run(call.size, _reader, core, call, options, record)
@@ -396,7 +396,7 @@ def _prepare(core: Core, call: Call, obj: Object, old: Object) -> None:
     strategy.drop_disabled_fields(obj, old)
     strategy.set_timestamps(obj, core.time.now())
     strategy.prepare_for_update(obj, old)
-    if strategy.tracked and strategy.changed(obj, old):
+    if strategy.generation_fields and strategy.increments_generation(obj, old):
         obj["metadata"]["generation"] = next_generation(old["metadata"])
 
 

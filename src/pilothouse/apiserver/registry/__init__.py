@@ -1,8 +1,8 @@
-"""The registry: what is known of each built-in kind, declared once.
+"""The registry of built-in kinds.
 
 ``registry/GROUP/RESOURCE`` mirrors kubernetes' ``pkg/registry/GROUP/RESOURCE`` and ``pkg/apis/GROUP``. Its
-``REGISTRATION`` says which strategy, printer and storage prefix the kind has; handlers, discovery and printing ask it
-and know no kind by name. What stands behind every kind alike is in ``generic``.
+``REGISTRATION`` has the strategy, printer and storage prefix of the kind; handlers, discovery and printing use it and
+have no code for particular kinds. Code for all kinds is in ``generic``.
 """
 
 from functools import cache
@@ -15,10 +15,11 @@ from pilothouse.apiserver.resources import built_in
 
 @cache
 def registration_of(group: str, resource: str) -> Registration:
-    """The declaration of a built-in resource, loaded when first asked for; one for all servers, it keeps nothing.
+    """The registration of a built-in resource, imported on first use. It has no state and is shared by all servers.
 
-    The group's first label is the package, ``core`` where the group has no name: ``rbac.authorization.k8s.io`` and
-    ``roles`` are found in ``registry.rbac.roles``. What is not an object (reviews, bindings) declares nothing.
+    The package is the first label of the group, ``core`` for the core group: ``roles`` of ``rbac.authorization.k8s.io``
+    are in ``registry.rbac.roles``. Resources that are not stored (reviews, bindings) have no module and get an empty
+    registration.
     """
     package = f"{__name__}.{group.partition('.')[0] or 'core'}"
     name = f"{package}.{resource}"

@@ -9,7 +9,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode, encode_object
-from pilothouse.apiserver.registry.generic.managed_fields import with_plain_owners
+from pilothouse.apiserver.registry.generic.managed_fields import with_decoded_managed_fields
 from pilothouse.apiserver.resources import ResourceInfo
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
@@ -29,7 +29,7 @@ async def converted(core: Core, write: AdmissionAttributes, obj: Object | None, 
     if obj is None:
         return None
     if info is write.info:
-        return with_plain_owners(obj)
+        return with_decoded_managed_fields(obj)
     return await convert(core, write.info, info, obj)
 
 

@@ -34,7 +34,7 @@ from pilothouse.apiserver.audit.context import add_audit_annotation
 from pilothouse.apiserver.audit.policy import REQUEST
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.managed_fields import with_plain_owners
+from pilothouse.apiserver.registry.generic.managed_fields import with_decoded_managed_fields
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.cel.scopes import ExpressionError
 from pilothouse.env.lazy import lazy_imports
@@ -310,14 +310,14 @@ class MutatingWebhooks(Webhooks):
         if not changed:
             return
         assert write.obj is not None, "only writes with an object are mutated"
-        before = copy.deepcopy(with_plain_owners(write.obj))
+        before = copy.deepcopy(with_decoded_managed_fields(write.obj))
         for plugin in self._core.admission.plugins:
             if plugin is self:
                 break
             pending = plugin.reinvoke(write)
             if pending is not None:
                 await pending
-        if with_plain_owners(write.obj) != before:
+        if with_decoded_managed_fields(write.obj) != before:
             due = invoked
         for webhook in invoked:
             if webhook in due:

@@ -17,7 +17,7 @@ from pilothouse.apiserver.apiextensions.conversion.webhook_converter import Webh
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode, encode, encode_object
-from pilothouse.apiserver.registry.generic.managed_fields import with_plain_owners
+from pilothouse.apiserver.registry.generic.managed_fields import with_decoded_managed_fields
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.bodies import DecodeError
 
@@ -149,7 +149,7 @@ class Converter:
     async def convert(self, obj: Object, target: ResourceInfo, *, pruned: bool = True) -> Object:
         """One object in the version of ``target``, which it is not in. ``pruned``: without what the schema does not
         know. Raises ``StatusError``."""
-        plain = with_plain_owners(obj)
+        plain = with_decoded_managed_fields(obj)
         if plain.keys() <= {"kind", "apiVersion"}:
             return {**plain, "apiVersion": target.api_version}  # upstream calls no webhook for an empty object
         (converted,) = await self.webhook.convert([plain], target.api_version, len(encode(plain)))

@@ -28,7 +28,7 @@ def drop_zeros(spec: Object, *fields: str) -> None:
             del spec[field]
 
 
-def default_rollout(strategy: Object, rolling: Object) -> None:
+def default_update_strategy(strategy: Object, rolling: Object) -> None:
     """Pods are replaced one after the other unless something else is said; ``rolling`` is how."""
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
@@ -62,7 +62,7 @@ class WorkloadStrategy(Strategy):
         template = (obj.get("spec") or {}).get("template") or {}
         return warnings.warnings_for_pod_spec(template.get("spec") or {}, "spec.template.spec")
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

@@ -1,7 +1,7 @@
-"""Labels and selectable fields of stored objects, read at most once per revision, and an index over a few of the
-fields.
+"""Caches the labels and selectable fields of stored objects, with an index for some fields.
 
-Lists and watches with selectors ask here. Nothing is kept for a resource before the first selection in it.
+Used by lists and watches with selectors: each object is read at most once per revision. Nothing is cached for a
+resource before its first selection.
 """
 
 from collections.abc import Iterable
@@ -10,32 +10,33 @@ from pilothouse.apiserver.registry.generic.selection_predicate import AttributeR
 from pilothouse.storage import Change, Record, Store
 
 _INDEXED = {"/pods/": "spec.nodeName"}
-"""Resource prefix → the field that is worth an index: kubelets and controllers ask for one node's pods."""
+"""Storage prefix → the indexed field: kubelets and controllers list the pods of one node."""
 
-_READERS = 8
-_MAX_RECENT, _LONGEST_RECENT = 8192, 16 * 1024
-"""How many objects are remembered, and of how many bytes: their labels may be most of them."""
+_MAX_READERS = 8
+_MAX_RECENT, _MAX_RECENT_BYTES = 8192, 16 * 1024
+"""The maximum number and size of cached objects; labels can be most of an object."""
 
 
 class AttributeCache:
-    """Attributes by key and revision. Follows the store, so that what is deleted is forgotten."""
+    """The attributes of objects by key and revision. Entries of deleted objects are removed on commit."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, dict[AttributeReader, dict[str, tuple[int, Attributes]]]] = {}
-        """By storage prefix, then by reader: versions and groups of one stored resource select by different fields."""
+        self._current: dict[str, dict[AttributeReader, dict[str, tuple[int, Attributes]]]] = {}
+        """Storage prefix → reader → key: the groups and versions of a stored resource have different selectable
+        fields."""
         self._indexes: dict[str, _Index] = {}
         self._recent: dict[tuple[AttributeReader, str], tuple[int, Attributes]] = {}
-        store.on_commit.append(self._follow)
+        store.on_commit.append(self._on_commit)
 
     def at(self, reader: AttributeReader, key: str, revision: int, value: bytes) -> Attributes:
-        """The attributes of an object as it was at a revision. Remembered until the next one that is asked for: what a
-        watch sees after one change it sees before the next."""
+        """The attributes of an object at a revision. The last revision of each object is cached: the state after one
+        change is the state before the next, which watches also need."""
         found = self._recent.get((reader, key))
         if found is not None and found[0] == revision:
             return found[1]
         attributes = reader.read(value)
-        if len(value) <= _LONGEST_RECENT:
+        if len(value) <= _MAX_RECENT_BYTES:
             if len(self._recent) >= _MAX_RECENT:
                 self._recent.clear()
             self._recent[reader, key] = (revision, attributes)
@@ -43,22 +44,22 @@ class AttributeCache:
 
     def of(self, prefix: str, reader: AttributeReader, record: Record) -> Attributes:
         """The attributes of a current record of the resource with that storage prefix."""
-        readers = self._known.setdefault(prefix, {})
-        known = readers.get(reader)
-        if known is None:
-            if len(readers) >= _READERS:
-                # A definition that changes leaves readers behind that are not used again.
+        readers = self._current.setdefault(prefix, {})
+        cached = readers.get(reader)
+        if cached is None:
+            if len(readers) >= _MAX_READERS:
+                # Readers of changed CustomResourceDefinitions are not used again.
                 readers.clear()
-            known = readers[reader] = {}
-        found = known.get(record.key)
+            cached = readers[reader] = {}
+        found = cached.get(record.key)
         if found is not None and found[0] == record.revision:
             return found[1]
         attributes = reader.read(record.value)
-        known[record.key] = (record.revision, attributes)
+        cached[record.key] = (record.revision, attributes)
         return attributes
 
     def candidates(self, prefix: str, reader: AttributeReader, selection: Selection) -> Iterable[str] | None:
-        """The keys, in order, that an index leaves of the current objects of a resource; None when no index applies."""
+        """The sorted keys of the current objects that can match, from an index; None if no index applies."""
         field = _INDEXED.get(prefix)
         if field is None:
             return None
@@ -72,19 +73,19 @@ class AttributeCache:
                 index.put(record.key, self.of(prefix, reader, record).field(field))
         return index.keys(value)
 
-    def _follow(self, changes: list[Change]) -> None:
-        if not self._known:
+    def _on_commit(self, changes: list[Change]) -> None:
+        if not self._current:
             return
         for change in changes:
             key = change.key
             prefix = key[: key.index("/", key.index("/") + 1) + 1]
-            readers = self._known.get(prefix)
+            readers = self._current.get(prefix)
             if readers is None:
                 continue
             index = self._indexes.get(prefix)
             if change.type == "DELETED":
-                for known in readers.values():
-                    known.pop(key, None)
+                for cached in readers.values():
+                    cached.pop(key, None)
                 if index is not None:
                     index.drop(key)
             elif index is not None:

@@ -1,8 +1,8 @@
-"""Conversions by webhook in the middle of a computation.
+"""Webhook conversions that a synchronous computation needs.
 
-Who owns which field after a write is computed without waiting for anything, in a worker thread or on the loop, and on
-the way objects of other versions are needed. ``converted`` raises ``ConversionNeeded`` for one that is not known yet;
-``Core.run_converting`` has it converted and computes once more.
+Managed fields are computed without waiting, on the loop or in a worker thread, but need objects in other versions.
+``converted`` raises ``ConversionNeeded`` if the converted object is missing; ``Core.run_converting`` then calls the
+webhook and repeats the computation with the result.
 """
 
 from contextvars import ContextVar
@@ -13,13 +13,13 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.apply import ConversionFailed
 
 Key = tuple[ResourceInfo, bytes]
-"""The version that is asked for, and the object as JSON."""
+"""The target version, and the object as JSON."""
 known: ContextVar[dict[Key, Object | StatusError] | None] = ContextVar("known", default=None)
-"""What was converted for the computation under way; None outside of ``Core.run_converting``."""
+"""The results of conversions for the current computation; None outside of ``Core.run_converting``."""
 
 
 class ConversionNeeded(Exception):
-    """An object has to be converted before this can be computed."""
+    """The computation needs this object converted."""
 
     def __init__(self, key: Key, obj: Object) -> None:
         super().__init__("an object has to be converted")
@@ -28,9 +28,10 @@ class ConversionNeeded(Exception):
 
 
 def converted(obj: Object, target: ResourceInfo) -> Object:
-    """An object of another version as its webhook converts it, free to be changed. Raises ``ConversionFailed``."""
+    """The object converted to the version of ``target`` by its webhook; the caller may modify it. Raises
+    ``ConversionFailed``."""
     results = known.get()
-    assert results is not None, "what may need conversions is run by `Core.run_converting`"
+    assert results is not None, "computations that may need conversions are run by `Core.run_converting`"
     key = (target, encode(obj))
     result = results.get(key)
     if result is None:

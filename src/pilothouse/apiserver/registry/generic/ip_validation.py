@@ -46,7 +46,7 @@ def parse_cidr_sloppy(text: str) -> Network | None:
 
 @bounded_cache(8192)
 def ip_errors(text: str) -> tuple[str, ...]:
-    """Why it is not a valid address; forms that are not canonical are accepted."""
+    """The errors in an IP address (``isValidIP``); forms that are not canonical are accepted."""
     found = parse_ip_sloppy(text)
     if found is None or "%" in text:
         return (_INVALID_IP,)
@@ -65,7 +65,7 @@ def canonical_ip_errors(text: str) -> tuple[str, ...]:
 
 @bounded_cache(1024)
 def cidr_errors(text: str) -> tuple[str, ...]:
-    """Why it is not a valid CIDR; one error at most."""
+    """The errors in a CIDR, at most one; forms that are not canonical are accepted."""
     network = parse_cidr_sloppy(text)
     if network is None:
         return (_INVALID_CIDR,)
@@ -110,6 +110,6 @@ def validate_cidr_for_legacy_field(text: str, path: str, known: Container[str] =
 
 
 def _without_zeros(text: str) -> str:
-    """Without the leading zeros of an IPv4 address, which may be the end of an IPv6 address."""
+    """Remove leading zeros from an IPv4 address, or from the IPv4 part at the end of an IPv6 address."""
     first, colon, last = text.rpartition(":")
     return first + colon + _zeros.sub("", last) if "." in last else text

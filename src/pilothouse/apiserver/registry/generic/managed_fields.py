@@ -1,8 +1,8 @@
-"""managedFields of stored objects: what handlers ask when they write.
+"""Updates ``managedFields`` of objects on writes (apimachinery ``pkg/util/managedfields``).
 
-``FieldManager`` knows for every resource how its objects are compared and what its subresources reset; the rules are in
-``machinery.managed_fields``. Every write of every kind is tracked, as upstream does. Inside the server the list of
-entries travels apart from the object or, in its metadata, as ``msgspec.Raw``: only this module reads it.
+``FieldManager`` has, for every resource and subresource, the types for comparing objects and the reset fields; the
+rules are in ``machinery.managed_fields``. Writes of all kinds are tracked, as upstream. Within the server the encoded
+entries are kept apart from the object, or in its metadata as ``msgspec.Raw``: only this module decodes them.
 """
 
 from functools import lru_cache
@@ -29,7 +29,7 @@ from pilothouse.machinery.merge_types import MergeType
 
 _log = Log("apiserver")
 SERVER = "kube-apiserver"
-"""The manager of what the server itself writes."""
+"""The manager of the server's own writes."""
 _NONE: Any = object()
 _ENTRY = b'"fieldsType"'
 _MAX_TRACKERS = 1024
@@ -40,7 +40,7 @@ _MAX_REMEMBERED_VALUE = 16 * 1024
 _MAX_NAME = 128
 
 
-# Taking the entries out of stored objects ---------------------------------------------------------------------------
+# Splitting the entries from stored objects --------------------------------------------------------------------------
 
 
 class _Meta(msgspec.Struct, gc=False):
@@ -54,13 +54,13 @@ class _Head(msgspec.Struct, gc=False):
 _read_head = msgspec.json.Decoder(_Head).decode
 _MARK = b',"managedFields":'
 _START = _MARK + b"["
-"""Of the entries: a label or annotation of that name has a string."""
+"""The start of the entries. A label or annotation with this name has a string as value."""
 
 
 def split(value: bytes) -> tuple[bytes, bytes]:
-    """A stored object without its managedFields, and those, empty when there are none.
+    """A stored object without its managedFields, and the encoded managedFields (empty if there are none).
 
-    Most writes need neither all entries nor all fields of one, so it pays not to decode them with the object.
+    Most writes need only some entries or none, so they are not decoded with the object.
     """
     size = _sizes.get(value)
     if size is None:
@@ -72,8 +72,8 @@ def split(value: bytes) -> tuple[bytes, bytes]:
             return value, b""  # the decoder of the object reports the error
         if not size:
             return value, b""
-    # The first such field is the one of the object itself: nothing before it in metadata has fields of any name and
-    # lists as their values.
+    # The first occurrence is ``metadata.managedFields``: no field before it in the metadata can have a key of this name
+    # with a list as value.
     start = value.find(_START)
     entries = start + len(_MARK)
     end = entries + size
@@ -81,8 +81,8 @@ def split(value: bytes) -> tuple[bytes, bytes]:
 
 
 def remember_size(value: bytes, metadata: Object) -> None:
-    """Spare the next ``split`` of an object, of this metadata, that is to be stored as ``value`` looking for the end of
-    its managedFields."""
+    """Remember the size of the managedFields of an object that is stored as ``value``, so that the next ``split`` need
+    not parse it."""
     entries = metadata.get("managedFields")
     if isinstance(entries, msgspec.Raw):
         _remember_size(value, len(entries))
@@ -95,10 +95,10 @@ def _remember_size(value: bytes, size: int) -> None:
         _sizes[value] = size
 
 
-def without_known(body: bytes, value: bytes) -> bytes:
-    """A body without its managedFields when they are those of the stored object, which then need no reading.
+def without_unchanged_managed_fields(body: bytes, value: bytes) -> bytes:
+    """A request body without its managedFields if they are equal to those of the stored object.
 
-    Clients send back what they have read, and most have read the newest.
+    Most clients send back the managedFields of the latest version, which then need not be decoded.
     """
     mark = body.find(_START)
     if mark < 0:
@@ -116,26 +116,26 @@ def without_known(body: bytes, value: bytes) -> bytes:
 
 
 _sizes: dict[bytes, int] = {}
-"""How long the managedFields are in what was stored last."""
+"""Recently stored object → size of its managedFields."""
 
 
-# Who writes ---------------------------------------------------------------------------------------------------------
+# Managers -----------------------------------------------------------------------------------------------------------
 
 
 @bounded_cache(1024)
 def _agent_name(agent: str) -> str:
-    """The manager of a client that does not name one: its User-Agent up to the first slash."""
+    """The manager without ``fieldManager``: the User-Agent up to the first slash (``prefixFromUserAgent``)."""
     name = agent.partition("/")[0]
     cut = name.encode()[:_MAX_NAME].decode("utf-8", "ignore")
     return "".join(char for char in cut if char.isprintable())
 
 
 def manager_of(call: Call, options: WriteOptions) -> str:
-    """Who owns what a request changes."""
+    """The manager of a request (``managerOrUserAgent``)."""
     return options.field_manager or _agent_name(call.request.headers.get("user-agent", ""))
 
 
-# What is reset ------------------------------------------------------------------------------------------------------
+# Reset fields -------------------------------------------------------------------------------------------------------
 
 _STATUS = field_sets.of_paths(("f:status",))
 _SPEC = field_sets.of_paths(("f:spec",))
@@ -150,16 +150,16 @@ _CONTAINERS = ("f:containers", "f:initContainers")
 
 
 def _only_resources(fields: FieldSet, _version: str) -> FieldSet:
-    """pods/resize: the resources of containers, and how they are resized."""
+    """The fields that a write to pods/resize owns: resources and resize policies of containers."""
     spec: FieldSet = {}
-    for place in _CONTAINERS:
+    for list_name in _CONTAINERS:
         containers = {}
-        for name, below in fields.get("f:spec", {}).get(place, {}).items():
-            kept = {each: below[each] for each in ("f:resources", "f:resizePolicy") if each in below}
+        for name, below in fields.get("f:spec", {}).get(list_name, {}).items():
+            kept = {field: below[field] for field in ("f:resources", "f:resizePolicy") if field in below}
             if kept:
                 containers[name] = kept
         if containers:
-            spec[place] = containers
+            spec[list_name] = containers
     return {"f:spec": spec} if spec else {}
 
 
@@ -177,7 +177,7 @@ def _zero_objects() -> dict[str, Object]:
 
 
 class Server(Protocol):
-    """What is served, and how it is stored: ``core.Core``."""
+    """The parts of ``core.Core`` that this module uses."""
 
     table: ResourceTable
     time: Timestamps
@@ -185,12 +185,12 @@ class Server(Protocol):
     def strategy(self, info: ResourceInfo) -> Strategy: ...
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
-        """A stored object as the version of ``info`` shows it."""
+        """A stored object in the version of ``info``."""
         ...
 
 
 class Tracker:
-    """How writes to one resource, or to one subresource of it, change who owns what."""
+    """Types, conversions and reset fields of one resource or subresource."""
 
     def __init__(self, core: Server, info: ResourceInfo, subresource: str) -> None:
         self._core = core
@@ -199,12 +199,12 @@ class Tracker:
         self.zero: Object = {"apiVersion": info.api_version, "kind": info.kind}
         if info.custom is None:
             self.zero |= _zero_objects().get(f"{info.group}/{info.version}/{info.kind}", {})
-        # What an older release of ours has stored is read at the next apply.
+        # Entries stored by an older release of this server are read at the next apply.
         self.versions = Versions(info.api_version, self._type_of, self._convert, fixed=info.custom is None)
         self._types: dict[str, MergeType | None] = {}
         self._reset = self._reset_fields()
         self.skip = frozenset(name[2:] for name, below in self._reset.items() if not below)
-        """Members of objects that are reset as a whole, and so need not be compared."""
+        """Top-level fields that are reset completely, and need not be compared."""
         self._only = {"resize": _only_resources, "ephemeralcontainers": _only_ephemeral}.get(subresource)
         if info.resource != "pods" or info.group:
             self._only = None
@@ -212,7 +212,7 @@ class Tracker:
     @property
     def type(self) -> MergeType:
         found = self._type_of(self.info.api_version)
-        assert found is not None, "what is served has a type"
+        assert found is not None, "every served version has a type"
         return found
 
     def _reset_fields(self) -> FieldSet:
@@ -223,13 +223,14 @@ class Tracker:
             return _RESET_BY_STATUS[strategy.status_keeps]
         return _STATUS if "status" in info.subresources else field_sets.NOTHING
 
-    def counts(self, fields: FieldSet, version: str) -> FieldSet:
+    def filter_fields(self, fields: FieldSet, version: str) -> FieldSet:
+        """Remove the fields that writes to this resource or subresource never own."""
         if self._only is not None:
             return self._only(fields, version)
         return field_sets.recursive_difference(fields, self._reset)
 
     def _version(self, version: str) -> ResourceInfo | None:
-        """A version that the resource has; a custom one may have some that are not served."""
+        """A version of the resource; for custom resources also one that is not served."""
         group, _slash, name = version.rpartition("/")
         served = self._core.table.find(group, name, self.info.resource)
         if served is None and self.info.custom is not None:
@@ -251,20 +252,20 @@ class Tracker:
         return found
 
     def _convert(self, obj: Object, source: str, target: str) -> Object:
-        there, here = self._version(target), self._version(source)
-        assert there is not None, "only versions with a type are converted to"
-        assert here is not None, "and from"
-        if there.custom is not None:
-            return self._convert_custom({**obj, "apiVersion": source}, there)
-        strategy = self._core.strategy(here)
+        to, from_ = self._version(target), self._version(source)
+        assert to is not None, "the target version has a type"
+        assert from_ is not None, "the source version has a type"
+        if to.custom is not None:
+            return self._convert_custom({**obj, "apiVersion": source}, to)
+        strategy = self._core.strategy(from_)
         whole = {**obj, "metadata": {"name": "", **(obj.get("metadata") or {})}}
-        stored = encode_object(strategy.stored_as(here), strategy.to_storage(here, whole))
-        return decode(self._core.view(there, stored))
+        stored = encode_object(strategy.stored_as(from_), strategy.to_storage(from_, whole))
+        return decode(self._core.view(to, stored))
 
     def _convert_custom(self, obj: Object, target: ResourceInfo) -> Object:
         if target.custom.converter is None:
             return {**obj, "apiVersion": target.api_version}
-        # By way of the version of the request (``newCRDVersionConverter``).
+        # Through the version of the request, as upstream (``newCRDVersionConverter``).
         for step in (self.info, target):
             if obj["apiVersion"] != step.api_version:
                 obj = converted(obj, step)
@@ -272,16 +273,16 @@ class Tracker:
 
 
 class FieldManager:
-    """The trackers of one server."""
+    """Computes managed fields for the writes of one server."""
 
     def __init__(self, core: Server) -> None:
         self._core = core
         self._trackers: dict[tuple[ResourceInfo, str], Tracker] = {}
         self._shared: dict[tuple[ResourceInfo, str, bytes], msgspec.Raw] = {}
-        core.table.on_change(self._forget)
+        core.table.on_change(self._invalidate)
 
-    def _forget(self) -> None:
-        # Definitions have changed: types of custom resources, and versions that others may be converted to.
+    def _invalidate(self) -> None:
+        # CustomResourceDefinitions have changed, and with them types and versions.
         self._trackers.clear()
 
     def tracker(self, info: ResourceInfo, subresource: str = "") -> Tracker:
@@ -293,15 +294,16 @@ class FieldManager:
         return found
 
     def created(self, call: Call, obj: Object, options: WriteOptions, sent: Any = None) -> None:
-        """Give everything in a new object to who creates it. ``sent`` is the managedFields that the body had."""
+        """Set the managed fields of a new object: its manager owns all of its fields. ``sent`` are the managedFields of
+        the request body."""
         info = call.info
         tracker = self.tracker(info)
         before = None if not sent or managed_fields.is_reset(sent) else managed_fields.read_entries(_plain(sent))
         if before:
-            live, who = tracker.zero, Writer(manager_of(call, options), info.api_version)
+            live, writer = tracker.zero, Writer(manager_of(call, options), info.api_version)
             try:
                 entries = managed_fields.follow(
-                    before, live, obj, tracker.versions, tracker.counts, who, self._core.time.now
+                    before, live, obj, tracker.versions, tracker.filter_fields, writer, self._core.time.now
                 )
             except ConversionFailed as error:
                 call.untracked = str(error)
@@ -312,10 +314,10 @@ class FieldManager:
         fields = self._shared.get(key) if key is not None else None
         if fields is None:
             try:
-                new = call.strategy.converted(obj)
-                found = managed_fields.created_fields(tracker.zero, new, tracker.versions, tracker.counts)
+                new = call.strategy.round_tripped(obj)
+                found = managed_fields.created_fields(tracker.zero, new, tracker.versions, tracker.filter_fields)
             except ItemError:
-                return  # upstream logs that, and goes without (managedfields/internal/fieldmanager.go, v1.36)
+                return  # upstream logs the error and sets none (managedfields/internal/fieldmanager.go, v1.36)
             fields = msgspec.Raw(field_sets.encode_fields(found))
             if key is not None:
                 if len(self._shared) >= _MAX_SHARED:
@@ -334,7 +336,7 @@ class FieldManager:
         put_entries(obj, managed_fields.encode_entries([entry]))
 
     def reviewed(self, call: Call, review: Object, options: WriteOptions) -> None:
-        """Give everything in a review, which is answered and not stored, to who asks for it."""
+        """Set the managed fields of a review, which is returned but not stored."""
         api_version: str = review["apiVersion"]
         group, _slash, version = api_version.rpartition("/")
         type_ = merge_types.of_kind(group, version, review["kind"])
@@ -350,10 +352,10 @@ class FieldManager:
             put_entries(review, managed_fields.encode_entries([entry]))
 
     def _shared_key(self, call: Call, obj: Object) -> tuple[ResourceInfo, str, bytes] | None:
-        """What the fields of a new object are remembered by: its body, without its name.
+        """The cache key for the fields of a new object: its body without its name.
 
-        Controllers make many objects of one template. Names are not owned, so that bodies which differ in nothing else
-        have the same fields; a name that stands elsewhere as well may be part of a field, and is not looked for.
+        Controllers create many objects from one template. Names are not owned, so bodies that differ only in the name
+        have the same fields. A body in which the name occurs more than once is not cached: it may be part of a field.
         """
         body = call.request.body
         if call.request_info.subresource or len(body) > _MAX_SHARED_BODY:
@@ -367,9 +369,9 @@ class FieldManager:
         return call.info, call.content_type, body
 
     def stage_created(self, info: ResourceInfo, obj: Object) -> None:
-        """The same for an object that the server itself makes."""
+        """``created`` for an object that the server itself creates."""
         tracker = self.tracker(info)
-        found = managed_fields.created_fields(tracker.zero, obj, tracker.versions, tracker.counts)
+        found = managed_fields.created_fields(tracker.zero, obj, tracker.versions, tracker.filter_fields)
         if found:
             fields = msgspec.Raw(field_sets.encode_fields(found))
             time: str = obj["metadata"]["creationTimestamp"]
@@ -377,23 +379,24 @@ class FieldManager:
             put_entries(obj, managed_fields.encode_entries([entry]))
 
     def rewritten(self, info: ResourceInfo, before: bytes, obj: Object, subresource: str = "") -> None:
-        """Follow a write of the server itself. ``before`` is the stored object; ``obj`` may have its managedFields."""
+        """Update the managed fields for a write of the server itself. ``before`` is the stored object; managedFields of
+        ``obj`` are replaced."""
         plain, known = split(self._core.view(info, before))
         obj["metadata"].pop("managedFields", None)
         if known:
             entries = managed_fields.decode_entries(known)
             tracker = self.tracker(info, subresource)
-            who = Writer(SERVER, info.api_version, subresource)
+            writer = Writer(SERVER, info.api_version, subresource)
             now = self._core.time.now
             result = managed_fields.follow(
-                entries, decode(plain), obj, tracker.versions, tracker.counts, who, now, tracker.skip
+                entries, decode(plain), obj, tracker.versions, tracker.filter_fields, writer, now, tracker.skip
             )
             put_entries(obj, managed_fields.encode_entries(result) if result else b"")
 
     def updated(self, call: Call, old: Object, obj: Object, known: bytes, options: WriteOptions) -> bytes:
-        """The entries after a request has made ``obj`` of ``old``, which had those in ``known``.
+        """The entries after an update from ``old``, which has the entries ``known``, to ``obj``.
 
-        Takes managedFields out of ``obj``; a client may have sent some, and may so change what others own.
+        Removes managedFields from ``obj``. Entries that a client sends replace the stored ones, as upstream.
         """
         sent = obj["metadata"].pop("managedFields", _NONE)
         subresource = call.request_info.subresource
@@ -410,20 +413,20 @@ class FieldManager:
             if not known:
                 return b""
             entries = managed_fields.decode_entries(known)
-        assert entries is not None, "there are entries, of the one or the other"
+        assert entries is not None, "either sent or stored entries exist"
         try:
             return self.follow(call, old, obj, entries, b"" if given else known, manager_of(call, options))
         except ConversionNeeded:
             if sent is not _NONE:
-                obj["metadata"]["managedFields"] = sent  # it is computed once more
+                obj["metadata"]["managedFields"] = sent  # the computation will be repeated
             raise
 
     def applied(
         self, call: Call, live: Object | None, known: bytes, config: Object, options: WriteOptions
     ) -> tuple[Object, bytes]:
-        """The object with the configuration applied, and its entries; ``live`` is None when there is no object yet.
+        """Server-side apply: the object with the configuration applied, and its entries. ``live`` is None for a create.
 
-        Raises ``StatusError`` when others own what would change.
+        Raises ``StatusError``, with 409 for conflicts with other managers.
         """
         info, subresource = call.info, call.request_info.subresource
         tracker = self.tracker(info, subresource)
@@ -431,7 +434,7 @@ class FieldManager:
         if base is None:
             base = {"apiVersion": info.api_version, "kind": info.kind}
         entries = managed_fields.decode_entries(known) if known else []
-        who = Writer(options.field_manager, info.api_version, subresource)
+        writer = Writer(options.field_manager, info.api_version, subresource)
         try:
             new, result = managed_fields.apply_config(
                 entries,
@@ -439,8 +442,8 @@ class FieldManager:
                 base,
                 config,
                 tracker.versions,
-                tracker.counts,
-                who,
+                tracker.filter_fields,
+                writer,
                 self._core.time.now(),
                 force=bool(options.force),
             )
@@ -454,41 +457,41 @@ class FieldManager:
             text = error_text(all_errors(live, tracker.type, duplicates=True))
             meta = live["metadata"]
             kind = f"{'' if info.group else '/'}{info.api_version}, Kind={info.kind}"
-            place = f"({meta.get('namespace') or ''}/{meta['name']}; {kind})"
+            shown = f"({meta.get('namespace') or ''}/{meta['name']}; {kind})"
             what = "failed to create typed live object" if entries else "failed to create manager for existing fields"
-            raise errors.plain(f"{what}: failed to convert new object {place} to smd typed: {text}") from None
+            raise errors.plain(f"{what}: failed to convert new object {shown} to smd typed: {text}") from None
         return new, managed_fields.encode_entries(result) if result else b""
 
     def scaled(
         self, call: Call, live: Object, scale: Object, known: bytes, options: WriteOptions, *, applied: bool
     ) -> tuple[Object, bytes]:
-        """The Scale after a write to it, and the entries of its object.
+        """The Scale after a write to /scale, and the entries of the scaled object (``ScaleHandler``).
 
-        ``live`` is the Scale before, ``scale`` the one that is wanted or, when ``applied``, a configuration of it.
+        ``live`` is the Scale before; ``scale`` is the new one or, if ``applied``, an apply configuration.
         """
         entries = managed_fields.decode_entries(known) if known else []
         paths = self._replica_paths(call.info)
         before = scale_fields.to_scale(entries, paths)
         types = Versions(scale_fields.VERSION, self._scale_type, lambda obj, _source, _target: obj)
-        who = Writer(manager_of(call, options) or "unknown", scale_fields.VERSION, "scale")
+        writer = Writer(manager_of(call, options) or "unknown", scale_fields.VERSION, "scale")
         now = self._core.time.now
         if applied:
             zero: Object = {"metadata": {}, "spec": {}, "status": {"replicas": 0}}
             try:
                 scale, after = managed_fields.apply_config(
-                    before, zero, live, scale, types, _everything, who, now(), force=bool(options.force)
+                    before, zero, live, scale, types, _everything, writer, now(), force=bool(options.force)
                 )
             except ApplyConflicts as error:
                 raise conflict(error) from None
         elif before:
-            after = managed_fields.follow(before, live, scale, types, _everything, who, now)
+            after = managed_fields.follow(before, live, scale, types, _everything, writer, now)
         else:
             return scale, managed_fields.encode_entries(entries) if entries else b""
         result = scale_fields.to_object(entries, after, paths, call.info.api_version)
         return scale, managed_fields.encode_entries(result) if result else b""
 
     def of_scale(self, info: ResourceInfo, owners: list[Any]) -> list[Any]:
-        """The managedFields of the Scale that stands for an object with these."""
+        """The managedFields of the Scale of an object with the managedFields ``owners``."""
         entries = managed_fields.read_entries(owners) or []
         found = scale_fields.to_scale(entries, self._replica_paths(info))
         plain: list[Any] = msgspec.json.decode(managed_fields.encode_entries(found))
@@ -511,30 +514,31 @@ class FieldManager:
         return path
 
     def follow(self, call: Call, old: Object, obj: Object, entries: Entries, known: bytes, manager: str) -> bytes:
-        """The entries after a write by ``manager``, encoded; ``known`` is how they were encoded before."""
+        """The encoded entries after a write by ``manager``; ``known`` are the encoded entries before it."""
         subresource = call.request_info.subresource
         tracker = self.tracker(call.info, subresource)
-        who = Writer(manager or "unknown", call.info.api_version, subresource)
-        obj = call.strategy.converted(obj)
+        writer = Writer(manager or "unknown", call.info.api_version, subresource)
+        obj = call.strategy.round_tripped(obj)
         call.untracked = ""
         try:
             result = managed_fields.follow(
-                entries, old, obj, tracker.versions, tracker.counts, who, self._core.time.now, tracker.skip
+                entries, old, obj, tracker.versions, tracker.filter_fields, writer, self._core.time.now, tracker.skip
             )
         except ItemError:
             return b""
         except ConversionFailed as error:
-            # The write goes on without any (managedfields/internal/fieldmanager.go, ``UpdateNoErrors``, v1.36).
+            # Upstream stores the object without any (managedfields/internal/fieldmanager.go, ``UpdateNoErrors``,
+            # v1.36).
             call.untracked = str(error)
             return b""
-        # Entries that say the same twice are written again (``decode_entries``).
+        # Duplicate entries are merged by ``decode_entries``, and have to be encoded again.
         if result is entries and known and known.count(_ENTRY) == len(entries):
             return known
         return managed_fields.encode_entries(result) if result else b""
 
 
 def warn_untracked(call: Call) -> None:
-    """Log that an object was stored without managed fields. A write that is rejected takes them from nobody."""
+    """Log that an object was stored without managed fields. Call it only after the write has succeeded."""
     if call.untracked:
         _log.warning("Managed fields of an object are lost", kind=call.info.group_kind, error=call.untracked)
 
@@ -548,37 +552,38 @@ def _plain(document: Any) -> Any:
 
 
 def put_entries(obj: Object, entries: bytes) -> None:
+    """Set the encoded entries, if there are any."""
     if entries:
         obj["metadata"]["managedFields"] = msgspec.Raw(entries)
 
 
-def with_plain_owners(obj: Object) -> Object:
-    """The object with managedFields as JSON has them, for readers of the whole object. In the middle of a server-side
-    apply it may be without metadata."""
+def with_decoded_managed_fields(obj: Object) -> Object:
+    """The object with decoded managedFields. ``obj`` may lack metadata, in the middle of a server-side apply."""
     entries = obj.get("metadata", {}).get("managedFields")
     if not isinstance(entries, msgspec.Raw):
         return obj
     return {**obj, "metadata": {**obj["metadata"], "managedFields": msgspec.json.decode(entries)}}
 
 
-def without_owners(obj: Object) -> Object:
-    """The object without managedFields, which rules in schemas cannot name."""
+def without_managed_fields(obj: Object) -> Object:
+    """The object without managedFields, which validation rules cannot access."""
     if "managedFields" not in obj["metadata"]:
         return obj
     return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}
 
 
 def same_but_for_times(obj: Object, old: Object, entries: bytes, known: bytes) -> bool:
-    """Whether two objects differ in nothing but in the times of their entries, which alone are no change."""
+    """Whether two objects differ only in the timestamps of their entries; such a write is skipped
+    (``NewAvoidTimestampEqualFuncs``)."""
     if obj.keys() != old.keys():
         return False
     for name in reversed(obj):  # the status comes last, and changes most
         if obj[name] != old[name] and name != "metadata":
             return False
-    mine, others = dict(obj["metadata"]), dict(old["metadata"])
-    mine.pop("managedFields", None)
-    others.pop("managedFields", None)
-    if mine != others or not entries or not known:
+    meta, old_meta = dict(obj["metadata"]), dict(old["metadata"])
+    meta.pop("managedFields", None)
+    old_meta.pop("managedFields", None)
+    if meta != old_meta or not entries or not known:
         return False
     return _without_times(entries) == _without_times(known)
 
@@ -592,7 +597,7 @@ def _without_times(entries: bytes) -> list[Any]:
 
 
 def conflict(error: ApplyConflicts) -> errors.StatusError:
-    """409: others own what was to be applied."""
+    """The 409 for an apply of fields that other managers own (``newConflictError``)."""
     causes = [
         {
             "reason": "FieldManagerConflict",

@@ -23,7 +23,7 @@ from pilothouse.machinery.names import dns_subdomain_errors, label_value_errors,
 
 _PATH_FORMAT = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _PATH = re.compile(_PATH_FORMAT)
-_WRONG_PATH = f"Invalid path (regex used for validation is '{_PATH_FORMAT}')"
+_INVALID_PATH = f"Invalid path (regex used for validation is '{_PATH_FORMAT}')"
 
 
 def validate_domain_prefixed_path(value: str, path: str) -> ErrorList:
@@ -34,7 +34,7 @@ def validate_domain_prefixed_path(value: str, path: str) -> ErrorList:
         return [invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
     errors = [invalid(path, domain, text) for text in dns_subdomain_errors(domain)]
     if not _PATH.fullmatch(rest):
-        errors.append(invalid(path, rest, _WRONG_PATH))
+        errors.append(invalid(path, rest, _INVALID_PATH))
     return errors
 
 
@@ -100,7 +100,7 @@ _MAX_REASON, _MAX_MESSAGE = 1024, 32768
 
 
 def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
-    """What ``metav1.Condition`` asks of every condition (apimachinery ``pkg/apis/meta/v1/validation``, v0.36)."""
+    """``ValidateConditions`` (apimachinery ``pkg/apis/meta/v1/validation``, v0.36)."""
     errors: ErrorList = []
     seen: list[str] = []
     for position, condition in enumerate(conditions):

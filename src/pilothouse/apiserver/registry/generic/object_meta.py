@@ -221,20 +221,20 @@ def validate_finalizer_name(finalizers: Sequence[str], field: str) -> ErrorList:
         path = f"{field}[{position}]"
         errors += [invalid(path, name, text) for text in qualified_name_errors(name)]
         if not _is_known_finalizer(name):
-            errors.append(invalid(path, name, _NO_FINALIZER))
+            errors.append(invalid(path, name, _INVALID_FINALIZER))
     return errors
 
 
 def _validate_kube_finalizers(finalizers: Sequence[str]) -> ErrorList:
     """The additional rule for finalizers of built-in kinds (``validateKubeFinalizerName``)."""
     return [
-        invalid(f"metadata.finalizers[{position}]", name, _NO_FINALIZER)
+        invalid(f"metadata.finalizers[{position}]", name, _INVALID_FINALIZER)
         for position, name in enumerate(finalizers)
         if not _is_known_finalizer(name)
     ]
 
 
-_NO_FINALIZER = "name is neither a standard finalizer name nor is it fully qualified"
+_INVALID_FINALIZER = "name is neither a standard finalizer name nor is it fully qualified"
 
 
 def _is_known_finalizer(name: str) -> bool:

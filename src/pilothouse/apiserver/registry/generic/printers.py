@@ -1,7 +1,7 @@
-"""What printers of all kinds are made of: columns, cells, and durations and selectors as ``kubectl get`` shows them.
+"""Helpers for the printers of all kinds: columns, cells, durations, labels and selectors.
 
-Follows kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36), apimachinery's
-``pkg/util/duration/duration.go`` and ``pkg/apis/meta/v1/helpers.go`` (v0.36).
+After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36), apimachinery's ``pkg/util/duration/duration.go``
+and ``pkg/apis/meta/v1/helpers.go`` (v0.36).
 """
 
 import datetime
@@ -17,7 +17,7 @@ Cells = Callable[[Doc, Now], Row]
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column definition as it stands in a Table."""
+    """A ``TableColumnDefinition``."""
 
     name: str
     type: str = "string"
@@ -28,15 +28,15 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Printer(msgspec.Struct, frozen=True, eq=False):
-    """How objects of one kind are shown in a table."""
+    """Prints the objects of one kind as rows of a Table."""
 
     columns: Sequence[Column]
     cells: Cells
-    """An object and the time → the cells, without those of ``NAME`` and ``AGE``."""
+    """(object, time) → the cells, without those of ``NAME`` and ``AGE``."""
     conditions: Callable[[Doc], list[dict[str, str]] | None] | None = None
-    """The conditions of a row."""
+    """Returns the conditions of a row."""
     default_annotations: Sequence[str] = ()
-    """One of them marks an object as the default of its kind."""
+    """Annotations that mark the default object of its kind, whose name is printed with ``(default)``."""
 
     def row(self, value: Doc, now: Now) -> Row:
         """The cells of an object, in the order of the columns."""
@@ -87,7 +87,7 @@ def containers_of(pod_spec: Doc | None) -> list[str]:
 
 
 def template_spec_of(value: Doc) -> Doc | None:
-    """The spec of the pods that the object makes."""
+    """``spec.template.spec``."""
     found: Doc | None = part(value, "spec", "template", "spec")
     return found
 
@@ -103,7 +103,7 @@ def count_of(*path: str) -> Cells:
 
 
 def fields_of(*fields: str) -> Cells:
-    """Fields by their paths (``spec.driver``)."""
+    """The values of fields, by path (``spec.driver``)."""
     return lambda value, _now: [part(value, *field.split(".")) or "" for field in fields]
 
 
@@ -111,7 +111,7 @@ NAME_AND_AGE = Printer((NAME, AGE), fields_of())
 NAME_AND_CREATION = Printer(
     (NAME, Column("Created At", type="date")), lambda value, _now: [part(value, "metadata", "creationTimestamp")]
 )
-"""For kinds without columns of their own."""
+"""The default printer."""
 
 
 NONE = "<none>"
@@ -120,7 +120,7 @@ UNSET = "<unset>"
 
 
 def parse_instant(text: Any) -> datetime.datetime | None:
-    """An RFC 3339 time, or None when there is none or it cannot be read."""
+    """Parse an RFC 3339 time; None if it is missing or invalid."""
     if not isinstance(text, str) or not text:
         return None
     try:
@@ -131,7 +131,7 @@ def parse_instant(text: Any) -> datetime.datetime | None:
 
 
 def human_duration(elapsed: datetime.timedelta) -> str:
-    """Two significant units at most: ``90s``, ``5m30s``, ``3h``, ``2d5h``, ``1y30d``."""
+    """``HumanDuration``: at most two units, ``90s``, ``5m30s``, ``3h``, ``2d5h``, ``1y30d``."""
     seconds = int(elapsed.total_seconds())
     if seconds < -1:
         return "<invalid>"
@@ -163,18 +163,18 @@ def _two(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
 
 
 def age(text: Any, now: datetime.datetime) -> str:
-    """How long ago a timestamp is; ``<unknown>`` without one."""
+    """The time since a timestamp; ``<unknown>`` without one."""
     moment = parse_instant(text)
     return UNKNOWN if moment is None else human_duration(now - moment)
 
 
 def format_labels(labels: Mapping[str, str] | None) -> str:
-    """``k=v,k2=v2`` by key, or ``<none>``."""
+    """``k=v,k2=v2`` sorted by key, or ``<none>`` (``FormatLabels``)."""
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
 def selector_text(selector: Mapping[str, Any] | None) -> str | None:
-    """A LabelSelector as text: empty when it selects everything, None when it is not valid."""
+    """A LabelSelector as string: empty if it selects everything, None if it is invalid."""
     selector = selector or {}
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or ():
@@ -193,13 +193,13 @@ def selector_text(selector: Mapping[str, Any] | None) -> str | None:
 
 
 def format_selector(selector: Mapping[str, Any] | None) -> str:
-    """A LabelSelector as a cell: ``<none>`` when empty, ``<error>`` when not valid."""
+    """``FormatLabelSelector``: ``<none>`` if it is empty, ``<error>`` if it is invalid."""
     text = selector_text(selector)
     return "<error>" if text is None else text or NONE
 
 
 def some(items: Iterable[str], limit: int) -> str:
-    """The first few, and how many there are beyond them."""
+    """The first ``limit`` items and the number of the others."""
     listed = list(items)
     text = ",".join(listed[:limit])
     return f"{text} + {len(listed) - limit} more..." if len(listed) > limit else text
@@ -253,7 +253,8 @@ ADMISSION_POLICY_BINDING = Printer((NAME, *columns("PolicyName", "ParamRef"), AG
 
 
 def admission_policy_printer(column: str, field: str) -> Printer:
-    """How a ValidatingAdmissionPolicy or MutatingAdmissionPolicy is shown, with the number of items of one field."""
+    """The printer of ValidatingAdmissionPolicies or MutatingAdmissionPolicies; ``column`` has the length of
+    ``field``."""
 
     def cells(value: Doc, _now: Now) -> Row:
         kind = part(value, "spec", "paramKind")

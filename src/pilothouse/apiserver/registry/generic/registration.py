@@ -1,4 +1,4 @@
-"""``Registration``: the declaration of one built-in kind."""
+"""``Registration``: strategy, printer and storage prefix of one built-in kind."""
 
 from collections.abc import Callable
 
@@ -9,15 +9,15 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 
 
 class Registration(msgspec.Struct, frozen=True, eq=False):
-    """What is known of one kind besides its rows in the table of resources (``resources``)."""
+    """The declaration of a built-in kind, in addition to its rows in the resource table (``resources``)."""
 
     strategy: Strategy
-    """What writes of such objects do, and what is wrong with them."""
+    """Defaults, prepares and validates the objects."""
     printer: Callable[[], Printer] | None = None
-    """How ``kubectl get`` shows them; without it by name and age."""
+    """Creates the printer; by default name and age are printed."""
     etcd_prefix: str = ""
-    """Where upstream stores them, if not under the resource's name: some errors show it
+    """Upstream's storage prefix, if it is not the resource's name. It occurs in errors
     (``pkg/kubeapiserver/default_storage_factory_builder.go``, v1.36)."""
     storage_version: str = ""
-    """The version that upstream stores them in, if it is not the one that is stored here: one release after a version
-    has become stable the one before could not read it yet (the same file)."""
+    """Upstream's storage version, if it is not the one stored here: for one release after a version has become stable,
+    upstream stores the previous one, so that a downgrade is possible (the same file)."""

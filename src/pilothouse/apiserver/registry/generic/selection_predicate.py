@@ -1,6 +1,7 @@
-"""Which objects a list or watch is about: label selector, field selector, and what is read of an object for that.
+"""Label and field selectors of lists and watches, and the attributes of objects that they match
+(``storage.SelectionPredicate``).
 
-Only labels and the fields that the kind lets callers select by are decoded, at most once per object and revision.
+Only labels and the selectable fields of the kind are decoded from an object.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,17 +25,17 @@ NAME_ONLY: Fields = {"metadata.name": ("metadata", "name")}
 
 
 class Attributes(msgspec.Struct, gc=False):
-    """What selectors select by: the labels, and the fields that the kind lets callers select by."""
+    """The labels and selectable fields of an object (``storage.AttrFunc``)."""
 
     labels: Mapping[str, str]
-    _seen: Any
+    _decoded: Any
     _reader: "AttributeReader"
 
     def field(self, label: str) -> str:
-        """The value of a field; read when asked for."""
+        """The value of a selectable field as string."""
         paths, default = self._reader.fields[label]
         for path in paths:
-            node = self._seen
+            node = self._decoded
             for part in path:
                 node = getattr(node, part, None)
                 if node is None:
@@ -57,14 +58,14 @@ def _text(value: Any) -> str:
 
 
 class AttributeReader:
-    """Reads ``Attributes`` of one kind from stored bytes, skipping everything else."""
+    """Decodes the ``Attributes`` of one kind from stored bytes, and skips all other fields."""
 
     def __init__(self, fields: Fields, defaults: Mapping[str, str], fallbacks: Fields | None = None) -> None:
         self.fields = {
             label: ((path, *((fallbacks[label],) if fallbacks and label in fallbacks else ())), defaults.get(label, ""))
             for label, path in fields.items()
         }
-        """By label: the paths in the object, of which the first that is not empty counts, and the default."""
+        """Field label → the paths in the object (the first non-empty value is used), and the default."""
 
     @cached_property
     def _decode(self) -> Callable[[bytes], Any]:
@@ -77,14 +78,15 @@ class AttributeReader:
         return msgspec.json.Decoder(_struct("Selectable", tree)).decode
 
     def read(self, value: bytes) -> Attributes:
-        """An object that is nested too deeply to be read has none: it costs a list or watch nothing but itself."""
+        """The attributes of a stored object. One that is nested too deeply to be decoded has none, so that it does not
+        break lists and watches."""
         try:
-            seen = self._decode(value)
+            decoded = self._decode(value)
         except RecursionError:
-            seen = self._decode(b'{"metadata":{}}')
+            decoded = self._decode(b'{"metadata":{}}')
         except msgspec.DecodeError as error:
             raise errors.unreadable(value, "", error) from None
-        return Attributes(seen.metadata.labels or {}, seen, self)
+        return Attributes(decoded.metadata.labels or {}, decoded, self)
 
 
 def _struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
@@ -96,7 +98,7 @@ def _struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
 
 
 class Selection:
-    """One request's selectors. ``name`` is set when exactly one name is asked for."""
+    """The selectors of one request. ``name`` is set if the field selector requires one name."""
 
     __slots__ = ("_fields", "_labels", "_match_fields", "empty", "name")
 
@@ -111,15 +113,15 @@ class Selection:
 
     @property
     def by_fields(self) -> bool:
-        """Whether fields select, and not labels alone."""
+        """Whether there is a field selector."""
         return self._fields is not None
 
     def of_name(self, name: str) -> "Selection":
-        """The object of that name, if these labels select it."""
+        """The selection of the object with this name, if the label selector matches it."""
         return Selection(self._labels, FieldSelector((FieldTerm("metadata.name", "=", name),)))
 
     def exact(self, field: str) -> str | None:
-        """The one value that a field must have, if the selection fixes it."""
+        """The value that the selection requires for a field; None if it requires none (``RequiresExactMatch``)."""
         return None if self._fields is None else self._fields.exact(field)
 
     def matches(self, attributes: Attributes) -> bool:
@@ -133,9 +135,10 @@ ALL = Selection(EVERYTHING, None)
 
 
 def read_selection(info: ResourceInfo, query: Query, fields: Fields, unsupported: Callable[[str], str]) -> Selection:
-    """The selection that a query asks for.
+    """The selection of the query parameters ``labelSelector`` and ``fieldSelector``.
 
-    ``fields`` are those the kind supports, ``refusal`` words the answer to any other. Raises the 400s of upstream.
+    ``fields`` are the selectable fields of the kind; ``unsupported`` returns the message for others. Raises 400 with
+    upstream's messages.
     """
     label_text = query.first("labelSelector")
     field_text = query.first("fieldSelector")
@@ -149,7 +152,7 @@ def read_selection(info: ResourceInfo, query: Query, fields: Fields, unsupported
     if selector is not None:
         for term in selector.terms:
             if term.path not in fields:
-                # Options are validated before fields are resolved.
+                # Upstream validates the other options before it resolves fields.
                 read_list_options(query, watch=query.flag("watch"))
                 raise errors.bad_request(unsupported(term.path))
         if selector.empty:

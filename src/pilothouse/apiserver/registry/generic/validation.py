@@ -1,7 +1,7 @@
-"""Validation of a write: the metadata, and what the kind requires, in upstream's order and as often.
+"""Validation of a write: metadata and object, in upstream's order.
 
-After apiserver's ``pkg/registry/rest/{create,update}.go`` (v0.36). The text of an error names a cause once, its
-``causes`` as often as it was found; which kind validates what again is in its strategy (``Step``).
+After apiserver's ``pkg/registry/rest/{create,update}.go`` (v0.36). Some kinds validate a part more than once, so that
+the ``causes`` of an error list a field repeatedly; the steps of each kind are declared in its strategy (``Step``).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ Validate = Callable[[Object, Object], ErrorList]
 
 
 def validate_create(strategy: Strategy, obj: Object) -> ErrorList:
-    """Everything that is wrong with a new object (``BeforeCreate``)."""
+    """The errors in a new object (``BeforeCreate``)."""
     meta: Object = obj["metadata"]
     by_kind = "object meta" in strategy.create_steps
     errors: ErrorList = []
@@ -40,7 +40,7 @@ def validate_create(strategy: Strategy, obj: Object) -> ErrorList:
 def validate_update(
     strategy: Strategy, obj: Object, old: Object, steps: Sequence[Step], validate: Validate
 ) -> ErrorList:
-    """Everything that is wrong with a change (``BeforeUpdate``). ``validate`` is what "update" means."""
+    """The errors in an update (``BeforeUpdate``). ``validate`` is called for the step "update"."""
     meta = object_meta.validate_update(
         obj["metadata"], old["metadata"], strategy.name_errors(obj), kube_finalizers=strategy.kube_finalizers
     )
@@ -51,7 +51,7 @@ def validate_update(
         elif step == "object meta update":
             errors += meta.change
         elif step == "object":
-            errors += strategy.validate_updated(obj, old)
+            errors += strategy.validate_object_on_update(obj, old)
         elif step == "more":
             errors += strategy.validate_more(obj)
         else:

@@ -21,7 +21,7 @@ class MutatingAdmissionPolicyBindingStrategy(Strategy):
     """MutatingAdmissionPolicyBindings, and what all bindings have in common."""
 
     allow_unconditional_update = False
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     kube_finalizers = False
     update_steps = ("object meta", "object")
 

@@ -16,7 +16,7 @@ with lazy_imports():
 
 class ValidatingAdmissionPolicyStrategy(Strategy):
     allow_unconditional_update = False
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     status_keeps: StatusKeeps = "user metadata"
     kube_finalizers = False
     update_steps = ("object meta", "object")

@@ -14,7 +14,7 @@ with lazy_imports():
 
 class ValidatingWebhookConfigurationStrategy(Strategy):
     allow_unconditional_update = False
-    tracked = ("webhooks",)
+    generation_fields = ("webhooks",)
     kube_finalizers = False
     update_steps = ("object meta", "object")
 

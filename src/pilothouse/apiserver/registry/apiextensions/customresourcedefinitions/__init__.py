@@ -34,7 +34,7 @@ class CustomResourceDefinitionStrategy(Strategy):
     checks_delete_preconditions = True
     allow_unconditional_update = False
     return_deleted_object = True
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     raises_generation_on_delete = False
     kube_finalizers = False
     update_steps = ("object meta update", "update")

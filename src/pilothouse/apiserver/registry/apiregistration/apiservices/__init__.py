@@ -64,7 +64,7 @@ class APIServiceStrategy(Strategy):
             return errors + _validate_local(spec)
         return errors + _validate_remote(spec)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         # The metadata comes first. Its name, which stays, may have become wrong.
         name = obj["metadata"]["name"]
         found = [invalid("metadata.name", name, text) for text in self.name_errors(obj)(name)]

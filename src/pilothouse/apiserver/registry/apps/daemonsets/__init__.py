@@ -5,7 +5,7 @@ import re
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.field_errors import ErrorList, shown
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_rollout
+from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_update_strategy
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
@@ -34,7 +34,7 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class DaemonSetStrategy(WorkloadStrategy):
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     update_steps = ("object meta update", "update", "object")
     has_replicas = False
     empty_status = {  # read only
@@ -45,7 +45,7 @@ class DaemonSetStrategy(WorkloadStrategy):
     }
 
     def default_spec(self, spec: Object) -> None:
-        default_rollout(ensure_object(spec, "updateStrategy"), {"maxUnavailable": 1, "maxSurge": 0})
+        default_update_strategy(ensure_object(spec, "updateStrategy"), {"maxUnavailable": 1, "maxSurge": 0})
         set_default_fields(spec, {"revisionHistoryLimit": 10})
 
     def validate(self, obj: Object) -> ErrorList:

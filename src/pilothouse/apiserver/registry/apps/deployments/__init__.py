@@ -2,7 +2,7 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_rollout, drop_zeros
+from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_update_strategy, drop_zeros
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
@@ -29,11 +29,11 @@ with lazy_imports():
 class DeploymentStrategy(WorkloadStrategy):
     """``apps/v1`` Deployments. A change of annotations raises the generation too."""
 
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     status_keeps = "labels"
 
     def default_spec(self, spec: Object) -> None:
-        default_rollout(ensure_object(spec, "strategy"), {"maxUnavailable": "25%", "maxSurge": "25%"})
+        default_update_strategy(ensure_object(spec, "strategy"), {"maxUnavailable": "25%", "maxSurge": "25%"})
         set_default_fields(spec, {"revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
         drop_zeros(spec, "paused")
 
@@ -43,8 +43,10 @@ class DeploymentStrategy(WorkloadStrategy):
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return deployment_validation.validate_deployment_status_update(obj, old)
 
-    def changed(self, obj: Object, old: Object) -> bool:
-        return super().changed(obj, old) or obj["metadata"].get("annotations") != old["metadata"].get("annotations")
+    def increments_generation(self, obj: Object, old: Object) -> bool:
+        return super().increments_generation(obj, old) or obj["metadata"].get("annotations") != old["metadata"].get(
+            "annotations"
+        )
 
 
 def print_deployment(value: Doc, now: Now) -> Row:

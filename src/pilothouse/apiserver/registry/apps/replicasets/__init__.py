@@ -13,7 +13,7 @@ with lazy_imports():
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     empty_status = {"replicas": 0}  # read only
 
     def validate(self, obj: Object) -> ErrorList:

@@ -34,7 +34,7 @@ def _rolling(obj: Object | None) -> Object:
 
 
 class StatefulSetStrategy(WorkloadStrategy):
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     status_steps = ("update", "object meta update")
     empty_status = {"replicas": 0, "availableReplicas": 0}  # read only
     disabled_gates = GATES | {"MaxUnavailableStatefulSet"}
@@ -78,8 +78,8 @@ class StatefulSetStrategy(WorkloadStrategy):
     def validate(self, obj: Object) -> ErrorList:
         return stateful_set_validation.validate_stateful_set(obj["spec"])
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
-        return stateful_set_validation.validate_stateful_set_again(obj, old)
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
+        return stateful_set_validation.validate_stateful_set_on_update(obj, old)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return stateful_set_validation.validate_stateful_set_status_update(obj, old)

@@ -67,7 +67,7 @@ _STATEFUL_FORBIDDEN = (
 _CLAIMS = PersistentVolumeClaimStrategy()
 
 
-def validate_stateful_set_again(obj: Object, old: Object) -> ErrorList:
+def validate_stateful_set_on_update(obj: Object, old: Object) -> ErrorList:
     if obj["spec"] == old["spec"]:
         return []
     found = validate_stateful_set(obj["spec"], made=True)

@@ -104,7 +104,7 @@ class HorizontalPodAutoscalerStrategy(Strategy):
         if _is_v1(obj):
             _keep(obj, old, autoscaler_conversion.OF_SPEC)
 
-    def converted(self, obj: Object) -> Object:
+    def round_tripped(self, obj: Object) -> Object:
         if not _is_v1(obj) or (obj.get("status") or {}).get("currentCPUUtilizationPercentage") is None:
             return obj
         annotations = autoscaler_conversion.to_v1(autoscaler_conversion.to_v2(obj))["metadata"].get("annotations") or {}
@@ -113,7 +113,7 @@ class HorizontalPodAutoscalerStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return _validate(obj, None)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return _validate(obj, old)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:

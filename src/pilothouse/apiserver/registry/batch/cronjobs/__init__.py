@@ -17,7 +17,7 @@ with lazy_imports():
 class CronJobStrategy(Strategy):
     """Of the job it makes only the pod template is filled in; the rest is, when the job is made."""
 
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     disabled_gates = GATES
     status_steps = ()
 
@@ -31,8 +31,8 @@ class CronJobStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return cron_job_validation.validate_cron_job(obj)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
-        return cron_job_validation.validate_cron_job_again(obj, old)
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
+        return cron_job_validation.validate_cron_job_on_update(obj, old)
 
 
 def set_defaults_cron_job(obj: Object) -> None:

@@ -25,7 +25,7 @@ def validate_cron_job(obj: Object) -> ErrorList:
     return errors
 
 
-def validate_cron_job_again(obj: Object, old: Object) -> ErrorList:
+def validate_cron_job_on_update(obj: Object, old: Object) -> ErrorList:
     return [] if obj["spec"] == old["spec"] else _validate_cron_job_spec(obj["spec"], old["spec"])
 
 

@@ -23,7 +23,7 @@ class JobStrategy(Strategy):
         "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
         "set propagationPolicy=Orphan to suppress this warning"
     )
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     disabled_gates = GATES
     update_steps = ("object meta", "object", "object meta update", "update")
     selectable = {"status.successful": ("status", "succeeded")}  # read only
@@ -66,8 +66,8 @@ class JobStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return validation.validate_job(obj)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
-        return validation.validate_job_again(obj, old)
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_job_on_update(obj, old)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         return validation.validate_job_update(obj, old)

@@ -30,7 +30,7 @@ def validate_job(obj: Object) -> ErrorList:
     return _validate_generated(obj, prefixed=True) + _validate_job_object(obj["spec"]) + _validate_host_name(obj)
 
 
-def validate_job_again(obj: Object, old: Object) -> ErrorList:
+def validate_job_on_update(obj: Object, old: Object) -> ErrorList:
     spec, before = obj["spec"], old["spec"]
     if spec == before and obj["metadata"].get("uid") == old["metadata"].get("uid"):
         return []

@@ -67,7 +67,7 @@ class EndpointsStrategy(Strategy):
                 errors += _validate_port(port, f"{path}.ports[{index}]", needs_name=len(ports) > 1)
         return errors
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         # What was right for an older server may stay.
         return [] if (obj.get("subsets") or []) == (old.get("subsets") or []) else self.validate(obj)
 

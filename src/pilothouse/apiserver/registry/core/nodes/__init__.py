@@ -69,7 +69,7 @@ class NodeStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return node_validation.validate_node(obj)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj.get("spec") == old.get("spec") else self.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

@@ -40,8 +40,8 @@ class PersistentVolumeClaimStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return persistent_volume_claim_validation.validate_persistent_volume_claim_spec(obj["spec"], "spec")
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
-        return persistent_volume_claim_validation.validate_persistent_volume_claim_again(obj, old)
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
+        return persistent_volume_claim_validation.validate_persistent_volume_claim_on_update(obj, old)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         return persistent_volume_claim_validation.validate_persistent_volume_claim_update(obj, old)

@@ -98,7 +98,7 @@ def _validate_class_name(spec: Object, path: str, field: str) -> ErrorList:
     return [invalid(f"{path}.{field}", name, text) for text in dns_subdomain_errors(name)] if name else []
 
 
-def validate_persistent_volume_claim_again(obj: Object, old: Object) -> ErrorList:
+def validate_persistent_volume_claim_on_update(obj: Object, old: Object) -> ErrorList:
     spec, before = obj["spec"], old["spec"]
     if spec == before:
         return []

@@ -42,7 +42,7 @@ class PersistentVolumeStrategy(Strategy):
     def validate_more(self, obj: Object) -> ErrorList:
         return persistent_volume_validation.validate_persistent_volume_more(obj)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

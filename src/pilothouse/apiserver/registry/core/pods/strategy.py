@@ -27,7 +27,7 @@ class PodStrategy(Strategy):
     """The one kind with a grace period."""
 
     return_deleted_object = True
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     graceful = True
     status_keeps = "pod"
     disabled_gates = GATES

@@ -25,7 +25,7 @@ with lazy_imports():
 
 class PodTemplateStrategy(Strategy):
     return_deleted_object = True
-    tracked = ("template",)
+    generation_fields = ("template",)
     disabled_gates = GATES
 
     def set_defaults(self, obj: Object) -> None:

@@ -21,7 +21,7 @@ class ReplicationControllerStrategy(Strategy):
 
     selects_by_map = True
     orphans_by_default = True
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     disabled_gates = GATES
     validates_generate_name = False
     empty_status = {"replicas": 0}  # read only
@@ -65,7 +65,7 @@ class ReplicationControllerStrategy(Strategy):
         errors += pod_validation.validate_pod_template_spec(template, "spec.template")
         return errors + apps_validation.validate_restart_policy_always(template, "ReplicationController")
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)
 
     def unsupported_field(self, path: str) -> str:

@@ -124,7 +124,7 @@ class ServiceStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return validation.validate_service(obj, None)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return validation.validate_service(obj, old)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

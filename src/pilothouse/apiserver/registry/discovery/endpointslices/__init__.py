@@ -19,7 +19,7 @@ with lazy_imports():
 class EndpointSliceStrategy(Strategy):
     """``discovery.k8s.io`` EndpointSlices."""
 
-    tracked = ("endpoints", "ports", "addressType")
+    generation_fields = ("endpoints", "ports", "addressType")
     update_steps = ("object meta", "object", "update")
 
     def set_defaults(self, obj: Object) -> None:
@@ -39,8 +39,8 @@ class EndpointSliceStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return endpoint_slice_validation.validate_endpoint_slice(obj)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
-        return endpoint_slice_validation.validate_endpoint_slice_again(obj, old)
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
+        return endpoint_slice_validation.validate_endpoint_slice_on_update(obj, old)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         return validate_immutable_fields(obj, old, "", {"addressType": "named"})

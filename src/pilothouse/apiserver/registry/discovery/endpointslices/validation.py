@@ -16,7 +16,7 @@ def validate_endpoint_slice(obj: Object) -> ErrorList:
     return _validate_endpoint_slice(obj) + _validate_endpoints(obj)
 
 
-def validate_endpoint_slice_again(obj: Object, old: Object) -> ErrorList:
+def validate_endpoint_slice_on_update(obj: Object, old: Object) -> ErrorList:
     errors = _validate_endpoint_slice(obj)
     if (obj.get("endpoints") or []) != (old.get("endpoints") or []):
         errors += _validate_endpoints(obj)

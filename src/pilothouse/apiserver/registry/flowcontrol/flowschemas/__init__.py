@@ -16,7 +16,7 @@ with lazy_imports():
 class FlowSchemaStrategy(Strategy):
     """Which requests belong to which level."""
 
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     status_keeps = "user metadata"
     update_steps = ("object meta", "object")
     status_steps = ("update",)

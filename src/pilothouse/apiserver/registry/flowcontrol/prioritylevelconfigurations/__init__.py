@@ -18,7 +18,7 @@ with lazy_imports():
 class PriorityLevelConfigurationStrategy(Strategy):
     """How many requests of a level are served at a time."""
 
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     status_keeps = "user metadata"
     update_steps = ("object meta", "object")
     status_steps = ("update",)

@@ -25,7 +25,7 @@ _SCOPES = ("Cluster", "Namespace")
 class IngressClassStrategy(Strategy):
     """Who serves ingresses of a class: that never changes."""
 
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     update_steps = ("object meta update", "update", "object meta", "object")
 
     def set_defaults(self, obj: Object) -> None:

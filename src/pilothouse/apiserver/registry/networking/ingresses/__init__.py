@@ -15,7 +15,7 @@ with lazy_imports():
 class IngressStrategy(Strategy):
     """``networking.k8s.io`` Ingresses."""
 
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     empty_status = {"loadBalancer": {}}  # read only
     create_steps = ("object meta", "object", "more")
     update_steps = ("object meta update", "object meta", "object")
@@ -32,7 +32,7 @@ class IngressStrategy(Strategy):
     def validate_more(self, obj: Object) -> ErrorList:
         return ingress_validation.validate_ingress_more(obj)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:

@@ -30,7 +30,7 @@ with lazy_imports():
 class NetworkPolicyStrategy(Strategy):
     """Policies say which directions they are about."""
 
-    tracked = ("spec",)
+    generation_fields = ("spec",)
 
     def set_defaults(self, obj: Object) -> None:
         set_defaults_network_policy(obj)
@@ -38,7 +38,7 @@ class NetworkPolicyStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return network_policy_validation.validate_network_policy_spec(obj["spec"], ())
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         # What was allowed before ranges were read strictly stays allowed.
         return network_policy_validation.validate_network_policy_spec(obj["spec"], set(_ranges(old["spec"])))
 

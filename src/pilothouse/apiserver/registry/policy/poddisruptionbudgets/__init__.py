@@ -20,7 +20,7 @@ class PodDisruptionBudgetStrategy(Strategy):
     """PodDisruptionBudgets. Upstream leaves their metadata to what is common to all kinds."""
 
     allow_unconditional_update = False
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     empty_status = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
     create_steps = ("object",)
     update_steps = ("object",)

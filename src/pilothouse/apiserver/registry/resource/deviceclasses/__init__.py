@@ -14,14 +14,14 @@ class DeviceClassStrategy(Strategy):
     """DeviceClasses. What is not changed is not validated again."""
 
     return_deleted_object = True
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     update_steps = ("object meta", "object meta update", "object")
     validates_generate_name = False
 
     def validate(self, obj: Object) -> ErrorList:
         return claim_validation.validate_device_class(obj.get("spec") or {}, None)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return claim_validation.validate_device_class(obj.get("spec") or {}, old.get("spec") or {})
 
 

@@ -17,7 +17,7 @@ class ResourceSliceStrategy(Strategy):
     """ResourceSlices: the driver, its pool and the node stay."""
 
     return_deleted_object = True
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     selectable = {"spec.nodeName": ("spec", "nodeName"), "spec.driver": ("spec", "driver")}  # read only
     selectable_namespace = False
     update_steps = ("object meta update", "object")
@@ -38,7 +38,7 @@ class ResourceSliceStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return slice_validation.validate_resource_slice(obj.get("spec") or {}, None)
 
-    def validate_updated(self, obj: Object, old: Object) -> ErrorList:
+    def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         spec, before = obj.get("spec") or {}, old.get("spec") or {}
         if spec == before:
             return []

@@ -20,7 +20,7 @@ class CSIDriverStrategy(Strategy):
 
     allow_unconditional_update = False
     return_deleted_object = True
-    tracked = ("spec",)
+    generation_fields = ("spec",)
     generation_on_create = False
 
     def set_defaults(self, obj: Object) -> None:
