@@ -15,6 +15,8 @@ import yaml
 from tests.tables import cases
 
 from pilothouse.cli import main
+from pilothouse.cli.clusters import cluster as cluster_module
+from pilothouse.cli.clusters import commands as clusters_commands
 from pilothouse.cli.clusters.cluster import Clusters, Record
 from pilothouse.cli.program import UserError
 
@@ -183,6 +185,7 @@ def test_a_cluster_in_memory_is_deleted_rather_than_stopped(user: User) -> None:
     assert yaml.safe_load(user.run("kubeconfig"))["current-context"] == "pilothouse-quick"
     user.run("kubeconfig", "--merge")
     assert yaml.safe_load(user.kubeconfig.read_text())["current-context"] == "pilothouse-quick"
+    assert "Ctrl-C" not in user.run("logs")
     assert 'a cluster "quick" exists already (running)' in user.run("create", "cluster", "quick", code=1)
 
     os.kill(user.process("quick"), signal.SIGKILL)
@@ -211,6 +214,13 @@ def test_a_start_that_fails_leaves_nothing(user: User) -> None:
     "words, message",
     {
         "a flag that is chosen by the command": ("create cluster --data-dir=x", "unknown flag: --data-dir"),
+        "kind's --name": ("create cluster --name dev", "the name is an argument: `pilothouse create cluster dev`"),
+        "kind's -n": ("create cluster -n dev", "the name is an argument: `pilothouse create cluster dev`"),
+        "kind's --name of delete": ("delete cluster --name=dev", "argument: `pilothouse delete cluster dev`"),
+        "kind's --config": ("create cluster --config kind.yaml", "there is no file of the cluster"),
+        "kind's --wait": ("create cluster --wait 60s", "waits until the cluster is ready"),
+        "kind's export": ("export kubeconfig", "`pilothouse kubeconfig --merge`"),
+        "a manifest without its flag": ("load .", "use -f ."),
         "a misspelt flag": ("create cluster --node=3", "did you mean --nodes?"),
         "no noun": ("create", "`pilothouse create cluster [NAME]`"),
         "a name without its noun": ("delete web", "`pilothouse delete cluster web`"),
@@ -276,6 +286,73 @@ def test_a_record_that_can_not_be_read_is_listed_and_the_others_are_used(
     assert [line.split()[:2] for line in printed.out.splitlines()[1:]] == [["mine", "Stopped"], ["newer", "Unreadable"]]
     assert "has format 2, which this release does not read; it reads 1" in printed.err
     assert clusters.chosen("").name == "mine"
+
+
+@posix
+def test_a_cluster_that_is_there_is_not_created_again_and_the_way_out_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters = Clusters(tmp_path)
+    cluster = clusters.create(record("a"))
+    with pytest.raises(UserError, match=r"is being created by another command.*`pilothouse delete cluster a`"):
+        clusters.create(record("a"))
+    cluster.update(port=20000)
+    with pytest.raises(UserError, match=r"\(stopped\): `pilothouse start a` starts it, `pilothouse delete cluster a`"):
+        clusters.create(record("a"))
+    cluster.update(in_memory=True, started=True)
+    with pytest.raises(UserError, match=r"\(failed\): `pilothouse delete cluster a` deletes it, or choose"):
+        clusters.create(record("a"))
+    monkeypatch.setattr("pilothouse.cli.clusters.cluster._PATIENCE_SECONDS", 0.0)
+    (tmp_path / "b").mkdir()
+    with pytest.raises(UserError, match=f"created by another command.*remove {tmp_path / 'b'}"):
+        clusters.create(record("b"))
+
+
+@posix
+def test_two_commands_delete_the_same_clusters(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    clusters = Clusters()
+    seen_by_both = clusters.create(record("a"))
+    removed = cluster_module.Cluster.remove
+
+    def remove(cluster: cluster_module.Cluster) -> None:
+        monkeypatch.undo()
+        removed(cluster)  # the other command is first
+        removed(cluster)
+
+    monkeypatch.setattr(cluster_module.Cluster, "remove", remove)
+    clusters_commands._delete(seen_by_both)
+    clusters_commands._delete(seen_by_both)  # and here before this command stops its process
+    monkeypatch.setattr(Clusters, "names", lambda _self: ["a"])
+    assert main(["delete", "cluster", "--all"]) == 0
+    assert capfd.readouterr() == ('cluster "a" is deleted\n' * 2, "")
+    assert list(clusters.root.iterdir()) == []
+
+
+@posix
+def test_the_log_of_a_cluster_that_was_killed_ends_with_what_to_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cluster = Clusters().create(record("a"))
+    cluster.update(started=True, port=20000)
+    cluster.log.write_text("pilothouse is ready\n")
+    assert main(["logs", "a"]) == 0
+    printed = capfd.readouterr()
+    assert printed.out == "pilothouse is ready\n"
+    assert "was killed; `pilothouse start a` starts it" in printed.err
+
+
+@posix
+def test_a_home_that_can_not_be_written_is_named_with_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    with pytest.raises(UserError, match=r"unable to create .*XDG_STATE_HOME may name another"):
+        Clusters(tmp_path / "file" / "clusters").create(record("a"))
 
 
 @posix

@@ -275,6 +275,7 @@ def test_the_age_of_objects_at_a_time() -> None:
 @cases(
     "words, message",
     {
+        "kind's get clusters": (["get", "clusters"], "`pilothouse list` lists the clusters"),
         "an unknown type": (["get", "widgets"], 'the server doesn\'t have a resource type "widgets"'),
         "no time": (["get", "pods", "--at=noon"], '"noon" is no resourceVersion, no time such as'),
         "the future": (["get", "pods", "--at=2999-01-01T00:00:00Z"], " is in the future; it is "),

@@ -36,6 +36,7 @@ with lazy_imports():
         why,
     )
     from pilothouse.cli.clusters import commands as clusters
+    from pilothouse.cli.clusters import kind_words
     from pilothouse.machinery import flags
 
 _PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
@@ -86,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         similar = flags.closest(name, list(COMMANDS))
         hint = f" (did you mean {similar}?)" if similar else ""
+        if name in kind_words.COMMANDS:
+            hint = f": {kind_words.COMMANDS[name]}"
         print(
             f'Error: unknown command "{name}" for "pilothouse"{hint}\nSee "pilothouse --help" for usage.',
             file=sys.stderr,
@@ -117,7 +120,9 @@ def stand_in(name: str, argv: Sequence[str]) -> int:
 
 def _run(name: str, words: Sequence[str], program: str = "") -> int:
     try:
-        return _PROGRAMS[name](program or f"pilothouse {name}", words)
+        code = _PROGRAMS[name](program or f"pilothouse {name}", words)
+        sys.stdout.flush()  # what is left must fail here, not at exit
+        return code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

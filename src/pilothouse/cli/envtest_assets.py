@@ -58,7 +58,8 @@ def run(program: str, words: Sequence[str]) -> int:
     try:
         make(folder, CONTROLLERS if parsed["controllers"] else ())
     except OSError as error:
-        print(f"Error: {folder} can't be created: {error.strerror}", file=sys.stderr)
+        hint = "" if parsed["dir"] else "; --dir names another directory"
+        print(f"Error: {folder} can't be created: {error.strerror}{hint}", file=sys.stderr)
         return 1
     print(folder)
     return 0

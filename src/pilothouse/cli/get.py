@@ -9,6 +9,7 @@ import msgspec
 
 from pilothouse.api.kinds import Kind
 from pilothouse.cli.clientside import command_connection, command_flags, common_flags, namespace_flag
+from pilothouse.cli.clusters import kind_words
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.resource_arguments import find_resource, revision_at, times_of_revisions
 from pilothouse.cli.terminal import cell, escaped, escaped_json
@@ -88,7 +89,18 @@ def run(program: str, words: Sequence[str]) -> int:
     if complaint:
         print(f'Error: {complaint}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
-    return serve(program, _run(parsed), v=parsed["v"])
+    return serve(program, _hinted(parsed), v=parsed["v"])
+
+
+async def _hinted(parsed: Parsed) -> int:
+    """Kubernetes has no such types, unless a CustomResourceDefinition adds them."""
+    try:
+        return await _run(parsed)
+    except UserError as error:
+        hint = kind_words.OBJECTS.get(parsed.arguments[0])
+        if hint is None:
+            raise
+        raise UserError(f"{error}; {hint}", code=error.code) from error
 
 
 async def _run(parsed: Parsed) -> int:

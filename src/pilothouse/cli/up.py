@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,6 +50,8 @@ with lazy_imports():
     from pilothouse.plane import plane
     from pilothouse.plane import served as served_plane
 
+CLUSTER_VARIABLE = "PILOTHOUSE_CLUSTER"
+"""The environment variable with the name of the cluster, if it runs in the background."""
 USAGE = """A Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
 
 Usage:
@@ -142,7 +145,11 @@ async def _up(parsed: Parsed) -> int:
         async with running_plane(parsed) as running:
             # With --wait it is gone when the manifests are ready: too soon for anybody to use it.
             line, *_ = running.greeting.split("\n")
-            print(line if parsed["wait"] else f"{running.greeting}\nCtrl-C stops it.", flush=True)
+            if not parsed["wait"]:
+                background = os.environ.get(CLUSTER_VARIABLE)
+                end = f"`pilothouse stop {background}` stops it." if background else "Ctrl-C stops it."
+                line = f"{running.greeting}\n{end}"
+            print(line, flush=True)
             code = await apply_manifests.apply_all(
                 running.plane.client(agent="pilothouse-up"),
                 manifests,
@@ -162,6 +169,8 @@ def _farewell(parsed: Parsed) -> str:
     directory = parsed["data-dir"]
     if not directory:
         return "pilothouse has stopped. The cluster was in memory, and is gone."
+    if background := os.environ.get(CLUSTER_VARIABLE):
+        return f"pilothouse has stopped. The cluster is kept: `pilothouse start {background}` goes on with it."
     return f"pilothouse has stopped. The cluster is kept: `pilothouse up --data-dir {directory}` goes on with it."
 
 

@@ -27,12 +27,17 @@ DEFAULT_NAME = "pilothouse"
 FORMAT = 1
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,48}[a-z0-9])?")
 _RESERVED = ("cluster", "clusters")
+_REMOVED = ".removed-"
 _PATIENCE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.01
 
 
 class Unreadable(UserError):
     """The record of a cluster can't be read: it is of a newer release, or damaged."""
+
+
+class Missing(UserError):
+    """There is no cluster of that name."""
 
 
 class _Format(msgspec.Struct):
@@ -174,9 +179,18 @@ class Cluster:
         write_private(self.directory / "cluster.json", msgspec.json.format(msgspec.json.encode(self.record)) + b"\n")
 
     def remove(self) -> None:
-        """Remove everything that is stored of it."""
+        """Remove everything that is stored of it.
+
+        In one step for other commands: of two that remove it at the same time one gets ``FileNotFoundError``. What a
+        killed command left of earlier ones is removed, too.
+        """
+        root = self.directory.parent
         try:
-            shutil.rmtree(self.directory)
+            _remove_left(root)
+            self.directory.replace(root / f"{_REMOVED}{self.name}-{os.getpid()}")
+            _remove_left(root)
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise UserError(f"unable to remove {self.directory}: {error.strerror}") from error
 
@@ -199,16 +213,36 @@ class Clusters:
             make_private_directory(self.root)
             cluster.directory.mkdir(mode=0o700)
         except FileExistsError:
-            raise UserError(
-                f'a cluster "{record.name}" exists already ({self.get(record.name).status.lower()}): delete it with '
-                f"`pilothouse delete cluster {record.name}`, or choose another name"
-            ) from None
+            raise UserError(self._exists(cluster)) from None
         except Unsafe as error:
             raise UserError(f"{self.root}: {error}") from error
         except OSError as error:
-            raise UserError(f"unable to create {cluster.directory}: {error.strerror}") from error
+            hint = "" if os.environ.get("XDG_STATE_HOME") else "; $XDG_STATE_HOME may name another directory"
+            raise UserError(f"unable to create {cluster.directory}: {error.strerror}{hint}") from error
         cluster.write()
         return cluster
+
+    def _exists(self, made: Cluster) -> str:
+        """Why a cluster can't be created whose directory is there, and the way out."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            with contextlib.suppress(Missing):
+                found = self.get(made.name)
+                break
+            if time.monotonic() > deadline:
+                return (
+                    f'a cluster "{made.name}" is being created by another command; if that was killed, remove '
+                    f"{made.directory}"
+                )
+            time.sleep(_PAUSE_SECONDS)  # the other command writes the record now
+        delete = f"`pilothouse delete cluster {made.name}` deletes it"
+        status = found.status
+        if status == "Starting" or (status == "Stopped" and not found.record.port):
+            return f'a cluster "{made.name}" is being created by another command; if that was killed, {delete}'
+        way = delete
+        if status != "Running" and not found.record.in_memory:
+            way = f"`pilothouse start {made.name}` starts it, {delete}"
+        return f'a cluster "{made.name}" exists already ({status.lower()}): {way}, or choose another name'
 
     def get(self, name: str) -> Cluster:
         """The cluster of that name. Raises ``UserError``."""
@@ -222,7 +256,7 @@ class Clusters:
             record = msgspec.json.decode(content, type=Record)
         except FileNotFoundError:
             known = ", ".join(self.names()) or "there are none"
-            raise UserError(f'no cluster "{name}" (clusters: {known}); `pilothouse create cluster` makes one') from None
+            raise Missing(f'no cluster "{name}" (clusters: {known}); `pilothouse create cluster` makes one') from None
         except (OSError, msgspec.DecodeError) as error:
             raise Unreadable(
                 f"unable to read {path}: {error}; remove {path.parent} to be rid of the cluster"
@@ -255,6 +289,14 @@ class Clusters:
             return sorted(path.parent.name for path in self.root.glob("*/cluster.json") if is_name(path.parent.name))
         except OSError as error:
             raise UserError(f"unable to read {self.root}: {error.strerror}") from error
+
+
+def _remove_left(root: Path) -> None:
+    """What ``Cluster.remove`` has put aside. Other commands may do the same at the same time."""
+    for path in root.glob(f"{_REMOVED}*"):
+        while path.exists():
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(path)
 
 
 def default_root() -> Path:

@@ -15,8 +15,17 @@ from pilothouse.apiserver.registry.generic.printers import human_duration
 from pilothouse.cli import apply_manifests, kubeconfig_text, up
 from pilothouse.cli import manifests as manifest_files
 from pilothouse.cli.clientside import PATHS, common_flags, connected, namespace_flag
-from pilothouse.cli.clusters import contexts, process, sources
-from pilothouse.cli.clusters.cluster import DEFAULT_NAME, Cluster, Clusters, Record, Unreadable, check_name, is_name
+from pilothouse.cli.clusters import contexts, kind_words, process, sources
+from pilothouse.cli.clusters.cluster import (
+    DEFAULT_NAME,
+    Cluster,
+    Clusters,
+    Missing,
+    Record,
+    Unreadable,
+    check_name,
+    is_name,
+)
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
@@ -161,6 +170,8 @@ def _named(program: str, words: Sequence[str]) -> Sequence[str]:
         verb = program.rpartition(" ")[2]
         name = words[0] if words and is_name(words[0]) else "[NAME]"
         raise UserError(f"{verb} what? `{program} cluster {name}`", code=2)
+    if hint := kind_words.of_flags(program, words[1:]):
+        raise UserError(hint, code=2)
     return words[1:]
 
 
@@ -360,26 +371,41 @@ def delete(program: str, words: Sequence[str]) -> int:
             words = Clusters().names()
             if not words:
                 return 0
-        code[0] = _each(flags, program, words, _delete)
+            code[0] = _each(flags, program, words, _delete, gone=True)
+        else:
+            code[0] = _each(flags, program, words, _delete)
     return code[0]
 
 
 def _delete(cluster: Cluster) -> None:
-    process.stop(cluster)
-    asyncio.run(contexts.take_out(cluster))
-    cluster.remove()
+    try:
+        process.stop(cluster)
+        asyncio.run(contexts.take_out(cluster))
+        cluster.remove()
+    except FileNotFoundError:  # another command deletes it at the same time
+        if cluster.directory.exists():
+            raise
     print(f'cluster "{cluster.name}" is deleted')
 
 
-def _each(flags: FlagSet, program: str, words: Sequence[str], act: Callable[[Cluster], None]) -> int:
-    """Do it with each cluster that is named. An error is printed, and the others have their turn."""
+def _each(
+    flags: FlagSet, program: str, words: Sequence[str], act: Callable[[Cluster], None], *, gone: bool = False
+) -> int:
+    """Do it with each cluster that is named. An error is printed, and the others have their turn. ``gone``: a cluster
+    that is there no more is no error."""
     parsed = parse(flags, program, words, most=len(words))
     if isinstance(parsed, int):
         return parsed
     worst = 0
     for name in parsed.arguments or ("",):
         with _printed(program) as code:
-            act(Clusters().chosen(name))
+            try:
+                cluster = Clusters().chosen(name)
+            except Missing:
+                if gone:
+                    continue
+                raise
+            act(cluster)
         worst = max(worst, code[0])
     return worst
 
@@ -399,6 +425,10 @@ def logs(program: str, words: Sequence[str]) -> int:
             print(escaped(line))
         for line in process.follow(cluster) if parsed["follow"] else ():
             print(escaped(line), flush=True)
+        if cluster.status == "Failed":
+            sys.stdout.flush()
+            reason = "its process has ended by itself or was killed"
+            print(f'cluster "{cluster.name}" does not run: {reason}; {cluster.way_out}', file=sys.stderr)
     return code[0]
 
 
@@ -425,7 +455,8 @@ def load(program: str, words: Sequence[str]) -> int:
         return parsed
     with _printed(program) as code:
         if not parsed["filename"] and not parsed["kustomize"]:
-            raise UserError("load needs manifests: use -f or -k", code=2)
+            paths = [word for word in parsed.arguments if Path(word).exists() or "://" in word]
+            raise UserError(f"load needs manifests: use -f {shlex.quote(paths[0]) if paths else 'or -k'}", code=2)
         manifests = sources.manifests_of(parsed)
         cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
         cluster.check_running()

@@ -14,6 +14,7 @@ from pilothouse.cli import kubeconfig_text
 from pilothouse.cli.clusters.cluster import Cluster
 from pilothouse.cli.kubeconfig_text import NoKubeconfig
 from pilothouse.cli.program import UserError
+from pilothouse.cli.up import CLUSTER_VARIABLE
 
 READY = "pilothouse is ready:"
 """How the line begins that ``pilothouse up`` prints when it can be used."""
@@ -71,6 +72,7 @@ def _spawn(cluster: Cluster, lock: int) -> tuple[subprocess.Popen[bytes], int]:
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=directory,
+            env={**os.environ, CLUSTER_VARIABLE: cluster.name},
             start_new_session=True,
             pass_fds=(lock,),
         )

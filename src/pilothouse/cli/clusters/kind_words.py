@@ -1,0 +1,46 @@
+"""What a user of kind types, and how it is said here."""
+
+from collections.abc import Mapping, Sequence
+
+_FLAGS: Mapping[str, str] = {
+    "--config": "there is no file of the cluster; its flags are those of `pilothouse up`, such as --nodes 3",
+    "--image": "there are no images: every cluster is Kubernetes' version of this release (`pilothouse version`)",
+    "--wait": "`pilothouse create cluster` waits until the cluster is ready; --timeout is for the manifests",
+    "--data-dir": "a cluster in the background has a directory of its own, which `pilothouse list` shows; "
+    "`pilothouse up` takes --data-dir",
+}
+OBJECTS: Mapping[str, str] = {
+    "cluster": "`pilothouse list` lists the clusters",
+    "clusters": "`pilothouse list` lists the clusters",
+    "kubeconfig": "`pilothouse kubeconfig` prints it",
+}
+"""What ``get`` is asked for that is no resource type."""
+COMMANDS: Mapping[str, str] = {
+    "export": "`pilothouse kubeconfig --merge` adds the context to the kubeconfig, `pilothouse logs` prints the log",
+    "ls": "`pilothouse list` lists the clusters",
+    "status": "`pilothouse list` lists the clusters",
+    "apply": "`pilothouse load -f FILE` applies manifests",
+    "describe": "`pilothouse why TYPE/NAME` explains an object, `pilothouse get TYPE NAME -o yaml` prints it",
+}
+"""Commands that have another name here."""
+
+
+def of_flags(program: str, words: Sequence[str]) -> str:
+    """The complaint about a flag that kind has and ``program`` has not; empty if there is none."""
+    for at, word in enumerate(words):
+        if word == "--":
+            break
+        flag, sign, value = word.partition("=")
+        if flag in _FLAGS and program.endswith("create"):
+            return f"unknown flag: {flag}: {_FLAGS[flag]}"
+        following = value if sign else next(iter(words[at + 1 :]), "")
+        if flag == "--name" or (flag == "-n" and not _is_number(following)):
+            what = "unknown flag: --name" if flag == "--name" else f'-n is --nodes, a whole number, got "{following}"'
+            if flag == "-n" and not program.endswith("create"):
+                what = "unknown shorthand flag: -n"
+            return f"{what}: the name is an argument: `{program} cluster {following or 'NAME'}`"
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()
