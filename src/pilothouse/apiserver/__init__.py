@@ -1,8 +1,7 @@
-"""The embedded API server: one generic REST core over a table of resources, driven by schema and small strategies.
+"""The embedded API server: generic REST handlers over a table of resources, driven by schema and strategies.
 
-``server.ApiServer`` is the transport-neutral core: it takes ``api.wire`` requests and answers them from ``storage``.
-``handler_chain`` authenticates and authorizes, ``serializers`` encode what the caller asked for, and ``asgi`` serves
-HTTP.
+``server.ApiServer`` is independent of the transport: it takes ``api.wire`` requests and serves them from ``storage``.
+``handler_chain`` authenticates and authorizes, ``serializers`` encode responses, and ``asgi`` serves HTTP.
 """
 
 from pilothouse.apiserver.options import ServerOptions

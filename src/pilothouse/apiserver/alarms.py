@@ -1,6 +1,6 @@
-"""``Alarms``: many who wait for the same instant share one timer of the loop.
+"""``Alarms``: timers of the event loop, shared by everything that is due at the same time.
 
-Watches that began together are due a bookmark together, each minute.
+Watches that started together all send a bookmark each minute; they share one timer.
 """
 
 import asyncio
@@ -8,15 +8,15 @@ from typing import Protocol
 
 
 class Sleeper(Protocol):
-    """Who is to be woken."""
+    """Gets the callback."""
 
     def ring(self) -> None:
-        """It is time."""
+        """Called when the time has come."""
         ...
 
 
 class Alarms:
-    """The alarms of one server. Those of one instant ring in the order in which they were set."""
+    """The alarms of one server. Sleepers with the same time are called in the order in which they were set."""
 
     __slots__ = ("_sleepers", "_timers")
 
@@ -25,7 +25,7 @@ class Alarms:
         self._timers: dict[float, asyncio.TimerHandle] = {}
 
     def set(self, at: float, sleeper: Sleeper) -> None:
-        """Ring at this time of the running loop."""
+        """Call ``sleeper.ring`` at this time of the running loop."""
         sleepers = self._sleepers.get(at)
         if sleepers is None:
             self._sleepers[at] = {sleeper: None}
@@ -34,7 +34,7 @@ class Alarms:
             sleepers[sleeper] = None
 
     def cancel(self, at: float, sleeper: Sleeper) -> None:
-        """Do not ring. Safe for an alarm that has rung, or was never set."""
+        """Remove an alarm. Does nothing for one that has rung or was never set."""
         sleepers = self._sleepers.get(at)
         if sleepers is None or sleeper not in sleepers:
             return

@@ -1,11 +1,10 @@
 """HTTP: the API server as an ASGI 3 application.
 
-``serving`` runs it. Requests are authenticated and authorized by their heads; their bodies are read after that
-(``request_bodies``). It limits how long an answer may take, until its client has it; compresses large ones for those
-who ask, and sends them in pieces, so that a client that reads slowly has few of them waiting; and streams watches:
-headers at once, events in the batches in which they come, nothing compressed, over WebSocket for those who ask
-(``websockets``). The peer's certificate, where it was
-verified, comes with the scope (``serving.peer_of``).
+``serving`` runs it. Requests are authenticated and authorized before their bodies are read (``request_bodies``). This
+module limits the time for a response, until the client has received it; compresses large responses for clients that
+accept it, and sends them in pieces, so that little memory waits for a client that reads slowly; and streams watches:
+headers at once, events in batches as they arrive, uncompressed, over WebSocket on request (``websockets``). The
+verified certificate of the client is in the scope (``serving.peer_of``).
 """
 
 import asyncio
@@ -40,22 +39,22 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 REQUEST_SECONDS = 60.0
-"""How long a request that is no watch may take."""
+"""The timeout of requests other than watches."""
 LONG_BYTES = 128 * 1024
-"""Longer answers are compressed if clients ask (apiserver ``responsewriters.defaultGzipThresholdBytes``), and sent
-in pieces of about this length, each once its client has read most of the one before."""
+"""Longer responses are compressed if the client accepts it (apiserver ``responsewriters.defaultGzipThresholdBytes``),
+and sent in pieces of about this length, each after the client has read most of the previous one."""
 UNSENT_BYTES = 64 * 1024 * 1024
-"""What long answers and events hold together that are on their way. Plain lists are not among them: they are made as
-they are sent, from what is stored."""
+"""The limit of bytes in long responses and events that are being sent. Plain lists do not count: they are encoded from
+the store while they are sent."""
 _NORMAL = (1000).to_bytes(2)
-"""The status of a WebSocket that has served its purpose."""
+"""Close status of a WebSocket whose stream has ended: normal closure."""
 _PATIENCE_SECONDS = _LEAST_SECONDS = 5.0
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Application:
-    """One server on sockets. ``stop`` ends the watches; the rest of a shutdown is serving's."""
+    """The application of one server. ``stop`` ends the watches; the rest of a shutdown is done by ``serving``."""
 
     def __init__(self, env: Env, handler_chain: HandlerChain) -> None:
         self._env = env
@@ -76,7 +75,7 @@ class Application:
             await _lifespan(receive, send)
 
     async def stop(self) -> None:
-        """End every watch, as a server that goes away does."""
+        """End all watches, for a shutdown."""
         for stream in list(self._streams.values()):
             await stream.close()
 
@@ -132,7 +131,7 @@ class Application:
                     request, _certificate(scope), body, partial(mark_authenticated, scope), _remote(scope)
                 )
         except TimeoutError:
-            # It is recorded already, as what was cancelled.
+            # The audit has recorded it as cancelled.
             self._handler_chain.terminated(request, 504)
             return failure(errors.timeout("request did not complete within the allotted timeout"))
 
@@ -149,7 +148,8 @@ class Application:
         await send({"type": "http.response.body", "body": body})
 
     async def _send_pieces(self, request: Request, answer: Pieces, send: Send, started: float) -> None:
-        """A long answer. Its client has as long to read it as the request might have taken, and is left then."""
+        """Send a long response. The client has as long to read it as the request may take; then the connection is
+        closed."""
         headers = dict(answer.headers)
         pieces: Iterable[bytes] = answer.pieces(LONG_BYTES)
         if "gzip" in request.headers.get("accept-encoding", ""):
@@ -161,12 +161,12 @@ class Application:
             await send(self._start(request, answer.status, headers))
             for piece in pieces:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-                await asyncio.sleep(0)  # others have waited for this piece
+                await asyncio.sleep(0)  # other clients have waited for this piece
             await send({"type": "http.response.body", "body": b""})
 
     @asynccontextmanager
     async def _holding(self, size: int) -> AsyncIterator[None]:
-        """So many bytes are on their way to one client, within what all may hold."""
+        """Count this many bytes against the limit for all clients."""
         async with _read_within(None) as limit:
             with self._unsent.hold(limit) as held:
                 self._unsent.grow(held, size)
@@ -185,7 +185,7 @@ class Application:
             async with TaskGroup("watch") as group:
                 listener = group.start(_close_when_gone(stream, receive), name="watch-listener")
                 await send(self._start(request, stream.status, dict(stream.headers)))
-                # Headers go out now: clients wait for them before the first event.
+                # Send the headers now: clients wait for them before the first event.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
                 async for piece in _pieces(stream):
                     if len(piece) > LONG_BYTES:
@@ -200,7 +200,7 @@ class Application:
             await stream.close()
 
     async def _stream_messages(self, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
-        """Each event is a message of text."""
+        """Each event is a text message."""
         accepted = websockets.handshake(request.headers)
         if isinstance(accepted, websockets.Rejected):
             plain = {"content-type": "text/plain; charset=utf-8"}
@@ -228,7 +228,7 @@ class Application:
     def _start(self, request: Request, status: int, headers: dict[str, str]) -> Message:
         headers["audit-id"] = request.headers.get("audit-id") or self._env.uid()
         encoded = [
-            # Warnings quote what users have written, and Go sends that as UTF-8.
+            # Warnings may contain user input, which Go sends as UTF-8.
             (name.encode(), value.encode("utf-8" if name == "warning" else "latin-1", "replace"))
             for name, value in headers.items()
         ]
@@ -236,7 +236,7 @@ class Application:
 
 
 async def _pieces(stream: Stream) -> Any:
-    """What to send at once: events that came together go out together."""
+    """Batches of events that arrived together."""
     if isinstance(stream, Batches):
         async for batch in stream.batches():
             if len(batch) == 1:
@@ -256,7 +256,7 @@ def _is_json(stream: Stream) -> bool:
 
 
 async def _answer_frames(stream: Stream, receive: Receive, send: Send) -> None:
-    """Answer the client's pings, and end the stream when it wants to close, or is gone."""
+    """Respond to pings, and end the stream when the client closes it or disconnects."""
     frames = websockets.ClientFrames()
     while (message := await receive())["type"] != "http.disconnect":
         try:
@@ -279,7 +279,7 @@ async def _close_when_gone(stream: Stream, receive: Receive) -> None:
 
 
 def _headers(raw: Any) -> dict[str, str]:
-    """Headers by lower-case name; repeated ones joined by commas, but for those whose values may contain one."""
+    """Headers by lower-case name; repeated ones joined by commas, except those whose values may contain commas."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key = name.decode("latin-1").lower()
@@ -291,7 +291,7 @@ def _headers(raw: Any) -> dict[str, str]:
 
 
 def _joined(batch: Sequence[bytes]) -> Iterator[bytes]:
-    """Small ones together, and large ones by themselves."""
+    """Join small pieces; large ones are sent separately."""
     first = size = 0
     for index, piece in enumerate(batch):
         size += len(piece)
@@ -309,7 +309,7 @@ def _joined(batch: Sequence[bytes]) -> Iterator[bytes]:
 
 @asynccontextmanager
 async def _read_within(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
-    """An answer is sent, and its client has to read it in that time, unless it is shortened."""
+    """Limit the time in which the client has to read the response. Raises ``ConnectionAbortedError``."""
     try:
         async with asyncio.timeout(seconds) as limit:
             yield limit
@@ -321,7 +321,7 @@ _GZIP = {"content-encoding": "gzip", "vary": "Accept-Encoding"}
 
 
 def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    compressor = zlib.compressobj(level=1, wbits=31)  # gzip's head and end, without a date
+    compressor = zlib.compressobj(level=1, wbits=31)  # gzip's header and trailer, without a timestamp
     for piece in pieces:
         if compressed := compressor.compress(piece):
             yield compressed
@@ -329,9 +329,9 @@ def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _allowed_seconds(request: Request) -> float | None:
-    """The ``timeout`` parameter within bounds; None for a watch, which ends by its own rules."""
+    """The ``timeout`` parameter, limited to the maximum; None for a watch, which has its own timeout."""
     if "timeout=" not in request.target:
-        # A watch's answer is a stream and is there at once; only what precedes it is timed.
+        # The response of a watch is a stream; only the time until the stream starts is limited.
         return REQUEST_SECONDS
     _path, query = split_target(request.target)
     text = query.first("timeout")
@@ -355,7 +355,7 @@ def _remote(scope: Scope) -> str:
 
 
 def _reject_bad_certificate(scope: Scope, headers: dict[str, str]) -> None:
-    # As upstream's union of authenticators: a valid token in the same request counts, anonymous access does not.
+    # As upstream's union of authenticators: a valid token in the same request is accepted, anonymous access is not.
     _peer, certificate_error = presented_by(scope)
     if certificate_error and not headers.get("authorization", "").lower().startswith("bearer "):
         raise unauthorized()

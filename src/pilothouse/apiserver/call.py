@@ -1,4 +1,4 @@
-"""``Call``: one request for a resource, as handlers get it."""
+"""``Call``: one request for a resource, as handlers receive it."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 
 
 class Call(msgspec.Struct):
-    """One request for a resource that is being handled."""
+    """A request for a resource that is being handled."""
 
     request: Request
     request_info: RequestInfo
@@ -21,9 +21,9 @@ class Call(msgspec.Struct):
     name: str
     warnings: list[str] = []
     admitted: bool = False
-    """Admission has seen what was asked for, an eviction; what follows from it is not admitted again."""
+    """The eviction was admitted; the deletion that it causes is not admitted again."""
     untracked: str = ""
-    """Why the object is stored without managed fields, if it comes to that."""
+    """Why the object is stored without managed fields, if it is."""
 
     @property
     def key(self) -> str:
@@ -32,7 +32,7 @@ class Call(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """The bytes of the body, as a measure of the work."""
+        """The size of the body in bytes, as an estimate of the work."""
         return len(self.request.body)
 
     @property

@@ -3,11 +3,11 @@
 from pilothouse.apiserver.objects import Object
 
 LOCAL = (True, "Local", "Local APIServices are always available")
-"""The condition ``Available`` of an APIService that this server serves itself: whether it holds, reason, message."""
+"""Status, reason and message of the condition ``Available`` of a local APIService."""
 
 
 def set_condition(status: Object, now: str, type_: str, holds: bool, reason: str, message: str) -> None:
-    """Set one of the conditions; its transition time changes only with its status."""
+    """Set a condition; its transition time only changes with its status."""
     conditions: list[Object] = status.get("conditions") or []
     value = "True" if holds else "False"
     before = next((found for found in conditions if found.get("type") == type_), None)

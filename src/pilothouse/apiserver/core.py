@@ -1,4 +1,4 @@
-"""What the handlers of one server share: store, resources, strategies, admission and clock."""
+"""``Core``: what the handlers of one server share: store, resources, strategies, admission and clock."""
 
 import asyncio
 import copy
@@ -47,11 +47,11 @@ _MOST_CONVERSIONS = 100
 _KEEP_UP_ATTEMPTS = 10
 _log = Log("apiserver")
 Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]
-"""Answers one verb of one resource or subresource; raises ``StatusError`` for anything that is not success."""
+"""Handles one verb of one resource or subresource; raises ``StatusError`` for every failure."""
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False):
-    """Of all that a Lease says: the one entry of its managedFields, as far as renewals need it."""
+    """The part of a Lease that renewals need: the only entry of its managedFields."""
 
     manager: str
     api_version: str
@@ -59,7 +59,7 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
 
 
 class Core:
-    """The parts of one server. Handlers are functions of it and a ``Call``."""
+    """The state of one server. Handlers are functions of it and a ``Call``."""
 
     def __init__(self, env: Env, store: Store, options: ServerOptions) -> None:
         self.env = env
@@ -69,41 +69,41 @@ class Core:
         """The revision of the store when the server was constructed."""
         self.table = ResourceTable(options.gates)
         self._gated: dict[tuple[str, str], Strategy] = {}
-        """The strategies with the feature gates of this server, by group and resource."""
+        """The strategies, with the feature gates of this server, by group and resource."""
         self.requests = RequestReader(self.table)
         self.time = Timestamps(env)
         self.metrics: ServerMetrics | None = None
-        """What is counted of this server; None where nothing shows it. A ``HandlerChain`` sets it."""
+        """The metrics of this server; None if they are not served. Set by a ``HandlerChain``."""
         self.admission = Chain()
         self.authorizer: Authorizer = AlwaysAllow()
-        """Used by expressions of admission policies; a ``HandlerChain`` sets its own."""
+        """Authorizer for the expressions of admission policies; set by a ``HandlerChain``."""
         self.attributes = AttributeCache(store)
         self.managed_fields = FieldManager(self)
         self.long_work = LongWork()
         self.virtual: dict[tuple[str, str, str], Handler] = {}
-        """Handlers of resources that are not stored, and of subresources with their own handler: (group, resource,
+        """Handlers of resources that are not stored, and of subresources with a handler of their own: (group, resource,
         subresource)."""
         self.special: dict[tuple[str, str, str, str], Handler] = {}
         """Handlers of single verbs, with precedence over all others: (group, resource, subresource, verb)."""
         self.send_webhook: Callable[[Any, bytes], Awaitable[tuple[int, bytes]]] | None = None
-        """How admission webhooks and conversions are reached, in place of the network (``webhook_calls.Send``)."""
+        """Sends requests to admission and conversion webhooks, instead of the network (``webhook_calls.Send``)."""
         self.webhook_caller: Callable[[], str] = str
-        """For whom webhooks are called now. Where ``send_webhook`` answers callers differently, a conversion for one is
-        none for another: only requests of the same caller share a call."""
+        """The caller of the current webhook calls. Where ``send_webhook`` depends on the caller, conversions are only
+        shared between requests of the same caller."""
         self.pod_logs: PodLogs | None = None
-        """The logs of containers; set by the program that runs the nodes."""
+        """Reads container logs; set by the program that runs the nodes."""
         self.renewed: dict[str, tuple[int, Owner]] = {}
-        """Of Leases that are renewed, by their key: the revision, and who owns all of it (``renewal``)."""
+        """Key of a renewed Lease → its revision and the manager that owns all of it (``renewal``)."""
         self.alarms = Alarms()
-        """When watches have to look up."""
+        """Timers of watches."""
         self.watches: dict[Any, ResourceInfo] = {}
         """Active watches, in the order of their start."""
         self.quiet: dict[Callable[[], None], None] = {}
-        """Callbacks of watches that have nothing to send until the next commit; each is called once."""
+        """Callbacks of idle watches, called once at the next commit."""
         store.on_commit.append(self._notify_quiet)
 
     def reading_from(self, store: Store) -> "Core":
-        """The same server with another store to read from; writes stay with this one."""
+        """The same server with another store for reads; writes use this one."""
         other = copy.copy(self)
         other.store = store
         other.attributes = AttributeCache(store)
@@ -134,7 +134,7 @@ class Core:
         return gated
 
     def admission_of(self, call: Call) -> Chain:
-        """The plugins that a write of the call passes."""
+        """The admission plugins for a write of this call."""
         return _NO_PLUGINS if call.admitted else self.admission
 
     async def commit(self, staged: Staged) -> bytes:
@@ -148,7 +148,7 @@ class Core:
         began = clock()
         try:
             await self.store.commit(staged)
-        except Mismatch:  # etcd has answered: another server was quicker
+        except Mismatch:  # etcd has rejected it: another server has written first
             storage.wrote(staged, clock() - began)
             raise
         except StoreError:
@@ -158,7 +158,7 @@ class Core:
         return change.value
 
     def commit_at_once(self, staged: Staged) -> bytes:
-        """``commit``, where the store does that without waiting."""
+        """``commit``, if the store can do that without waiting."""
         if self.metrics is None:
             self.store.commit_at_once(staged)
             return staged.change.value
@@ -174,9 +174,9 @@ class Core:
         return staged.change.value
 
     async def keep_up(self, stage: Callable[[], Staged | None], *, staged: Staged | None = None) -> None:
-        """Commit what ``stage`` stages, which is what is not as this server has it; ``staged`` is what it has staged
-        already. Where other servers keep up the same, what is still lacking is staged again. Raises ``StoreError``;
-        ``Mismatch`` if others were quicker again and again."""
+        """Commit what ``stage`` stages, the differences from the desired state; ``staged`` is what it has staged
+        already. After a conflict with another server it is called again. Raises ``StoreError``; ``Mismatch`` after
+        repeated conflicts."""
         if not self.store.is_shared:
             staged = staged or stage()
             if staged is not None:
@@ -194,13 +194,13 @@ class Core:
                 _log.info("Another server was quicker", key=staged.change.key)
             await self.store.flush()
             staged = None
-        # The other server may end before it has stored all of it: it has to be looked at again.
+        # The other server may stop before it has written everything; check again.
         _log.warning("What this server keeps up is changed by others, again and again")
         if mismatch is not None:
             raise mismatch
 
     async def keep_trying(self, work: Callable[[], Awaitable[None]], pause: float = 1.0) -> None:
-        """Do something that has to reach the store, until it has."""
+        """Call ``work``, which writes to the store, until it succeeds."""
         while True:
             try:
                 return await work()
@@ -211,13 +211,13 @@ class Core:
             await asyncio.sleep(pause)
 
     async def catch_up(self) -> None:
-        """Let a read see what other servers have written (a consistent read). Raises ``StoreUnavailable``."""
+        """Make the writes of other servers visible (consistent read). Raises ``StoreUnavailable``."""
         if self.store.is_shared:
             await self.store.catch_up()
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
-        """A stored object that no webhook has to convert, as the version of ``info`` shows it. Objects are stored once,
-        whatever the versions served."""
+        """A stored object in the version of ``info``; no webhook may be needed to convert it. Objects are stored once,
+        whatever the served versions."""
         if info.custom is not None:
             assert not self.needs_webhook(info, value), "what a webhook has to convert is shown by `shown`"
             fitted: bytes = info.custom.fitted(value)
@@ -230,12 +230,12 @@ class Core:
         return strategy.from_storage(info, value)
 
     def needs_webhook(self, info: ResourceInfo, value: bytes) -> bool:
-        """Whether a conversion webhook has to be called to show a stored object in the version of ``info``."""
+        """Whether a conversion webhook is needed to return a stored object in the version of ``info``."""
         return info.custom is not None and info.custom.converter is not None and not value.startswith(info.head)
 
     async def shown(self, info: ResourceInfo, value: bytes, *, fresh: bool = False) -> bytes:
-        """A stored object as the version of ``info`` shows it. ``fresh``: a webhook that has to convert it is called
-        even if it has done so before. Raises ``StatusError`` when it cannot be converted."""
+        """A stored object in the version of ``info``. ``fresh``: call a conversion webhook even if the conversion is
+        cached. Raises ``StatusError`` if it cannot be converted."""
         if not self.needs_webhook(info, value):
             return self.view(info, value)
         if why_unreadable(value) is not None:
@@ -244,7 +244,7 @@ class Core:
         return shown[0]
 
     async def shown_all(self, info: ResourceInfo, values: Sequence[bytes]) -> list[bytes]:
-        """The same for several objects, which are converted together."""
+        """As ``shown`` for several objects, which are converted together."""
         if info.custom is not None and info.custom.converter is not None:
             errors.check_readable(values)
             shown: list[bytes] = await info.custom.converter.shown(info, values)
@@ -252,8 +252,8 @@ class Core:
         return [self.view(info, value) for value in values]
 
     async def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
-        """An object of the version of ``info`` in the storage version. May share parts with ``obj``. Raises
-        ``StatusError`` when it cannot be converted."""
+        """An object in the version of ``info``, converted to the storage version. May share parts with ``obj``. Raises
+        ``StatusError`` if it cannot be converted."""
         strategy = self.strategy(info)
         if info.custom is not None and info.custom.converter is not None and strategy.stored_as(info) is not info:
             stored: Object = await info.custom.converter.stored(info, obj)
@@ -263,8 +263,8 @@ class Core:
     async def run_converting(
         self, info: ResourceInfo, size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """``long_work.run`` of something that follows managed fields, which may be of other versions: where a webhook
-        converts to them, the function is called again after each conversion that it needs."""
+        """``long_work.run`` for a function that uses managed fields, which may be in other versions: if a webhook is
+        needed to convert to them, the function is called again after each conversion."""
         if info.custom is None or info.custom.converter is None:
             return await self.long_work.run(size, function, *args, **kwargs)
         results: dict[conversions.Key, Object | StatusError] = {}
@@ -275,7 +275,7 @@ class Core:
                     return await self.long_work.run(size, function, *args, **kwargs)
                 except conversions.ConversionNeeded as error:
                     needed = error
-                # Outside of the handler: what a webhook in this process logs has nothing to do with it.
+                # Outside of the handler's context: logs of a webhook in this process do not belong to this request.
                 try:
                     results[needed.key] = await info.custom.converter.convert(needed.obj, needed.key[0], pruned=False)
                 except StatusError as error:

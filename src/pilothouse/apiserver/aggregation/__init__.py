@@ -1,1 +1,1 @@
-"""APIServices."""
+"""APIServices, as kube-aggregator maintains them."""

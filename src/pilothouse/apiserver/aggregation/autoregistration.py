@@ -1,8 +1,8 @@
 """Creates and deletes the APIServices of CustomResourceDefinitions and of groups behind feature gates.
 
 After kube-apiserver's ``crdRegistrationController`` (kubernetes
-``pkg/controlplane/controller/crdregistration/crdregistration_controller.go``, v1.36). Nothing is routed by them here;
-clients read them to see what is served and by whom.
+``pkg/controlplane/controller/crdregistration/crdregistration_controller.go``, v1.36). These APIServices route no
+requests here; clients read them to see what is served.
 """
 
 import msgspec
@@ -50,7 +50,7 @@ _read_service = msgspec.json.Decoder(_Service).decode
 
 
 class GroupServices(Follower):
-    """Keeps the APIServices of custom groups equal to the definitions."""
+    """Syncs the APIServices of custom groups with the CustomResourceDefinitions."""
 
     reason = "the CustomResourceDefinitions give the groups and versions that have an APIService"
 
@@ -64,7 +64,7 @@ class GroupServices(Follower):
         definitions = core.store.list(_DEFINITIONS).records
         services = readable_records(core.store, _SERVICES)
         if core.store.has_unreadable and not all(is_readable(record.value) for record in definitions):
-            return None  # what one of these is of must not be removed
+            return None  # APIServices of feature-gated groups are not removed
         for record in definitions:
             spec = _read_definition(record.value).spec
             for version in spec.versions:

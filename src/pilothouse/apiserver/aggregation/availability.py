@@ -1,7 +1,7 @@
 """Sets the condition ``Available`` of APIServices.
 
-After kube-aggregator's ``pkg/controllers/status/{local,remote}`` (v0.36). This server passes no requests on, so that a
-remote one is never available here: at the end of upstream's checks stands that it does not answer.
+After kube-aggregator's ``pkg/controllers/status/{local,remote}`` (v0.36). This server does not proxy requests, so a
+remote APIService that passes all of upstream's checks is still unavailable.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class Condition(NamedTuple):
-    """What the condition says but for the time."""
+    """The condition without its transition time."""
 
     holds: bool
     reason: str
@@ -32,7 +32,8 @@ class Condition(NamedTuple):
 
 
 def available_condition(spec: Object, service: Object | None, slices: Iterable[Object]) -> Condition:
-    """Of an APIService with this spec; ``service`` is the one that it names, and ``slices`` are that one's."""
+    """The condition of an APIService with this spec; ``service`` is the Service it refers to, ``slices`` are the
+    EndpointSlices of that Service."""
     target: Object | None = spec.get("service")
     if target is None:
         return Condition(*LOCAL)
@@ -61,7 +62,7 @@ def _has_endpoint(found: Object, port_name: str) -> bool:
 
 
 class Availability(Follower):
-    """Keeps the conditions of APIServices, as they change and what remote ones name does."""
+    """Syncs the conditions when an APIService, or the Service or EndpointSlices of a remote one, change."""
 
     reason = "the Services of the APIServices, and their answers, say which are available"
 
@@ -74,7 +75,7 @@ class Availability(Follower):
         core.store.follow(_SLICES, self._notify_for_remote)
 
     def _notify_for_remote(self, changes: Sequence[Change]) -> None:
-        # Services come and go by the thousand, and hardly ever is one of them an API server.
+        # Services change often, and hardly any is the backend of an APIService.
         if self._has_remote:
             self.notify(changes)
 
@@ -115,7 +116,7 @@ class Availability(Follower):
         try:
             staged = stage_object(self._core.store, self._info, record.key, obj, expected=record.revision)
         except Mismatch:
-            return None  # another write was quicker; its commit triggers the next sync
+            return None  # a concurrent write; its commit triggers the next sync
         if was_available and not condition.holds and self._core.metrics is not None:
             self._core.metrics.aggregation.became_unavailable(obj["metadata"]["name"], condition.reason)
         return staged

@@ -1,4 +1,4 @@
-"""Protected groups, and the annotation that approves a definition in them.
+"""Approval of definitions in protected groups (``*.k8s.io``), by annotation.
 
 After apiextensions-apiserver's ``pkg/apihelpers/helpers.go`` and ``pkg/controller/apiapproval`` (v0.36).
 """
@@ -16,7 +16,7 @@ _SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """What the annotation says: the condition's status, reason and message."""
+    """Status, reason and message of the condition ``KubernetesAPIApprovalPolicyConformant``."""
 
     given: str
     holds: bool
@@ -25,12 +25,12 @@ class Approval(msgspec.Struct, frozen=True):
 
     @property
     def invalid(self) -> bool:
-        """Whether a definition like that is invalid."""
+        """Whether validation rejects a definition with this approval."""
         return self.reason in ("MissingAnnotation", "InvalidAnnotation")
 
 
 def approval_of(definition: Object) -> Approval | None:
-    """The approval of a definition; None where none is needed."""
+    """The approval of a definition; None if its group is not protected."""
     group = (definition.get("spec") or {}).get("group") or ""
     if not group.endswith((".k8s.io", ".kubernetes.io")) and group not in ("k8s.io", "kubernetes.io"):
         return None

@@ -14,11 +14,11 @@ _LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 class PathError(ValueError):
-    """A path that leads nowhere."""
+    """The path is malformed or refers to no field."""
 
 
 def resolve(text: str, node: Node, *, arrays: bool = True) -> tuple[str, Node]:
-    """The path as errors write it and the schema of what it names. Raises ``PathError``."""
+    """The path in the form used in errors, and the schema of its field. Raises ``PathError``."""
     path = ""
     parts = _TOKEN.findall(text)
     at = 0

@@ -1,4 +1,4 @@
-"""Validation of custom objects besides their schema: embedded resources, formats of numbers.
+"""Validation of custom objects beyond the schema: embedded resources and the scale subresource.
 
 After apiextensions-apiserver's ``pkg/apiserver/schema/objectmeta`` and ``pkg/registry/customresource/validator.go``
 (v0.36).
@@ -21,7 +21,7 @@ _LARGEST = (1 << 31) - 1
 
 
 class ScalePaths(msgspec.Struct, frozen=True):
-    """Where the scale subresource finds its numbers (``.spec.replicas``)."""
+    """The JSON paths of the scale subresource (``.spec.replicas``)."""
 
     spec_replicas: str
     status_replicas: str
@@ -29,7 +29,7 @@ class ScalePaths(msgspec.Struct, frozen=True):
 
 
 def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any]]:
-    """Path, schema and value of what is directly inside of a value."""
+    """Path, schema and value of each direct child of a value."""
     if isinstance(value, dict):
         properties, additional = node.get("properties") or {}, node.get("additionalProperties")
         for name, member in value.items():
@@ -44,7 +44,7 @@ def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any
 
 
 def validate_embedded(value: Any, node: Node, path: str = "") -> ErrorList:
-    """The errors in kind and metadata of resources inside of a resource."""
+    """Validate kind and metadata of embedded resources (``x-kubernetes-embedded-resource``)."""
     errors: ErrorList = []
     for where, below, member in children(value, node, path):
         if below.get(EMBEDDED) and isinstance(member, dict):
@@ -62,7 +62,7 @@ def _validate_resource(obj: Object, path: str) -> ErrorList:
         detail = kind_error(obj["kind"])
         errors += [field_errors.invalid(f"{path}.kind", obj["kind"], detail)] if detail else []
     if obj.get("metadata"):
-        # It is decoded already. A name is not asked for.
+        # Metadata is decoded already, and the name is optional.
         meta = {**obj["metadata"], "name": obj["metadata"].get("name") or "fakename"}
         for found in object_meta.validate_object_meta(meta, path_segment_errors, kube_finalizers=False):
             errors.append(FieldError(f"{path}.{found.field}", found.reason, found.text))
@@ -70,7 +70,7 @@ def _validate_resource(obj: Object, path: str) -> ErrorList:
 
 
 def api_version_error(value: Any) -> str:
-    """Why it is no group and version, or ""."""
+    """Why the value is no valid apiVersion, or ""."""
     if not isinstance(value, str):
         return "must be a string"
     if not value:
@@ -79,7 +79,7 @@ def api_version_error(value: Any) -> str:
 
 
 def kind_error(value: Any) -> str:
-    """Why it is no kind, or ""."""
+    """Why the value is no valid kind, or ""."""
     if not isinstance(value, str):
         return "must be a string"
     if not value:
@@ -89,7 +89,7 @@ def kind_error(value: Any) -> str:
 
 
 def validate_scale(obj: Object, paths: ScalePaths | None) -> ErrorList:
-    """What the scale subresource could not show."""
+    """Validate the fields that the scale subresource reads."""
     if paths is None:
         return []
     errors: ErrorList = []
@@ -115,7 +115,7 @@ def validate_scale(obj: Object, paths: ScalePaths | None) -> ErrorList:
 
 
 def _at(obj: Any, path: str) -> tuple[Any, str]:
-    """What is at a path, and what is in the way."""
+    """The value at a path, and the error of the accessor if there is one."""
     node, walked = obj, ""
     for part in path.removeprefix(".").split("."):
         if not isinstance(node, dict):
@@ -128,7 +128,7 @@ def _at(obj: Any, path: str) -> tuple[Any, str]:
 
 
 def _go(value: Any) -> str:
-    """A value as Go's ``%v`` prints it, for what occurs."""
+    """A value as Go's ``%v`` formats it, for the types that occur."""
     if value is True or value is False:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():

@@ -1,8 +1,8 @@
-"""The estimated cost of a schema's rules, and upstream's errors if it is too high.
+"""Estimated costs of a schema's CEL rules, and upstream's errors if they exceed the limits.
 
 After apiextensions-apiserver's ``pkg/apis/apiextensions/validation/{validation,cel_validation}.go`` (v0.36). A rule
-below lists and maps runs once for each of their items, so that its cost is multiplied by their bounds, or by how many
-fit into a request.
+inside of lists and maps runs once for each item, so its cost is multiplied by their maximum sizes, or, without a
+maximum, by the number of items that fit into a request.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _SHARE = "contributed to estimated rule cost total exceeding cost limit for enti
 
 
 def repeats_below(node: Node, above: int | None) -> int | None:
-    """How often at most there is what lies below a node, when the node is there ``above`` times; None for no bound."""
+    """The maximum number of values below a node of which there are up to ``above``; None for no limit."""
     factor: int | None = 1
     if node.get("type") == "object" and node.get("additionalProperties") is not None:
         factor = node.get("maxProperties")
@@ -33,7 +33,8 @@ def repeats_below(node: Node, above: int | None) -> int | None:
 
 
 class RuleCosts:
-    """Adds up the rules of a schema. ``known``: the schema was there before, so that single rules are let be."""
+    """Adds up the costs of the rules of a schema. ``known``: the schema is stored already, and the limit per rule does
+    not apply."""
 
     def __init__(self, *, known: bool = False) -> None:
         self._known = known
@@ -41,11 +42,11 @@ class RuleCosts:
         self._expensive: list[tuple[int, str]] = []
 
     def rule(self, cost: int, path: str) -> ErrorList:
-        """A rule that costs so much, every time that it runs."""
+        """Add a rule with this cost, all its evaluations included."""
         return self._observe("estimated rule cost", cost, path)
 
     def message(self, cost: int, path: str) -> ErrorList:
-        """The expression of a message."""
+        """Add a ``messageExpression``."""
         return self._observe("estimated messageExpression cost", cost, path)
 
     def _observe(self, what: str, cost: int, path: str) -> ErrorList:
@@ -58,7 +59,7 @@ class RuleCosts:
         return [field_errors.forbidden(path, _exceeds(what, cost, _ONE_RULE))]
 
     def total(self, path: str) -> ErrorList:
-        """The errors in all of them together."""
+        """The errors of the total."""
         if self._total <= _ALL_RULES:
             return []
         shown = sorted(self._expensive, key=lambda found: -found[0])[:_MOST_SHOWN]

@@ -1,8 +1,8 @@
 """``x-kubernetes-validations``: compiled once per schema, evaluated on every write.
 
-After apiextensions-apiserver's ``pkg/apiserver/schema/cel/{compilation,validation}.go`` (v0.36). A rule that
-speaks of ``oldSelf`` is a transition rule: it runs only where the old value can be found. A rule that fails on what a
-write has not changed is a warning, unless it is a transition rule.
+After apiextensions-apiserver's ``pkg/apiserver/schema/cel/{compilation,validation}.go`` (v0.36). A rule that uses
+``oldSelf`` is a transition rule: it only runs where the old value can be correlated. A failed rule is a warning if its
+value is unchanged by the write (ratcheting), unless it is a transition rule.
 """
 
 import re
@@ -36,14 +36,14 @@ _MESSAGE_EXCEEDED = "no further validation rules will be run due to call cost ex
 
 
 class Absent:
-    """No value, where None is one."""
+    """The type of ``ABSENT``: no value, as opposed to a null."""
 
 
 ABSENT = Absent()
 
 
 class Rule(msgspec.Struct):
-    """One rule, compiled, or why it could not be."""
+    """A compiled rule, or its compilation error."""
 
     source: Mapping[str, Any]
     uses_old_self: bool
@@ -51,17 +51,17 @@ class Rule(msgspec.Struct):
     program: Any = None
     message: Any = None
     rule_error: str = ""
-    """The errors in the rule, in upstream's words."""
+    """The error of the compilation, with upstream's message."""
     message_error: str = ""
 
     @property
     def text(self) -> str:
-        """What stands for the rule in messages."""
+        """The text for the rule in messages: its message, or the rule."""
         return str(self.source.get("message") or self.source.get("rule") or "").strip()
 
 
 class RuleNode(msgspec.Struct):
-    """The rules of one node of a schema and of the nodes below it; nodes without any are not there."""
+    """The rules of a schema node and of its descendants; nodes without rules are left out."""
 
     node: Node
     rules: tuple[Rule, ...] = ()
@@ -73,20 +73,20 @@ class RuleNode(msgspec.Struct):
 
 
 def has_rules(node: Any) -> bool:
-    """Whether there are rules in the schema, at any depth."""
+    """Whether the schema has rules, at any depth."""
     if isinstance(node, dict):
         return bool(node.get(_RULES)) or any(has_rules(below) for below in node.values())
     return isinstance(node, list) and any(has_rules(below) for below in node)
 
 
 def rule_tree(schema: Node) -> RuleNode | None:
-    """The rules of a whole schema, compiled; None when it has none. Raises ``WouldBlock`` on the loop."""
+    """The compiled rules of a schema; None if it has none. Raises ``WouldBlock`` on the event loop."""
     if not has_rules(schema):
         return None
     encoded = msgspec.json.encode(schema)
     others = elsewhere.get()
     if others is not None:
-        others.compiles_here(len(encoded) // 32)  # types are made of all of it
+        others.compiles_here(len(encoded) // 32)  # CEL types are derived from the whole schema
     return _compiled(encoded)
 
 
@@ -96,7 +96,7 @@ def _compiled(schema: bytes) -> RuleNode | None:
 
 
 def _tree(node: Node, *, root: bool, rules: Node | None = None) -> RuleNode | None:
-    """The tree of a node; ``rules`` has the rules when they are not the node's own (allOf)."""
+    """The tree of a node; ``rules`` are given if they are not the node's own (allOf)."""
     given = node if rules is None else rules
     result = RuleNode(node)
     if given.get(_RULES):
@@ -125,7 +125,7 @@ def _below(spine: Node, rules: Node) -> RuleNode | None:
 
 
 def compile_rules(node: Node, rules: Any, *, root: bool) -> list[Rule]:
-    """The rules at a node, in order."""
+    """Compile the rules of a node, in order."""
     types = schemas.Types()
     kind = types.of(node, root=root)
     if kind is None:
@@ -135,7 +135,7 @@ def compile_rules(node: Node, rules: Any, *, root: bool) -> list[Rule]:
 
 
 class UntypedNode(ValueError):
-    """A rule where the schema does not say what the value is."""
+    """A rule at a node without a type."""
 
 
 def _compile(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
@@ -170,7 +170,8 @@ def _rule_error(prefix: str, text: str, wrong_type: str) -> str:
 
 
 class Run:
-    """One object held against the rules: ``problems`` reject it, ``warnings`` do not. Stops at an exceeded limit."""
+    """One validation of an object by the rules: ``problems`` reject the object, ``warnings`` do not. Stops when a cost
+    limit is exceeded."""
 
     def __init__(self) -> None:
         self.all_errors: ErrorList = []
@@ -179,11 +180,12 @@ class Run:
         self._budget = Budget()
 
     def check(self, tree: RuleNode, value: Any, old: Any = ABSENT, path: str = "") -> None:
-        """Check a whole object, against the old one if it is an update."""
+        """Validate a whole object, against the old one if it is an update."""
         self._visit(tree, value, old, path, unchanged=not isinstance(old, Absent) and old == value)
 
     def _visit(self, tree: RuleNode, value: Any, old: Any, path: str, *, unchanged: bool) -> None:
-        """``old`` is absent where it cannot be found; ``unchanged`` speaks of the nearest place where it could."""
+        """``old`` is ``ABSENT`` where it cannot be correlated; ``unchanged`` refers to the nearest ancestor that could
+        be."""
         if value is None or self._stopped:
             return
         if not isinstance(old, Absent):
@@ -263,7 +265,7 @@ class Run:
         self.all_errors.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", text + rule.text))
 
     def _detail(self, tree: RuleNode, rule: Rule, values: Mapping[str, Any], extent: Extent, path: str) -> str:
-        """What a failed rule says: its message expression's text if that is one line of some, else its message."""
+        """The message of a failed rule: the result of its message expression if that is valid, else its message."""
         if rule.message is not None:
             try:
                 text = evaluate(rule.message, values, extent, self._budget).strip()
@@ -283,7 +285,7 @@ class Run:
 
 
 def _error(path: str, detail: str, reason: str | None) -> FieldError:
-    """A failed rule as an error of its reason. The value is left out, as upstream does since 1.34."""
+    """The error of a failed rule, by its ``reason``. It has no value, as upstream's since 1.34."""
     match reason:
         case "FieldValueForbidden":
             return field_errors.forbidden(path, detail)
@@ -307,7 +309,7 @@ def _identity(node: Node, item: Any) -> str:
 
 
 def _correlated(node: Node, old: Any) -> dict[str, Any]:
-    """The old items by their keys; nothing for lists that are not maps."""
+    """The old items by their keys; empty for lists that are not of type map."""
     if node.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return {}
     return {_identity(node, item): item for item in old if isinstance(item, dict)}

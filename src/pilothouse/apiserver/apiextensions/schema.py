@@ -1,7 +1,7 @@
 """Structural schemas: pruning, defaulting and validation of custom objects.
 
 After apiextensions-apiserver's ``pkg/apiserver/schema/{pruning,defaulting}`` and kube-openapi's
-``pkg/validation/validate``, whose words the messages have (v0.36).
+``pkg/validation/validate``, with its messages (v0.36).
 """
 
 import copy
@@ -24,7 +24,7 @@ _NOTHING: Node = {}
 
 
 class _Missing:
-    """No value, where None is one."""
+    """The type of ``MISSING``: no value, as opposed to a null."""
 
 
 _MISSING = _Missing()
@@ -35,7 +35,7 @@ def _join(path: str, name: str) -> str:
 
 
 def prune(value: Any, node: Node, path: str = "", *, root: bool = True) -> list[str]:
-    """Remove what the schema does not know, in place; the removed fields as ``unknown field "spec.x"``."""
+    """Remove fields that the schema does not specify, in place; returns ``unknown field "spec.x"`` for each."""
     removed: list[str] = []
     if isinstance(value, list):
         items = node.get("items") or _NOTHING
@@ -80,7 +80,7 @@ def prune_nulls(value: Any, node: Node) -> None:
 
 
 def apply_defaults(value: Any, node: Node) -> None:
-    """Fill in defaults, top down, in place; nulls that are not allowed give way to the default, or go."""
+    """Apply defaults, top down, in place; nulls that are not nullable are replaced by the default or removed."""
     if isinstance(value, dict):
         properties = node.get("properties") or _NOTHING
         for name, below in properties.items():
@@ -107,11 +107,11 @@ def apply_defaults(value: Any, node: Node) -> None:
 
 
 def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> ErrorList:
-    """The errors in a value. What is the same as in ``old`` is not checked: it was let in before."""
+    """The errors in a value. Parts that are equal to ``old`` are not validated again (ratcheting)."""
     if not isinstance(old, _Missing) and same(value, old):
         return []
     errors = _validate_type(value, node, path)
-    # In the order of kube-openapi's validators (``pkg/validation/validate/schema.go``), which all have their say.
+    # In the order of kube-openapi's validators (``pkg/validation/validate/schema.go``); all of them run.
     if value is not None:
         errors += _validate_junction(value, node, path, old)
     if isinstance(value, str):
@@ -122,7 +122,7 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> Err
         errors += _validate_list(value, node, path, old if isinstance(old, list) else _MISSING)
     choices = node.get("enum")
     if choices and not any(same(value, choice) for choice in choices if choice is not None):
-        # Upstream hands choices on as text. That null is none of them even where it is listed is upstream's, too.
+        # Upstream reports the enum as strings. It rejects null even if the enum contains it.
         text = [choice if isinstance(choice, str) else field_errors.shown(choice) for choice in choices]
         errors.append(field_errors.not_supported(path, value, text, plain=True))
     if isinstance(value, dict):
@@ -131,7 +131,7 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> Err
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON. For Python ``True`` is 1."""
+    """Whether two JSON values are equal. In Python ``True == 1``."""
     if one != other:
         return False
     if isinstance(one, dict):
@@ -153,7 +153,7 @@ def _validate_type(value: Any, node: Node, path: str) -> ErrorList:
     if format_ and not isinstance(value, str | list) and not fits and detail != format_:
         return [_wrong_type(path, format_, detail)]
     if format_ and isinstance(value, str | list) and wanted in ([], ["string"]):
-        return []  # the format's own validator checks texts
+        return []  # strings are validated by the format
     return [_wrong_type(path, ",".join(wanted), found)] if wanted and not fits else []
 
 
@@ -164,7 +164,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
 
 
 def _checked_format(node: Node, wanted: list[str]) -> str:
-    """The format, if upstream does not strip it off values of that type (apiextensions ``validation/formats.go``)."""
+    """The format, unless upstream ignores it for values of that type (apiextensions ``validation/formats.go``)."""
     format_: str = node.get("format") or ""
     if wanted == ["integer"]:
         return format_ if format_ in ("int32", "int64") else ""
@@ -174,7 +174,7 @@ def _checked_format(node: Node, wanted: list[str]) -> str:
 
 
 def _type_of(value: Any) -> tuple[str, str]:
-    """What JSON schema calls a value, and which format Go's value for it has."""
+    """The JSON schema type of a value, and the format of Go's type for it."""
     match value:
         case bool():
             return "boolean", ""
@@ -192,7 +192,7 @@ def _type_of(value: Any) -> tuple[str, str]:
 
 _MAX_INT = 1 << 63
 _MAX_EXACT = (1 << 53) - 1
-"""Beyond, a float may stand for another whole number (go-openapi ``swag.IsFloat64AJSONInteger``)."""
+"""Larger floats may represent a different integer (go-openapi ``swag.IsFloat64AJSONInteger``)."""
 
 
 def _validate_object(value: dict[str, Any], node: Node, path: str, old: Any) -> ErrorList:
@@ -236,14 +236,15 @@ def _validate_list(value: list[Any], node: Node, path: str, old: Any) -> ErrorLi
 
 
 def _identity(item: Any, keys: Any) -> str:
-    """What distinguishes the items of a list of type map."""
+    """The values of a list item's keys (lists of type map)."""
     if not isinstance(item, dict):
         return field_errors.shown({})
     return field_errors.shown([item.get(key, _NOTHING) for key in keys])
 
 
 def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
-    """What a list of type set or map has twice (apiextensions ``pkg/apiserver/schema/listtype``)."""
+    """The errors about duplicate items in lists of type set or map (apiextensions
+    ``pkg/apiserver/schema/listtype``)."""
     errors: ErrorList = []
     if isinstance(value, list):
         if node.get(_LIST_TYPE) == "set":
@@ -273,7 +274,7 @@ def _repeated_items(items: list[Any], keys: Any, path: str) -> ErrorList:
 
 
 def _repeated(identities: list[str], shown: list[Any], path: str) -> ErrorList:
-    """The second of each that is there more than once."""
+    """One error for each item that occurs more than once."""
     errors: ErrorList = []
     times: dict[str, int] = {}
     for position, identity in enumerate(identities):
@@ -287,13 +288,13 @@ def _matches(pattern: str, value: str) -> bool:
     try:
         return compiled(pattern).search(value) is not None
     except PatternError:
-        return True  # the definition says so
+        return True  # the pattern is reported with the definition
 
 
 def _validate_string(value: str, node: Node, path: str) -> ErrorList:
     errors: ErrorList = []
     most, least, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
-    # Only the first of these is reported.
+    # Only the first error is reported.
     if most is not None and len(value) > most:
         errors.append(field_errors.too_long(path, most))
     elif least is not None and len(value) < least:
@@ -327,7 +328,7 @@ _MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 def _validate_range(value: float, node: Node, path: str) -> ErrorList:
-    """What does not fit into the number's format (since v1.36). Upstream reports it without a field."""
+    """The errors of numbers out of the range of their format (since v1.36). Upstream reports it without a field."""
     if node.get(_INT_OR_STRING):
         return []
     kind = node.get("type") or ""
@@ -351,7 +352,7 @@ def _is_multiple(value: float, factor: float) -> bool:
 
 
 def _validate_junction(value: Any, node: Node, path: str, old: Any) -> ErrorList:
-    """anyOf, oneOf, allOf and not. Upstream reports these without a field."""
+    """Validate anyOf, oneOf, allOf and not. Upstream reports these without a field."""
     errors: ErrorList = []
     for word, text in (
         ("anyOf", "must validate at least one schema (anyOf)"),

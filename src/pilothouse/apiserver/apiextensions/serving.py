@@ -1,4 +1,4 @@
-"""Rows of the resource table for a definition."""
+"""Creates the rows of the resource table for a CustomResourceDefinition."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +45,10 @@ _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class CustomVersion(msgspec.Struct, frozen=True, eq=False):
-    """What the definition says about one version, beyond its place in the resource table.
+    """One version of a definition: schema, rules and conversion.
 
-    ``versions`` are all versions of the definition by API version, this one included, served or not. ``converter``
-    converts between them; None for the strategy ``None``, by which only the API version differs.
+    ``versions`` are all versions of the definition by API version, including this one, served or not. ``converter``
+    converts between them; None for the strategy ``None``, which only changes apiVersion.
     """
 
     definition: str
@@ -61,16 +61,16 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     api_version: str = ""
     versions: dict[str, ResourceInfo] = {}
     converter: Any = None
-    """Its ``Converter``."""
+    """The ``Converter`` of the definition."""
     seen: dict[bytes, bytes] = {}
-    """Stored objects and how the schema of today shows them; the last ones that are not large."""
+    """Stored bytes → the object fitted to the current schema; recently used ones that are not large."""
 
     def fitted(self, value: bytes) -> bytes:
-        """A stored object that no webhook has to convert, in this version.
+        """A stored object in this version, if no webhook is needed to convert it.
 
-        It has today's defaults, and nothing that the schema does not know any more: it may have been stored under
-        another one. Defaults are those of the version that it is stored in (apiextensions
-        ``pkg/apiserver/customresource_handler.go``, the codec of the storage, v0.36).
+        It is pruned and defaulted by the current schema, because it may have been stored under an older one. Defaults
+        are those of the version that it is stored in (apiextensions ``pkg/apiserver/customresource_handler.go``, the
+        codec of the storage, v0.36).
         """
         shown = self.seen.get(value)
         if shown is None:
@@ -91,27 +91,27 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
         return shown
 
     def fit(self, obj: Object) -> None:
-        """Prune and default an object that is stored in this version, in place."""
+        """Prune and default an object that was stored in this version, in place."""
         schema.prune(obj, self.openapi)
         schema.apply_defaults(obj, self.openapi)
 
     def fit_converted(self, obj: Object) -> None:
-        """Remove from an object that was converted to this version what the schema does not know. Its metadata is
-        checked already. Raises ``DecodeError`` for invalid embedded resources."""
+        """Prune an object that was converted to this version. Its metadata has been validated. Raises ``DecodeError``
+        for invalid embedded resources."""
         schema.prune(obj, self.openapi)
         schema.prune_nulls(obj, self.openapi)
         self._embedded(obj, self.openapi, "")
 
     def prune(self, obj: Object) -> list[str]:
-        """Remove what the schema does not know; the removed fields in the words of a strict error.
+        """Remove fields that the schema does not specify; returns them as errors of strict decoding.
 
-        Raises ``DecodeError`` for metadata that is none, and for what should say of what kind an object is.
+        Raises ``DecodeError`` for invalid metadata, apiVersion or kind.
         """
         unknown = _check_metadata(obj) + sorted(schema.prune(obj, self.openapi))
         return unknown + self._embedded(obj, self.openapi, "")
 
     def _embedded(self, value: Any, node: Any, path: str) -> list[str]:
-        """The same for the metadata of resources inside of this one."""
+        """``_check_metadata`` for embedded resources."""
         removed: list[str] = []
         for name, below, member in children(value, node, path):
             if below.get(EMBEDDED) and isinstance(member, dict):
@@ -135,7 +135,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
 
 
 def _check_metadata(obj: Object) -> list[str]:
-    """Metadata is decoded strictly as ObjectMeta, whatever the schema says."""
+    """Decode metadata strictly as ObjectMeta, whatever the schema specifies."""
     meta = obj.get("metadata")
     if meta is None:
         obj["metadata"] = {}
@@ -147,15 +147,15 @@ def _check_metadata(obj: Object) -> list[str]:
 
 
 def is_true(definition: Object, condition: str) -> bool:
-    """Whether the definition has the condition."""
+    """Whether the definition has the condition with status True."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any(found.get("type") == condition and found.get("status") == "True" for found in conditions)
 
 
 def versions_of(definition: Object, converter: "Converter | None" = None) -> tuple[ResourceInfo, ...]:
-    """The rows for the served versions of a definition, in its order; none before its names are accepted.
+    """The rows of the served versions of a definition, in its order; none before its names are accepted.
 
-    ``converter`` is that of its webhook, where it has one.
+    ``converter`` is that of its webhook, if it has one.
     """
     if not is_true(definition, "NamesAccepted") and not is_true(definition, "Established"):
         return ()
@@ -206,7 +206,7 @@ def _row(
         if tree is None:
             return errors
         if any(found.reason in _BLOCKING for found in errors):
-            # Rules may rely on the schema.
+            # Rules rely on a valid schema.
             return [*errors, FieldError("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED}")]
         run = Run()
         run.check(tree, without_managed_fields(obj), ABSENT if old is None else without_managed_fields(old))
@@ -256,7 +256,7 @@ def _row(
 
 
 def _deprecation(spec: Object, name: str) -> str:
-    """What is said of a deprecated version, and which newer one is named instead."""
+    """The warning of a deprecated version; the default names a newer version if there is one."""
     newer = [
         other["name"]
         for other in spec["versions"]
@@ -269,6 +269,6 @@ def _deprecation(spec: Object, name: str) -> str:
 def _validate_schema(obj: Object, openapi: dict[str, Any], old: Object | None) -> ErrorList:
     if old is None:
         return schema.validate(obj, openapi)
-    # What has changed in metadata is not what has changed in the object, and need not change its version.
+    # Metadata is excluded from the comparison, as its changes do not change the generation.
     known = {**old, "kind": obj.get("kind"), "apiVersion": obj.get("apiVersion")}
     return schema.validate(obj, openapi, "", known)

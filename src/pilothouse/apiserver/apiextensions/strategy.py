@@ -18,16 +18,17 @@ _TERMINATING = "create not allowed while custom resource definition is terminati
 
 
 class _Found(threading.local):
-    """What a validation has found besides errors, until the same thread asks for it."""
+    """Warnings of a validation, kept for the thread that has validated until it collects them."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
 
 class CustomStrategy(Strategy):
-    """A custom resource: no unconditional update, generation counts every change outside metadata and status.
+    """The strategy of a custom resource: no unconditional update; changes outside metadata and status increase the
+    generation.
 
-    ``storage`` is the version that objects are stored in; the maker of the strategy sets it.
+    ``storage`` is the storage version; the creator sets it.
     """
 
     generation_fields = ("",)
@@ -74,7 +75,7 @@ class CustomStrategy(Strategy):
         return self._validate(obj, old, self._found.warnings)
 
     def warnings(self, obj: Object) -> Sequence[str]:
-        # Rules that fail on what a write left as it was: the validation just before has found them.
+        # The validation just before has collected the failed rules whose values are unchanged.
         found, self._found.warnings = self._found.warnings, []
         return found
 
@@ -95,7 +96,7 @@ class CustomStrategy(Strategy):
 
 
 def finalizer_warnings(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
-    """What is said of names of finalizers that others could choose, too."""
+    """Warnings about unqualified names of finalizers."""
     warnings = []
     for name in sorted(set(metadata.get("finalizers") or ()) - set(old.get("finalizers") or ())):
         if "/" not in name and name not in STANDARD_FINALIZERS:
@@ -111,8 +112,8 @@ _NO_EXPONENT = 1e21
 
 
 def _written(value: Any) -> Any:
-    """The value as Go writes it: a float that is a whole number has no fraction, so that readers of integers can read
-    it (encoding/json ``floatEncoder``)."""
+    """The value as Go encodes it: an integral float has no fraction, so that it can be decoded as an integer
+    (encoding/json ``floatEncoder``)."""
     if isinstance(value, dict):
         return {name: _written(member) for name, member in value.items()}
     if isinstance(value, list):

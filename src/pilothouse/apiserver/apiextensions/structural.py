@@ -57,8 +57,8 @@ _UNSUPPORTED = {
 
 
 def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorList:
-    """Everything wrong with a schema. Rules are only checked when the rest is right; of one that is ``known`` from
-    before, a rule may cost more than new ones."""
+    """Validate a schema. CEL rules are only checked if there are no other errors; the limit per rule does not apply if
+    the schema is ``known`` (stored already)."""
     errors = []
     if schema.get("nullable"):
         errors.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
@@ -69,7 +69,7 @@ def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorLis
     checked.visit(schema, path, root=True)
     errors += checked.all_errors
     if not errors and checked.names_its_schema:
-        # What else upstream's conversion rejects has been found by then.
+        # Everything else that upstream's conversion rejects has been reported above.
         errors.append(field_errors.invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"))
     if not errors:
         rules = _Rules(RuleCosts(known=known))
@@ -81,7 +81,7 @@ def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorLis
 
 
 def _is_convertible(node: Any) -> bool:
-    """Whether upstream makes a structural schema of it. (The second check reports what it is not made of.)"""
+    """Whether upstream's ``NewStructural`` accepts it. (The rejected fields are reported by ``_Schema``.)"""
     if not isinstance(node, Mapping):
         return not isinstance(node, list)
     if any(node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL) for word in _UNSUPPORTED):
@@ -201,8 +201,8 @@ _INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 
 def _junctions(node: Node, path: str, *, spine: bool = False, any_of: bool = True) -> Iterator[FieldError]:
-    """What only validates values may not say what they are. Outside of branches (``spine``) the customary ways of
-    writing int-or-string pass, wherever they are. ``any_of`` False: the anyOf is a part of one."""
+    """Value validations must not specify structure. Outside of branches (``spine``) the usual forms of int-or-string
+    are allowed. ``any_of`` False: the anyOf is part of such a form."""
     for word in _JUNCTIONS:
         branches = node.get(word) or ()
         if word == "anyOf" and (not any_of or (spine and branches == _INTEGER_OR_STRING)):
@@ -233,8 +233,8 @@ def _nested(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldErro
 
 
 def _incomplete(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
-    """Fields that are validated in allOf, anyOf, oneOf or not must be there outside of them. Upstream checks from the
-    root only (``validateStructuralCompleteness``)."""
+    """Fields that are validated in allOf, anyOf, oneOf or not must be specified outside of them. Upstream checks from
+    the root only (``validateStructuralCompleteness``)."""
     for word in (*_JUNCTIONS, "not"):
         branches = checked.get(word) or ()
         for position, branch in enumerate([branches] if word == "not" and branches else branches):
@@ -262,8 +262,7 @@ def _missing(node: Node, checked: Node, path: str, checked_path: str) -> Iterato
 
 
 def _defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
-    """A default must itself be valid as it stands, and all of it known. Upstream does not look below
-    additionalProperties."""
+    """A default must be valid and have no unknown fields. Upstream does not descend into additionalProperties."""
     if node.get("default") is not None and not root:
         yield from _validate_default(node, f"{path}.default")
     if isinstance(node.get("items"), Mapping):
@@ -284,14 +283,14 @@ def _validate_default(node: Node, path: str) -> Iterator[FieldError]:
             yield FieldError(path + found.field, found.reason, found.text)
         return
     for found in values.validate(default, node):
-        # The words name the field as the default sees it, the error's own field says where the default is.
+        # The message has the path inside of the default, the field of the error is that of the default.
         dot = "." if found.field[:1] not in ("", "[") else ""
         field = found.field if found.field == "<nil>" else f"{path}{dot}{found.field}"
         yield FieldError(field, found.reason, found.text)
 
 
 def _ruled_defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
-    """A default must keep the rules, both where it has been there before and where it comes new."""
+    """A default must pass the CEL rules, both as an unchanged and as a new value."""
     if node.get("default") is not None and not root and (tree := rule_tree(node)) is not None:
         default = node["default"]
         for old in (default, ABSENT):
@@ -307,11 +306,11 @@ def _ruled_defaults(node: Node, path: str, *, root: bool = False) -> Iterator[Fi
             yield from _ruled_defaults(below, f"{path}.properties[{name}]")
 
 
-# The schema's words
+# ``ValidateCustomResourceDefinitionOpenAPISchema``
 
 
 class _Schema:
-    """The second look, at words and their combinations."""
+    """The second pass: keywords and their combinations."""
 
     def __init__(self) -> None:
         self.all_errors: ErrorList = []
@@ -425,7 +424,7 @@ class _Schema:
                 add(field_errors.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
 
     def _map_keys(self, items: Node, keys: list[str], path: str) -> None:
-        """Keys are always there."""
+        """Keys of a list map must be required or have a default."""
         add = self.all_errors.append
         for key in keys:
             below = (items.get("properties") or {}).get(key)
@@ -476,15 +475,15 @@ def _has_breaks(text: str) -> bool:
 
 
 class _Rules:
-    """The third look: what the compiler says of the rules."""
+    """The third pass: compilation and cost of CEL rules."""
 
     def __init__(self, costs: RuleCosts) -> None:
         self.all_errors: ErrorList = []
         self.costs = costs
 
     def visit(self, node: Any, path: str, uncorrelated: str, *, root: bool = False, repeats: int | None = 1) -> None:
-        """``uncorrelated`` is where old values can no longer be found, if anywhere above; ``repeats`` how often an
-        object may have such a value, if there is a bound."""
+        """``uncorrelated`` is the path below which old values cannot be correlated, if there is one above; ``repeats``
+        the maximum number of such values in an object, if there is a limit."""
         if not isinstance(node, Mapping):
             return
         below_repeats = repeats_below(node, repeats)

@@ -1,7 +1,7 @@
-"""Audit: who asked what of the API server, and what the answer was.
+"""Audit: records requests to the API server and their responses.
 
 After apiserver's ``pkg/audit``, ``pkg/apis/audit``, ``pkg/endpoints/filters/audit.go`` and ``plugin/pkg/audit``
-(v0.36). ``reader`` and ``validation`` read a policy, and ``checker`` decides by it how much of a request is recorded.
-``context`` holds the event of the request under way, and ``filter`` surrounds the handling of a request. ``backend``
-encodes and truncates events; ``writer`` buffers and writes them, to a file that ``rotation`` rotates.
+(v0.36). ``reader`` and ``validation`` read a policy, and ``checker`` evaluates it to the level of a request.
+``context`` holds the event of the current request, and ``filter`` wraps the handler. ``backend`` encodes and truncates
+events; ``writer`` buffers and writes them, to a file that ``rotation`` rotates.
 """

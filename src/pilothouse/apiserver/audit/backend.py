@@ -1,4 +1,4 @@
-"""The log backend: encodes events, truncates them, and has them written, with or without waiting for that.
+"""The log backend: encodes and truncates events, and writes them, blocking or in batches.
 
 After apiserver's ``plugin/pkg/audit/{log,truncate,buffered}`` (v0.36).
 """
@@ -19,9 +19,9 @@ from pilothouse.env.logging import Log
 _log = Log("audit")
 
 _WAIT_SECONDS = 30.0
-"""How long a request waits for a disk that does not answer. Upstream waits for ever."""
+"""How long a request waits for a disk that does not respond. Upstream has no limit."""
 _LOG_SECONDS = 10.0
-"""How often the same failure is logged; each counts in the metrics."""
+"""The minimum interval between log lines about the same failure; each failure counts in the metrics."""
 
 
 class LogBackend:
@@ -35,7 +35,7 @@ class LogBackend:
         self._encode: Callable[[Event], bytes] = event_json if options.format == JSON else _legacy
         batch = options.batch
         if options.mode != BATCH:
-            # Lines that requests wait for are in the buffer, too, and bounded alike.
+            # Lines of blocking requests are in the same buffer, with the same limit.
             batch = BatchConfig(buffer_size=batch.buffer_size)
         elif not options.throttle:
             batch = msgspec.structs.replace(batch, throttle_qps=0.0)
@@ -44,8 +44,7 @@ class LogBackend:
         self._logged_at: dict[str, float] = {}
 
     async def process_event(self, event: Event) -> bool:
-        """Whether the event is recorded, as far as the request has to know: a failure only shows in the mode
-        blocking-strict."""
+        """Write an event. Returns False if it could not be written and the mode is blocking-strict."""
         fitting = self._truncated(event) if self._options.truncate else event
         if fitting is None:
             return True
@@ -71,7 +70,7 @@ class LogBackend:
         await self._writer.close()
 
     def _truncated(self, event: Event) -> Event | None:
-        """The event, without its objects if it is too large with them; None if it still is."""
+        """The event, without its objects if it is too large with them; None if it is too large without them."""
         limit = self._options.truncate_max_event_size
         if len(event_json(event)) > limit and event.may_have_objects:
             event = event.truncated()
@@ -81,7 +80,7 @@ class LogBackend:
         return event
 
     def _note(self, plugin: str, why: str, event: Event) -> None:
-        """Count a failure (``HandlePluginError``), and log it, though not as often as it happens."""
+        """Count a failure (``HandlePluginError``), and log it with limited frequency."""
         if not why:
             return
         self._metrics.errors.labels(plugin).inc()

@@ -1,4 +1,4 @@
-"""How much of a request is recorded, by the rules of a policy. Pure.
+"""Evaluates the rules of an audit policy for a request. Pure.
 
 After apiserver's ``pkg/audit/policy/checker.go`` (v0.36).
 """
@@ -11,7 +11,7 @@ from pilothouse.apiserver.authorization.authorizer import Attributes
 
 
 class RequestAuditConfig(msgspec.Struct, frozen=True):
-    """What is recorded of one request."""
+    """The level and the omissions that apply to one request."""
 
     level: str
     omit_stages: frozenset[str] = frozenset()
@@ -37,7 +37,7 @@ class PolicyRuleEvaluator:
         self._default = RequestAuditConfig(NONE, frozenset(policy.omit_stages), default)
 
     def evaluate_policy_rule(self, identity: Identity | None, asked: Attributes) -> RequestAuditConfig:
-        """What the first rule that matches says. ``identity`` is None if the request was not authenticated."""
+        """The result of the first matching rule. ``identity`` is None if the request was not authenticated."""
         for rule, config in self._rules:
             if _rule_matches(rule, identity, asked):
                 return config
@@ -65,7 +65,7 @@ def _path_matches(path: str, url: str) -> bool:
 def _matches_resource(rule: PolicyRule, asked: Attributes) -> bool:
     if asked.path:
         return False
-    # What is in no namespace is in the one with the empty name.
+    # Resources without a namespace are in the namespace "".
     if rule.namespaces and asked.namespace not in rule.namespaces:
         return False
     if not rule.resources:

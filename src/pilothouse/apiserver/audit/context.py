@@ -1,6 +1,6 @@
-"""``AuditContext``: the event of the request under way, which the handling of the request fills in.
+"""``AuditContext``: the audit event of the current request, which is filled in while the request is handled.
 
-After apiserver's ``pkg/audit/{context,request}.go`` (v0.36). ``filter`` begins it and writes it down at each stage.
+After apiserver's ``pkg/audit/{context,request}.go`` (v0.36). ``filter`` creates it and writes it at each stage.
 Handlers get it with ``audit_context``, which returns None if nothing is audited.
 """
 
@@ -27,14 +27,14 @@ with lazy_imports():
 _log = Log("audit")
 
 MAX_OBJECT = 10 * 1024 * 1024
-"""Bytes of one object in an event. One that is larger is left out, as ``--audit-log-truncate-enabled`` does it, and the
-event says so: a list may be as large as all that is stored. Upstream has no such bound."""
+"""The maximum size of an object in an event. A larger one is left out, as with ``--audit-log-truncate-enabled``, and
+the event is annotated: a list may be as large as the whole store. Upstream has no such limit."""
 
 _COPIED = ("status", "message", "reason", "details", "code")
 
 
 class AuditContext:
-    """One request, and what is known of it so far."""
+    """The audit state of one request."""
 
     def __init__(self, audit_id: str, received_at: datetime.datetime) -> None:
         self.audit_id = audit_id
@@ -52,7 +52,7 @@ class AuditContext:
 
     @property
     def enabled(self) -> bool:
-        """Whether anything is recorded of the request."""
+        """Whether the request is recorded at all."""
         return self.config is None or self.config.level != NONE
 
     def records(self, level: str) -> bool:
@@ -70,7 +70,7 @@ class AuditContext:
         return self.records(REQUEST_RESPONSE)
 
     def annotate(self, key: str, value: str) -> None:
-        """Add an annotation. The first value of a key counts."""
+        """Add an annotation. The first value of a key is kept."""
         if self.annotations.setdefault(key, value) != value:
             _log.warning(
                 "An audit annotation has already been set to another value",
@@ -81,11 +81,12 @@ class AuditContext:
             )
 
     def log_impersonated_user(self, identity: Identity, constraint: str) -> None:
-        """The request goes on as another user; ``constraint`` is the verb that allowed it, if it is a narrow one."""
+        """Record an impersonation; ``constraint`` is the verb that permitted it, if it was constrained
+        impersonation."""
         self.impersonated, self.impersonation_constraint = identity, constraint
 
     def log_request_object(self, metadata: Mapping[str, Any] | None, encode: Callable[[], bytes]) -> None:
-        """The body of the request is decoded. ``encode`` makes JSON of it, if it is recorded."""
+        """Record the decoded body. ``encode`` returns its JSON, and is only called if it is recorded."""
         if not self.records(METADATA):
             return
         ref = self.object_ref
@@ -98,36 +99,37 @@ class AuditContext:
             self.request_object = self._recorded(encode())
 
     def log_request_patch(self, patch: bytes, *, is_yaml: bool) -> None:
-        """The body of the request is a patch. One that can't be read is not recorded: an event is JSON."""
+        """Record the body of a patch request. A patch that can't be decoded is not recorded, because events are
+        JSON."""
         if not self.records_request or exceeded(patch):
             return
         try:
             if is_yaml:
                 text = msgspec.json.encode(yaml_text.load_yaml(patch))
             else:
-                # On one line, and without bytes that are no text.
+                # On one line, and without invalid UTF-8.
                 text = msgspec.json.format(patch.decode(errors="replace"), indent=-1).encode()
         except ValueError as error:
             _log.info("A patch that can't be read is not in its audit event", auditID=self.audit_id, error=error, v=2)
             return
-        # A patch need not be an object, and is recorded with its managedFields upstream, too.
+        # A patch need not be an object, and upstream does not remove its managedFields, either.
         self.request_object = self._within_bounds(text)
 
     def log_response_object(self, value: bytes, status: Mapping[str, Any] | None = None) -> None:
-        """The object of the response, as JSON on one line; ``status`` if that is a Status."""
+        """Record the object of the response, as JSON on one line; ``status`` if it is a Status."""
         if status is not None:
             self.response_status = {"metadata": {}, **{key: status[key] for key in _COPIED if key in status}}
         if self.records_response:
             self.response_object = self._recorded(value)
 
     def log_error(self, error: StatusError) -> None:
-        """The response is a failure."""
-        # Upstream's encoder records responses, and 406 (the client accepts no known media type) is answered without it.
+        """Record a failure as the response."""
+        # Upstream records responses in the encoder, and a 406 (no acceptable media type) is written without it.
         if error.code != 406 and self.records(METADATA):
             self.log_response_object(error.body, error.status)
 
     def log_panic(self, error: BaseException) -> None:
-        """The handler has raised an exception that is no ``StatusError`` (a panic upstream)."""
+        """Record an exception of the handler that is no ``StatusError`` (a panic upstream)."""
         self.panicked = True
         self.response_object = None
         self.response_status = {
@@ -139,11 +141,11 @@ class AuditContext:
         }
 
     def set_code(self, code: int) -> None:
-        """The status code of the response."""
+        """Set the status code of the response."""
         self.response_status = {**(self.response_status or {"metadata": {}}), "code": code}
 
     def leave_out_objects(self) -> None:
-        """Say that an object is too large to be recorded."""
+        """Annotate that an object is too large to be recorded."""
         self.annotations[events.TRUNCATED] = "true"
 
     def _recorded(self, value: bytes) -> bytes | None:
@@ -162,12 +164,12 @@ _current: ContextVar[AuditContext | None] = ContextVar("pilothouse audit context
 set_audit_context = _current.set
 reset_audit_context = _current.reset
 audit_context = _current.get
-"""The context of the request under way; None where nothing is audited."""
+"""The context of the current request; None if nothing is audited."""
 
 
 def add_audit_annotation(key: str, value: str, level: str = METADATA) -> None:
-    """Annotate the event of the request under way, if it is recorded at this level at least. May be called anywhere
-    in the handling of a request, in worker threads as well."""
+    """Annotate the event of the current request, if it is recorded at least at this level. May be called from anywhere
+    in the handling of a request, worker threads included."""
     context = _current.get()
     if context is not None and context.enabled and (level == METADATA or context.records(level)):
         context.annotate(key, value)

@@ -1,4 +1,4 @@
-"""``Event``: one stage of one request, as it is written (audit.k8s.io/v1), and its two forms: JSON and the legacy line.
+"""``Event``: one stage of one request (audit.k8s.io/v1), and its encodings: JSON and the legacy line.
 
 After apiserver's ``pkg/apis/audit/v1/types.go`` and ``pkg/audit/format.go`` (v0.36).
 """
@@ -29,7 +29,7 @@ class UserInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @staticmethod
     def of(identity: Identity | None) -> "UserInfo":
-        """The user that a request comes from; an empty one if the request was not authenticated."""
+        """The user of a request; empty if the request was not authenticated."""
         if identity is None:
             return UserInfo()
         extra = {key: identity.extra[key] for key in sorted(identity.extra)}
@@ -39,7 +39,7 @@ class UserInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 class ObjectReference(
     msgspec.Struct, omit_defaults=True, rename={"api_group": "apiGroup", "api_version": "apiVersion"}
 ):
-    """What a request is about. The body of the request fills in what its path does not say."""
+    """The object of a request, from the path and completed from the body."""
 
     resource: str = ""
     namespace: str = ""
@@ -52,7 +52,7 @@ class ObjectReference(
 
 
 class AuthenticationMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    """How the request was authenticated."""
+    """The method of authentication."""
 
     impersonation_constraint: str
 
@@ -82,7 +82,7 @@ class Event(
     annotations: Mapping[str, str] | None = None
 
     def truncated(self) -> "Event":
-        """The event without its objects, and with an annotation that says so."""
+        """The event without its objects, with an annotation about it."""
         return msgspec.structs.replace(
             self,
             request_object=None,
@@ -92,7 +92,7 @@ class Event(
 
     @property
     def may_have_objects(self) -> bool:
-        """Whether there may be something to truncate."""
+        """Whether the event can be truncated."""
         return is_at_least(self.level, REQUEST)
 
 
@@ -106,7 +106,7 @@ def event_json(event: Event) -> bytes:
 
 
 def event_string(event: Event) -> str:
-    """The event as one line of text (``--audit-log-format=legacy``), without its end."""
+    """The event as one line of text (``--audit-log-format=legacy``), without line end."""
     user, acts_as, ref, status = event.user, event.impersonated_user, event.object_ref, event.response_status
     values = {
         "id": event.audit_id,
@@ -137,5 +137,5 @@ def _listed(values: Iterable[str]) -> str:
 
 
 def _without_zeros(text: str) -> str:
-    """As Go's RFC3339Nano, which ends with the last digit that counts."""
+    """As Go's RFC3339Nano, which removes trailing zeros."""
     return f"{text.removesuffix('Z').rstrip('0').rstrip('.')}Z"

@@ -1,7 +1,8 @@
-"""Surrounds the handling of requests with their audit: ``WithAudit``.
+"""Wraps the handling of requests with their audit: ``WithAudit``.
 
-After apiserver's ``pkg/endpoints/filters/{audit,authn_audit}.go`` (v0.36). An event is written when a request has come,
-when a long-running one begins to be answered, and when it is answered; or when its handler has failed.
+After apiserver's ``pkg/endpoints/filters/{audit,authn_audit}.go`` (v0.36). An event is written when a request is
+received, when the response of a long-running request starts, and when the response is complete or the handler has
+failed.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ _TIMED_OUT = StatusError(
     "Timeout: request did not complete within requested timeout - context canceled",
     details={},
 )
-"""The status that upstream records when a request takes too long, or its client has left."""
+"""The status that upstream records when a request times out or its client disconnects."""
 
 Handle = Callable[[], Awaitable[Response | Stream]]
 
@@ -54,7 +55,7 @@ class Backend(Protocol):
     """Takes events."""
 
     async def process_event(self, event: Event) -> bool:
-        """False when the request must not go on, because its event could not be recorded."""
+        """Process an event. False if the request must be rejected, because its event could not be recorded."""
         ...
 
     async def close(self) -> None:
@@ -77,7 +78,7 @@ class Audit:
         self.metrics = metrics
 
     def begin(self, request: Request) -> AuditContext:
-        """The context of a request that has just come (``WithAuditInit``)."""
+        """The context of a request that was just received (``WithAuditInit``)."""
         return AuditContext(request.headers.get(AUDIT_ID) or self._env.uid(), self._env.now())
 
     async def answer(
@@ -89,7 +90,7 @@ class Audit:
         handle: Handle,
         remote: str = "",
     ) -> Response | Stream:
-        """The answer that ``handle`` makes, once it is recorded. ``remote`` is the address of the client."""
+        """Call ``handle`` and record the request. ``remote`` is the address of the client."""
         audited = _Audited(self, context, request, asked, identity, remote)
         if not audited.enabled:
             return await handle()
@@ -121,7 +122,7 @@ class Audit:
     async def fail(
         self, context: AuditContext, request: Request, asked: RequestInfo, error: StatusError, remote: str = ""
     ) -> None:
-        """Record a request that is rejected before authentication. It has a single stage."""
+        """Record a request that is rejected before authentication. It has one stage only."""
         audited = _Audited(self, context, request, asked, None, remote)
         if audited.enabled:
             context.log_error(error)
@@ -133,23 +134,23 @@ class Audit:
         await self._backend.close()
 
     def evaluate(self, identity: Identity | None, asked: RequestInfo) -> RequestAuditConfig:
-        """What the policy says of a request."""
+        """Evaluate the policy for a request."""
         config = self._evaluator.evaluate_policy_rule(identity, Attributes.of(asked))
         self.metrics.levels.labels(config.level).inc()
         return config
 
     async def process(self, event: Event) -> bool:
-        """Count an event and hand it to the backend."""
+        """Count an event and pass it to the backend."""
         self.metrics.events.inc()
         return await self._backend.process_event(event)
 
     def now(self) -> str:
-        """The time of a stage."""
+        """The timestamp of a stage."""
         return timestamp(self._env.now())
 
 
 class _Audited:
-    """One request that is recorded."""
+    """The recording of one request."""
 
     def __init__(
         self,
@@ -191,13 +192,13 @@ class _Audited:
             )
 
     async def process(self, stage: str) -> bool:
-        """Write the event down as it is now, unless the policy leaves out this stage."""
+        """Write the event in its current state, unless the policy omits this stage."""
         if stage in self._config.omit_stages:
             return True
         return await self._audit.process(self._event(stage))
 
     async def complete(self) -> None:
-        """Write the last event, once."""
+        """Write the event of the last stage, once."""
         if not self._completed:
             self._completed = True
             await self.process(PANIC if self._context.panicked else RESPONSE_COMPLETE)
@@ -243,10 +244,10 @@ class _AuditedStream:
 
 
 class _AuditedBatches(_AuditedStream):
-    """The same for a stream that yields its pieces in batches."""
+    """``_AuditedStream`` for a stream that yields its pieces in batches."""
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """The pieces, as they arrived together."""
+        """The pieces, in batches as they arrived."""
         assert isinstance(self._stream, _Batches), "it is wrapped for that"
         async for batch in self._stream.batches():
             yield batch
@@ -254,8 +255,8 @@ class _AuditedBatches(_AuditedStream):
 
 
 def source_ips(headers: Mapping[str, str], remote: str) -> Iterator[str]:
-    """Where a request comes from (apimachinery ``pkg/util/net/http.go``, ``SourceIPs``): what proxies say, then the
-    client's own address. Only the last one can be believed."""
+    """The source IPs of a request (apimachinery ``pkg/util/net/http.go``, ``SourceIPs``): those of the proxy headers,
+    then the address of the connection. Only the last one is trustworthy."""
     last = ""
     seen: set[str] = set()
     for text in headers.get("x-forwarded-for", "").split(","):

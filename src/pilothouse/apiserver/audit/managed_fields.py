@@ -1,4 +1,4 @@
-"""Leaves managedFields out of what is recorded (``omitManagedFields``).
+"""Removes managedFields from recorded objects (``omitManagedFields``).
 
 After ``copyWithoutManagedFields`` in apiserver's ``pkg/audit/request.go`` (v0.36).
 """
@@ -25,7 +25,7 @@ def without_managed_fields(value: bytes) -> bytes:
 
 
 def _elements(whole: dict[str, Any], field: str) -> list[Any]:
-    """A custom resource may have anything in a field of that name."""
+    """A custom resource may have a value of any type in this field."""
     found = whole.get(field)
     return found if isinstance(found, list) else []
 

@@ -1,10 +1,10 @@
-"""The audit's series of ``/metrics``, under upstream's names (apiserver ``pkg/audit/metrics.go``, v0.36)."""
+"""The audit metrics, with upstream's names (apiserver ``pkg/audit/metrics.go``, v0.36)."""
 
 from pilothouse.machinery.metrics import Registry
 
 
 class AuditMetrics:
-    """What is counted of the audit."""
+    """The counters of the audit."""
 
     def __init__(self) -> None:
         registry = self.registry = Registry()

@@ -16,11 +16,11 @@ VERSIONS = ("audit.k8s.io/v1",)
 
 
 class AuditLogError(ValueError):
-    """An audit that can't begin: its policy can't be used, or its log not be written."""
+    """The audit can't start: its policy is invalid, or its log can't be opened."""
 
 
 class AuditLogOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of upstream's AuditOptions, as far as they are about the log. Sizes are in bytes."""
+    """The log options of upstream's AuditOptions. Sizes are in bytes."""
 
     policy_file: str = ""
     path: str = ""
@@ -35,7 +35,7 @@ class AuditLogOptions(msgspec.Struct, frozen=True, kw_only=True):
     truncate_max_event_size: int = 100 * 1024
 
     def errors(self) -> list[str]:
-        """The errors with which upstream does not start. Without a log its options are not validated."""
+        """The validation errors. Without a log path the other options are not validated, as upstream."""
         if not self.path:
             return []
         errors = [*self._batch_errors()[:1], *self._truncate_errors()[:1]]

@@ -9,7 +9,7 @@ METADATA: Final = "Metadata"
 REQUEST: Final = "Request"
 REQUEST_RESPONSE: Final = "RequestResponse"
 LEVELS = (NONE, METADATA, REQUEST, REQUEST_RESPONSE)
-"""From the least that is recorded to the most."""
+"""From the lowest to the highest."""
 
 REQUEST_RECEIVED: Final = "RequestReceived"
 RESPONSE_STARTED: Final = "ResponseStarted"
@@ -21,12 +21,12 @@ _ORDER = {level: order for order, level in enumerate(LEVELS)}
 
 
 def is_at_least(level: str, other: str) -> bool:
-    """Whether a level records what the other one records. A level that is not known is None."""
+    """Whether a level is at least another one. An unknown level counts as None."""
     return _ORDER.get(level, 0) >= _ORDER.get(other, 0)
 
 
 class GroupResources(msgspec.Struct, frozen=True, rename="camel"):
-    """Resources of one API group: ``pods``, ``pods/log``, ``pods/*``, ``*/scale`` or ``*``; none means all."""
+    """Resources of one API group: ``pods``, ``pods/log``, ``pods/*``, ``*/scale`` or ``*``; empty for all."""
 
     group: str = ""
     resources: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class GroupResources(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PolicyRule(msgspec.Struct, frozen=True, rename="camel"):
-    """The level of the requests that match each of these; what is empty matches any."""
+    """The level of requests that match all of these fields; an empty field matches everything."""
 
     level: str = ""
     users: tuple[str, ...] = ()
@@ -45,11 +45,11 @@ class PolicyRule(msgspec.Struct, frozen=True, rename="camel"):
     non_resource_urls: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
     omit_stages: tuple[str, ...] = ()
     omit_managed_fields: bool | None = None
-    """None: as the policy says."""
+    """None: as in the policy."""
 
 
 class Policy(msgspec.Struct, frozen=True, rename="camel"):
-    """Rules in order: the first that matches counts. What no rule matches is not recorded."""
+    """Rules in order: the first match applies. Requests without a match are not recorded."""
 
     rules: tuple[PolicyRule, ...] = ()
     omit_stages: tuple[str, ...] = ()

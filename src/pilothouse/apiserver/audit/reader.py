@@ -1,7 +1,7 @@
 """Reads a policy from a file.
 
-After apiserver's ``pkg/audit/policy/reader.go`` (v0.36): of fields that are unknown or repeated it warns, anything else
-that is wrong is an error.
+After apiserver's ``pkg/audit/policy/reader.go`` (v0.36): unknown and duplicate fields are warnings, everything else is
+an error.
 """
 
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ _OTHER_KINDS = ("Event", "EventList", "PolicyList")
 
 
 class PolicyError(ValueError):
-    """A policy that can't be used, in upstream's words."""
+    """An invalid policy, with upstream's message."""
 
 
 def load_policy_from_file(path: str) -> Policy:
-    """The policy in a file. Raises ``PolicyError``."""
+    """Load the policy from a file. Raises ``PolicyError``."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -44,7 +44,7 @@ def load_policy_from_file(path: str) -> Policy:
 
 
 def load_policy_from_bytes(text: bytes) -> Policy:
-    """The policy in a text: YAML, or JSON. Raises ``PolicyError``."""
+    """Load the policy from a text, YAML or JSON. Raises ``PolicyError``."""
     try:
         document = yaml_text.read_yaml(text)
     except yaml_text.YamlError as error:
@@ -69,7 +69,7 @@ def load_policy_from_bytes(text: bytes) -> Policy:
 
 
 def _type_of(value: Mapping[str, object]) -> tuple[str, str]:
-    """apiVersion and kind, as the decoder fills them in for what has none. Raises ``PolicyError``."""
+    """apiVersion and kind, with the decoder's defaults. Raises ``PolicyError``."""
     said = [value.get(field) or "" for field in ("apiVersion", "kind")]
     for field, one in zip(("apiVersion", "kind"), said, strict=True):
         if not isinstance(one, str):

@@ -11,7 +11,7 @@ from pilothouse.machinery.names import dns_subdomain_errors
 
 
 def validate_policy(policy: Policy) -> ErrorList:
-    """What is wrong with a policy."""
+    """The errors in a policy."""
     all_errors = _validate_omit_stages(policy.omit_stages, "omitStages")
     for index, rule in enumerate(policy.rules):
         all_errors += _validate_policy_rule(rule, f"rules[{index}]")

@@ -1,1 +1,1 @@
-"""Who sends a request: authenticators and the tokens they accept."""
+"""Authentication: authenticators and the tokens that they accept."""

@@ -1,7 +1,7 @@
 """Authentication: bearer tokens, client certificates, service account tokens, anonymous requests.
 
-``asgi`` asks with the request's headers and the certificate that was verified. Bad credentials are rejected and
-never taken for anonymous (apiserver ``pkg/authentication``, v0.36).
+``asgi`` calls it with the headers of the request and the verified client certificate. Invalid credentials are rejected,
+never treated as anonymous (apiserver ``pkg/authentication``, v0.36).
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,27 +23,27 @@ _UID_OID = "1.3.6.1.4.1.57683.2"
 
 
 class TokenLogin(Protocol):
-    """One kind of bearer token."""
+    """Authenticates one kind of bearer token (``authenticator.Token``)."""
 
     def identity(self, token: str) -> Identity | None:
-        """Whose token this is, or None if it is not a valid one of this kind."""
+        """The user of the token, or None if it is no valid token of this kind."""
         ...
 
 
 def unauthorized() -> StatusError:
-    """401: credentials were given and are not good, or are needed and were not given."""
+    """401: credentials are invalid, or missing and required."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
 class StaticTokens:
-    """Tokens that are known beforehand."""
+    """Tokens from ``--token-auth-file``."""
 
     def __init__(self, tokens: Mapping[str, Identity]) -> None:
         self._tokens = dict(tokens)
 
     @staticmethod
     def read(text: str) -> "StaticTokens":
-        """The tokens of a ``--token-auth-file``: lines of token, user, uid and, quoted, groups.
+        """Parse a ``--token-auth-file``: lines of token, user, uid and, quoted, groups.
 
         Raises ``ValueError`` for a line with fewer than three columns.
         """
@@ -58,16 +58,16 @@ class StaticTokens:
         return StaticTokens(tokens)
 
     def identity(self, token: str) -> Identity | None:
-        """Whose token this is."""
+        """The user of the token."""
         return self._tokens.get(token)
 
 
 @lru_cache(maxsize=1024)
 def certificate_identity(certificate: bytes) -> Identity | None:
-    """The user (common name) and groups (organizations) of a certificate in DER or PEM; None without a name that can
-    be read.
+    """The user (common name) and groups (organizations) of a certificate in DER or PEM; None if it has no decodable
+    name.
 
-    The chain has been verified; whether the certificate is meant for clients is checked here.
+    The chain must have been verified; the extended key usage is checked here.
     """
     try:
         return _certificate_identity(certificate)
@@ -100,19 +100,19 @@ def _is_for_clients(certificate: "x509.Certificate") -> bool:
     try:
         usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
-        return True  # without the extension it is for any usage (Go's x509.Certificate.Verify)
+        return True  # without the extension every usage is allowed (Go's x509.Certificate.Verify)
     return not {oid.ExtendedKeyUsageOID.CLIENT_AUTH, oid.ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}.isdisjoint(usages)
 
 
 class Authenticator:
-    """Tries certificate, then tokens. ``logins`` are asked in order."""
+    """Tries the certificate, then bearer tokens. ``logins`` are tried in order."""
 
     def __init__(self, logins: Iterable[TokenLogin] = (), *, anonymous: bool = True) -> None:
         self.logins = list(logins)
         self._anonymous = anonymous
 
     def token_identity(self, token: str) -> Identity | None:
-        """Whose token this is, group system:authenticated included."""
+        """The user of the token, with the group system:authenticated."""
         for login in self.logins:
             identity = login.identity(token)
             if identity is not None:
@@ -120,7 +120,7 @@ class Authenticator:
         return None
 
     def identity(self, headers: Mapping[str, str], certificate: bytes | None = None) -> Identity:
-        """Who sends a request with these headers over a connection with this verified certificate.
+        """Authenticate a request with these headers over a connection with this verified certificate.
 
         Raises ``StatusError`` 401.
         """

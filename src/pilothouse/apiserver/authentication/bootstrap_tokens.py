@@ -33,14 +33,14 @@ _GROUP = "system:bootstrappers"
 
 
 class BootstrapTokens:
-    """Logs in with ``<id>.<secret>`` as Secrets kube-system/bootstrap-token-<id> allow it."""
+    """Authenticates ``<id>.<secret>`` by the Secret kube-system/bootstrap-token-<id>."""
 
     def __init__(self, find: FindSecret, now: Callable[[], datetime.datetime]) -> None:
         self._find = find
         self._now = now
 
     def identity(self, token: str) -> Identity | None:
-        """Whose token this is."""
+        """The user of the token, or None."""
         match = re.fullmatch(_FORM, token)
         if match is None:
             return None
@@ -65,5 +65,5 @@ def _texts(data: Mapping[str, str]) -> dict[str, str]:
         try:
             found[key] = base64.b64decode(value).decode()
         except (binascii.Error, UnicodeDecodeError):
-            continue  # a value that is no text is none of a token's
+            continue  # values that are no strings are ignored
     return found

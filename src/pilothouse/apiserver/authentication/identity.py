@@ -1,4 +1,4 @@
-"""The user of a request: name, groups, UID and extra, as authentication found them."""
+"""The user of a request: name, groups, UID and extra, as set by authentication."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ MASTERS = "system:masters"
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A user as Kubernetes knows one."""
+    """A user (``user.Info``)."""
 
     user: str
     groups: tuple[str, ...] = ()

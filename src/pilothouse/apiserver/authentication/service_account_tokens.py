@@ -1,7 +1,7 @@
-"""Signs and authenticates tokens of service accounts (JWTs).
+"""Signs and authenticates service account tokens (JWTs).
 
-Follows kubernetes' ``pkg/serviceaccount/jwt.go``, ``claims.go`` and ``legacy.go`` (v1.36): claims that tie a token to
-an account and perhaps to a pod, secret or node. Keys and signatures are ``machinery.jws``'s.
+Follows kubernetes' ``pkg/serviceaccount/jwt.go``, ``claims.go`` and ``legacy.go`` (v1.36): claims bind a token to an
+account and optionally to a Pod, Secret or Node. Keys and signatures are in ``machinery.jws``.
 """
 
 import base64
@@ -29,12 +29,12 @@ from pilothouse.semantics.service_accounts import INVALID_SINCE, LEGACY_CLAIMS, 
 
 _PREFIX = "authentication.kubernetes.io"
 _DELETION_LEEWAY = 60
-"""Seconds after the end of an object's grace period in which a token bound to it is still good
-(kubernetes ``pkg/serviceaccount/claims.go``)."""
+"""Seconds after the end of an object's grace period during which a token bound to it is still valid (kubernetes
+``pkg/serviceaccount/claims.go``)."""
 
 _REMEMBERED = 4096
 _LONGEST_REMEMBERED = 4096
-"""How many tokens are remembered whose signature was checked, and of how many characters."""
+"""How many verified tokens are cached, and the maximum length of each in characters."""
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class _Private(msgspec.Struct, frozen=True):
 
 
 class _Claims(msgspec.Struct, frozen=True):
-    """What a token says, of the new kind or the old."""
+    """The claims of a token, bound or legacy."""
 
     iss: str = ""
     sub: str = ""
@@ -72,7 +72,7 @@ class _Claims(msgspec.Struct, frozen=True):
 
     @property
     def audiences(self) -> tuple[str, ...]:
-        """Whom it is for."""
+        """The audiences of the token."""
         return (self.aud,) if isinstance(self.aud, str) else self.aud
 
 
@@ -84,11 +84,11 @@ FindObject = Callable[[str, str, str], Mapping[str, Any] | None]
 
 
 class ServiceAccountTokens:
-    """Issues and accepts tokens of one issuer.
+    """Issues and authenticates the tokens of one issuer.
 
-    ``now`` gives seconds since the epoch; ``find`` reads stored objects, so that a token dies with its account or with
-    the object that it is bound to; ``used`` is called for the Secret of a used token. The first of ``audiences`` is
-    what tokens are made for unless asked otherwise.
+    ``now`` returns seconds since the epoch; ``find`` reads stored objects: a token is invalid after its account, or the
+    object that it is bound to, is deleted; ``used`` is called for the Secret of a used token. The first of
+    ``audiences`` is the default audience of issued tokens.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ServiceAccountTokens:
 
     @cached_property
     def signer(self) -> Signer:
-        """With what tokens are signed."""
+        """The key that signs tokens."""
         return Signer(self._key)
 
     @cached_property
@@ -136,8 +136,8 @@ class ServiceAccountTokens:
         node: Mapping[str, str] | None = None,
         warn_after: int | None = None,
     ) -> tuple[str, int]:
-        """A token for the account (an object) and when it ends. ``bound`` is (pod, secret or node; the object);
-        ``node`` name and uid of the node that a bound pod is on."""
+        """A token for the account (an object), and its expiration. ``bound`` is (pod, secret or node; the object);
+        ``node`` is name and uid of the node of a bound pod."""
         metadata = account["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         now = int(self._now())
@@ -167,11 +167,11 @@ class ServiceAccountTokens:
         return self.signer.sign(claims), now + seconds
 
     def identity(self, token: str) -> Identity | None:
-        """The service account that holds the token, or None."""
+        """The service account of the token, or None."""
         return self.identity_for(token, self.audiences)
 
     def identity_for(self, token: str, audiences: Sequence[str]) -> Identity | None:
-        """The same, for a token that must be meant for one of these audiences."""
+        """As ``identity``, for a token with at least one of these audiences."""
         claims = self._claims(token)
         if claims is None:
             return None
@@ -209,13 +209,13 @@ class ServiceAccountTokens:
         return Identity(user_name(namespace, account.name), groups, account.uid, extra)
 
     def meant_for(self, token: str) -> Sequence[str]:
-        """The audiences of a token that is accepted; those of the API server if it names none."""
+        """The audiences of a valid token; those of the API server if it has none."""
         claims = self._claims(token)
         return (claims.audiences if claims is not None else ()) or self.audiences
 
     def _legacy_identity(self, token: str, claims: _Claims, audiences: Sequence[str]) -> Identity | None:
-        """The account of a token that stands in a Secret, for as long as it stands there. Such tokens have no audience
-        but the API server, and no end."""
+        """The account of a legacy token, as long as its Secret exists. Such tokens have no audience but the API
+        server's, and do not expire."""
         if not set(self.audiences) & set(audiences):
             return None
         namespace, name, uid = claims.legacy_namespace, claims.legacy_account, claims.legacy_account_uid
@@ -237,7 +237,7 @@ class ServiceAccountTokens:
         return Identity(user_name(namespace, name), groups, uid)
 
     def _is_same(self, stored: Mapping[str, Any] | None, uid: str) -> bool:
-        """Whether the object is there, is the one that was meant, and is not gone but for the formalities."""
+        """Whether the object exists with this UID, and is not deleted beyond its grace period."""
         if stored is None or stored["metadata"].get("uid") != uid:
             return False
         deleted_at = stored["metadata"].get("deletionTimestamp")
@@ -246,7 +246,7 @@ class ServiceAccountTokens:
         return self._now() < datetime.datetime.fromisoformat(deleted_at).timestamp() + _DELETION_LEEWAY
 
     def _claims(self, token: str) -> _Claims | None:
-        """The claims of a token that one of our keys signed. Signatures are checked once per token."""
+        """The claims of a token that was signed with one of our keys. Each signature is verified once."""
         known = self._seen.get(token)
         if known is not None:
             return known
@@ -259,7 +259,8 @@ class ServiceAccountTokens:
             if not any(verify(key, {"alg": head.alg}, signed, signature) for key in self._candidates(head)):
                 return None
             claims = _decode_claims(from_base64url(parts[1]))
-        except (ValueError, RecursionError):  # msgspec's errors are ``ValueError``s, but for what nests too deep
+        # Msgspec's errors are ``ValueError``s; deep nesting raises ``RecursionError``.
+        except (ValueError, RecursionError):
             return None
         if len(token) <= _LONGEST_REMEMBERED:
             if len(self._seen) >= _REMEMBERED:
@@ -268,7 +269,7 @@ class ServiceAccountTokens:
         return claims
 
     def _candidates(self, head: _Head) -> Iterable[PublicKey]:
-        """The key that the token names; all of them if it names none that is known."""
+        """The key with the token's key ID; all keys if that is unknown."""
         named = self._public.get(head.kid)
         return self._public.values() if named is None else (named,)
 

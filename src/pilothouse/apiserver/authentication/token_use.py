@@ -1,5 +1,5 @@
-"""Writes down on which day a token that stands in a Secret was last used, as its label
-``kubernetes.io/legacy-token-last-used``: by that the cleaner of such tokens knows the unused ones.
+"""Records when a token in a Secret was last used, in the label ``kubernetes.io/legacy-token-last-used``, by which the
+legacy service account token cleaner finds unused tokens.
 
 ``service_account_tokens`` reports each use; the label is written in the background, at most once a day. After
 kubernetes' ``pkg/serviceaccount/legacy.go`` (v1.36).
@@ -17,11 +17,11 @@ from pilothouse.env import Log
 from pilothouse.semantics.service_accounts import LAST_USED
 
 _MOST = 1000
-"""So many Secrets may wait for their label. Those that come then are written down at the next use."""
+"""The maximum number of Secrets that wait for their label. Further ones are recorded at their next use."""
 
 
 class TokenUse:
-    """The uses of one server's tokens. ``run`` it as long as the server."""
+    """Records the use of one server's tokens. ``run`` it as long as the server."""
 
     def __init__(self, server: ApiServer) -> None:
         self._env = server.env
@@ -31,7 +31,7 @@ class TokenUse:
         self._log = Log("token use")
 
     def note(self, secret: Mapping[str, Any]) -> None:
-        """The token in the Secret was just taken."""
+        """Record the use of the token in the Secret."""
         meta, today = secret["metadata"], self._env.now().date().isoformat()
         uid = meta["uid"]
         if (meta.get("labels") or {}).get(LAST_USED) == today or self._known.get(uid) == today or self._waiting.full():

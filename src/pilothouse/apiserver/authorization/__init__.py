@@ -1,1 +1,1 @@
-"""What a user may do: authorization modes, and the checks that protect roles and bindings."""
+"""Authorization: modes, and the escalation checks of roles and bindings."""

@@ -17,15 +17,15 @@ from pilothouse.apiserver.request_info import RequestInfo
 T = TypeVar("T")
 RBAC_GROUP = "rbac.authorization.k8s.io"
 ROLE_RESOURCES = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
-"""All of the group."""
+"""Matches every verb, group, resource or path."""
 _SELECTING = ("list", "watch", "deletecollection")
 _REMEMBERED = 10_000
 _LONGEST_REMEMBERED = 1024
-"""How many decisions are kept, and how many characters a question may have whose answer is: 10 MB in all."""
+"""The number of cached decisions, and the maximum length of a cached question in characters: 10 MB in all."""
 
 
 class Attributes(msgspec.Struct, frozen=True, gc=False):
-    """What is to be decided. A path that is no resource has only ``path`` and ``verb``."""
+    """The attributes of a request. Non-resource requests only have ``path`` and ``verb``."""
 
     verb: str
     group: str = ""
@@ -36,8 +36,8 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     path: str = ""
     field_selector: str = ""
-    """Of lists, watches and deletecollections, as it was sent; not of watches by the deprecated ``watch/`` prefix. RBAC
-    does not look at it."""
+    """The field selector of lists, watches and deletecollections, as sent; not that of watches by the deprecated
+    ``watch/`` prefix. RBAC ignores it."""
 
     @staticmethod
     def of(info: RequestInfo) -> "Attributes":
@@ -64,9 +64,9 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Allowed or not, and why; denials name roles that could not be found.
+    """Whether a request is allowed, and the reason; denials include roles that could not be found.
 
-    ``error`` says why an authorizer could not decide; those here always can.
+    ``error`` is set if an authorizer failed; those in this module never fail.
     """
 
     allowed: bool
@@ -84,7 +84,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     non_resource_urls: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
 
     def allows(self, attributes: Attributes) -> bool:
-        """Whether this rule alone allows it."""
+        """Whether this rule allows the request."""
         if "*" not in self.verbs and attributes.verb not in self.verbs:
             return False
         if attributes.path:
@@ -107,18 +107,19 @@ def _path_matches(url: str, path: str) -> bool:
 
 
 class Decider(Protocol):
-    """Decides about requests."""
+    """Authorizes requests (``authorizer.Authorizer``)."""
 
     def decide(self, identity: Identity, attributes: Attributes) -> Decision:
-        """Whether the user may do that."""
+        """Whether the user may make this request."""
         ...
 
 
 class Authorizer(Decider, Protocol):
-    """Also lists what a user may do at all."""
+    """Can also list the rules of a user (``authorizer.RuleResolver``)."""
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
-        """Everything the user may do in a namespace and outside of namespaces, and what could not be found out."""
+        """The rules of a user in a namespace, and for non-resource URLs, and the error for those that could not be
+        resolved."""
         ...
 
 
@@ -132,11 +133,11 @@ class AlwaysAllow:
     """``--authorization-mode=AlwaysAllow``."""
 
     def decide(self, identity: Identity, attributes: Attributes) -> Decision:
-        """Yes."""
+        """Allow."""
         return Decision(allowed=True)
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
-        """Everything."""
+        """Everything is allowed."""
         return _EVERYTHING, ""
 
 
@@ -172,7 +173,7 @@ _decode_role = msgspec.json.Decoder(_Role).decode
 
 
 class _Granted(msgspec.Struct, frozen=True):
-    """One rule that a user has, and through which binding."""
+    """A rule of a user, and the binding that grants it."""
 
     rule: Rule
     reason: str
@@ -183,14 +184,14 @@ ListResource = Callable[[str], Iterable[bytes]]
 
 
 class Union:
-    """Several authorizers in order: the first that allows decides. The reasons of the others are joined."""
+    """Several authorizers in order: the first that allows decides. The reasons of the denials are joined."""
 
     def __init__(self, authorizers: Sequence[Decider], rules: Authorizer | None) -> None:
         self._authorizers = tuple(authorizers)
         self._rules = rules
 
     def decide(self, identity: Identity, attributes: Attributes) -> Decision:
-        """Whether one of them allows it; system:masters are allowed everything before any is asked."""
+        """Whether one of them allows the request; system:masters is allowed everything before any of them is called."""
         if MASTERS in identity.groups:
             return Decision(allowed=True)
         reasons: list[str] = []
@@ -203,17 +204,17 @@ class Union:
         return Decision(allowed=False, reason="\n".join(reasons))
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
-        """The rules of those that can list any."""
+        """The rules of the authorizers that can list rules."""
         if self._rules is None:
             return [], "node authorizer does not support user rule resolution"
         return self._rules.rules(identity, namespace)
 
 
 class RbacAuthorizer:
-    """``--authorization-mode=RBAC``, with system:masters above it.
+    """``--authorization-mode=RBAC``, preceded by system:masters.
 
     ``list_resource`` reads the stored objects of ``roles``, ``clusterroles``, ``rolebindings`` or
-    ``clusterrolebindings``. Their store calls ``changed`` after each change of one.
+    ``clusterrolebindings``. The store has to call ``changed`` after each of their changes.
     """
 
     def __init__(self, list_resource: ListResource) -> None:
@@ -222,12 +223,12 @@ class RbacAuthorizer:
         self._decisions: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
 
     def changed(self) -> None:
-        """Drop what was read."""
+        """Drop the compiled roles and bindings."""
         self._known = None
         self._decisions.clear()
 
     def decide(self, identity: Identity, attributes: Attributes) -> Decision:
-        """Whether a rule of a role that is bound to the user, or to a group of theirs, allows it."""
+        """Whether a rule of a role bound to the user, or to one of the user's groups, allows the request."""
         if MASTERS in identity.groups:
             return Decision(allowed=True)
         key = (identity.user, identity.groups, attributes)
@@ -248,13 +249,13 @@ class RbacAuthorizer:
         return Decision(allowed=False, reason=f"RBAC: {_joined(errors)}" if errors else "")
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
-        """The rules of every role bound to the user there."""
+        """The rules of every role bound to the user in the namespace."""
         errors: list[str] = []
         found = [granted.rule for granted in self._compiled().granted(identity, namespace, errors)]
         return found, _joined(errors)
 
     def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
-        """The rules of a ``Role`` in the namespace or of a ``ClusterRole``; None if there is none of that name."""
+        """The rules of a ``Role`` in the namespace or of a ``ClusterRole``; None if it does not exist."""
         return self._compiled().role_rules(kind, namespace, name)
 
     def _compiled(self) -> "_Compiled":
@@ -288,7 +289,7 @@ class _Compiled:
             self._bindings[namespace] = _by_subject(bindings)
 
     def granted(self, identity: Identity, namespace: str, errors: list[str]) -> Iterator[_Granted]:
-        """Every rule the user has, cluster-wide ones first. What cannot be resolved is added to ``errors``."""
+        """All rules of the user, cluster-wide ones first. Failures to resolve roles are added to ``errors``."""
         for binding, subject in _matching(self._cluster_bindings, identity):
             name = binding.role_ref.name
             reason = f'ClusterRoleBinding "{binding.metadata.name}" of ClusterRole "{name}" to {subject}'
@@ -316,8 +317,8 @@ class _Compiled:
 
 
 def _decoded(decode: Callable[[bytes], T], values: Iterable[bytes]) -> Iterator[T]:
-    """Those that can be read. Another program may have left something else in etcd: that grants nothing, and keeps
-    nobody from what others grant."""
+    """The decodable objects. Another program may have written others to etcd: they grant nothing, and do not affect the
+    rest."""
     for value in values:
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             yield decode(value)
@@ -347,7 +348,7 @@ def _matching(
 
 
 def forbidden(identity: Identity, attributes: Attributes, reason: str = "") -> StatusError:
-    """403 in upstream's words."""
+    """403 with upstream's message."""
     if attributes.path:
         detail = _harmless(f'User "{identity.user}" cannot {attributes.verb} path "{attributes.path}"')
         message, details = f"forbidden: {detail}", dict[str, Any]()
@@ -373,5 +374,5 @@ def forbidden(identity: Identity, attributes: Attributes, reason: str = "") -> S
 
 
 def _harmless(text: str) -> str:
-    """Without what would look like HTML."""
+    """Escape HTML (``sanitizer`` in apiserver ``pkg/endpoints/handlers/responsewriters``)."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,7 +1,7 @@
 """The roles and bindings of v1.36.2's bootstrap policy (``data/rbac.json``), and those of feature gates.
 
-``bootstrap`` hands out what is missing: absent objects whole, and for those that are there the rules and subjects that
-they lack; what somebody added stays (kubernetes ``pkg/registry/rbac/rest/storage_rbac.go``, v1.36).
+``reconciled`` restores what stored objects lack: their rules and subjects; additions of users are kept (kubernetes
+``pkg/registry/rbac/rest/storage_rbac.go``, v1.36).
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _KINDS = {
 }
 _UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _BEHIND_GATES: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
-    # As KEP-5677 has it (v1.36). The controller sends no events.
+    # As in KEP-5677 (v1.36). The controller records no events.
     "DRAResourcePoolStatus": (
         "resourcepoolstatusrequest-controller",
         [
@@ -43,8 +43,8 @@ _BEHIND_GATES: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
             {"verbs": ["create", "patch", "update"], "apiGroups": ["", "events.k8s.io"], "resources": ["events"]},
         ],
     ),
-    # plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go, v1.36. Applying to an object that is gone
-    # counts as creating it, and ends in a conflict over its uid.
+    # plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go, v1.36. Applying to a deleted object is
+    # authorized as a create, and ends in a conflict because of the UID.
     "StorageVersionMigrator": (
         "storage-version-migrator-controller",
         [
@@ -74,7 +74,7 @@ _BEHIND_GATES: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
         ],
     ),
 }
-"""The controller that a gate switches on, and what it may do."""
+"""Feature gate → the controller that it enables, and its rules."""
 _MORE_RULES: dict[str, dict[str, list[dict[str, list[str]]]]] = {
     # plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, v1.36.
     "GenericWorkload": {
@@ -98,7 +98,7 @@ _MORE_RULES: dict[str, dict[str, list[dict[str, list[str]]]]] = {
         ],
     },
 }
-"""What a gate adds to the rules of other roles."""
+"""Feature gate → rules added to other roles."""
 
 
 @cache
@@ -108,8 +108,8 @@ def _table() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def bootstrap_objects(gates: Iterable[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(resource, object) for every role and binding, roles before bindings. Objects are the caller's to change.
-    ``gates`` are those that are on beyond the defaults."""
+    """(resource, object) for every role and binding, roles before bindings. The caller may change the objects.
+    ``gates`` are those enabled beyond the defaults."""
     gates = tuple(gates)
     more = _of_gates(gates)
     for resource, kind in _KINDS.items():
@@ -148,14 +148,14 @@ def _of_gates(gates: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
 
 @cache
 def node_rules() -> tuple[Rule, ...]:
-    """What nodes may do that is the same for all of them: the role system:node."""
+    """The rules of the role system:node, which are the same for all nodes."""
     return tuple(msgspec.convert(_table()["clusterroles"]["system:node"]["rules"], list[Rule]))
 
 
 def reconciled(stored: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any] | None:
-    """The stored object with what it lacks, or None if it lacks nothing or is not to be touched.
+    """The stored object with the missing rules and subjects, or None if nothing is missing or autoupdate is off.
 
-    A binding whose roleRef differs cannot be repaired and is left alone.
+    A binding with a different roleRef cannot be repaired and is not changed.
     """
     annotations = stored["metadata"].get("annotations") or {}
     if annotations.get(_UPDATE) == "false" or stored.get("roleRef") != desired.get("roleRef"):

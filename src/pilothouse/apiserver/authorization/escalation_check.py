@@ -1,8 +1,8 @@
-"""Rejects roles and bindings that grant more than their writer may do (privilege escalation).
+"""Rejects roles and bindings that grant more than their writer has (privilege escalation).
 
-Runs as the last admission plugin that may change objects, which is where upstream's policy-based storage asks
-(kubernetes ``pkg/registry/rbac/{role,clusterrole,rolebinding,clusterrolebinding}/policybased`` and
-``pkg/registry/rbac/validation``, v1.36). Who may ``escalate`` roles or ``bind`` one is let through.
+Runs as the last mutating admission plugin, where upstream's policy-based storage checks (kubernetes
+``pkg/registry/rbac/{role,clusterrole,rolebinding,clusterrolebinding}/policybased`` and
+``pkg/registry/rbac/validation``, v1.36). Users with the verbs ``escalate`` or ``bind`` are exempt.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,8 +34,8 @@ _LISTS = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
 
 
 class NoEscalation(Plugin):
-    """Rejects roles and bindings that give more than their writer has. ``rbac`` knows what users have; ``authorizer``
-    says who may give more."""
+    """Rejects roles and bindings that grant more than their writer has. ``rbac`` resolves the rules of users;
+    ``authorizer`` decides about ``escalate`` and ``bind``."""
 
     def __init__(self, rbac: RbacAuthorizer, authorizer: Authorizer) -> None:
         self._rbac = rbac
@@ -53,7 +53,7 @@ class NoEscalation(Plugin):
 
     def _check_role(self, write: AdmissionAttributes, obj: Object) -> None:
         resource, namespace = write.info.resource, write.namespace
-        # The name in the path is asked about, which a create has not.
+        # The check is for the name in the path, which a create does not have.
         name = write.name if write.operation == "UPDATE" else ""
         if self._may(write, Attributes("escalate", RBAC_GROUP, "*", resource, "", namespace, name)):
             return
@@ -87,7 +87,7 @@ class NoEscalation(Plugin):
         return self._authorizer.decide(write.identity, attributes).allowed
 
     def _confirm(self, write: AdmissionAttributes, obj: Object, rules: Iterable[Rule]) -> None:
-        """Raise 403 unless the writer has all of that."""
+        """Raise 403 unless the writer has all these rules."""
         identity = write.identity
         owned, error = self._rbac.rules(identity, write.namespace)
         missing = [rule for rule in _parts(rules) if not any(_covers(mine, rule) for mine in owned)]
@@ -109,7 +109,7 @@ def _name(obj: Object) -> str:
 
 
 def rules_of(obj: Object) -> list[Rule]:
-    """The rules of a role as a client sent it."""
+    """The rules of a role in a request."""
     plain: list[dict[str, Any]] = [
         {field: rule[field] for field in _LISTS if rule.get(field)} for rule in obj.get("rules") or ()
     ]
@@ -117,7 +117,7 @@ def rules_of(obj: Object) -> list[Rule]:
 
 
 def _differ_for_the_collector_only(obj: Object, old: Object) -> bool:
-    """Whether nothing but owner references and finalizers differs: what garbage collection has to be able to do."""
+    """Whether only owner references and finalizers differ, which the garbage collector must be able to change."""
     return _without_owners(obj) == _without_owners(old)
 
 
@@ -128,7 +128,7 @@ def _without_owners(obj: Object) -> Object:
 
 
 def _parts(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """The rules taken apart: one verb, one group, one resource, at most one name each."""
+    """The rules split into one verb, one group, one resource and at most one name each (``BreakdownRule``)."""
     for rule in rules:
         for verb in rule.verbs:
             for url in rule.non_resource_urls:
@@ -143,7 +143,7 @@ def _parts(rules: Iterable[Rule]) -> Iterator[Rule]:
 
 
 def _covers(mine: Rule, part: Rule) -> bool:
-    """Whether one rule gives all that one part does."""
+    """Whether one rule covers a part."""
     if not _has(mine.verbs, part.verbs):
         return False
     if part.non_resource_urls:
@@ -173,7 +173,7 @@ def _path_covered(mine: tuple[str, ...], url: str) -> bool:
 
 
 def _compact(parts: Iterable[Rule]) -> Iterator[Rule]:
-    """Parts about the same resource put together again, for people to read."""
+    """Parts of the same resource combined, for messages (``CompactRules``)."""
     joined: dict[tuple[Any, ...], list[str]] = {}
     for part in parts:
         if part.non_resource_urls:

@@ -1,7 +1,7 @@
-"""Authorization mode Node: a node may read what the pods bound to it need.
+"""Authorization mode Node: a node may read the objects that pods bound to it refer to.
 
 After kubernetes' ``plugin/pkg/auth/authorizer/node/{node_authorizer,graph}.go`` and ``pkg/api/pod/util.go`` (v1.36).
-Upstream keeps a graph; here an index finds the pods of the node that asks.
+Upstream maintains a graph; here an index finds the pods of the requesting node.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,11 +23,11 @@ _OWN = ("get", "create", "update", "patch", "delete")
 _LEASES = "kube-node-lease"
 
 References = dict[str, set[tuple[str, str]]]
-"""By resource: (namespace, name) of what a node's pods refer to."""
+"""Resource → (namespace, name) of the objects that a node's pods refer to."""
 
 
 class NodeAuthorizer:
-    """Answers for nodes, and has no opinion about other users. ``rules`` are those of the role system:node."""
+    """Authorizes nodes, and has no opinion about other users. ``rules`` are those of the role system:node."""
 
     def __init__(self, core: Core, rules: Callable[[], Iterable[Rule]]) -> None:
         self._core = core
@@ -48,7 +48,7 @@ class NodeAuthorizer:
         }
 
     def decide(self, identity: Identity, attributes: Attributes) -> Decision:
-        """Whether the node may do that."""
+        """Whether the node may make this request."""
         node = node_identity(identity)
         if node is None:
             return Decision(allowed=False)
@@ -60,7 +60,7 @@ class NodeAuthorizer:
         reason = authorize(node, attributes)
         return Decision(allowed=not reason, reason="" if reason == _SILENT else reason)
 
-    # One for each kind of resource: "" allows, anything else says why not.
+    # One per resource: "" allows, anything else is the reason of the denial.
 
     def _read(self, node: str, attributes: Attributes) -> str:
         if attributes.verb not in _READ:
@@ -97,7 +97,7 @@ class NodeAuthorizer:
             return "can only get, create, update, patch, or delete a node lease"
         if attributes.namespace != _LEASES:
             return f'can only access leases in the "{_LEASES}" system namespace'
-        # The name in the body of a create is admission's to check.
+        # The name in the body of a create is checked by admission.
         if attributes.verb != "create" and attributes.name != node:
             return "can only access node lease with the same name as the requesting node"
         return ""
@@ -132,10 +132,10 @@ class NodeAuthorizer:
         if attributes.subresource:
             return _SILENT
         if attributes.verb in ("create", "update", "patch"):
-            return ""  # which one is admission's to check
+            return ""  # admission checks which one
         if attributes.verb not in _READ:
             return _SILENT
-        # By name, so that a node can ask for itself before it exists.
+        # By name, so that a node can get itself before it exists.
         if attributes.name == node:
             return ""
         if not attributes.name:
@@ -154,7 +154,7 @@ class NodeAuthorizer:
             return "can only list/watch pods with spec.nodeName field selector"
         return "" if attributes.verb in ("create", "delete") else _SILENT
 
-    # What belongs together
+    # References
 
     def _related(self, node: str, attributes: Attributes) -> str:
         if not attributes.name:
@@ -204,7 +204,7 @@ def _selected(attributes: Attributes, field: str) -> str:
 
 
 def references(pod: Object) -> References:
-    """What a node must read to run the pod. A mirror of what the node runs by itself refers to nothing but itself."""
+    """The objects that a node must read to run the pod. A mirror pod refers to nothing but itself."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     namespace = meta.get("namespace") or ""
     names: dict[str, set[str]] = {"pods": {meta["name"]}}

@@ -7,7 +7,7 @@ GROUP = "system:nodes"
 
 
 def node_identity(identity: Identity) -> str | None:
-    """The name of the node that the identity is of, empty if it names none; None for any other user."""
+    """The name of the node of a user, empty if the user name has none; None for other users."""
     if not identity.user.startswith(USER_PREFIX) or GROUP not in identity.groups:
         return None
     return identity.user.removeprefix(USER_PREFIX)

@@ -1,8 +1,7 @@
-"""No user reads by a policy what the user may not read: parameters of policies and bindings are held against the
-writer's own rights.
+"""Writers of admission policies and bindings must be allowed to get the parameters that these refer to.
 
 After ``authz.go`` in kubernetes' ``pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}``
-(v1.36), where it is the last part of the validation: the error is a 422. System:masters are not asked.
+(v1.36), where it is the last part of validation: the error is a 422. System:masters is exempt.
 """
 
 from pilothouse.apiserver import errors, field_errors
@@ -22,7 +21,7 @@ _OF_BINDINGS = {
 
 
 class ParameterRights(Plugin):
-    """Rejects policies whose kind of parameters, and bindings whose parameters, their writer may not get."""
+    """Rejects policies whose paramKind, and bindings whose paramRef, the writer may not get."""
 
     resources = frozenset(f"{resource}.{_GROUP}" for resource in (*_POLICIES, *_OF_BINDINGS))
 
@@ -62,7 +61,7 @@ class ParameterRights(Plugin):
             _reject(write, "spec.paramRef", text)
 
     def _may_get(self, identity: Identity, kind: Object | None, namespace: str, name: str) -> bool:
-        """Where the kind is not known, all of its group and version is asked about, or everything."""
+        """An unknown kind is authorized as all resources of its group and version, or everything."""
         group, version, resource = "*", "*", "*"
         if kind is not None:
             group, _slash, version = (kind.get("apiVersion") or "").rpartition("/")
@@ -87,6 +86,6 @@ def _reject(write: AdmissionAttributes, field: str, text: str) -> None:
 
 
 def _shown(identity: Identity) -> str:
-    """A user as Go prints one."""
+    """A user as Go prints it."""
     extra = " ".join(f"{name}:[{' '.join(values)}]" for name, values in sorted(identity.extra.items()))
     return f"&{{{identity.user} {identity.uid} [{' '.join(identity.groups)}] map[{extra}]}}"

@@ -1,1 +1,1 @@
-"""Objects that the server itself maintains, as upstream's ``pkg/controlplane/controller``."""
+"""Controllers of the server itself, as upstream's ``pkg/controlplane/controller``."""

@@ -1,8 +1,8 @@
-"""Objects that every cluster has from its start: namespaces, Services, endpoints, roles, flow schemas.
+"""Bootstrap objects: namespaces, Services, endpoints, roles, flow schemas.
 
-``stage_objects`` are those that a request may need, there once the server is constructed; ``stage_presented`` the rest,
-when it runs; ``stage_roles`` those of RBAC. Each stages one batch, which is committed once. What is there already is
-left alone, apart from roles, which get back what they lack.
+``stage_objects`` stages the objects that requests may need, when the server is constructed; ``stage_presented`` the
+rest, when it runs; ``stage_roles`` those of RBAC. Each stages one batch for one commit. Existing objects are not
+changed, apart from roles, whose missing rules are restored.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -28,7 +28,8 @@ _NETWORKING = "networking.k8s.io"
 
 
 def stage_objects(core: Core) -> Staged | None:
-    """Stage what is missing of them; the last write, with whose commit all are visible, or None if none is missing."""
+    """Stage the missing objects. Returns the last write, whose commit makes all of them visible, or None if none is
+    missing."""
     staged = None
     for name in NAMESPACES:
         staged = stage_missing(core, "", "namespaces", {"metadata": {"name": name}}) or staged
@@ -56,7 +57,8 @@ def stage_objects(core: Core) -> Staged | None:
 
 
 def stage_presented(core: Core) -> Staged | None:
-    """Stage what no one waits for: classes, flow control, APIServices, the range of services. As ``stage_objects``."""
+    """Stage objects that no request depends on: classes, flow control, APIServices, the ServiceCIDR. As
+    ``stage_objects``."""
     now = core.time.now()
     staged = _stage_own_range(core)
     staged = stage_missing(core, *post_start_hooks.token_tracking(now[:10])) or staged
@@ -64,10 +66,10 @@ def stage_presented(core: Core) -> Staged | None:
 
 
 def keep_objects(core: Core) -> None:
-    """From now on, have the namespaces of the start, the service ``kubernetes`` and the ServiceCIDR of the server's own
-    range come back when they are deleted (kubernetes' ``pkg/controlplane/controller/{systemnamespaces,
-    kubernetesservice,defaultservicecidr}``, v1.36). They come with the deletion; upstream looks
-    every few seconds, and another service may have its address by then."""
+    """From now on, recreate the initial namespaces, the Service ``kubernetes`` and the ServiceCIDR of the server's own
+    range when they are deleted (kubernetes' ``pkg/controlplane/controller/{systemnamespaces,
+    kubernetesservice,defaultservicecidr}``, v1.36). They are recreated with the deletion; upstream checks every few
+    seconds, and another Service may have the address by then."""
     namespaces = {core.table.built_in("", "namespaces").key("", name) for name in NAMESPACES}
     service = core.table.built_in("", "services").key("default", "kubernetes")
     keep(core, {*namespaces, service}, lambda: stage_objects(core))
@@ -75,7 +77,7 @@ def keep_objects(core: Core) -> None:
 
 
 def keep(core: Core, keys: Collection[str], stage: Callable[[], object]) -> None:
-    """From now on, ``stage`` anew what is deleted under one of these keys."""
+    """From now on, call ``stage`` when one of these keys is deleted."""
 
     def follow(staged: Staged) -> None:
         if staged.record is None and staged.change.key in keys:
@@ -105,7 +107,7 @@ def _stage_own_range(core: Core) -> Staged | None:
 
 
 def stage_endpoints(core: Core, addresses: Sequence[str], port: int) -> Staged | None:
-    """Stage where the service ``kubernetes`` leads: to this server, and others beside it."""
+    """Stage the endpoints of the Service ``kubernetes``: this server, and others of the cluster."""
     family = "IPv6" if ":" in addresses[0] else "IPv4"
     endpoints = {
         "metadata": {
@@ -135,14 +137,14 @@ def stage_endpoints(core: Core, addresses: Sequence[str], port: int) -> Staged |
 
 
 def keep_endpoints(core: Core, address: str, port: int) -> None:
-    """From now on, have them come back when they are deleted (``pkg/controlplane/reconcilers``, v1.36)."""
+    """From now on, recreate the endpoints when they are deleted (``pkg/controlplane/reconcilers``, v1.36)."""
     kinds = (("", "endpoints"), ("discovery.k8s.io", "endpointslices"))
     keys = {core.table.built_in(group, resource).key("default", "kubernetes") for group, resource in kinds}
     keep(core, keys, lambda: stage_endpoints(core, [address], port))
 
 
 def stage_roles(core: Core) -> Staged | None:
-    """Stage the roles and bindings that are missing, and the rules and subjects that those that are there lack."""
+    """Stage the missing roles and bindings, and the missing rules and subjects of existing ones."""
     templates = _role_templates(core)
     present = {key for key, _text in templates if core.store.staged(key) is not None}
     staged = _stage_templates(core, templates)
@@ -162,7 +164,7 @@ def stage_roles(core: Core) -> Staged | None:
 
 
 def stage_current(core: Core, group: str, resource: str, desired: Object) -> Staged | None:
-    """Stage an object that must say exactly this, apart from its metadata; None if it does."""
+    """Stage an object whose content, apart from its metadata, must be exactly this; None if it is."""
     info = core.table.built_in(group, resource)
     meta = desired["metadata"]
     record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
@@ -177,7 +179,7 @@ def stage_current(core: Core, group: str, resource: str, desired: Object) -> Sta
 
 
 def stage_missing(core: Core, group: str, resource: str, obj: Object) -> Staged | None:
-    """Stage one object as the server's own; None if there is one of that name."""
+    """Stage an object that the server itself creates; None if an object of that name exists."""
     info = core.table.built_in(group, resource)
     meta = obj["metadata"]
     if core.store.staged(info.key(meta.get("namespace", ""), meta["name"])) is not None:
@@ -187,7 +189,7 @@ def stage_missing(core: Core, group: str, resource: str, obj: Object) -> Staged 
 
 
 def _complete(core: Core, info: ResourceInfo, obj: Object, uid: str, now: str) -> None:
-    """Make an object of the server's own what it is to be in storage."""
+    """Complete an object of the server's own as a create would."""
     strategy, meta = core.strategy(info), obj["metadata"]
     meta["uid"] = uid
     meta["creationTimestamp"] = now
@@ -206,8 +208,8 @@ _UID, _TIME, _REVISION = "@uid@", "@time@", "@revision@"
 _REASON = "the API server keeps up this object: it makes it when it starts, and again when it is gone or differs"
 
 _Template = tuple[str, bytes]
-"""A key, and the stored object with marks for what differs from server to server. A test session starts hundreds of
-servers, and each has the same two hundred objects."""
+"""A key, and the stored object with placeholders for what differs between servers. A test session starts hundreds of
+servers, each with the same two hundred objects."""
 
 
 @cache
@@ -246,7 +248,7 @@ def _templates(core: Core, entries: Iterable[post_start_hooks.Entry]) -> list[_T
 
 
 def _stage_templates(core: Core, templates: Iterable[_Template]) -> Staged | None:
-    """Stage those that are not there."""
+    """Stage the missing ones."""
     staged: Staged | None = None
     now = core.time.now().encode()
     for key, text in templates:

@@ -1,9 +1,8 @@
-"""Publishes the client CA in the ConfigMap ``kube-system/extension-apiserver-authentication``,
-for programs that authenticate their clients with it (a manager's secure port, extension servers).
+"""Publishes the client CA in the ConfigMap ``kube-system/extension-apiserver-authentication``, for programs that
+authenticate clients with it (the secure port of a manager, extension servers).
 
-After kube-apiserver's ``controlplane/controller/clusterauthenticationtrust`` (v1.36), which writes by its loopback
-client, too. Front proxies (``requestheader-*``) are not known to this server, so that it says nothing of them and
-leaves what others say.
+After kube-apiserver's ``controlplane/controller/clusterauthenticationtrust`` (v1.36), which also writes by the loopback
+client. This server does not support front proxies (``requestheader-*``), and leaves their keys as they are.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from pilothouse.storage import Change
 NAMESPACE = "kube-system"
 NAME = "extension-apiserver-authentication"
 CHECK_SECONDS = 60.0
-"""How often it is checked without a change that has been seen."""
+"""The interval of checks without an observed change."""
 
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _KEY = f"/configmaps/{NAMESPACE}/{NAME}"
@@ -31,10 +30,10 @@ _log = Log("apiserver")
 
 
 class AuthenticationConfig:
-    """Keeps the ConfigMap. Authorities that are in it already stay: another server's may be among them."""
+    """Keeps the ConfigMap up to date. Existing CAs are kept: they may be those of another server."""
 
     def __init__(self, server: ApiServer, authority: bytes) -> None:
-        """``authority`` is PEM. The caller calls ``sync`` at the start and keeps ``run`` running."""
+        """``authority`` is PEM. The caller calls ``sync`` at the start and runs ``run``."""
         self._transport = server.transport("system:apiserver", ("system:masters",), user_agent="pilothouse-apiserver")
         self._authority = authority.decode("ascii", "replace")
         self._changed = asyncio.Event()
@@ -45,7 +44,7 @@ class AuthenticationConfig:
             self._changed.set()
 
     async def run(self) -> None:
-        """Put right what others make of it, until cancelled."""
+        """Restore the ConfigMap after changes, until cancelled."""
         while True:
             self._changed.clear()
             await self.sync()
@@ -56,7 +55,7 @@ class AuthenticationConfig:
                 continue
 
     async def sync(self) -> None:
-        """Check once, and write what is missing. An error is logged: the next check comes."""
+        """Sync once. Errors are logged; the next sync retries."""
         found = await self._ask("GET", f"{_PATH}/{NAME}")
         if found.status == 404:
             meta = {"name": NAME, "namespace": NAMESPACE}

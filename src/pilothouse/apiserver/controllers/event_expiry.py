@@ -1,7 +1,6 @@
 """Deletes Events one hour after their last write; upstream uses leases of etcd.
 
-An event's hour begins anew with every write to it (upstream ``pkg/registry/core/event/storage``, TTL on create and
-update).
+Each write of an Event restarts its hour (upstream ``pkg/registry/core/event/storage``, TTL on create and update).
 """
 
 import asyncio
@@ -17,7 +16,7 @@ _SWEEP_SECONDS = 10.0
 
 
 class EventExpiry:
-    """Removes events an hour after their last write, within ten seconds. Costs nothing while there are none."""
+    """Deletes Events an hour after their last write, within ten seconds. Idle while there are none."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -41,7 +40,8 @@ class EventExpiry:
             self._notify.set_result(None)
 
     async def run(self) -> None:
-        """Sweep until cancelled. What was stored before the start counts from the start."""
+        """Delete expired Events until cancelled. For Events from before the start of the server the hour starts with
+        it."""
         self._loaded = True
         for record in self._core.store.list(_PREFIX).records:
             self._add(record.key, record.revision)
@@ -53,7 +53,7 @@ class EventExpiry:
                 continue
             wait = self._due[0][0] - loop.time()
             if wait > 0:
-                # A little late, so that one sweep takes many.
+                # Slightly late, so that many are deleted together.
                 await asyncio.sleep(wait + _SWEEP_SECONDS)
             await self._sweep(loop.time())
 

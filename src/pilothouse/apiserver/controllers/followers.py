@@ -1,4 +1,4 @@
-"""Restores stored objects when what they are derived from changes."""
+"""``Follower``: a loop that restores stored objects when the objects that they are derived from change."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -10,10 +10,10 @@ from pilothouse.storage import Change, Staged
 
 
 class Follower(ABC):
-    """Stages what follows, once at the start and after each wake. ``run`` until cancelled."""
+    """Calls ``stage`` once at the start and after each notification. ``run`` until cancelled."""
 
     reason: str
-    """Why the server writes it."""
+    """The reason of the writes, for causes."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -21,11 +21,11 @@ class Follower(ABC):
         self._changed.set()
 
     def notify(self, _changes: Sequence[Change]) -> None:
-        """Something has changed; for ``store.follow``."""
+        """Trigger a sync; for ``store.follow``."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Stage and commit whenever something has changed."""
+        """Stage and commit after each notification."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -34,4 +34,4 @@ class Follower(ABC):
 
     @abstractmethod
     def stage(self) -> Staged | None:
-        """Stage all that is not as it should be; the last of it, or None."""
+        """Stage every object that differs from its desired state; returns the last write, or None."""

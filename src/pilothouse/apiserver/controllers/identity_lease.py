@@ -1,7 +1,7 @@
 """Renews the Lease that identifies this API server among several.
 
 After kube-apiserver's ``StartKubeAPIServerIdentityLease`` (kubernetes ``pkg/controlplane/apiserver/server.go``, v1.36):
-kube-system/apiserver-<hash of the host's name>, an hour long, renewed every ten seconds.
+kube-system/apiserver-<hash of the hostname>, with a duration of an hour, renewed every ten seconds.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _SECONDS = 3600
 
 
 def server_name(host: str) -> str:
-    """``apiserver-`` and something that is the same for the host's next server."""
+    """``apiserver-`` and a hash that is the same after a restart."""
     digest = hashlib.sha256(host.encode()).digest()[:16]
     return "apiserver-" + base64.b32encode(digest).decode().rstrip("=").lower()
 
@@ -32,7 +32,7 @@ def own_name() -> str:
 
 
 async def keep_lease(core: Core, address: str) -> None:
-    """Write the lease now and every ten seconds; ``address`` is where other servers would reach this one."""
+    """Write the lease now and every ten seconds; ``address`` is the address of this server for others."""
     host = socket.gethostname()
     name = server_name(host)
     holder = f"{name}_{core.env.uid()}"

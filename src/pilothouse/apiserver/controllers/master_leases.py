@@ -1,8 +1,8 @@
-"""Where the service ``kubernetes`` leads when several servers stand on one store: to all that are alive.
+"""Endpoints of the Service ``kubernetes`` when several API servers share one store: all servers that are alive.
 
-As kubernetes' ``pkg/controlplane/reconcilers/lease.go`` (v1.36), so that kube-apiserver can be one of them: each server
-has a key of its own address that expires after fifteen seconds and is renewed every ten, and makes the Endpoints of
-what keys there are. No API shows the keys.
+As kubernetes' ``pkg/controlplane/reconcilers/lease.go`` (v1.36), and compatible with kube-apiserver: each server has a
+key for its address that expires after fifteen seconds and is renewed every ten, and writes the Endpoints from all these
+keys. The keys are not visible in the API.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ _decode = msgspec.json.Decoder(_Endpoints).decode
 
 
 def _read(value: bytes) -> _Endpoints:
-    """What a value says; nothing if it is damaged: a lease of another server that can't be read is none, and what this
-    one keeps up it writes anew."""
+    """The decoded value; an empty one if it is malformed: another server's lease is then ignored, and objects that this
+    server maintains are written again."""
     try:
         return _decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -59,7 +59,7 @@ def _is_address(text: str) -> bool:
 
 
 class LeaseReconciler:
-    """Keeps this server among the endpoints, and takes out those that have gone."""
+    """Keeps this server in the endpoints, and removes servers whose leases have expired."""
 
     def __init__(self, core: Core, host: str, port: int) -> None:
         self._core = core
@@ -97,7 +97,7 @@ class LeaseReconciler:
         generation = 1 if record is None else _read(record.value).metadata.generation + 1
 
         def make(revision: int) -> bytes:
-            # Go writes only what has changed; a renewal has to be a change.
+            # Go writes only changed values; a renewal has to change something.
             meta = {"resourceVersion": str(revision), "generation": generation}
             subsets = [{"addresses": [{"ip": self._host}]}]
             return msgspec.json.encode({"kind": "Endpoints", "apiVersion": "v1", "metadata": meta, "subsets": subsets})
@@ -111,7 +111,7 @@ class LeaseReconciler:
         if not alive:
             return None
         if self._ports_checked and self._current() == alive:
-            return None  # the port may be that of another server of the same address
+            return None  # the port may be that of another server with the same address
         return stage_endpoints(self._core, alive, self._port)
 
     def _current(self) -> list[str]:

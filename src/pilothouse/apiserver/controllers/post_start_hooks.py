@@ -1,7 +1,7 @@
 """Objects of upstream's post-start hooks: APIServices and PriorityClasses.
 
-``bootstrap_objects`` stores them. As data they follow kube-aggregator's
-``pkg/controllers/autoregister`` and kubernetes' ``pkg/registry/scheduling`` (v1.36).
+``bootstrap_objects`` stores them. They follow kube-aggregator's ``pkg/controllers/autoregister`` and kubernetes'
+``pkg/registry/scheduling`` (v1.36).
 """
 
 from collections.abc import Iterator
@@ -47,15 +47,15 @@ _VERSION_PRIORITY = 15
 
 
 def priority_classes() -> Iterator[Entry]:
-    """The two classes for what the cluster itself runs. Upstream makes them when it has started
-    (``scheduling/bootstrap-system-priority-classes``); pods may name them before."""
+    """The two system PriorityClasses. Upstream creates them in a post-start hook
+    (``scheduling/bootstrap-system-priority-classes``); pods may refer to them before."""
     for name, (value, description) in SYSTEM_CLASSES.items():
         found = {"metadata": {"name": name, "generation": 1}, "value": value, "description": description}
         yield "scheduling.k8s.io", "priorityclasses", {**found, "preemptionPolicy": "PreemptLowerPriority"}
 
 
 def api_services(now: str) -> Iterator[Entry]:
-    """One for each group version that is served here."""
+    """One APIService for each group version that this server serves."""
     seen: dict[tuple[str, str], None] = {}
     for info in built_in():
         if info.group != "apiregistration.k8s.io":
@@ -65,7 +65,7 @@ def api_services(now: str) -> Iterator[Entry]:
 
 
 def api_service(group: str, version: str, now: str, *, automanaged: str = "onstart") -> Object:
-    """The APIService of a group version of this server. Those of custom groups are ``automanaged`` "true"."""
+    """The APIService of a local group version. Those of custom groups are ``automanaged`` "true"."""
     spec: Object = {
         **({"group": group} if group else {}),
         "version": version,
@@ -92,6 +92,6 @@ def api_service(group: str, version: str, now: str, *, automanaged: str = "onsta
 
 
 def token_tracking(today: str) -> Entry:
-    """Since when it is written down whether tokens in secrets are still in use."""
+    """The ConfigMap with the date since which the use of tokens in Secrets is tracked."""
     name = "kube-apiserver-legacy-service-account-token-tracking"
     return "", "configmaps", {"metadata": {"name": name, "namespace": "kube-system"}, "data": {"since": today}}

@@ -1,9 +1,9 @@
 """Serves metrics.k8s.io/v1beta1 from simulated nodes, for ``kubectl top`` and autoscalers.
 
-In a cluster this is metrics-server, behind an APIService. Here the server answers itself, from the pods and nodes that
-it stores and from the program that runs them (``api.usage.Metering``). Shapes, tables and the role are metrics-server's
-(v0.8, ``pkg/api``, ``manifests/base``). A load on a workload as a whole, annotated at the last of the owners of its
-pods, is shared by those of its pods that are ready: more pods, less for each.
+In a cluster this is metrics-server, behind an APIService. Here the server itself responds, from the stored pods and
+nodes and from the program that runs the nodes (``api.usage.Metering``). Formats, tables and the role are
+metrics-server's (v0.8, ``pkg/api``, ``manifests/base``). A load on a workload, annotated on the topmost owner of its
+pods, is divided among the ready pods: with more pods each has less.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ LOADS = {
     "memory": "simulated.pilothouse.dev/memory-load",
 }
 _OWNERS = 4
-"""So far up a chain of owners a load is looked for: pod, ReplicaSet, Deployment, and what may own that."""
+"""The maximum length of an owner chain that is searched for loads: pod, ReplicaSet, Deployment, and owners of that."""
 _RBAC = "rbac.authorization.k8s.io"
 _READER = "system:aggregated-metrics-reader"
 
@@ -44,7 +44,7 @@ INFOS = (
 
 
 class ResourceMetrics:
-    """Serves metrics.k8s.io on one core from the moment it is made; ``publish`` registers it in the cluster."""
+    """Serves metrics.k8s.io on one core once it is constructed; ``publish`` registers it in the cluster."""
 
     def __init__(self, core: Core, metering: Metering) -> None:
         self._core = core
@@ -55,7 +55,7 @@ class ResourceMetrics:
         self._stored = {resource: core.table.built_in("", resource) for resource in ("nodes", "pods")}
 
     async def publish(self) -> None:
-        """Have the APIService, and the role that lets all users that may view pods view this too."""
+        """Create the APIService, and the role that lets users with view access to pods read their metrics."""
         core = self._core
         rule = {"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}
         labels = {f"{_RBAC}/aggregate-to-{role}": "true" for role in ("admin", "edit", "view")}
@@ -116,7 +116,7 @@ class ResourceMetrics:
         return ListResult(info, values, core.store.revision)
 
     def _used_by_pods(self) -> dict[str, Usage]:
-        """What the pods of each node use."""
+        """The usage of the pods of each node."""
         core, totals = self._core, dict[str, Usage]()
         shares = _Shares(core)
         for record in core.store.list(self._stored["pods"].list_prefix("")).records:
@@ -147,7 +147,7 @@ def _shown(usage: Usage) -> dict[str, str]:
 
 
 def _selected(core: Core, call: Call, stored: ResourceInfo) -> list[Record]:
-    """The stored objects that the request is about, by key."""
+    """The stored objects selected by the request, by key."""
     check_numbers(call.request_info.query)
     strategy = core.strategy(stored)
     selection: Selection = read_selection(stored, call.request_info.query, strategy.fields, strategy.unsupported_field)
@@ -160,7 +160,7 @@ def _selected(core: Core, call: Call, stored: ResourceInfo) -> list[Record]:
 
 
 class _Shares:
-    """Each pod's part of the load on its workload, worked out once per workload and request."""
+    """Each pod's share of the load on its workload, computed once per workload and request."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -169,7 +169,7 @@ class _Shares:
         self._ready: dict[str, dict[str, int]] = {}
 
     def of(self, pod: Object) -> Mapping[str, int]:
-        """Empty for a pod without a loaded workload, or one that takes no work."""
+        """Empty for a pod without a loaded workload, and for a pod that is not ready."""
         owner = _controller(pod)
         if owner is None or not _takes_work(pod):
             return {}
@@ -180,9 +180,9 @@ class _Shares:
         return {resource: load // ready[top] for resource, load in loads.items()}
 
     def _top(self, owner: Object, namespace: str) -> tuple[str, dict[str, int]]:
-        """The uid of the owner at the top of the chain that this owner is in, and the loads on it.
+        """The uid of the topmost owner of the chain, and the loads annotated on it.
 
-        Those further down do not count: a ReplicaSet keeps the annotations that its Deployment had once.
+        Annotations of the owners below are ignored: a ReplicaSet keeps old annotations of its Deployment.
         """
         known = self._tops.get(owner["uid"])
         if known is not None:
@@ -209,7 +209,7 @@ class _Shares:
         return found if found["metadata"].get("uid") == owner["uid"] else None
 
     def _ready_of(self, namespace: str) -> dict[str, int]:
-        """How many pods take work, by the uid of the top of their chain."""
+        """The number of ready pods, by the uid of their topmost owner."""
         counts = self._ready.get(namespace)
         if counts is None:
             counts = self._ready[namespace] = {}
@@ -245,6 +245,6 @@ def _loads(obj: Object) -> dict[str, int]:
         try:
             quantity = parse_quantity(annotations[key])
         except (KeyError, QuantityError):
-            continue  # there is no load, or none that can be read
+            continue  # no load, or an invalid one
         found[resource] = max(quantity.milli_value if resource == "cpu" else quantity.value, 0)
     return found

@@ -1,4 +1,4 @@
-"""Reads an ``EncryptionConfiguration`` from a file, and makes the providers that it describes.
+"""Loads an ``EncryptionConfiguration`` from a file, and creates its providers.
 
 After apiserver's ``pkg/server/options/encryptionconfig/config.go`` (v0.36), with its errors.
 """
@@ -46,9 +46,10 @@ with lazy_imports():
     from pilothouse.storage.encryption.kmsv2 import envelope, service
 
 MAX_BYTES = 1024 * 1024
-"""Of a file."""
+"""The maximum size of the file."""
 MAX_PROVIDERS = 1000
-"""Keys and plugins of a file. Each value that was not written with the first one costs an attempt with each."""
+"""The maximum number of keys and plugins in a file. A value that was not written with the first one is tried with
+each."""
 _SCHEME = "k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go:142"
 _KMS_V1 = (
     "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead.  Set "
@@ -56,23 +57,23 @@ _KMS_V1 = (
 )
 _PREFIX = "k8s:enc:"
 _NO_FIELD = re.compile(r'(\.keys\[\d+\])\.(?![A-Za-z]{1,20}"$).*(?="$)', re.DOTALL)
-"""Below a key what is no name of a field. The shortest secret has 24 characters."""
+"""Longer names of unknown fields may be secrets, and are not printed. The shortest secret has 24 characters."""
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """What a file says, and its hash."""
+    """The contents of a file, and its hash."""
 
     providers: Providers
     content_hash: str
 
 
 def read_hash(path: str) -> str:
-    """The hash of a file, by which it is seen whether it has changed. Raises ``EncryptionConfigError``."""
+    """The hash of a file, for the detection of changes. Raises ``EncryptionConfigError``."""
     return _hash_of(_read(path))
 
 
 def load_config(env: Env, path: str, metrics: EncryptionMetrics, *, reload: bool) -> LoadedConfig:
-    """Read a file, and connect to its plugins, which are not asked yet. Raises ``EncryptionConfigError``."""
+    """Load a file and create clients for its plugins, without calling them. Raises ``EncryptionConfigError``."""
     try:
         data = _read(path)
     except EncryptionConfigError as error:
@@ -112,7 +113,7 @@ def _hash_of(data: bytes) -> str:
 
 
 def parse_config(data: bytes, path: str, *, reload: bool) -> EncryptionConfiguration:
-    """The validated configuration of a text, YAML or JSON. Raises ``EncryptionConfigError``."""
+    """Decode and validate a configuration, YAML or JSON. Raises ``EncryptionConfigError``."""
     try:
         config = _decode(data)
     except DecodeError as error:
@@ -135,7 +136,7 @@ def _count(provider: Provider) -> int:
 
 
 def _decode(data: bytes) -> EncryptionConfiguration:
-    """Strictly: no field may be unknown, or there twice. Raises ``DecodeError``, ``EncryptionConfigError``."""
+    """Decode strictly: unknown and duplicate fields are errors. Raises ``DecodeError``, ``EncryptionConfigError``."""
     try:
         document = yaml_text.read_yaml(data)
     except yaml_text.YamlError as error:
@@ -150,7 +151,7 @@ def _decode(data: bytes) -> EncryptionConfiguration:
         raise DecodeError(f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
     decoded = decode_body(msgspec.json.encode(value), DEFINITION)
     if strict_errors := [*document.repeated, *decoded.strict_errors]:
-        # ``{name: a, secret:c2VjcmV0}`` has its secret in the name of a field.
+        # ``{name: a, secret:c2VjcmV0}`` has a secret in the name of a field.
         shown = (_NO_FIELD.sub(r"\1.REDACTED", each) for each in strict_errors)
         raise DecodeError(f"strict decoding error: {', '.join(shown)}")
     config = msgspec.convert(decoded.document, EncryptionConfiguration)
@@ -166,7 +167,7 @@ def _type_of(value: dict[str, Any]) -> tuple[str, str]:
         said.append(one)
     for field, one in (("Kind", said[1]), ("apiVersion", said[0])):
         if not one:
-            # Upstream prints the whole file at this place, with its secrets.
+            # Upstream prints the whole file here, secrets included.
             raise DecodeError(f"Object '{field}' is missing")
     return said[0], said[1]
 
@@ -182,7 +183,7 @@ def _with_defaults(config: EncryptionConfiguration) -> EncryptionConfiguration:
 
 
 class _Builder:
-    """Makes the providers of one configuration."""
+    """Creates the providers of one configuration."""
 
     def __init__(self, env: Env, metrics: EncryptionMetrics) -> None:
         self._env = env
@@ -191,7 +192,7 @@ class _Builder:
         self._timeouts = 0.0
 
     def providers(self, config: EncryptionConfiguration) -> Providers:
-        """Raises ``EncryptionConfigError``."""
+        """The providers by resource. Raises ``EncryptionConfigError``."""
         by_resource: dict[GroupResource, list[PrefixTransformer]] = {}
         for one in config.resources:
             transformers = [self._provider(provider) for provider in one.providers]
@@ -213,7 +214,7 @@ class _Builder:
         )
 
     def close(self) -> None:
-        """Close what was opened: the providers are not wanted."""
+        """Close the created providers, after an error."""
         for probe in self._probes:
             probe.service.close()
 

@@ -1,4 +1,4 @@
-"""Reads the configuration again when its file has changed (apiserver
+"""Reloads the configuration when its file changes (apiserver
 ``pkg/server/options/encryptionconfig/controller/controller.go``, v0.36)."""
 
 import asyncio
@@ -13,16 +13,16 @@ from pilothouse.storage.encryption.metrics import EncryptionMetrics
 
 POLL_SECONDS = 60.0
 _FIRST_RETRY = 1.0
-"""Seconds until a file that can't be used is read again; twice as many each time, until it is a minute."""
+"""The delay in seconds before an invalid file is loaded again; doubled each time, up to a minute."""
 _CHECK_SECONDS = 0.1
 _LEAST_CHECK = 10.0
-"""Seconds for new plugins to become healthy, at least."""
+"""The minimum time in seconds for new plugins to become healthy."""
 
 _log = Log("encryption")
 
 
 class ReloadController:
-    """Follows one file. ``load`` reads it."""
+    """Reloads one file. ``load`` loads it."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ReloadController:
         self._metrics = metrics
 
     async def run(self, poll_seconds: float = POLL_SECONDS) -> None:
-        """Follow the file until cancelled."""
+        """Poll the file until cancelled."""
         retry = 0.0
         while True:
             try:
@@ -52,8 +52,8 @@ class ReloadController:
             await asyncio.sleep(retry or poll_seconds)
 
     async def sync(self) -> None:
-        """Use the file, if it has changed. Raises ``EncryptionConfigError``, and ``KmsUnhealthy`` when a plugin is not
-        healthy; then everything stays as it was."""
+        """Load and use the file, if it has changed. Raises ``EncryptionConfigError``, and ``KmsUnhealthy`` if a plugin
+        is not healthy; the previous configuration then stays in use."""
         if read_hash(self._path) == self._hash:
             return
         loaded = self._load()

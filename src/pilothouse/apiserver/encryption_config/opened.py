@@ -1,4 +1,4 @@
-"""Encryption at rest as a server has it: providers, metrics, health, and what follows the file."""
+"""Encryption at rest of a running server: providers, metrics, health, and reloading."""
 
 from functools import partial
 
@@ -15,8 +15,8 @@ _log = Log("encryption")
 
 
 class OpenedEncryption:
-    """One configuration that is in use. Its plugins have been asked once: what they encrypt can be read without a loop.
-    A plugin that does not answer is no reason not to start."""
+    """A configuration in use. Its plugins have been called once, so that data encrypted by them can be decrypted
+    without an event loop. A plugin that does not respond does not prevent the start."""
 
     def __init__(self, env: Env, path: str, *, reload: bool, server_id: str) -> None:
         """Raises ``EncryptionConfigError``."""
@@ -30,7 +30,7 @@ class OpenedEncryption:
         self.controller = (
             ReloadController(path, self.at_rest, loaded.content_hash, load, self.metrics) if reload else None
         )
-        # With a reload plugins may be added later, so that there is a check of them in any case.
+        # After a reload there may be plugins, so the health check always exists.
         self.health = KmsHealth(self._is_healthy, reloads=reload) if reload or loaded.providers.probes else None
 
     async def _is_healthy(self) -> bool:

@@ -16,25 +16,25 @@ OTHER_KINDS = (
     "AuthorizationConfiguration",
     "TracingConfiguration",
 )
-"""Upstream decodes them as well, before it says that they are something else."""
+"""Other kinds of the API group, which upstream decodes before it rejects them."""
 LEGACY = ("v1", "EncryptionConfig")
-"""apiVersion and kind that the documentation once had."""
+"""apiVersion and kind that older documentation used."""
 _TIMEOUT = "3s"
 _CACHE_SIZE = 1000
 
 
 class EncryptionConfigError(ValueError):
-    """A file that can't be used, in upstream's words."""
+    """An invalid file, with upstream's message."""
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key, in base64."""
+    """A key; its secret is in base64."""
 
     name: str = ""
     secret: str = ""
 
     def __repr__(self) -> str:
-        """Safe for logs."""
+        """Without the secret, for logs."""
         return f"Key(name={self.name!r}, secret=[REDACTED])"
 
 
@@ -45,7 +45,7 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class Kms(msgspec.Struct, frozen=True, rename="camel"):
-    """A plugin."""
+    """A KMS plugin."""
 
     api_version: str = ""
     name: str = ""
@@ -62,7 +62,7 @@ class Kms(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """One of these."""
+    """Exactly one of these is set."""
 
     aesgcm: Keys | None = None
     aescbc: Keys | None = None
@@ -79,7 +79,7 @@ class ResourceConfiguration(msgspec.Struct, frozen=True):
 
 
 class EncryptionConfiguration(msgspec.Struct, frozen=True):
-    """The whole file."""
+    """The whole configuration."""
 
     resources: tuple[ResourceConfiguration, ...] = ()
 
@@ -109,4 +109,4 @@ _PROVIDER = _definition(
 )
 _RESOURCE = _definition("ResourceConfiguration", resources=Type("list", _TEXT), providers=_list_of(_PROVIDER))
 DEFINITION = _definition(KIND, apiVersion=_TEXT, kind=_TEXT, resources=_list_of(_RESOURCE))
-"""Its fields, for strict decoding."""
+"""A list of these, for strict decoding."""

@@ -1,7 +1,7 @@
-"""What is wrong with an ``EncryptionConfiguration``. Pure.
+"""Validation of an ``EncryptionConfiguration``. Pure.
 
-After apiserver's ``pkg/apis/apiserver/validation/validation_encryption.go`` (v0.36), with its words. Where that prints
-a provider with its keys, the keys are left out here: the message goes to the log.
+After apiserver's ``pkg/apis/apiserver/validation/validation_encryption.go`` (v0.36), with its messages. Where upstream
+prints a provider with its keys, the keys are left out, because the message is logged.
 """
 
 import base64
@@ -34,7 +34,7 @@ def parse_group_resource(text: str) -> GroupResource:
 
 
 def validate_encryption_configuration(config: EncryptionConfiguration, *, reload: bool) -> ErrorList:
-    """All that is wrong. ``reload``: the file may be read again while the server runs."""
+    """The errors in a configuration. ``reload``: whether the file is reloaded while the server runs."""
     if not config.resources:
         return [_at_least_one("resources", "resources")]
     errors: ErrorList = []
@@ -84,8 +84,8 @@ def _validate_overlap(resources: Sequence[str], path: str) -> ErrorList:
 
 
 def _has_overlap(parsed: Sequence[GroupResource]) -> bool:
-    """Of a resource and a wildcard that contains it. A wildcard that is there twice contains itself. Upstream compares
-    all pairs, which takes minutes with as many resources as a file can have."""
+    """Whether there are a resource and a wildcard that contains it. A duplicate wildcard contains itself. Upstream
+    compares all pairs, which takes minutes for the largest allowed file."""
     if ("*", "*") in parsed and len(parsed) > 1:
         return True
     count = Counter(group for group, _name in parsed)
@@ -133,7 +133,7 @@ def _validate_single(provider: Provider, path: str) -> ErrorList:
 
 
 def _shown(value: object) -> object:
-    """A provider by Go's names, without the secrets."""
+    """A provider with Go's field names, without secrets."""
     match value:
         case Keys():
             return {"Keys": [{"Name": key.name, "Secret": "REDACTED"} for key in value.keys]}
@@ -172,7 +172,7 @@ def _validate_key(key: Key, path: str, sizes: Sequence[int]) -> ErrorList:
 
 
 def decode_secret(text: str) -> bytes:
-    """Standard base64 with padding; ends of lines are skipped, as in Go. Raises ``ValueError``."""
+    """Decode standard base64 with padding; line ends are skipped, as in Go. Raises ``ValueError``."""
     try:
         return base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
     except binascii.Error as error:
@@ -201,7 +201,7 @@ def _validate_kms_name(kms: Kms, path: str, names: set[str], *, reload: bool) ->
 
 
 def timeout_seconds(kms: Kms) -> float:
-    """Raises ``DurationError``."""
+    """The timeout of a plugin. Raises ``DurationError``."""
     return parse_duration(kms.timeout or "0s")
 
 

@@ -1,8 +1,7 @@
-"""``ConversionCache``: the last stored objects as webhooks have converted them.
+"""``ConversionCache``: stored objects as webhooks have converted them.
 
-Lists, watches and the reading of what a write changes come here first, as upstream they come to the watch cache that
-every version has of its own (apiserver ``pkg/storage/cacher``, v0.36); a get without a resource version calls the
-webhook.
+Used by lists, watches, and reads before a write, which upstream serves from the watch cache of each version (apiserver
+``pkg/storage/cacher``, v0.36). A get without a resource version calls the webhook.
 """
 
 from typing import Any
@@ -11,8 +10,8 @@ MOST_BYTES = 64 << 20
 
 
 class ConversionCache:
-    """Converted objects by their stored bytes; the least recently used are dropped. Stored bytes contain the resource
-    version, so an entry is never out of date."""
+    """An LRU cache of converted objects by stored bytes. Stored bytes contain the resource version, so entries never
+    become stale."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
@@ -20,14 +19,14 @@ class ConversionCache:
         self._size = 0
 
     def get(self, target: Any, value: bytes) -> bytes | None:
-        """The stored object as ``target`` shows it, if it is known."""
+        """The stored object in the version of ``target``, if it is cached."""
         shown = self._shown.pop((target, value), None)
         if shown is not None:
             self._shown[target, value] = shown
         return shown
 
     def put(self, target: Any, value: bytes, shown: bytes) -> None:
-        """Keep what a webhook has made of a stored object."""
+        """Add the conversion of a stored object."""
         size = len(value) + len(shown)
         if size > self._most // 8:
             return
@@ -42,6 +41,6 @@ class ConversionCache:
             self._size -= len(oldest) + len(gone)
 
     def forget(self, targets: set[Any]) -> None:
-        """Drop what these show: their definition has changed."""
+        """Remove the entries of these versions, after a change of their definition."""
         for target, value in [key for key in self._shown if key[0] in targets]:
             self._size -= len(value) + len(self._shown.pop((target, value)))

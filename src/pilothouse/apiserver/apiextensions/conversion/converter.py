@@ -1,10 +1,9 @@
-"""``Converter``: objects of one definition between its versions, by its webhook.
+"""``Converter``: converts objects of one definition between its versions, by its webhook.
 
-What is stored is read in steps (apiextensions-apiserver ``pkg/apiserver/customresource_handler.go``, the codec of the
-storage, v0.36): pruned and defaulted by the schema of the version that it is stored in, converted, pruned by the schema
-of the version that was asked for. What is written is converted, and pruned by the schema of the storage version.
-Objects of one list are sent together, by ``_MOST_BYTES`` of them and ``_MOST_OBJECTS``: upstream's cache calls the
-webhook for each.
+Reads follow the storage codec of apiextensions ``pkg/apiserver/customresource_handler.go`` (v0.36): an object is pruned
+and defaulted by the schema of the version that it is stored in, converted, and pruned by the schema of the requested
+version. Written objects are converted, and pruned by the schema of the storage version. The objects of a list are sent
+in batches of up to ``_MOST_BYTES`` and ``_MOST_OBJECTS``; upstream's cache calls the webhook for each object.
 """
 
 import asyncio
@@ -24,12 +23,12 @@ from pilothouse.machinery.bodies import DecodeError
 _MOST_BYTES = 1 << 20
 _MOST_OBJECTS = 1000
 _Shown = dict[bytes, bytes]
-"""By stored bytes: the object in the version that was asked for."""
+"""Stored bytes → the object in the requested version."""
 
 
 class Converter:
-    """Converts by webhook. ``versions`` are all versions of the definition by API version, served or not; the maker
-    fills them in."""
+    """Converts by webhook. ``versions`` are all versions of the definition by API version, served or not; they are
+    added by the creator."""
 
     def __init__(self, core: Core, webhook: WebhookConverter, cache: ConversionCache) -> None:
         self.versions: dict[str, ResourceInfo] = {}
@@ -37,15 +36,16 @@ class Converter:
         self._core = core
         self._cache = cache
         self._under_way: dict[tuple[str, ResourceInfo, bytes], asyncio.Future[_Shown | StatusError | None]] = {}
-        """Calls under way, by caller and object, which all who need the same object wait for. A result of None: the
-        call was cancelled, so make another."""
+        """Pending calls by caller and object; requests for the same object wait for the same call. The result None
+        means that the call was cancelled and has to be repeated."""
 
     # Reading
 
     async def shown(self, target: ResourceInfo, values: Sequence[bytes], *, fresh: bool = False) -> list[bytes]:
-        """Stored objects in the version of ``target``. ``fresh``: the webhook is called even if its answer is cached.
+        """Convert stored objects to the version of ``target``. ``fresh``: call the webhook even if the conversion is
+        cached.
 
-        Raises ``StatusError`` when one of them cannot be had.
+        Raises ``StatusError`` if one of them cannot be converted.
         """
         found: _Shown = {}
         others: list[bytes] = []
@@ -59,7 +59,7 @@ class Converter:
         return [found[value] for value in values]
 
     async def _shared(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
-        """From the cache, from calls under way, and from one of our own for the rest."""
+        """Convert with the cache, with pending calls, and with a call of its own for the remaining objects."""
         found: _Shown = {}
         caller = self._core.webhook_caller()
         while len(found) < len(values):
@@ -136,19 +136,19 @@ class Converter:
     # Writing
 
     async def stored(self, source: ResourceInfo, obj: Object) -> Object:
-        """An object in the version of ``source`` as it is to be stored; ``obj`` stays as it is."""
+        """An object in the version of ``source``, converted to the storage version; ``obj`` is not changed."""
         storage: ResourceInfo = source.custom.strategy.storage
         converted = await self.convert({**obj, "kind": source.kind, "apiVersion": source.api_version}, storage)
         result: Object = source.custom.strategy.to_storage(storage, converted)
         owners = obj["metadata"].get("managedFields")
         if owners is not None:
-            # They are not the webhook's to change, and stay encoded.
+            # Webhooks must not change managed fields; they stay encoded.
             result["metadata"] = {**result["metadata"], "managedFields": owners}
         return result
 
     async def convert(self, obj: Object, target: ResourceInfo, *, pruned: bool = True) -> Object:
-        """One object in the version of ``target``, which it is not in. ``pruned``: without what the schema does not
-        know. Raises ``StatusError``."""
+        """Convert an object to the version of ``target``, which differs from its own. ``pruned``: remove fields that
+        the schema does not specify. Raises ``StatusError``."""
         plain = with_decoded_managed_fields(obj)
         if plain.keys() <= {"kind", "apiVersion"}:
             return {**plain, "apiVersion": target.api_version}  # upstream calls no webhook for an empty object
@@ -165,7 +165,7 @@ def _pruned(target: ResourceInfo, obj: Object) -> Object:
 
 
 def _batches(values: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """As many as go into one call; one that is larger than that goes by itself."""
+    """The objects by webhook call; an object larger than the limit has a call of its own."""
     batch: list[bytes] = []
     size = 0
     for value in values:

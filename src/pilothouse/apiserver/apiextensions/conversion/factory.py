@@ -1,4 +1,4 @@
-"""``ConverterFactory``: makes the converters of definitions (upstream's ``CRConverterFactory``, v0.36)."""
+"""``ConverterFactory``: creates the converters of definitions (upstream's ``CRConverterFactory``, v0.36)."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 
 
 class ConverterFactory:
-    """What all conversion webhooks of one server share."""
+    """Creates converters, which share metrics and cache."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -21,12 +21,12 @@ class ConverterFactory:
         self.send: Send = lambda target, body: (core.send_webhook or send)(target, body)
 
     def converter(self, definition: Object) -> Converter:
-        """What converts the objects of a definition whose strategy is ``Webhook``."""
+        """The converter of a definition with the strategy ``Webhook``."""
         webhook: Object = definition["spec"]["conversion"].get("webhook") or {}
         name: str = definition["metadata"]["name"]
         called = WebhookConverter(self._core, name, webhook, self.metrics, lambda target, body: self.send(target, body))
         return Converter(self._core, called, self._cache)
 
     def forget(self, infos: Iterable[ResourceInfo]) -> None:
-        """Forget what was converted to these versions: their definition has changed."""
+        """Remove conversions to these versions from the cache, after a change of their definition."""
         self._cache.forget(set(infos))

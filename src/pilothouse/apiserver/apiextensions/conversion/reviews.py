@@ -1,7 +1,7 @@
-"""ConversionReviews: what a conversion webhook is sent, and what of its answer is taken over.
+"""ConversionReviews: encodes requests to conversion webhooks, and validates and reads their responses.
 
-After apiextensions-apiserver's ``pkg/apiserver/conversion/webhook_converter.go`` (v0.36), whose texts are kept. Text of
-the webhook's own in an error is cut at ``MOST_TEXT`` characters.
+After apiextensions-apiserver's ``pkg/apiserver/conversion/webhook_converter.go`` (v0.36), with its messages. Text that
+a webhook returned is cut at ``MOST_TEXT`` characters in errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,12 @@ _FIELDS = (
     (("response", "result", "status"), str, "string"),
     (("response", "result", "message"), str, "string"),
 )
-"""What is read of an answer, its type in JSON, and what Go calls that."""
+"""Path of each field that is read, its JSON type, and Go's name of the type."""
 
 
 class ReviewError(Exception):
-    """An invalid answer. The message is upstream's, without the name of the webhook; ``names_webhook``: whether
-    upstream names it."""
+    """An invalid response. The message is upstream's, without the name of the webhook; ``names_webhook``: whether
+    upstream's message has it."""
 
     def __init__(self, message: str, *, names_webhook: bool = True) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class ReviewError(Exception):
 
 
 def review_version(versions: Sequence[str]) -> str:
-    """The first version of ConversionReview that the server knows of those that the webhook accepts. Raises
+    """The first version of ConversionReview accepted by the webhook that this server supports. Raises
     ``ReviewError``."""
     for version in versions:
         if version in _VERSIONS:
@@ -52,12 +52,12 @@ def review_version(versions: Sequence[str]) -> str:
 
 
 def conversion_review(version: str, uid: str, desired_api_version: str, objects: Sequence[Any]) -> Object:
-    """The review that asks for these objects in another version."""
+    """A ConversionReview that requests these objects in ``desired_api_version``."""
     return {
         "kind": KIND,
         "apiVersion": f"{GROUP}/{version}",
         "request": {"uid": uid, "desiredAPIVersion": desired_api_version, "objects": list(objects)},
-        # Go's struct is no pointer to nothing, and is sent.
+        # A struct in Go, which omitempty does not omit.
         "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
     }
 
@@ -66,7 +66,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def read_review(body: bytes, version: str) -> Object:
-    """The review in the body of an answer, whose known fields have the right types. Raises ``ReviewError``."""
+    """Decode a ConversionReview and check the types of its known fields. Raises ``ReviewError``."""
     try:
         check_bounds(body)
         review = _decode(body)
@@ -93,10 +93,10 @@ def _json_type(value: Any) -> str:
 
 
 def converted_objects(review: Object, version: str, uid: str) -> list[Any]:
-    """The converted objects in an answer (``getConvertedObjectsFromResponse``). Raises ``ReviewError``."""
+    """The converted objects of a response (``getConvertedObjectsFromResponse``). Raises ``ReviewError``."""
     response = review.get("response")
     if version == "v1":
-        # Reviews of v1beta1 were never checked for kind and uid.
+        # v1beta1 responses are not checked for kind and uid.
         found = f"{review.get('apiVersion') or ''}, Kind={review.get('kind') or ''}"
         if found != f"{GROUP}/v1, Kind={KIND}":
             found = found if "/" in found.partition(",")[0] else f"/{found}"
@@ -114,10 +114,10 @@ def converted_objects(review: Object, version: str, uid: str) -> list[Any]:
 
 
 def converted_object(original: Object, given: Any, desired_api_version: str, index: int, *, of_list: bool) -> Object:
-    """One converted object with the metadata that it must have.
+    """Validate one converted object, and restore the metadata of the original.
 
-    Labels and annotations are those of the webhook, everything else in metadata is the original's. The result may share
-    parts with both. ``index`` and ``of_list`` say which object errors are about. Raises ``ReviewError``.
+    Labels and annotations are the webhook's, everything else in metadata is the original's. The result may share parts
+    with both. ``index`` and ``of_list`` select the object's name in errors. Raises ``ReviewError``.
     """
     invalid = f"returned invalid converted object at index {index}" if of_list else "returned invalid object at index 0"
     try:
@@ -156,14 +156,14 @@ def _typed(given: Any) -> Object:
 
 
 def _text(node: Any, *path: str) -> str:
-    """The text at a path, "" where there is none (``unstructured.NestedString``)."""
+    """The string at a path, "" if it is absent (``unstructured.NestedString``)."""
     for name in path:
         node = node.get(name) if isinstance(node, dict) else None
     return node if isinstance(node, str) else ""
 
 
 def validate_converted_object(original: Object, converted: Object) -> None:
-    """What a webhook must leave as it is. Raises ``ReviewError``."""
+    """Check that the webhook has left kind, name, namespace and UID unchanged. Raises ``ReviewError``."""
     for what, path in (
         ("kind", ("kind",)),
         ("name", ("metadata", "name")),
@@ -218,5 +218,5 @@ def _validate_texts(field: str, given: Any, before: Mapping[str, Any]) -> None:
 
 
 def cut(text: str) -> str:
-    """A text that quotes a webhook, no longer than it has to be."""
+    """Limit a text of a webhook to ``MOST_TEXT`` characters."""
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"

@@ -1,7 +1,7 @@
-"""``WebhookConverter``: sends objects to the conversion webhook of a definition, and takes back what it makes of them.
+"""``WebhookConverter``: calls the conversion webhook of a definition.
 
-After apiextensions-apiserver's ``pkg/apiserver/conversion/{webhook_converter,metrics}.go`` (v0.36). The webhook is
-called as admission webhooks are (``admission.dynamic.webhook_calls``): the same services, trust and bounds.
+After apiextensions-apiserver's ``pkg/apiserver/conversion/{webhook_converter,metrics}.go`` (v0.36). Requests are sent
+as to admission webhooks (``admission.dynamic.webhook_calls``): with the same resolution of Services, TLS and limits.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.metrics import Registry, exponential_buckets
 
 TIMEOUT_SECONDS = 30
-"""Of one call, redirects and retries included (apiserver ``pkg/util/webhook/authentication.go``, v0.36)."""
+"""The limit of one call, including redirects and retries (apiserver ``pkg/util/webhook/authentication.go``, v0.36)."""
 _LATENCIES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0)
 
 
 class ConversionMetrics:
-    """The series of all conversion webhooks of one server."""
+    """Metrics of the conversion webhooks of one server."""
 
     def __init__(self) -> None:
         registry = self.registry = Registry()
@@ -53,7 +53,7 @@ class ConversionMetrics:
         )
 
     def observe(self, definition: str, source: str, target: str, seconds: float, failure: str = "") -> None:
-        """One call. ``failure`` is upstream's type of it, "" for none."""
+        """Record one call. ``failure`` is upstream's failure type, "" for success."""
         labels = ("failure" if failure else "success", failure)
         self._requests.labels(*labels).inc()
         self._seconds.labels(*labels).observe(seconds)
@@ -62,8 +62,8 @@ class ConversionMetrics:
 
 
 class _Failed(Exception):
-    """A call that failed: upstream's type of failure, and what follows ``conversion webhook for … ``, or stands for
-    itself."""
+    """A failed call: upstream's failure type, and the message, which follows ``conversion webhook for … `` if
+    ``names_webhook``."""
 
     def __init__(self, kind: str, why: str, *, names_webhook: bool = True) -> None:
         super().__init__(why)
@@ -83,10 +83,10 @@ class WebhookConverter:
         self._send = send
 
     async def convert(self, objects: Sequence[Object], target: str, size: int) -> list[Object]:
-        """The objects in the API version ``target``, none of which is in it yet, in one call. ``size`` is how many
-        bytes of JSON they are, about.
+        """Convert objects to the API version ``target``, which differs from theirs, in one call. ``size`` is their
+        approximate size in bytes of JSON.
 
-        Raises ``StatusError``: upstream's plain 500.
+        Raises ``StatusError``, upstream's 500 without details.
         """
         first = objects[0]
         source = first.get("apiVersion") or ""
@@ -140,7 +140,7 @@ class WebhookConverter:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 status, answer = await self._send(target, body)
         except TimeoutError:
-            # The words of an http.Client with a timeout, which conversion webhooks have and others have not.
+            # Go's http.Client adds this if it has a timeout, which only conversion webhooks set.
             raise CallError(f"{timed_out(target)} (Client.Timeout exceeded while awaiting headers)") from None
         if not 200 <= status < 300:
             raise error_status(status, answer)
@@ -148,7 +148,7 @@ class WebhookConverter:
 
 
 def _trimmed(config: Object) -> Object:
-    """A bundle of nothing but white space counts as none."""
+    """A bundle of white space is treated as empty."""
     bundle = config.get("caBundle")
     if bundle and not base64.b64decode(bundle).strip():
         return {**config, "caBundle": ""}
