@@ -1,7 +1,7 @@
 """``StatusError`` and the ``Status`` bodies of failures, with upstream's reasons, codes and messages.
 
-Handlers raise ``StatusError``; the server writes its ``body``. The constructors below follow
-apimachinery's ``pkg/api/errors/errors.go`` (v0.36) name by name. What is wrong with fields is in ``field_errors``.
+Handlers raise ``StatusError``; the server sends its ``body``. The constructors below have the names of apimachinery's
+``pkg/api/errors/errors.go`` (v0.36). Errors of fields are in ``field_errors``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StatusError(Exception):
-    """An answer other than the object asked for. ``reason`` may be empty (a plain 500)."""
+    """A failure, as ``Status``. ``reason`` may be empty (a plain 500)."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class StatusError(Exception):
 
 
 class PlainNotFound(Exception):
-    """A path that nothing is served at: 404 with the text ``404 page not found``, not a Status."""
+    """404 with the text ``404 page not found``, not a Status, for a path that is not served."""
 
 
 def success(details: dict[str, Any] | None = None, *, code: int = 0) -> dict[str, Any]:
-    """A ``Status`` that reports success."""
+    """A ``Status`` for success."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         status["details"] = details
@@ -90,7 +90,7 @@ def _resource_details(info: ResourceInfo, name: str) -> dict[str, Any]:
 
 
 def bad_request(message: str) -> StatusError:
-    """400, in the words given."""
+    """400 with this message."""
     return StatusError(400, "BadRequest", message)
 
 
@@ -111,24 +111,24 @@ def not_found(info: ResourceInfo, name: str) -> StatusError:
 
 
 def namespace_not_found(name: str) -> StatusError:
-    """404, about a namespace that a request is in."""
+    """404, about the namespace of a request."""
     return StatusError(404, "NotFound", f'namespaces "{name}" not found', details={"name": name, "kind": "namespaces"})
 
 
 def no_such_resource() -> StatusError:
-    """404, about a path in a group and version that is served."""
+    """404, about an unknown path in a served group version."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def method_not_allowed() -> StatusError:
-    """405, about a path that takes other methods."""
+    """405, about a path that supports other methods."""
     return StatusError(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
     )
 
 
 def already_exists(info: ResourceInfo, name: str, *, being_deleted: bool = False) -> StatusError:
-    """409, about a name that is taken."""
+    """409, about an existing name."""
     message = f'{info.group_resource} "{name}" already exists'
     if being_deleted:
         message = f"object is being deleted: {message}"
@@ -136,7 +136,7 @@ def already_exists(info: ResourceInfo, name: str, *, being_deleted: bool = False
 
 
 def no_unique_name(info: ResourceInfo, name: str, *, being_deleted: bool) -> StatusError:
-    """409, after every attempt at generating a name found it taken."""
+    """409, if every generated name exists."""
     return StatusError(
         409,
         "AlreadyExists",
@@ -147,7 +147,7 @@ def no_unique_name(info: ResourceInfo, name: str, *, being_deleted: bool) -> Sta
 
 
 def conflict(info: ResourceInfo, name: str, reason: str, *, subresource: str = "") -> StatusError:
-    """409, about a write that lost against another one, or a state that does not allow it."""
+    """409, about a concurrent write, or a state that does not permit the request."""
     suffix = f"/{subresource}" if subresource else ""
     details = _resource_details(info, name)
     details["kind"] += suffix
@@ -158,19 +158,19 @@ def conflict(info: ResourceInfo, name: str, reason: str, *, subresource: str = "
 
 
 def modified(info: ResourceInfo, name: str) -> StatusError:
-    """409, about a write that was based on an older version."""
+    """409, about a write based on an older version."""
     return conflict(
         info, name, "the object has been modified; please apply your changes to the latest version and try again"
     )
 
 
 def expired(message: str, *, continue_: str = "") -> StatusError:
-    """410, about history that is gone."""
+    """410, about compacted history."""
     return StatusError(410, "Expired", message, continue_=continue_)
 
 
 def too_large_resource_version(desired: int, current: int) -> StatusError:
-    """504, about a revision that has not come after three seconds."""
+    """504, about a revision that was not reached within three seconds."""
     return StatusError(
         504,
         "Timeout",
@@ -183,12 +183,12 @@ def too_large_resource_version(desired: int, current: int) -> StatusError:
 
 
 def timeout(message: str) -> StatusError:
-    """504, about a request that took too long."""
+    """504, about a timeout."""
     return StatusError(504, "Timeout", f"Timeout: {message}", details={})
 
 
 def too_many_requests(message: str) -> StatusError:
-    """429, to be asked again in a second."""
+    """429, to be retried after a second."""
     return StatusError(429, "TooManyRequests", message, details={"retryAfterSeconds": 1})
 
 
@@ -203,14 +203,14 @@ def unsupported_media_type(message: str, *, details: dict[str, Any] | None = Non
 
 
 def corrupt(key: str, reason: str) -> StatusError:
-    """500 for an object that is stored and cannot be read (apiserver ``pkg/storage/errors.go``, v0.36)."""
+    """500 for a stored object that cannot be read (apiserver ``pkg/storage/errors.go``, v0.36)."""
     return internal(
         f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {reason}"
     )
 
 
 def unreadable(value: bytes, key: str, error: object) -> StatusError:
-    """500 for a stored value that can't be decoded, by reason: it is damaged, or can't be decrypted."""
+    """500 for a stored value that can't be decoded, by reason: corrupt, or not decryptable."""
     why = why_unreadable(value)
     if why is None:
         return corrupt(key, str(error))
@@ -218,7 +218,7 @@ def unreadable(value: bytes, key: str, error: object) -> StatusError:
 
 
 def check_readable(values: Iterable[bytes]) -> None:
-    """Raises the 500 for a list of which a value can't be read (apiserver ``pkg/storage/etcd3/store.go``, v0.36)."""
+    """Raises the 500 for a list with an unreadable value (apiserver ``pkg/storage/etcd3/store.go``, v0.36)."""
     for value in values:
         why = why_unreadable(value)
         if why is not None:
@@ -238,12 +238,12 @@ def internal(message: str) -> StatusError:
 
 
 def plain(message: str, *, code: int = 500) -> StatusError:
-    """500 without a reason: an error that upstream passes on as its text."""
+    """500 without a reason, for errors that upstream returns as their text."""
     return StatusError(code, "", message)
 
 
 def invalid(group: str, kind: str, name: str, errors: Iterable["FieldError"]) -> StatusError:
-    """422, about fields. The same message is listed once in the text, but every cause is kept."""
+    """422, about fields. Duplicate messages are listed once in the text, but every cause is kept."""
     errors = list(errors)
     texts = list(dict.fromkeys(str(error) for error in errors))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -1,7 +1,7 @@
 """Errors of fields, as upstream's ``field.Error``: reasons and messages.
 
-The constructors follow apimachinery's ``pkg/util/validation/field/errors.go`` (v0.36) name by name. A list of
-them becomes one 422 through ``errors.invalid``.
+The constructors have the names of apimachinery's ``pkg/util/validation/field/errors.go`` (v0.36). ``errors.invalid``
+combines a list of them to a 422.
 """
 
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import Shown, compact_json, quote
 
 with lazy_imports():
-    from pilothouse.apiserver import internal_types  # which only errors need
+    from pilothouse.apiserver import internal_types  # only needed for errors
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One thing wrong with one field. ``text`` is the message without the field's name."""
+    """An error about one field. ``text`` is the message without the field."""
 
     field: str
     reason: str
@@ -30,27 +30,28 @@ ErrorList = list[FieldError]
 
 
 def internal_value(type_: str, value: object) -> Shown:
-    """A value of one of upstream's internal types, as ``internal_types`` names and prints them."""
+    """A value of one of upstream's internal types, as ``internal_types`` formats it."""
     return internal_types.internal_value(type_, value)
 
 
 def named(value: object) -> Shown:
-    """A string of a named type (``core.Protocol``), or a pointer to one: Go quotes plain ones only, this is JSON."""
+    """A string of a named type (``core.Protocol``), or a pointer to one: Go formats it as JSON, and quotes only plain
+    strings."""
     return value if isinstance(value, Shown) else Shown(compact_json(value, in_order=True))
 
 
 def shown_struct(fields: Iterable[tuple[str, object]]) -> Shown:
-    """A struct that is no part of an object, by Go's names of its fields and their values."""
+    """A struct that is not part of an object, with Go's field names."""
     return Shown(compact_json(dict(fields)))
 
 
 def internal_diff(type_: str, before: object, after: object) -> str:
-    """How a value has changed, line by line, as ``internal_types`` prints it."""
+    """The diff of a value, line by line, as ``internal_types`` formats it."""
     return internal_types.internal_diff(type_, before, after)
 
 
 def shown(value: object) -> str:
-    """A value as it appears in a message: strings quoted, numbers bare, all else compact JSON, with maps in order."""
+    """A value as in messages: strings quoted, numbers plain, everything else as compact JSON with sorted maps."""
     if isinstance(value, str):
         return value if isinstance(value, Shown) else quote(value)
     return compact_json(value, in_order=True)
@@ -63,7 +64,7 @@ def invalid(field: str, value: object, detail: str) -> FieldError:
 
 
 def invalid_omitting_value(field: str, detail: str) -> FieldError:
-    """``Invalid value``, without showing the value (``OmitValueType``)."""
+    """``Invalid value``, without the value (``OmitValueType``)."""
     return FieldError(field, "FieldValueInvalid", f"Invalid value: {detail}")
 
 
@@ -78,9 +79,9 @@ def required(field: str, detail: str = "") -> FieldError:
 
 
 def not_supported(field: str, value: object, supported: Iterable[str], *, plain: bool = False) -> FieldError:
-    """``Unsupported value``, with what would be supported, in the order given.
+    """``Unsupported value``, with the supported values in this order.
 
-    Choices mostly have a type of their own, so that the value is shown as JSON; it is quoted if it is a plain string.
+    The values mostly have a named type, so that the value is formatted as JSON; it is quoted if it is a plain string.
     """
     text = shown(value) if plain else named(value)
     listed = ", ".join(shown(choice) for choice in supported)
@@ -109,5 +110,5 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
 
 
 def not_found(field: str, value: object) -> FieldError:
-    """``Not found``: a name that refers to nothing."""
+    """``Not found``: a reference to something that does not exist."""
     return FieldError(field, "FieldValueNotFound", f"Not found: {shown(value)}")

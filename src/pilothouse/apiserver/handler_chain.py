@@ -1,8 +1,8 @@
-"""Authentication, impersonation and authorization of requests from outside, and the APIs that need them.
+"""``HandlerChain``: authentication, impersonation and authorization of external requests, and the APIs for these.
 
-The order is upstream's (apiserver ``pkg/server/config.go``, ``DefaultBuildHandlerChain``, v0.36). Authorization and the
-handlers are called by the server itself, so that they hold for clients in the same process as well. ``asgi`` serves
-HTTP with it.
+The order is upstream's (apiserver ``pkg/server/config.go``, ``DefaultBuildHandlerChain``, v0.36). The server itself
+authorizes and calls the handlers, so that clients in the same process are authorized as well. ``asgi`` serves HTTP with
+it.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ _PUBLIC = ("healthz", "livez", "readyz", "version")
 
 
 class HandlerChain:
-    """A server with negotiated formats, authorization, reviews and token requests.
+    """A server with content negotiation, authorization, reviews and token requests.
 
     ``authorization`` has the modes ``AlwaysAllow``, ``Node`` or ``RBAC``, separated by commas. With RBAC, ``start``
     creates the bootstrap roles; until then only system:masters has permissions. ``logins`` are accepted in addition to
@@ -154,7 +154,7 @@ class HandlerChain:
         )
 
     def _health(self) -> Health:
-        """The checks of the server. What it takes a call to say is asked when a path is about it."""
+        """The health checks of the server. Those that need a call are refreshed when their path is requested."""
         server, store = self._server, self._server.core.store
         checks: dict[str, Check] = {"storage": lambda: store.is_reachable, "storage_ready": lambda: store.is_reachable}
         if store.is_shared:
@@ -173,8 +173,8 @@ class HandlerChain:
         )
 
     async def start(self) -> None:
-        """Create or complete the bootstrap roles. Without RBAC this is left to ``run`` of the server, because no
-        request depends on them."""
+        """Create or complete the bootstrap roles. Without RBAC ``run`` of the server does this, because no request
+        depends on them."""
         if self._rbac is None:
             self._server.background["bootstrap roles"] = self._bootstrap
         else:
@@ -211,10 +211,10 @@ class HandlerChain:
         authenticated: Callable[[], None] | None = None,
         remote: str = "",
     ) -> Response | Stream:
-        """Authenticate a request by its headers and the certificate of its connection, and answer it.
+        """Authenticate a request by its headers and the client certificate, and handle it.
 
-        ``authenticated`` is called once a user is authenticated by them, and ``read_body`` when that one may do what
-        is asked for: its result is the body then. ``remote`` is the client's address.
+        ``authenticated`` is called once the user is known, and ``read_body``, which returns the body, once the request
+        is authorized. ``remote`` is the client's address.
         """
         audit = self._server.audit
         if audit is not None:
@@ -234,7 +234,7 @@ class HandlerChain:
         authenticated: Callable[[], None] | None,
         remote: str,
     ) -> Response | Stream:
-        """The audit stands between authentication and impersonation; authenticators may annotate the event, too."""
+        """The audit is between authentication and impersonation; authenticators may annotate the event, too."""
         context = audit.begin(request)
         token = set_audit_context(context)
         try:
@@ -251,7 +251,7 @@ class HandlerChain:
             reset_audit_context(token)
 
     async def reject(self, request: Request, error: StatusError, remote: str = "") -> Response:
-        """Answer a request that does not get as far as authentication."""
+        """Respond to a request that is rejected before authentication."""
         audit = self._server.audit
         if audit is not None:
             asked = self._server.core.requests.read(request.method, request.target)
@@ -260,14 +260,14 @@ class HandlerChain:
 
     @property
     def needs_audit_id(self) -> bool:
-        """Whether requests are recorded under their id, or traced."""
+        """Whether requests need an audit ID, because they are audited or traced."""
         return self._server.audit is not None or self._server.tracing is not None
 
     def _authenticate(
         self, request: Request, certificate: bytes | None, authenticated: Callable[[], None] | None
     ) -> Identity:
-        """The user that a request comes from. Raises ``StatusError`` 401."""
-        # Authentication comes before parsing: a long target costs no time without valid credentials.
+        """The user of a request. Raises ``StatusError`` 401."""
+        # Authentication precedes parsing: without credentials a long target takes no time.
         access, began = self.metrics.access, self._clock()
         try:
             identity = self.authenticator.identity(request.headers, certificate)
@@ -287,7 +287,7 @@ class HandlerChain:
     async def _answer_known(
         self, request: Request, identity: Identity, read_body: ReadBody | None
     ) -> Response | Stream:
-        """What follows authentication."""
+        """Handle an authenticated request."""
         if _impersonates(request):
             info = self._server.core.requests.read(request.method, request.target)
             try:
@@ -314,11 +314,11 @@ class HandlerChain:
         return self.metrics.requests.long_running(request, self._read(request))
 
     def terminated(self, request: Request, code: int) -> None:
-        """Record that a request was ended because it took too long."""
+        """Record that a request was terminated by its timeout."""
         self.metrics.requests.terminated(request, self._read(request), code)
 
     def aborted(self, request: Request) -> None:
-        """Record that a client went away before it had its answer."""
+        """Record that a client disconnected before the response."""
         self.metrics.requests.aborted(request, self._read(request))
 
     def _read(self, request: Request) -> RequestInfo:
@@ -356,13 +356,13 @@ class HandlerChain:
 def _clock(server: ApiServer) -> Callable[[], float]:
     try:
         return perf_counter_of(asyncio.get_running_loop())
-    except RuntimeError:  # it is not made on the loop that it runs on
+    except RuntimeError:  # created on another event loop than the one it runs on
         return server.env.perf_counter
 
 
 def _annotate(decision: Decision) -> None:
-    """What the authorizer says of the request. It is asked twice about what opens a connection into a pod; the first
-    answer is recorded."""
+    """Annotate the decision of the authorizer. Requests that open a connection into a pod are authorized twice; the
+    first decision is recorded."""
     context = audit_context()
     if context is not None and context.enabled and _DECISION not in context.annotations:
         context.annotate(_DECISION, "allow" if decision.allowed else "forbid")

@@ -1,14 +1,15 @@
 """Serves reads from a delayed copy of the store, like an API server whose watch cache lags.
 
-In a cluster with several API servers informers read from a cache that follows etcd at its own pace, and controllers
-must not act on what they have changed already. With one process that never shows. ``ApiServer.set_lag`` puts this
-between reads and store. What upstream reads from its cache is stale then (apiserver ``pkg/storage/cacher``, v0.36):
+In a cluster with several API servers informers read from a watch cache that follows etcd with a delay, and controllers
+must not act on state that they have already changed. A single process never shows this. ``ApiServer.set_lag`` puts this
+class between reads and store. Everything that upstream reads from its cache is then stale (apiserver
+``pkg/storage/cacher``, v0.36):
 
-* every watch; one with sendInitialEvents and no resource version waits until the cache has what was there when it came,
-  three seconds at most, then ends with the 504 that clients retry;
-* lists and gets with a resource version, "0" for whatever there is, N for not older than that (with the same wait).
+* every watch; one with sendInitialEvents and no resource version waits until the cache has reached the revision at its
+  start, three seconds at most, then ends with the 504 after which clients retry;
+* lists and gets with a resource version: "0" for any state, N for one at least as recent (with the same wait).
 
-Everything else (writes, gets and lists without a version, exact lists and their pages) is the truth.
+Everything else (writes, gets and lists without a version, exact lists and their pages) is current.
 """
 
 import msgspec
@@ -21,7 +22,7 @@ from pilothouse.storage.replica import ReplicaStore
 
 
 class LaggingReads:
-    """A copy of a core's state that is behind, and a core that reads from it."""
+    """A delayed copy of a core's state, and a core that reads from it."""
 
     def __init__(self, core: Core) -> None:
         self._primary = core
@@ -29,7 +30,7 @@ class LaggingReads:
         self._core = core.reading_from(self.store)
 
     def route(self, handler: Handler, call: Call) -> tuple[Core, Call]:
-        """The server that answers a call, and the call as it is to be answered."""
+        """The core that handles a call, and the adapted call."""
         if handler is watch.watch:
             return self._core, _from_now(call, self._primary.store.revision)
         query = call.request_info.query
@@ -45,7 +46,7 @@ class LaggingReads:
 
 
 def _from_now(call: Call, revision: int) -> Call:
-    """A watch that asks for the current state gets its revision, which the copy does not know."""
+    """A watch of the current state gets the current revision, which the copy does not have yet."""
     query = call.request_info.query
     if query.first("resourceVersion") or not query.flag("sendInitialEvents"):
         return call

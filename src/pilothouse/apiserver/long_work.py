@@ -1,8 +1,8 @@
-"""Runs expensive work of one request in a worker thread, so that others are not delayed.
+"""Runs expensive work of a request in a worker thread, so that other requests are not delayed.
 
-Whatever is computed of an object or a body grows with its size, by some ten milliseconds for every 32 kB. Larger ones
-are decoded, filled in and validated by a worker, where there is one (``serving.worker_thread``); a server in virtual
-time has none, and computes everything where it stands.
+The work on an object or a body grows with its size, by some ten milliseconds for every 32 kB. Larger ones are decoded,
+defaulted and validated by a worker, if there is one (``serving.worker_thread``); a server in virtual time has none, and
+does the work inline.
 """
 
 from collections.abc import Callable
@@ -28,38 +28,38 @@ LONG_BYTES = 32 * 1024
 
 
 class Worker(Protocol):
-    """Computes off the event loop."""
+    """Runs functions in another thread."""
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes nothing more for now."""
+        """Whether its queue is full."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns or raises."""
+        """Run the function; returns its result or raises its error."""
 
 
 class LongWork:
-    """Decides by size who computes."""
+    """Decides by size where work is done."""
 
     def __init__(self) -> None:
         self.hire: Callable[[], Worker] | None = None
-        """Starts the worker, when there is something to do for the first time."""
+        """Starts the worker, when it is needed for the first time."""
         self._worker: Worker | None = None
         self.hire_sandbox: Callable[[], Evaluator] | None = None
-        """Makes what evaluates expressions that may take long, when there is one for the first time."""
+        """Creates the sandbox for expensive expressions, when it is needed for the first time."""
         self._sandbox: Evaluator | None = None
 
     @property
     def sandbox(self) -> Evaluator | None:
-        """What evaluates expressions that may take long; None in virtual time."""
+        """The sandbox for expensive expressions; None in virtual time."""
         if self._sandbox is None and self.hire_sandbox is not None:
             self._sandbox = self.hire_sandbox()
         return self._sandbox
 
     async def run(self, size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns or raises. It must only touch what belongs to its caller; ``size`` is how many
-        bytes of JSON it is about. It is called once more, by the worker, when an expression turns out to take long.
-        Raises 429 when too many wait."""
+        """Run the function; returns its result or raises its error. It must not use shared state; ``size`` is the size
+        of its input in bytes of JSON. It is called again, by the worker, if an expression turns out to be expensive.
+        Raises 429 if the queue is full."""
         if self.hire is None:
             return function(*args, **kwargs)
         if size < LONG_BYTES:
@@ -82,13 +82,13 @@ class LongWork:
 
 
 class _InWorker:
-    """``Elsewhere`` for the worker, who may wait."""
+    """``Elsewhere`` for code in the worker, which may block."""
 
     def __init__(self, work: LongWork) -> None:
         self._work = work
 
     def compiles_here(self, size: int) -> bool:
-        """Each by itself: the loop gets its turn between them."""
+        """One by one, so that the event loop runs in between."""
         return size <= COMPILED_AT_ONCE
 
     def compile(self, source: Source) -> Compiled:

@@ -1,8 +1,8 @@
 """Objects as handlers use them: decoded JSON during a request, bytes in storage.
 
-Stored bytes begin with kind, apiVersion and a metadata whose fields stand in upstream's declaration order. Two
-things rest on that: a list takes kind and apiVersion off without decoding, and the resource version of a deletion is
-put into the last state by replacing the first occurrence (everything before it is validated never to contain a quote).
+Stored bytes begin with kind, apiVersion and metadata, whose fields are in upstream's order of declaration. Two things
+depend on that: a list strips kind and apiVersion without decoding, and the resource version of a deletion is set in the
+last state by replacing the first occurrence (validation ensures that nothing before it contains a quote).
 """
 
 import datetime
@@ -45,7 +45,7 @@ _log = Log("apiserver")
 
 
 class Meta(msgspec.Struct, gc=False, rename="camel"):
-    """The metadata fields that decide what may happen to a stored object, read without decoding the rest."""
+    """The metadata fields that decide about updates and deletions, decoded without the rest."""
 
     name: str = ""
     namespace: str = ""
@@ -58,7 +58,7 @@ class Meta(msgspec.Struct, gc=False, rename="camel"):
 
 
 class Head(msgspec.Struct, gc=False):
-    """A stored object seen only by ``Meta``."""
+    """A stored object decoded only to its ``Meta``."""
 
     metadata: Meta
 
@@ -67,10 +67,10 @@ read_head = msgspec.json.Decoder(Head).decode
 
 
 def decode(value: bytes, key: str = "") -> Object:
-    """A stored object as a dict of its own, free to be changed.
+    """Decode a stored object to a new dict, which may be changed.
 
-    Raises ``StatusError`` (500) for what is not JSON or has numbers that nothing can hold: this server lets no such
-    object in, so that another program has written the store.
+    Raises ``StatusError`` (500) for invalid JSON and for numbers out of range: this server does not store these, so
+    another program has written it.
     """
     try:
         return _decode(value)
@@ -80,16 +80,16 @@ def decode(value: bytes, key: str = "") -> Object:
 
 
 def ordered_metadata(metadata: Object) -> Object:
-    """The metadata in stored order; empty fields are left out."""
+    """The metadata in stored order; empty fields are omitted."""
     ordered = {name: value for name in _META_ORDER if (value := metadata.get(name))}
     if metadata.get("deletionGracePeriodSeconds") == 0:
-        # A pointer upstream: zero says something.
+        # A pointer upstream: zero is kept.
         ordered["deletionGracePeriodSeconds"] = 0
     return ordered
 
 
 def encode_object(info: ResourceInfo, obj: Object, *, ordered: bool = False) -> bytes:
-    """The stored form. ``obj`` keeps its own order below the first three fields. ``ordered``: its metadata comes from
+    """The stored form. Below the first three fields ``obj`` keeps its order. ``ordered``: its metadata comes from
     ``ordered_metadata``."""
     metadata = obj["metadata"] if ordered else ordered_metadata(obj["metadata"])
     whole = {"kind": info.kind, "apiVersion": info.api_version, "metadata": metadata}
@@ -100,19 +100,20 @@ def encode_object(info: ResourceInfo, obj: Object, *, ordered: bool = False) -> 
 
 
 def with_revision(value: bytes, old: int | str, new: int) -> bytes:
-    """The stored bytes with another resource version and everything else as it was."""
+    """The stored bytes with another resource version."""
     return value.replace(b'"resourceVersion":"%s"' % str(old).encode(), b'"resourceVersion":"%d"' % new, 1)
 
 
 def readable_records(store: Store, prefix: str) -> list[Record]:
-    """The records under a prefix for a loop of the server, without those that can't be read: they come as new ones once
-    they can be."""
+    """The records under a prefix, for a controller of the server, without unreadable ones: they are new ones once they
+    can be read."""
     records = store.list(prefix).records
     return [record for record in records if is_readable(record.value)] if store.has_unreadable else records
 
 
 def all_records(store: Store, prefix: str) -> list[Record]:
-    """The records under a prefix for what must know all of them. Raises ``StatusError`` (500) if one can't be read."""
+    """The records under a prefix, for code that needs all of them. Raises ``StatusError`` (500) if one can't be
+    read."""
     records = store.list(prefix).records
     if store.has_unreadable:
         errors.check_readable([record.value for record in records])
@@ -130,7 +131,7 @@ def stage_object(store: Store, info: ResourceInfo, key: str, obj: Object, *, exp
 
 
 def stage_deletion(store: Store, record: Record) -> Staged:
-    """Stage the end of a record; its last state has the revision of the deletion. Raises ``Mismatch``."""
+    """Stage a deletion; the last state has the revision of the deletion. Raises ``Mismatch``."""
     return store.stage(
         record.key,
         None,
@@ -140,14 +141,14 @@ def stage_deletion(store: Store, record: Record) -> Staged:
 
 
 def next_generation(metadata: Object) -> int:
-    """One more than the generation in the metadata. It has 64 bits, as in Go, and some kinds take it from clients: what
-    no longer fitted could not be read again."""
+    """The next generation, limited to 64 bits as in Go: some kinds take it from clients, and a larger number could not
+    be decoded."""
     generation = (metadata.get("generation") or 0) + 1
     return generation if generation < 1 << 63 else -1 << 63
 
 
 class Timestamps:
-    """Now, as objects carry it: RFC 3339, whole seconds, UTC."""
+    """The current time as in objects: RFC 3339, whole seconds, UTC."""
 
     __slots__ = ("_env", "_minute", "_second", "_text", "_timestamp", "_until_minute")
 
@@ -155,10 +156,10 @@ class Timestamps:
         self._env = env
         self._timestamp = env.clock.timestamp
         self._second = math.nan
-        """That the text is about."""
+        """The second that the text is for."""
         self._text = ""
         self._minute = math.nan
-        """That the beginning of the text is about, without its seconds."""
+        """The minute that the beginning of the text is for."""
         self._until_minute = ""
 
     def now(self) -> str:
@@ -174,15 +175,15 @@ class Timestamps:
         return self._text
 
     def after(self, seconds: int) -> str:
-        """The instant that many seconds from now."""
+        """The time in this many seconds."""
         return format_seconds(add_seconds(self._env.now(), seconds))
 
 
 def format_seconds(moment: datetime.datetime) -> str:
-    """An aware instant as RFC 3339 in UTC, whole seconds, rounded down."""
+    """An aware time as RFC 3339 in UTC, in whole seconds, rounded down."""
     return moment.astimezone(datetime.UTC).isoformat()[:19] + "Z"
 
 
 def parse_seconds(text: str) -> datetime.datetime:
-    """An RFC 3339 instant that this server wrote."""
+    """Parse an RFC 3339 time that this server has written."""
     return datetime.datetime.fromisoformat(text)

@@ -21,25 +21,26 @@ META_GROUP = "meta.k8s.io"
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How one server is set up. Durations are in seconds."""
+    """The configuration of one server. Durations are in seconds."""
 
     event_ttl_seconds: int = 3600
     bookmark_seconds: float = 60.0
     min_watch_seconds: int = 1800
-    """A watch without timeoutSeconds lasts between this and twice this, as ``--min-request-timeout`` has it."""
+    """The timeout of a watch without timeoutSeconds is random between this and twice this, as
+    ``--min-request-timeout``."""
     service_range: str = "10.0.0.0/24"
     secure_port: int = 6443
     admission_plugins: tuple[str, ...] = WITHOUT_CONTROLLERS
-    """Names of the admission plugins that run (``admission.names``). ServiceAccount is for servers whose controllers
-    make the accounts."""
+    """The enabled admission plugins (``admission.names``). ServiceAccount needs a controller that creates the
+    accounts."""
     pod_security: PodSecurityOptions = PodSecurityOptions()
-    """What the plugin PodSecurity goes by where a namespace has no labels, and for whom nothing holds."""
+    """Defaults and exemptions of the plugin PodSecurity."""
     gates: tuple[str, ...] = ()
-    """Feature gates that are on beyond the defaults of v1.36, as far as they add resources or fields
+    """Feature gates enabled beyond the defaults of v1.36, as far as they add resources or fields
     (``resources.BEHIND_GATES``)."""
     establish_delay_seconds: float = 0.0
     """How long creates of custom resources wait after their definition is established. Upstream waits two seconds for
-    its other replicas; one process has none."""
+    other replicas; a single process does not need to."""
 
 
 class WriteOptions(msgspec.Struct, frozen=True, gc=False):
@@ -55,7 +56,7 @@ NO_OPTIONS = WriteOptions()
 
 
 def invalid_options(kind: str, all_errors: ErrorList) -> StatusError:
-    """422 about the options themselves."""
+    """422 about the options."""
     return errors.invalid(META_GROUP, kind, "", all_errors)
 
 
@@ -79,7 +80,7 @@ def _validate_field_manager(manager: str) -> ErrorList:
 
 
 def read_write_options(query: Query, kind: str) -> WriteOptions:
-    """The options of a write; ``kind`` is what error messages call them (``CreateOptions``)."""
+    """Read the options of a write; ``kind`` is their kind in error messages (``CreateOptions``)."""
     if query is NO_QUERY and kind != "ApplyOptions":
         return NO_OPTIONS
     all_errors: ErrorList = []
@@ -103,7 +104,7 @@ def read_write_options(query: Query, kind: str) -> WriteOptions:
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVersion"}):
-    """What must hold of an object for its deletion."""
+    """Conditions for the deletion of an object."""
 
     uid: str | None = None
     resource_version: str | None = None
@@ -122,7 +123,7 @@ class DeleteOptions(msgspec.Struct, rename="camel"):
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether nothing is to be stored."""
+        """Whether this is a dry run."""
         return bool(self.dry_run)
 
 
@@ -131,14 +132,14 @@ _DELETE_GROUPS = ("", "v1", "meta.k8s.io/v1")
 
 
 def read_delete_options(query: Query, body: bytes) -> DeleteOptions:
-    """The options of a DELETE: from its body (JSON) if it has one, else from its query."""
+    """Read the options of a DELETE: from its body (JSON) if it has one, else from its query."""
     if body:
         if bound := exceeded(body):
             raise errors.bad_request(f"couldn't get version/kind; json parse error: {bound}")
         try:
             options = _decode_delete_options(body)
         except UnicodeDecodeError:
-            # Go reads bytes that are no UTF-8 as U+FFFD.
+            # Go decodes invalid UTF-8 as U+FFFD.
             return read_delete_options(query, body.decode(errors="replace").encode())
         except msgspec.ValidationError:
             raise errors.bad_request(_wrong_type(body)) from None
@@ -187,7 +188,7 @@ def _wrong_type(body: bytes) -> str:
 
 
 class ListOptions(msgspec.Struct, frozen=True, gc=False):
-    """Options of list and watch, as far as they are not selectors."""
+    """Options of list and watch, without the selectors."""
 
     limit: int = 0
     continue_: str = ""
@@ -202,13 +203,13 @@ NO_LIST_OPTIONS = ListOptions()
 
 
 def check_numbers(query: Query) -> None:
-    """Reject unreadable numbers of a list. They are checked before the selectors, and all else after those."""
+    """Reject invalid numbers of a list. They are checked before the selectors, everything else after those."""
     query.number("limit")
     query.number("timeoutSeconds")
 
 
 def read_list_options(query: Query, *, watch: bool) -> ListOptions:
-    """The options of a list or watch, checked as upstream checks them."""
+    """Read and validate the options of a list or watch."""
     if query is NO_QUERY:
         return NO_LIST_OPTIONS
     options = ListOptions(

@@ -1,4 +1,4 @@
-"""Who makes the writes of a request, and why: the origin that the store keeps with each change."""
+"""The origin of writes, which the store keeps with each change: the request or decision that caused it."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,45 +23,45 @@ from pilothouse.machinery.causes import (
 from pilothouse.storage import Staged
 
 _MAX_AGENT = 256
-"""Characters of a User-Agent that are kept with a change."""
+"""The maximum length of a User-Agent that is kept with a change."""
 
 _current: ContextVar[Origin | None] = ContextVar("pilothouse origin of writes", default=None)
 _get, _set = _current.get, _current.set
 
 
 def stamp_origin(staged: Staged) -> None:
-    """Give a staged write the origin of the request under way. A hook of the store."""
+    """Set the origin of a staged write to the current request. A hook of the store."""
     staged.change.origin = _get()
 
 
 def begin_writes(call: Call, env: Env) -> Token[Origin | None]:
-    """What this task stages until ``end_writes`` comes from this request. Raises ``StatusError`` 400 for a header that
-    is no cause."""
+    """From now on until ``end_writes`` the writes of this task are caused by this request. Raises ``StatusError`` 400
+    for an invalid cause header."""
     return _set(_origin(call, env))
 
 
 def repeat_writes(last: Origin, env: Env) -> Token[Origin | None]:
-    """``begin_writes`` for a request like the last one, which has no header with a cause and is not audited."""
+    """``begin_writes`` for a request like the last one, without a cause header and audit."""
     cause, time = current_cause(), env.timestamp()
     agent, verb, manager = last.user_agent, last.verb, last.field_manager
     return _set(Origin(last.user, agent, verb, last.subresource, manager, "", cause, last.command, time))
 
 
 def current_origin() -> Origin | None:
-    """Of what this task stages."""
+    """The origin of the writes of this task."""
     return _get()
 
 
 end_writes = _current.reset
 
 COMPONENT = "kube-apiserver"
-"""Of what the server decides by itself."""
+"""The origin of writes that are not caused by a request."""
 _SERVER = "system:apiserver"
 
 
 @contextmanager
 def own_writes(env: Env, key: str, decision: str) -> Iterator[None]:
-    """What is staged inside is written by the server itself, and not for a request."""
+    """Writes staged in this context are caused by the server itself, not by a request."""
     origin = Origin(_SERVER, cause=Cause(COMPONENT, key, decision), time=env.timestamp())
     before = _current.set(origin)
     try:
@@ -71,7 +71,7 @@ def own_writes(env: Env, key: str, decision: str) -> Iterator[None]:
 
 
 def record_reason(sentence: str) -> None:
-    """Say why the server makes the writes that follow in this request, besides what the client gave as its decision."""
+    """Set the server's reason for later writes of this request, in addition to the decision given by the client."""
     origin = _current.get()
     if origin is None:
         return
@@ -85,7 +85,7 @@ def record_reason(sentence: str) -> None:
 
 @contextmanager
 def reason(sentence: str) -> Iterator[None]:
-    """``record_reason`` for what is staged inside."""
+    """``record_reason`` for writes staged in this context."""
     before = _current.set(_current.get())
     record_reason(sentence)
     try:

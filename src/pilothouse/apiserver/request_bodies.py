@@ -1,7 +1,7 @@
-"""Reads request bodies from connections, after authorization and within limits.
+"""Reads request bodies, after authorization and within limits.
 
-``asgi`` passes a reader to ``HandlerChain``, and the server calls it after authorization. A body may have 3 MiB; bodies
-that are being received may have 16 MiB in total.
+``asgi`` passes a reader to ``HandlerChain``, and the server calls it after authorization. A body may have 3 MiB; all
+incomplete bodies may have 16 MiB in total.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pilothouse.apiserver.options import MAX_BODY
 from pilothouse.serving.budget import Budget
 
 UNFINISHED_BYTES = 16 * 1024 * 1024
-"""What bodies may hold that are not complete. Local clients send 3 MiB in a few milliseconds."""
+"""The limit of all incomplete bodies. Local clients send 3 MiB in a few milliseconds."""
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -33,8 +33,8 @@ class BodyReader:
         self._budget = Budget(UNFINISHED_BYTES)
 
     async def read(self, headers: Mapping[str, str], receive: Receive) -> bytes:
-        """The whole body. Raises 413 for one that is too large, 429 for one that is sent too slowly while others want
-        the room, and 400 when the client is gone."""
+        """The whole body. Raises 413 if it is too large, 429 if it arrives too slowly while other requests need the
+        memory, and 400 if the client disconnects."""
         if _is_too_long(headers.get("content-length", "0")):
             raise _too_large()
         body, more = await _piece(receive)
@@ -63,7 +63,7 @@ class BodyReader:
 async def _piece(receive: Receive) -> tuple[bytes, bool]:
     message = await receive()
     if message["type"] == "http.disconnect":
-        raise errors.bad_request("unexpected EOF")  # which is not read
+        raise errors.bad_request("unexpected EOF")  # the rest is not read
     return message.get("body", b""), message.get("more_body", False)
 
 

@@ -1,7 +1,8 @@
 """``RequestInfo``: verb, resource, namespace and name of a request, from its method, path and query.
 
-Feeds authorization and the handlers. Follows apiserver's ``pkg/endpoints/request/requestinfo.go`` (v0.36), watch prefix
-(``/api/v1/watch/...``) included. Paths outside ``/api/<version>/`` and ``/apis/<group>/<version>/`` are not resources.
+Used by authorization and the handlers. Follows apiserver's ``pkg/endpoints/request/requestinfo.go`` (v0.36), watch
+prefix (``/api/v1/watch/...``) included. Paths outside of ``/api/<version>/`` and ``/apis/<group>/<version>/`` are
+non-resource paths.
 """
 
 import re
@@ -29,7 +30,7 @@ _KNOWN_TARGETS = 1024
 _LONGEST_KNOWN_TARGET = 256
 _MAX_PARAMETERS = 1000
 _MAX_STEPS = 16
-"""Steps of a path that are parsed. No path that is served has so many, but for those behind a proxy."""
+"""The maximum number of path segments that are parsed. Only proxied paths have as many."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z").match
 _OUT_OF_RANGE, _MANY_DIGITS = 1 << 63, 40
@@ -37,7 +38,7 @@ _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})").search
 
 
 class Query(dict[str, list[str]]):
-    """Query parameters. The first of several values counts unless all are asked for."""
+    """Query parameters. Of several values the first is used, unless all are requested."""
 
     def first(self, name: str) -> str:
         """The first value, or an empty string."""
@@ -45,12 +46,13 @@ class Query(dict[str, list[str]]):
         return values[0] if values else ""
 
     def flag(self, name: str) -> bool:
-        """A boolean as apimachinery reads it: absent, empty, ``0`` and ``false`` are False, all else is True."""
+        """A boolean as apimachinery parses it: absent, empty, ``0`` and ``false`` are False, everything else is
+        True."""
         values = self.get(name)
         return values is not None and values[0].lower() not in ("", "0", "false")
 
     def number(self, name: str) -> int | None:
-        """An integer; raises the 400 that upstream answers for anything else."""
+        """An integer; raises upstream's 400 for anything else."""
         values = self.get(name)
         if not values or not values[0]:
             return None
@@ -64,16 +66,16 @@ class Query(dict[str, list[str]]):
 
 NO_QUERY = Query()
 TOO_MANY = Query()
-"""Of a request with more parameters than are read; ``ApiServer`` rejects it. Go reads 10,000, which is a matter of
-microseconds there (``net/url``, 1.25.6)."""
+"""The query of a request with too many parameters; ``ApiServer`` rejects it. Go parses 10,000, which takes microseconds
+there (``net/url``, 1.25.6)."""
 
 
 class RequestInfo(msgspec.Struct, gc=False, frozen=True):
-    """What a request is about. Shared between requests for the same, so neither it nor its query may be changed.
+    """The parsed request. It is shared between equal requests, so neither it nor its query may be changed.
 
-    For a path that is no resource, ``resource_request`` is False and only ``path``, ``query`` and ``verb`` (the
-    method in lower case) mean something. ``resource`` may name something that is not served; ``info`` is then None.
-    A list or watch whose field selector asks for one name carries that name, and is authorised with it.
+    For a non-resource path, ``resource_request`` is False and only ``path``, ``query`` and ``verb`` (the method in
+    lower case) are set. If ``resource`` is not served, ``info`` is None. A list or watch whose field selector requires
+    one name has that name, and is authorized with it.
     """
 
     path: str
@@ -88,7 +90,7 @@ class RequestInfo(msgspec.Struct, gc=False, frozen=True):
     name: str = ""
     parts_after: tuple[str, ...] = ()
     watch_prefix: bool = False
-    """Whether the path begins with ``watch``; selectors of such requests are not authorised."""
+    """Whether the path begins with ``watch``; selectors of such requests are not authorized."""
     info: ResourceInfo | None = None
     sub: Subresource | None = None
 
@@ -102,7 +104,7 @@ def split_target(target: str) -> tuple[str, Query]:
         return path, TOO_MANY
     query = Query()
     for part in text.split("&"):
-        # What Go's net/url can't read it leaves out.
+        # Parameters that Go's net/url can't parse are dropped.
         if not part or ";" in part or _BAD_ESCAPE(part) is not None:
             continue
         name, _equals, value = part.partition("=")
@@ -111,17 +113,17 @@ def split_target(target: str) -> tuple[str, Query]:
 
 
 class RequestReader:
-    """Reads request lines against a table, and remembers the last ones.
+    """Parses request lines with a cache.
 
-    Most requests are for few targets (the collection that pods are created in, one Lease per node), and each is looked
-    at by several parties.
+    Most requests have few targets (the collection that pods are created in, one Lease per node), and each is read
+    several times.
     """
 
     def __init__(self, table: ResourceTable) -> None:
         self._table = table
         self._known: dict[tuple[str, str], RequestInfo] = {}
         self._long: tuple[tuple[str, str], RequestInfo] | None = None
-        """The last one whose target is too long to be kept among the others."""
+        """The last target that is too long for the cache."""
         table.on_change(self._forget)
 
     def read(self, method: str, target: str) -> RequestInfo:
@@ -149,7 +151,7 @@ class RequestReader:
 
 
 def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
-    """Read a request line. Never fails: what is not served shows as ``info`` None."""
+    """Parse a request line. Never fails: ``info`` is None for resources that are not served."""
     path, query = split_target(target)
     parts = path.split("/", _MAX_STEPS)
     # "/api/v1/pods" splits into ["", "api", "v1", "pods"]; a trailing slash leaves an empty last part.
@@ -208,7 +210,7 @@ def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
 
 
 def single_name(query: Query) -> str:
-    """The one name that a field selector asks for, or an empty string. A selector that can't be read asks for none."""
+    """The name that a field selector requires, or an empty string. An invalid selector requires none."""
     try:
         name = parse_field_selector(query.first("fieldSelector")).exact("metadata.name")
     except FieldSelectorError:
@@ -220,4 +222,4 @@ def single_name(query: Query) -> str:
 def media_type(content_type: str) -> str:
     """The media type of a Content-Type header, without parameters, in lower case."""
     media = content_type.partition(";")[0].strip().lower()
-    return media or content_type  # what has parameters only is no media type, and not none at all
+    return media or content_type  # a header with parameters only is an invalid media type, not a missing one

@@ -1,8 +1,8 @@
 """The table of served resources: those of v1.36, and those of CustomResourceDefinitions.
 
-The built-in table is data (``data/resources.json``, as discovery of kube-apiserver v1.36.2 shows it), and what is there
-only behind a feature gate is ``BEHIND_GATES``. Routing asks it what a path means, handlers ask it where objects are
-stored, and discovery prints it.
+The built-in table is data (``data/resources.json``, from the discovery of kube-apiserver v1.36.2); resources behind
+feature gates are in ``BEHIND_GATES``. Routing finds resources in it, handlers get their storage keys from it, and
+discovery prints it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ _READ_WRITE = ("get", "patch", "update")
 
 
 class Subresource(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a resource with an address of its own. Empty group and version mean those of the resource."""
+    """A subresource. Empty group and version are those of the resource."""
 
     kind: str
     group: str = ""
@@ -29,10 +29,10 @@ class Subresource(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ResourceInfo(msgspec.Struct, frozen=True, eq=False, rename="camel"):
-    """One resource in one version, as it is served. Two are the same only if they are the same object.
+    """One served version of a resource. Compared by identity.
 
-    ``custom`` is None for built-in resources; for a custom one it is what the definition says beyond this table
-    (``apiextensions.CustomVersion``). What comes after it follows from the names.
+    ``custom`` is None for built-in resources; for a custom one it has the parts of the definition that are not in this
+    table (``apiextensions.CustomVersion``). The fields after it are derived.
     """
 
     group: str
@@ -68,18 +68,18 @@ class ResourceInfo(msgspec.Struct, frozen=True, eq=False, rename="camel"):
             msgspec.structs.force_setattr(self, field, value)
 
     def key(self, namespace: str, name: str) -> str:
-        """Where the object of that name is stored."""
+        """The storage key of an object."""
         return f"{self.prefix}{namespace}/{name}" if self.namespaced else self.prefix + name
 
     def list_prefix(self, namespace: str) -> str:
-        """What the keys of the objects of that namespace begin with; an empty namespace means all."""
+        """The prefix of the keys of a namespace's objects; an empty namespace means all."""
         return f"{self.prefix}{namespace}/" if namespace else self.prefix
 
 
 def storage_prefix(group: str, resource: str) -> str:
-    """What the keys of all objects of a resource begin with.
+    """The prefix of the keys of a resource's objects.
 
-    Events are one kind of object under two groups (v1 and events.k8s.io/v1), stored once.
+    Events are served in two groups (v1 and events.k8s.io/v1), and stored once.
     """
     if group == "events.k8s.io":
         group = ""
@@ -88,7 +88,7 @@ def storage_prefix(group: str, resource: str) -> str:
 
 @lru_cache(maxsize=1)
 def built_in() -> tuple[ResourceInfo, ...]:
-    """The built-in resources, in the order in which discovery shows them."""
+    """The built-in resources, in the order of discovery."""
     text = packaged("apiserver/data/resources.json")
     return msgspec.json.decode(text, type=tuple[ResourceInfo, ...])
 
@@ -122,8 +122,9 @@ BEHIND_GATES: Mapping[str, tuple[ResourceInfo, ...]] = {
     ),
     "MaxUnavailableStatefulSet": (),
 }
-"""Resources that are served only while a gate of v1.36 is on, by gate; some gates only keep fields of resources that
-are served anyway (``Strategy.disabled_gates``). Upstream wants ``--runtime-config`` to name their versions as well."""
+"""Resources that are only served if a feature gate of v1.36 is enabled, by gate; some gates only keep fields of
+resources that are always served (``Strategy.disabled_gates``). Upstream also requires ``--runtime-config`` for their
+versions."""
 
 
 def gated(gates: Iterable[str]) -> tuple[ResourceInfo, ...]:
@@ -133,16 +134,16 @@ def gated(gates: Iterable[str]) -> tuple[ResourceInfo, ...]:
 
 @lru_cache(maxsize=1)
 def _built_in_resources() -> frozenset[tuple[str, str]]:
-    """Groups and resources, also of those behind gates."""
+    """Group and resource of all built-in resources, those behind gates included."""
     gated = (info for infos in BEHIND_GATES.values() for info in infos)
     return frozenset((info.group, info.resource) for info in (*built_in(), *gated))
 
 
 class ResourceTable:
-    """What one server serves now: the built-in resources, those of its ``gates``, plus the custom ones.
+    """The resources that one server serves: built-in ones, those of its ``gates``, and custom ones.
 
-    ``generation`` rises with every change, so that what is derived from the table (discovery, OpenAPI) can be kept
-    until then. Built-in resources come first and never change.
+    ``generation`` increases with every change, so that derived documents (discovery, OpenAPI) can be cached. Built-in
+    resources come first and never change.
     """
 
     def __init__(self, gates: Iterable[str] = ()) -> None:
@@ -158,7 +159,7 @@ class ResourceTable:
         self._count_group_versions()
 
     def find(self, group: str, version: str, resource: str) -> ResourceInfo | None:
-        """The resource served at that path, if any."""
+        """The resource served at that path, or None."""
         return self._by_path.get((group, version, resource))
 
     def built_in(self, group: str, resource: str) -> ResourceInfo:
@@ -166,7 +167,7 @@ class ResourceTable:
         return self._by_path[(group, "v1", resource)]
 
     def serves(self, group: str, version: str) -> bool:
-        """Whether anything is served in that group and version."""
+        """Whether a resource is served in that group version."""
         return (group, version) in self._group_versions
 
     def is_built_in(self, group: str) -> bool:
@@ -181,15 +182,15 @@ class ResourceTable:
         return iter(self._by_path.values())
 
     def custom(self, definition: str) -> tuple[ResourceInfo, ...]:
-        """The versions served for the custom resource definition of that name."""
+        """The served versions of a custom resource definition."""
         return self._custom.get(definition, ())
 
     def set_custom(self, definition: str, infos: tuple[ResourceInfo, ...]) -> None:
-        """Serve exactly these versions for a custom resource definition; none takes it out of service.
+        """Serve exactly these versions for a custom resource definition; with none it is no longer served.
 
-        What is built in is never served as a custom resource, in whatever version, and what is served already is not
-        replaced: the conditions of a definition, which say that its names are free, can be written by others. The
-        objects of both would be the same, without the checks of those that are built in.
+        Built-in resources are never served as custom ones, in any version, and served ones are not replaced: the
+        condition NamesAccepted of a definition can be written by other programs. The objects would be shared, without
+        the validation of the built-in kind.
         """
         for info in self._custom.pop(definition, ()):
             del self._by_path[(info.group, info.version, info.resource)]
@@ -212,7 +213,7 @@ class ResourceTable:
             listener()
 
     def set_virtual(self, infos: tuple[ResourceInfo, ...]) -> None:
-        """Serve these besides: resources of groups that are neither built in nor of a definition, nor stored."""
+        """Also serve these resources, which are not stored, in groups that are neither built in nor of a definition."""
         for info in infos:
             self._by_path[(info.group, info.version, info.resource)] = info
         self._changed()

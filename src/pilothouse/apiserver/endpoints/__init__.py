@@ -1,1 +1,1 @@
-"""The handlers of each verb: functions of a ``Core`` and a ``Call``; discovery, health and metrics."""
+"""The handlers of each verb, as functions of a ``Core`` and a ``Call``; discovery, health and metrics."""

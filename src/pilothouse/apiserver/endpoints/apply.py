@@ -1,7 +1,7 @@
-"""Server-side apply: PATCH with the complete intent of one field manager.
+"""Server-side apply: PATCH with the complete configuration of one field manager.
 
-The body is a configuration of the object, in YAML or JSON. ``machinery.managed_fields`` merges it into what is stored;
-what comes out goes the way of every write, a create where nothing is stored. After apiserver's
+The body is an apply configuration, in YAML or JSON. ``machinery.managed_fields`` merges it into the stored object; the
+result is stored as by an update, or by a create if there is no object. After apiserver's
 ``pkg/endpoints/handlers/patch.go`` (``applyPatcher``, v0.36).
 """
 
@@ -33,7 +33,7 @@ with lazy_imports():
 
 
 async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
-    """PATCH of an object, or of its status, with a configuration."""
+    """Apply a configuration to an object or its status."""
     info = call.info
     config, repeated = await core.long_work.run(call.size, read_config, call)
     if core.store.staged(call.key) is None and not call.request_info.subresource:
@@ -66,7 +66,7 @@ async def _create(core: Core, call: Call, config: Object, repeated: list[str], o
     if meta.get("uid"):
         reason = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
         raise errors.conflict(info, call.name, reason)
-    meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
+    meta.pop("resourceVersion", None)  # without an object every version matches
     return await create_object(core, call, new, options, owners=owners)
 
 
@@ -74,7 +74,7 @@ async def _create(core: Core, call: Call, config: Object, repeated: list[str], o
 
 
 def read_config(call: Call) -> tuple[Object, list[str]]:
-    """The configuration in the body of the call, and what is said of the keys that it has twice."""
+    """The configuration in the body, and the errors about duplicate keys."""
     body = call.request.body
     check_size(body)
     try:
@@ -97,7 +97,7 @@ def _decode(body: bytes) -> tuple[Any, list[str]]:
         try:
             document, twice = decode_untyped(body)
         except DecodeError:
-            pass  # It may be YAML in braces.
+            pass  # It may be YAML flow style.
         else:
             if not twice:
                 return document, []
@@ -105,14 +105,14 @@ def _decode(body: bytes) -> tuple[Any, list[str]]:
         document, repeated = yaml_text.read_yaml(body)
     except yaml_text.YamlError as error:
         raise ValueError(f"error converting YAML to JSON: {error}") from None
-    # An alias is a value of its own from here on.
+    # Copy the values of YAML aliases.
     return msgspec.json.decode(msgspec.json.encode(document, order="sorted")), repeated
 
 
 def note_duplicates(call: Call, options: WriteOptions, repeated: list[str]) -> StatusError | None:
-    """Keys that the body has twice: an error, warnings or nothing, as fieldValidation says.
+    """Handle duplicate keys as fieldValidation requires: errors, warnings or nothing.
 
-    The error is returned: it comes after whatever else is wrong.
+    The error is returned, because all other errors take precedence.
     """
     if options.field_validation == "Ignore" or not repeated:
         return None
@@ -126,7 +126,7 @@ def note_duplicates(call: Call, options: WriteOptions, repeated: list[str]) -> S
 
 
 def check_config(config: Object, api_version: str, kind: str, type_: MergeType) -> None:
-    """Reject what is no configuration of an object of that kind."""
+    """Reject a configuration of another kind, and what can't be typed."""
     said_version, said_kind = config.get("apiVersion") or "", config.get("kind") or ""
     if (said_version, said_kind) != (api_version, kind):
         raise errors.bad_request(f"invalid object type: {_kind_text(said_version, said_kind)}")
@@ -153,7 +153,7 @@ def _place_text(config: Object) -> str:
 
 
 def _placed(call: Call, new: Object) -> Object:
-    """A new object with the name that the URL has, when the configuration gave it none."""
+    """Set the name of the URL on a new object, if the configuration has none."""
     meta = dict(new.get("metadata") or {})
     meta.setdefault("name", call.name)
     if call.info.namespaced:
@@ -162,8 +162,7 @@ def _placed(call: Call, new: Object) -> Object:
 
 
 def _checked(call: Call, new: Object, options: WriteOptions, config: Object) -> Object:
-    """What the merge of ``config`` has made, as an object of the kind: canonical, and still the one that the URL
-    names."""
+    """Validate the result of merging ``config``: the canonical object, with the name and kind of the request."""
     info = call.info
     meta = new.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
@@ -200,7 +199,7 @@ def _checked(call: Call, new: Object, options: WriteOptions, config: Object) -> 
 
 
 def _conversion_error(obj: Object, definition: Definition) -> str:
-    """What Go's conversion of untyped objects says is wrong, "" where it takes the object."""
+    """The error of Go's conversion from unstructured, "" if there is none."""
     try:
         convert_document(obj, definition)
     except DecodeError as error:

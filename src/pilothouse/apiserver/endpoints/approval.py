@@ -1,4 +1,4 @@
-"""certificatesigningrequests/approval: changes the conditions Approved and Denied, and nothing else."""
+"""certificatesigningrequests/approval: changes only the conditions Approved and Denied."""
 
 from typing import cast
 
@@ -12,7 +12,7 @@ from pilothouse.apiserver.registry.certificates.certificatesigningrequests.strat
 
 
 def approval(core: Core, call: Call) -> Part:
-    """What a write of certificatesigningrequests/NAME/approval changes."""
+    """PUT and PATCH of certificatesigningrequests/NAME/approval."""
     strategy = cast(CertificateSigningRequestStrategy, call.strategy)
 
     def prepare(obj: Object, old: Object) -> None:

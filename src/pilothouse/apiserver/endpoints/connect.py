@@ -1,7 +1,7 @@
-"""exec, attach, port-forward and proxy: rejected with an explanation, since there are no processes.
+"""exec, attach, port-forward and proxy: rejected with an explanation, since simulated nodes run no processes.
 
-Everything that upstream checks before it turns to a kubelet is checked here too
-(``pkg/registry/core/pod/strategy.go``, ``pkg/registry/core/{service,node}/storage``, v1.36), in its words.
+The checks that upstream makes before it connects to a kubelet are made here too (``pkg/registry/core/pod/strategy.go``,
+``pkg/registry/core/{service,node}/storage``, v1.36), with its messages.
 """
 
 from pilothouse.apiserver import errors, field_errors
@@ -68,7 +68,7 @@ def _stored(core: Core, info: ResourceInfo, namespace: str, name: str) -> Record
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """Scheme, name and port of what a proxy path names (apimachinery ``util/net.SplitSchemeNamePort``)."""
+    """Scheme, name and port of a proxy path (apimachinery ``util/net.SplitSchemeNamePort``)."""
     parts = text.split(":")
     match parts:
         case [name]:

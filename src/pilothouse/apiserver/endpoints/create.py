@@ -1,4 +1,4 @@
-"""create: the name comes from the client, or is generated."""
+"""create: with the client's or a generated name."""
 
 import asyncio
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ async def create(core: Core, call: Call) -> ObjectResult:
 async def create_object(
     core: Core, call: Call, obj: Object, options: WriteOptions, *, owners: bytes | None = None
 ) -> ObjectResult:
-    """Make ``obj``, which is the call's to change, a stored object. ``owners`` are its managedFields when known."""
+    """Create ``obj``, which may be changed. ``owners`` are its managedFields if they are known."""
     info, strategy = call.info, call.strategy
     meta: Object = obj.setdefault("metadata", {})
     ensure_namespace_matches(call, meta)
@@ -63,7 +63,7 @@ async def create_object(
     generated = not meta.get("name") and bool(meta.get("generateName"))
     if generated:
         meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
-    write.name = meta.get("name") or ""  # which a kind may still give in its own way
+    write.name = meta.get("name") or ""  # strategies may generate it differently
     core.admission.allocate(write)
 
     has_status = "status" in info.subresources
@@ -84,17 +84,17 @@ async def create_object(
     write.name = meta["name"]
     await core.admission.validate(write)
     if revision and _is_revision(revision) and not options.dry_run:
-        # Only the storage checks it, and only what it can read (apiserver pkg/storage/etcd3/store.go, v0.36).
+        # Only the storage checks it, if it can be parsed (apiserver pkg/storage/etcd3/store.go, v0.36).
         raise errors.plain("resourceVersion should not be set on objects to be created")
     if options.dry_run and revision:
-        meta["resourceVersion"] = revision  # it is neither checked nor replaced
+        meta["resourceVersion"] = revision  # it is neither validated nor overwritten
     strategy.canonicalize(obj)
     for attempt in range(_RACES):
         try:
             return await _store(core, call, obj, options, generated=generated)
         except Mismatch:
-            # Nothing has the name: another server was quicker with something that is written together with the object,
-            # a quota or an address.
+            # The name is free: another server has changed something that is written in the same commit, a quota or an
+            # address.
             await asyncio.sleep(core.env.stream("apiserver races").random() * 0.02 * attempt)
             core.admission.allocate(write)
             await core.admission.validate(write)
@@ -102,7 +102,7 @@ async def create_object(
 
 
 def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: Any, owners: bytes | None) -> None:
-    """Fill in defaults and the managed fields. ``sent`` is the managedFields that the body had."""
+    """Apply defaults and set managed fields. ``sent`` is the managedFields of the body."""
     call.strategy.set_defaults(obj)
     if owners is None:
         if "ownerReferences" in obj["metadata"]:
@@ -113,7 +113,7 @@ def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: 
 
 
 def _check(call: Call, obj: Object) -> Iterable[str]:
-    """Warnings about a new object; raises 422 for what is wrong with it."""
+    """Add the warnings about a new object; raises 422 if it is invalid."""
     found = validate_create(call.strategy, obj)
     if found:
         group, name = call.strategy.error_group(call.info), obj["metadata"].get("name") or ""
@@ -122,8 +122,8 @@ def _check(call: Call, obj: Object) -> Iterable[str]:
 
 
 def created_part(call: Call, obj: Object) -> AdmissionAttributes:
-    """The write that a POST to a subresource is: ``obj`` is of a kind of its own (an Eviction, a TokenRequest), and
-    says which in ``kind`` and ``apiVersion``."""
+    """The admission attributes of a POST to a subresource: ``obj`` has its own kind (an Eviction, a TokenRequest),
+    given by ``kind`` and ``apiVersion``."""
     return AdmissionAttributes(
         operation="CREATE",
         info=call.info,

@@ -48,7 +48,7 @@ def read_options(call: Call) -> DeleteOptions:
     try:
         options = read_delete_options(call.request_info.query, body)
     except errors.StatusError as error:
-        if error.code == 422:  # they are options, only not valid ones
+        if error.code == 422:  # invalid options, but options
             _record_options(body)
         raise
     _record_options(body)
@@ -62,7 +62,7 @@ def _record_options(body: bytes) -> None:
 
 
 def _shown_options(body: bytes) -> bytes:
-    """The options in a body, as the audit records them."""
+    """The options of a body, for the audit."""
     sent = msgspec.json.decode(body, type=dict[str, Any])
     known = {name: sent[name] for name in _OPTIONS if sent.get(name) is not None}
     return msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": sent.get("apiVersion") or "v1", **known})
@@ -74,7 +74,7 @@ async def delete(core: Core, call: Call) -> Result:
     info, strategy = call.info, call.strategy
     if strategy.delete_warning and options.propagation_policy is None and options.orphan_dependents is None:
         call.warnings.append(strategy.delete_warning)
-    # Upstream reads what is to be deleted from the storage, not from the watch cache.
+    # Upstream reads the object from etcd, not from the watch cache.
     value, gone = await delete_one(core, call, options, fresh=True)
     code = 202 if not gone and options.orphan_dependents is False else 200
     warnings = tuple(call.warnings)
@@ -86,8 +86,8 @@ async def delete(core: Core, call: Call) -> Result:
 
 
 async def delete_one(core: Core, call: Call, options: DeleteOptions, *, fresh: bool = False) -> tuple[bytes, bool]:
-    """Delete, or begin to: the object as it now is (or last was), and whether it is gone. ``fresh`` as in
-    ``Core.shown``."""
+    """Delete an object, or start its graceful deletion. Returns its current (or last) state, and whether it was
+    removed. ``fresh`` as in ``Core.shown``."""
     for _attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
         if record is None:
@@ -115,7 +115,7 @@ async def delete_one(core: Core, call: Call, options: DeleteOptions, *, fresh: b
 
 
 def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None:
-    """Reject the deletion of another object than the preconditions name."""
+    """Reject the deletion if the preconditions do not match."""
     desired = options.preconditions
     if desired is None:
         return
@@ -138,7 +138,7 @@ def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None
 
 
 def _mismatch(call: Call, reason: str) -> errors.StatusError:
-    """The 409 of a precondition. It names the kind where all others name the resource."""
+    """The 409 of a precondition. It has the kind where all others have the resource."""
     info, group = call.info, call.strategy.error_group(call.info)
     details = {"name": call.name, **({"group": group} if group else {}), "kind": info.kind}
     kind = f"{info.kind}.{group}" if group else info.kind
@@ -148,8 +148,7 @@ def _mismatch(call: Call, reason: str) -> errors.StatusError:
 
 
 def deletion_finalizers(call: Call, obj: Object, options: DeleteOptions) -> list[str]:
-    """The finalizers after the deletion has been asked for; the garbage collector's two follow the propagation
-    policy."""
+    """The finalizers after the delete request; the garbage collector's two depend on the propagation policy."""
     finalizers: list[str] = list(obj["metadata"].get("finalizers") or ())
     if not call.strategy.garbage_collected:
         return finalizers
@@ -194,12 +193,12 @@ async def _delete(core: Core, call: Call, record: Record, obj: Object, options: 
         return marked.value, False
     if options.is_dry_run:
         return marked.value, True
-    # A pod that may go at once is first seen with a grace period of zero, then removed.
+    # A pod with grace period zero is first marked, then removed.
     return await _remove_marked(core, call, marked), True
 
 
 async def _remove_marked(core: Core, call: Call, marked: Record) -> bytes:
-    """A kubelet that waits for the mark may be quicker: then the pod is gone as was asked for, and that is no error.
+    """Remove the marked object. A kubelet that sees the mark may have removed the pod already, which is no error.
 
     ``ignoreNotFound`` in apiserver's generic/registry/store.go (v0.36; kubernetes/kubernetes#19403).
     """
@@ -218,8 +217,7 @@ async def _remove_marked(core: Core, call: Call, marked: Record) -> bytes:
 def _begin_grace(core: Core, call: Call, obj: Object, options: DeleteOptions) -> tuple[int | None, bool]:
     """Set or shorten the grace period (``rest.BeforeDelete``).
 
-    The period that counts from now on, None when there is nothing graceful left to do; and whether a deletion under
-    way goes on unchanged.
+    Returns the new grace period, None if the deletion is not graceful, and whether a pending deletion is unchanged.
     """
     meta = obj["metadata"]
     requested = options.grace_period_seconds
@@ -237,8 +235,8 @@ def _begin_grace(core: Core, call: Call, obj: Object, options: DeleteOptions) ->
         return None, False
     if requested is None or requested >= current:
         return current, True
-    # The old deadline less the old period is when the deletion began; the new period counts from there too, but ends no
-    # earlier than now.
+    # The old deadline minus the old period is the start of the deletion; the new period counts from there, but does not
+    # end before now.
     began = add_seconds(parse_seconds(meta["deletionTimestamp"]), -current)
     deadline = add_seconds(began, requested)
     meta["deletionTimestamp"] = format_seconds(max(deadline, core.env.now()))
@@ -247,7 +245,7 @@ def _begin_grace(core: Core, call: Call, obj: Object, options: DeleteOptions) ->
 
 
 def _mark_as_deleting(core: Core, call: Call, meta: Object) -> None:
-    """Without grace, an object whose finalizers keep it is marked as of now."""
+    """Without grace period: mark an object that has finalizers as deleted now."""
     now = core.time.now()
     if not meta.get("deletionTimestamp") and meta.get("generation") and call.strategy.raises_generation_on_delete:
         meta["generation"] = next_generation(meta)
@@ -257,7 +255,7 @@ def _mark_as_deleting(core: Core, call: Call, meta: Object) -> None:
 
 
 async def _write(core: Core, call: Call, record: Record, obj: Object, options: DeleteOptions) -> Record:
-    """Store what has become of the object; the same record when nothing has."""
+    """Store the changed object; returns the same record if nothing has changed."""
     obj["metadata"] = ordered_metadata(obj["metadata"])
     if obj == await read_stored(core, call, record):
         return record
@@ -272,9 +270,9 @@ async def _write(core: Core, call: Call, record: Record, obj: Object, options: D
 
 
 async def delete_collection(core: Core, call: Call) -> Result:
-    """DELETE of a collection: each selected object by the rules of a single delete."""
+    """DELETE of a collection: deletes each selected object as a single delete does."""
     check_numbers(call.request_info.query)
-    selection_of(core, call)  # upstream reads the selectors first
+    selection_of(core, call)  # upstream parses the selectors first
     options = await core.long_work.run(call.size, read_options, call)
     page = await list_objects(core, call)
     assert isinstance(page, ListResult), "a list answers a list"
@@ -282,7 +280,7 @@ async def delete_collection(core: Core, call: Call) -> Result:
     for value in page.values:
         meta = read_head(value).metadata
         one = Call(call.request, call.request_info, call.info, call.strategy, call.identity, meta.namespace, meta.name)
-        # What is answered is the list as it was read (apiserver pkg/registry/generic/registry/store.go, v0.36).
+        # The response is the list as it was read (apiserver pkg/registry/generic/registry/store.go, v0.36).
         deleted.append(value)
         try:
             await delete_one(core, one, options)

@@ -1,6 +1,6 @@
-"""Discovery: aggregated discovery v2 and the older documents per group.
+"""Discovery: aggregated discovery v2 and the legacy documents per group.
 
-Functions over a ``ResourceTable``; ``Discovery`` keeps what it made until the table changes. Shapes and order are those
+Functions of a ``ResourceTable``; ``Discovery`` caches the documents until the table changes. Format and order are those
 of kube-apiserver v1.36.2.
 """
 
@@ -39,14 +39,15 @@ _STORED_AS = {
         "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicyBinding"
     ),
 }
-"""Kinds that v1.36 stores in another version than the one they are shown in."""
+"""Kinds that v1.36 stores in another version than the served one."""
 _VERBS_OF_CUSTOM = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _VERBS_OF_GOING = ("delete", "deletecollection", "get", "list", "watch")
 _VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?$")
 
 
 def version_rank(version: str) -> tuple[Any, ...]:
-    """Sorts versions as Kubernetes does: GA before beta before alpha, then the higher one, then all else by name."""
+    """Sort key of versions as ``CompareKubeAwareVersionStrings``: GA before beta before alpha, then descending numbers,
+    then other names."""
     match = _VERSION.match(version)
     if match is None:
         return (1, version)
@@ -55,7 +56,7 @@ def version_rank(version: str) -> tuple[Any, ...]:
 
 
 def storage_version_hash(group: str, version: str, kind: str) -> str:
-    """Changes when the version in which a kind is stored does."""
+    """The storage version hash of a kind."""
     text = f"{group}/{version}/{kind}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
@@ -90,21 +91,23 @@ def groups(table: Iterable[ResourceInfo]) -> dict[str, dict[str, list[ResourceIn
 
 
 def _verbs(info: ResourceInfo) -> list[str]:
-    """The verbs as listed: those of a custom resource in apiextensions-apiserver's order, fewer while it goes."""
+    """The verbs as listed: those of custom resources in apiextensions-apiserver's order, without creates during
+    termination."""
     if info.custom is None:
         return list(info.verbs)
     return list(_VERBS_OF_GOING if info.custom.terminating else _VERBS_OF_CUSTOM)
 
 
 def _subresources(info: ResourceInfo) -> list[tuple[str, Subresource]]:
-    """Built-in ones by name; a custom resource's status before its scale."""
+    """Built-in subresources by name; for custom resources status before scale."""
     if info.custom is not None:
         return list(info.subresources.items())
     return sorted(info.subresources.items())
 
 
 def _aggregated_entry(info: ResourceInfo) -> dict[str, Any]:
-    # Built-in entries leave group and version empty where they are the document's own, custom ones carry them.
+    # Entries of built-in resources leave out the group and version of the document, those of custom resources have
+    # them.
     own = (info.group, info.version) if info.custom is not None else ("", "")
     entry: dict[str, Any] = {
         "resource": info.resource,
@@ -197,7 +200,7 @@ def group_entry(group: str, versions: Iterable[str]) -> dict[str, Any]:
 
 
 class Discovery:
-    """Answers ``/api``, ``/apis`` and what is directly below them."""
+    """Serves ``/api``, ``/apis`` and the groups and versions below."""
 
     def __init__(self, table: ResourceTable, address: str) -> None:
         self._table = table
@@ -207,9 +210,9 @@ class Discovery:
         self._aggregated: dict[bool, tuple[bytes, str]] = {}
 
     def answer(self, request: Request, path: str) -> Response | None:
-        """The response for a path, or None if it is not discovery's.
+        """The response for a path, or None if the path is not part of discovery.
 
-        An unknown group is 404 in plain text, and so is an unknown version of a group of custom resources.
+        An unknown group, or unknown version of a custom group, is a 404 in plain text.
         """
         parts = [part for part in path.split("/") if part]
         if not parts or parts[0] not in ("api", "apis") or len(parts) > 1 + (parts[0] == "apis") + 1:
@@ -276,7 +279,7 @@ def _wants_aggregated(accept: str) -> bool:
 
 
 def _shown(request: Request, document: dict[str, Any]) -> Response:
-    """A legacy document as JSON or, if the client asks for it, protobuf."""
+    """A legacy document as JSON or, on request, protobuf."""
     try:
         choice = negotiation.choose(request.headers.get("accept", ""), protobuf=True, table=False)
     except negotiation.NotAcceptable as error:

@@ -1,7 +1,7 @@
-"""Paths that are not resources: discovery, OpenAPI, health, version, metrics, the issuer's keys.
+"""Non-resource paths: discovery, OpenAPI, health, version, metrics, the documents of the token issuer.
 
-``ApiServer`` hands requests for paths that are no resources to ``Documents.answer`` once they are authorised. A server
-with a ``HandlerChain`` issues tokens too, and then has the issuer's documents as well.
+``ApiServer`` passes authorized requests for non-resource paths to ``Documents.answer``. A server with a
+``HandlerChain`` issues tokens and also serves the issuer's documents.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ _WITH_HEAD = ("", "/metrics", "/metrics/slis")
 
 
 class TokenIssuer(Protocol):
-    """What a token issuer says of itself (``service_account_tokens``, which is not imported for its weight)."""
+    """The documents of a token issuer (``service_account_tokens``, which is expensive to import)."""
 
     def discovery(self, address: str) -> dict[str, Any]:
         """The OpenID provider configuration."""
@@ -64,7 +64,7 @@ class TokenIssuer(Protocol):
 
 
 class Documents:
-    """The paths of one server that are no resources. ``address`` is where callers reach it (``host:port``)."""
+    """The non-resource paths of one server. ``address`` is its address for clients (``host:port``)."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Documents:
         self._openapi: OpenApi | None = None
 
     def answer(self, request: Request, info: RequestInfo) -> Response:
-        """The document at a path. Raises ``PlainNotFound`` where there is none, ``StatusError`` 405 and 406."""
+        """The document at a path. Raises ``PlainNotFound`` for an unknown path, ``StatusError`` 405 and 406."""
         path = info.path
         response = (
             self._discovery.answer(request, path)
@@ -98,7 +98,7 @@ class Documents:
         if path in self._history and request.method == "GET":
             return self._history[path](info.query)
         make = self._find(path.rstrip("/"), info.query)
-        # Of these, only what is not about the API itself has a head alone (go-restful knows no HEAD, Go's mux does).
+        # HEAD is only supported by handlers of Go's mux, not by those of go-restful.
         if request.method != "GET" and (request.method != "HEAD" or path.rstrip("/") not in _WITH_HEAD):
             raise errors.method_not_allowed()
         return make()

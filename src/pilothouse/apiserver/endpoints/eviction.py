@@ -1,8 +1,8 @@
 """pods/eviction: deletes a pod if its disruption budgets allow it.
 
-After kubernetes' ``pkg/registry/core/pod/storage/eviction.go`` (v1.36). The disruption controller keeps a budget's
-status; an eviction takes one of its ``disruptionsAllowed`` and notes the pod in ``disruptedPods``, so that the
-controller does not count it as healthy until it sees it gone.
+After kubernetes' ``pkg/registry/core/pod/storage/eviction.go`` (v1.36). The disruption controller maintains the status
+of a budget; an eviction decrements ``disruptionsAllowed`` and adds the pod to ``disruptedPods``, so that the controller
+does not count it as healthy until its deletion is observed.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _TRY_AGAIN_SECONDS = 10
 _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 _SERVER = Identity("system:apiserver", ("system:masters",))
-"""The identity that writes the budget: as upstream, the server's own client."""
+"""The identity that writes the budget: as upstream, the loopback client."""
 
 
 async def evict(core: Core, call: Call) -> StatusResult:
@@ -55,7 +55,7 @@ async def evict(core: Core, call: Call) -> StatusResult:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     options = _delete_options(call, sent)
     await core.admission.validate(write)
-    # From here on the pod's metadata and status are written, as through pods/status.
+    # From here on metadata and status of the pod are written, as through pods/status.
     asked = msgspec.structs.replace(call.request_info, subresource="status", query=NO_QUERY)
     one = msgspec.structs.replace(call, request_info=asked, admitted=True)
     pod = await _pod(core, one)
@@ -100,7 +100,7 @@ async def _evict_within_budget(core: Core, call: Call, pod: Object, options: Del
             await _mark_and_delete(core, call, _with_revision(options, pod))
         except StatusError as error:
             if error.code == 409 and not _revision(options):
-                # The pod has changed meanwhile and may be healthy now.
+                # The pod has changed since and may be healthy.
                 raise _still_processed(name) from None
             raise
         return
@@ -108,7 +108,7 @@ async def _evict_within_budget(core: Core, call: Call, pod: Object, options: Del
     await _mark_and_delete(core, call, options)
 
 
-# What was asked
+# The request
 
 
 def _read(call: Call) -> Object:
@@ -116,7 +116,7 @@ def _read(call: Call) -> Object:
     check_size(body)
     document = read_document(body, call.content_type, "Eviction")
     if document.get("apiVersion") == "policy/v1beta1" and document.get("kind") == "Eviction":
-        # kubectl before v1.22 and drains of that age; the two versions have the same fields.
+        # policy/v1beta1 of kubectl before v1.22; both versions have the same fields.
         document["apiVersion"] = "policy/v1"
         headers = {**call.request.headers, "content-type": "application/json"}
         request = msgspec.structs.replace(call.request, headers=headers, body=msgspec.json.encode(document))
@@ -127,7 +127,7 @@ def _read(call: Call) -> Object:
 
 
 def _delete_options(call: Call, sent: Object) -> DeleteOptions:
-    """The options of the deletion; a dry run may be asked for in the query, in the body, or in both alike."""
+    """The options of the deletion; dryRun may be set in the query, in the body, or equally in both."""
     own = sent.get("deleteOptions")
     desired = call.request_info.query.get("dryRun")
     if own is None:
@@ -149,7 +149,7 @@ def _revision(options: DeleteOptions) -> str:
 
 
 def _with_revision(options: DeleteOptions, pod: Object) -> DeleteOptions:
-    """The same deletion, of the pod as it was seen."""
+    """The options with a precondition for the resourceVersion of the pod."""
     known = options.preconditions or Preconditions()
     seen = msgspec.structs.replace(known, resource_version=pod["metadata"]["resourceVersion"])
     return msgspec.structs.replace(options, preconditions=seen)
@@ -171,12 +171,13 @@ def _phase(pod: Object) -> str:
 
 
 def _needs_no_budget(pod: Object) -> bool:
-    """Whether the disruption is there already (or no service yet to disrupt)."""
+    """Whether the pod can be deleted without a budget: it is terminated, being deleted, or pending
+    (``canIgnorePDB``)."""
     return _phase(pod) in ("Pending", "Succeeded", "Failed") or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _should_enforce_resource_version(pod: Object) -> bool:
-    """Whether the pod could become one that needs a budget: then it is deleted only as it was read
+    """Whether the pod could come to need a budget: then only the read version is deleted
     (``shouldEnforceResourceVersion``, v1.36 ``pkg/registry/core/pod/storage/eviction.go``)."""
     return _phase(pod) not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
 
@@ -187,7 +188,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 async def _mark_and_delete(core: Core, call: Call, options: DeleteOptions) -> None:
-    """Note on the pod why it goes, then delete it, with what the options demand holding for both."""
+    """Add the condition DisruptionTarget, then delete the pod, both with the preconditions of the options."""
     if not options.is_dry_run:
 
         def marked(pod: Object) -> Object:
@@ -202,7 +203,7 @@ async def _mark_and_delete(core: Core, call: Call, options: DeleteOptions) -> No
 
 
 def _check(call: Call, pod: Object, options: DeleteOptions) -> None:
-    """The preconditions, in the words of an update: a DELETE names the kind, this the resource."""
+    """Check the preconditions, with the messages of an update: a DELETE has the kind, this the resource."""
     try:
         check_preconditions(call, pod, options)
     except StatusError as error:
@@ -224,7 +225,7 @@ def _add_target(pod: Object, now: str) -> None:
 
 
 def _put_condition(status: Object, new: Object) -> None:
-    """Put a condition in the place of the one of its type, or at the end. Its time changes with its status only."""
+    """Set a condition, in place or appended. Its transition time only changes with its status."""
     conditions: list[Any] = list(status.get("conditions") or ())
     for position, old in enumerate(conditions):
         if old.get("type") == new["type"]:
@@ -241,7 +242,7 @@ def _put_condition(status: Object, new: Object) -> None:
 
 
 def _budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Object]]:
-    """The budgets of the namespace that select the pod."""
+    """The budgets that select the pod."""
     info = core.table.built_in(GROUP, "poddisruptionbudgets")
     labels = pod["metadata"].get("labels") or {}
     found = []
@@ -253,7 +254,7 @@ def _budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Ob
         try:
             matches = selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
         except (SelectorError, msgspec.ValidationError):
-            # One with an invalid selector guards nothing; the disruption controller reports it.
+            # A budget with an invalid selector selects nothing; the disruption controller reports it.
             continue
         if matches:
             found.append((info, budget))
@@ -269,7 +270,7 @@ def _may_evict_unhealthy(budget: Object) -> bool:
 
 
 async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options: DeleteOptions) -> None:
-    """Take one disruption out of the budget."""
+    """Decrement the disruptions allowed by the budget."""
     request_info = msgspec.structs.replace(
         call.request_info,
         group=GROUP,
@@ -370,6 +371,6 @@ def _still_processed(name: str) -> StatusError:
 
 
 def _forbidden(name: str, reason: str) -> StatusError:
-    # The resource is written in the singular upstream.
+    # Upstream's message has the resource in the singular.
     details = {"name": name, "group": GROUP, "kind": "poddisruptionbudget"}
     return StatusError(403, "Forbidden", f'poddisruptionbudget.policy "{name}" is forbidden: {reason}', details=details)

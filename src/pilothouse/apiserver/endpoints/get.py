@@ -1,4 +1,4 @@
-"""get and list, with paging, selectors and upstream's rules about resource versions."""
+"""get and list, with paging, selectors and upstream's semantics of resource versions."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ _TOO_OLD_CONTINUE = (
 
 
 async def get(core: Core, call: Call) -> ObjectResult:
-    """One object, not older than the resource version asked for."""
+    """GET of one object, at least as recent as the requested resource version."""
     desired = call.request_info.query.first("resourceVersion")
     if desired and desired != "0":
         await wait_for(core, parse_revision(desired, cached=call.info.resource != "events"))
@@ -39,24 +39,24 @@ async def get(core: Core, call: Call) -> ObjectResult:
     record = core.store.get(call.key)
     if record is None:
         raise errors.not_found(call.info, call.name)
-    # One without a version is not answered by what the watch cache has (``cacher/delegator.go``, v1.36).
+    # Without a version upstream does not read from the watch cache (``cacher/delegator.go``, v1.36).
     return ObjectResult(200, call.info, await core.shown(call.info, record.value, fresh=not desired))
 
 
 def parse_revision(text: str, *, cached: bool = True) -> int:
-    """A resource version in a get or watch; raises the plain 500 that upstream answers."""
+    """The resource version of a get or watch; raises upstream's 500 without reason if it is invalid."""
     try:
         return resource_versions.parse(text)
     except ValueError as error:
         reason = f'resourceVersion: Invalid value: "{text}": {error}'
     if not cached:
-        # They have no watch cache, and the storage words it differently (apiserver pkg/storage/etcd3, v0.36).
+        # They have no watch cache, and the error is the storage's (apiserver pkg/storage/etcd3, v0.36).
         raise errors.bad_request(f"invalid resource version: {reason}")
     raise errors.plain(reason)
 
 
 async def wait_for(core: Core, revision: int) -> None:
-    """Wait a little for a revision that is still to come; raises the 504 that clients retry."""
+    """Wait for a future revision for some seconds; raises the 504 after which clients retry."""
     if revision <= core.store.revision:
         return
     await core.catch_up()
@@ -76,16 +76,16 @@ def selection_of(core: Core, call: Call) -> Selection:
         return selection
     if selection.by_fields:
         raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
-    # The deprecated watch/ prefix names its object in the path (apiserver pkg/endpoints/handlers/get.go, v0.36).
+    # The deprecated watch/ prefix has the name in the path (apiserver pkg/endpoints/handlers/get.go, v0.36).
     return selection.of_name(name)
 
 
 async def list_objects(core: Core, call: Call) -> ListResult:
-    """A page of objects in key order, or all of them."""
+    """List the objects in key order, or a page of them."""
     check_numbers(call.request_info.query)
     selection = selection_of(core, call)
     options = read_list_options(call.request_info.query, watch=False)
-    # A field selector may fix the namespace (apiserver pkg/registry/generic/registry/store.go, ListPredicate, v1.36).
+    # A field selector may set the namespace (apiserver pkg/registry/generic/registry/store.go, ListPredicate, v1.36).
     namespace = call.namespace or (call.info.namespaced and selection.exact("metadata.namespace")) or ""
     prefix = call.info.list_prefix(namespace)
     after, revision = await _start(core, options, prefix, single=_is_single(call, selection))
@@ -96,7 +96,7 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     except Compacted as gone:
         raise _expired(core, options, after, prefix) from gone
     if options.resource_version == "0" and info.resource != "events":
-        # The cache answers, and pays no heed to a limit then (pkg/storage/cacher/cacher.go, computeListLimit).
+        # The watch cache serves it and ignores the limit (pkg/storage/cacher/cacher.go, computeListLimit).
         options = msgspec.structs.replace(options, limit=0)
     limit = options.limit
     shown: list[bytes] | None = None
@@ -129,13 +129,13 @@ async def list_objects(core: Core, call: Call) -> ListResult:
 
 
 def _check_readable(store: "_Lists", records: Sequence[Record]) -> None:
-    """Raises the 500 of a list with values that nobody can read."""
+    """Raises the 500 of a list with values that can't be read."""
     if store.has_unreadable:
         errors.check_readable([record.value for record in records])
 
 
 class _Lists(Protocol):
-    """What lists: the store, or what it has read of an earlier revision."""
+    """What is listed: the store, or a snapshot of an earlier revision read from etcd."""
 
     revision: int
 
@@ -148,8 +148,8 @@ class _Lists(Protocol):
 
 
 async def _store_of(core: Core, call: Call, prefix: str, revision: int, after: str, limit: int) -> _Lists:
-    """What a list at that revision is made of. Where a store is shared, the revision may be of another server, from
-    before the history of this one (``shouldDelegateExactRV``). Raises ``Compacted``."""
+    """The store or snapshot of the revision. With a shared store the revision may be older than the history of this
+    server (``shouldDelegateExactRV``). Raises ``Compacted``."""
     store = core.store
     if revision and store.is_shared and revision < store.history_floor(call.info.prefix):
         return await store.past(prefix, revision, after=after, limit=limit)
@@ -157,7 +157,7 @@ async def _store_of(core: Core, call: Call, prefix: str, revision: int, after: s
 
 
 def _is_single(call: Call, selection: Selection) -> bool:
-    """Whether at most one object can be meant. In all namespaces there can be several of one name."""
+    """Whether at most one object is selected. In all namespaces several can have one name."""
     return bool(selection.name) and bool(call.namespace or not call.info.namespaced)
 
 
@@ -171,7 +171,7 @@ def _select(
     revision: int,
     store: _Lists,
 ) -> tuple[list[Record], bool, int]:
-    """The selected records beyond ``after``, at most the limit; whether there are more; the revision they are of."""
+    """The selected records after ``after``, at most the limit; whether there are more; and their revision."""
     reader, info = call.strategy.attributes, call.info
     limit = options.limit
     now = not revision or revision == core.store.revision
@@ -195,15 +195,16 @@ def _select(
             selected.append(record)
             if limit and len(selected) == limit:
                 if _is_single(call, selection):
-                    return selected, False, revision  # upstream gets that one, it does not list
-                # Whether what is left matches is not checked (apiserver pkg/storage/cacher/cacher.go, v0.36).
+                    return selected, False, revision  # upstream gets this object instead of listing
+                # Upstream does not check whether the remaining objects match (apiserver pkg/storage/cacher/cacher.go,
+                # v0.36).
                 left = store.list(prefix, after=record.key, limit=1, revision=revision).records
                 return selected, bool(left), revision
     return selected, False, revision
 
 
 _CONVERTED_AT_ONCE = 500
-"""Objects that are converted before it is known whether they are selected."""
+"""The number of objects that are converted together before the selection."""
 
 
 async def _select_converted(
@@ -216,8 +217,7 @@ async def _select_converted(
     revision: int,
     store: _Lists,
 ) -> tuple[list[Record], list[bytes], bool, int]:
-    """``_select`` where a webhook converts: what it makes of an object is selected by. Also the objects as they are
-    shown."""
+    """``_select`` with conversion by webhook: the converted objects are selected. Also returns them."""
     reader, limit = call.strategy.attributes, options.limit
     keys = keys_selected(core, call, selection) if not revision or revision == core.store.revision else None
     if keys is not None:
@@ -246,23 +246,24 @@ async def _select_converted(
 
 
 def keys_selected(core: Core, call: Call, selection: Selection) -> list[str] | None:
-    """The keys that can match as things are now, when something is quicker than looking at all of them."""
+    """The keys of the objects that can match now, if an index has them."""
     if selection.name and (call.namespace or not call.info.namespaced):
         return [call.info.key(call.namespace, selection.name)]
     if core.store.has_unreadable:
-        return None  # an index can't have all of them
+        return None  # the index may be incomplete
     keys = core.attributes.candidates(call.info.prefix, call.strategy.attributes, selection)
     return None if keys is None else list(keys)
 
 
 async def _start(core: Core, options: ListOptions, prefix: str, *, single: bool = False) -> tuple[str, int]:
-    """The key to begin after, and the revision to list at; 0 for the newest. ``single``: one name is asked for."""
+    """The key to start after, and the revision to list at, 0 for the current one. ``single``: one object is
+    selected."""
     desired = options.resource_version
     if options.continue_:
         revision, start = decode_token(options.continue_)
         if desired and desired != "0":
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        # A token of another server may be of a revision to come (``shouldDelegateExactRV``, apiserver
+        # A token of another server may have a future revision (``shouldDelegateExactRV``, apiserver
         # pkg/storage/cacher/cacher.go v0.36).
         await wait_for(core, revision)
         return prefix + start, max(revision, 0)
@@ -272,8 +273,8 @@ async def _start(core: Core, options: ListOptions, prefix: str, *, single: bool 
         return "", 0
     number = parse_revision(desired, cached=False)
     await wait_for(core, number)
-    # Without a match, a limit makes N mean exactly N, but for one name ("legacy case" in ``ValidateListOptions``,
-    # apiserver pkg/storage/interfaces.go v0.36).
+    # Without a match, a limit makes N exact, except for one object ("legacy case" in ``ValidateListOptions``, apiserver
+    # pkg/storage/interfaces.go v0.36).
     exact = options.match == "Exact" or (not options.match and options.limit > 0 and not single)
     return "", number if exact else 0
 
@@ -294,13 +295,14 @@ class _Token(msgspec.Struct):
 
 
 def encode_token(revision: int, key: str) -> str:
-    """A continue token: go on after ``key`` (relative to the list's prefix), as of ``revision``; -1 for as of then."""
+    """A continue token: continue after ``key`` (relative to the list's prefix) at ``revision``; -1 for the revision at
+    the time of its use."""
     text = msgspec.json.encode(_Token(_CONTINUE_VERSION, revision, f"/{key}\0"))
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
 def decode_token(token: str) -> tuple[int, str]:
-    """The revision and relative key of a continue token. Raises the 400s of upstream."""
+    """The revision and relative key of a continue token. Raises upstream's 400s."""
     at = next((i for i, character in enumerate(token) if character not in _ALPHABET), -1)
     if at < 0 and len(token) % 4 == 1:
         at = len(token) - 1
@@ -325,7 +327,7 @@ def decode_token(token: str) -> tuple[int, str]:
     elif not parsed.start:
         reason = f"encoded start key empty (version {_CONTINUE_VERSION})"
     elif any(step in ("", ".", "..") for step in start[1:].split("/")):
-        reason = parsed.start  # it would lead out of what is listed
+        reason = parsed.start  # the key would be outside of the list
     if reason:
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {reason}")
     return parsed.rv, start[1:].rstrip("\0")

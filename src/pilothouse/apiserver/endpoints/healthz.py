@@ -1,7 +1,7 @@
 """``/healthz``, ``/livez`` and ``/readyz``.
 
-Checks are functions that return whether all is well. Upstream's names are there, since its tests ask for them: each
-stands for the part of this server that does that work, and those that have no counterpart report that nothing is amiss.
+Checks are functions that return whether the check passes. Upstream's names are kept, since its tests request them: each
+covers the corresponding part of this server, and those without a counterpart always pass.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -47,32 +47,32 @@ def _well() -> bool:
 
 
 def is_health(path: str) -> bool:
-    """Whether a path is about health."""
+    """Whether the path is one of the health endpoints."""
     return path.startswith(_ENDPOINTS)
 
 
 class AskedCheck:
-    """A check that takes a call, which is made before a path is answered that shows it."""
+    """A check that makes a call, which is made before a response that includes the check."""
 
     def __init__(self, ask: Callable[[], Awaitable[bool]], *endpoints: str) -> None:
-        """``endpoints`` are those that have the check: ``/readyz``."""
+        """``endpoints`` are the paths that include the check: ``/readyz``."""
         self._ask = ask
         self._endpoints = endpoints
         self._is_well = False
 
     def __call__(self) -> bool:
-        """What the last ``refresh`` has found."""
+        """The result of the last ``refresh``."""
         return self._is_well
 
     async def refresh(self, path: str) -> None:
-        """Ask, if the path shows it."""
+        """Make the call, if the path includes the check."""
         if path.startswith(self._endpoints):
             self._is_well = await self._ask()
 
 
 class KmsHealth(AskedCheck):
-    """Whether the plugins of encryption at rest are healthy (``kms-providers``). Liveness does not depend on it, as
-    upstream's does not. ``reloads``: their configuration is read again when it has changed."""
+    """The check ``kms-providers``: whether the KMS plugins are healthy. As upstream, it is not part of ``/livez``.
+    ``reloads``: the configuration is reloaded when it changes."""
 
     def __init__(self, ask: Callable[[], Awaitable[bool]], *, reloads: bool) -> None:
         super().__init__(ask, "/healthz", "/readyz")
@@ -82,9 +82,9 @@ class KmsHealth(AskedCheck):
 class Health:
     """The checks of one server.
 
-    ``started`` says whether the objects that a server creates at start-up are there; ``storage`` whether the store
-    takes writes, ``storage_ready`` the same with the patience of ``/readyz``; ``serving`` turns False once the server
-    is to stop, and only ``/readyz`` minds; ``kms`` is about encryption at rest, where that has plugins.
+    ``started``: the bootstrap objects exist; ``storage``: the store accepts writes, ``storage_ready`` the same with the
+    timeout of ``/readyz``; ``serving`` is False during shutdown, which only fails ``/readyz``; ``kms``: encryption at
+    rest, if it has plugins.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Health:
         }
 
     def answer(self, path: str, query: Mapping[str, Sequence[str]]) -> Response | None:
-        """The response for a path, or None if it is not about health. An unknown check is 404."""
+        """The response for a path, or None if it is no health endpoint. An unknown check is 404."""
         endpoint, slash, single = path.removeprefix("/").partition("/")
         checks = self._checks.get(endpoint)
         if checks is None:

@@ -1,7 +1,7 @@
-"""The history that the API server keeps, at ``/debug/history``; kube-apiserver has no such endpoint.
+"""The change history of the API server, at ``/debug/history``; kube-apiserver has no such endpoint.
 
-``/debug/history`` says which resourceVersion was current at a time, ``/debug/history/changes`` who made the changes of
-a resource, and why. Neither shows objects: lists and watches do, for those who may.
+``/debug/history`` returns the resourceVersion at a time, ``/debug/history/changes`` the origins of the changes of a
+resource. Neither returns objects: those need permissions to list or watch.
 """
 
 import datetime
@@ -26,8 +26,7 @@ DEFAULT_CHANGES = 250
 MAX_CHANGES = 1000
 _AT_ONCE = 250
 _BYTES_AT_ONCE = 4 << 20
-"""As many, of so many bytes of objects, are read and encoded in some milliseconds. What is left of a page comes with
-the next one."""
+"""The limits of one page, for some milliseconds of work. The rest is on the next page."""
 
 
 class _Mark(msgspec.Struct, rename="camel"):
@@ -40,7 +39,7 @@ class _Marks(msgspec.Struct):
 
 
 def history_documents(store: Store, env: Env) -> dict[str, Callable[[Query], Response]]:
-    """What answers the two paths."""
+    """The handlers of both paths."""
     return {
         PATH: lambda query: history_response(store, env, query),
         CHANGES_PATH: lambda query: changes_response(store, query),
@@ -48,10 +47,10 @@ def history_documents(store: Store, env: Env) -> dict[str, Callable[[Query], Res
 
 
 def history_response(store: Store, env: Env, query: Query) -> Response:
-    """With ``at=TIME`` the resourceVersion that was current then. Without, the resourceVersions at all times that are
-    known, oldest first, at most one a second: what has a later resourceVersion was written within a second of it.
+    """With ``at=TIME`` the resourceVersion at that time. Without it, the recorded resourceVersions with their times,
+    oldest first, at most one per second: changes with a later resourceVersion were written within a second of it.
 
-    Raises ``StatusError``: 400 for what is no time, or one in the future, 410 for a time before the history.
+    Raises ``StatusError``: 400 for an invalid or future time, 410 for a time before the history.
     """
     now = env.now()
     text = query.first("at")
@@ -98,21 +97,21 @@ class _Change(msgspec.Struct, rename="camel", omit_defaults=True):
 
 class _Changes(msgspec.Struct, omit_defaults=True):
     begins: str
-    """The resourceVersion after which nothing is missing."""
+    """The resourceVersion after which the history is complete."""
     changes: list[_Change]
     more: bool = False
-    """Whether there are older ones: ask for those before the first of these."""
+    """Whether there are older changes; request them with ``before`` the first of these."""
 
 
 _stored = msgspec.json.Decoder(_Stored)
 
 
 def changes_response(store: Store, query: Query) -> Response:
-    """The changes of a resource that history has, oldest first: its ``group`` and ``resource``; with ``namespace``,
-    ``name``, ``since`` and ``before`` (resourceVersions, not included) only those; of more than ``limit`` the newest,
-    and fewer if they are large.
+    """The changes of a resource in the history, oldest first: by ``group`` and ``resource``, and optionally
+    ``namespace``, ``name``, ``since`` and ``before`` (resourceVersions, exclusive). Of more than ``limit`` the newest
+    are returned, fewer if they are large.
 
-    A change has an origin if a request asked for it. Raises ``StatusError`` 400.
+    A change has an origin if a request caused it. Raises ``StatusError`` 400.
     """
     resource = query.first("resource")
     if not resource:
@@ -157,5 +156,5 @@ def _shown(change: Change) -> _Change:
     origin = change.origin
     if origin is not None:
         shown.time = format_micro_time(datetime.datetime.fromtimestamp(origin.time, datetime.UTC))
-        shown.origin = msgspec.structs.replace(origin, time=NO_TIME)  # the change has it, as text
+        shown.origin = msgspec.structs.replace(origin, time=NO_TIME)  # the change has the text
     return shown

@@ -1,8 +1,8 @@
-"""Impersonation: the ``Impersonate-*`` headers, and the authorization they need.
+"""Impersonation: the ``Impersonate-*`` headers and their authorization.
 
-Follows apiserver's ``pkg/endpoints/filters/impersonation`` (v1.36). Besides the old way, one verb ``impersonate``,
-there are modes (ConstrainedImpersonation) that also ask whether the caller may do just this request on a user's
-behalf; they are tried first, and when all fail the first denial is reported.
+Follows apiserver's ``pkg/endpoints/filters/impersonation`` (v1.36). Besides legacy impersonation, with the verb
+``impersonate``, there are modes (ConstrainedImpersonation) that also require permission for this request on behalf of
+the user; they are tried first, and if all are denied the first denial is reported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ with lazy_imports():
 
 
 SEPARATOR = "\n"
-"""What repeated impersonation headers are joined by: nothing that a value can contain."""
+"""The separator of repeated impersonation headers, which values cannot contain."""
 PREFIX = "impersonate-"
 _EXTRA = "impersonate-extra-"
 _GROUP = "authentication.k8s.io"
@@ -34,7 +34,7 @@ _MANY = 4
 
 
 def requested_user(headers: Mapping[str, str]) -> Identity | None:
-    """Who the headers ask to be, just as they say it; None if they do not ask. Raises 400 if they name no user."""
+    """The requested user, as in the headers; None without such headers. Raises 400 if the user name is missing."""
     user, uid = headers.get("impersonate-user", ""), headers.get("impersonate-uid", "")
     groups = tuple(headers["impersonate-group"].split(SEPARATOR)) if "impersonate-group" in headers else ()
     extra = {
@@ -65,7 +65,7 @@ def _go_list(values: tuple[str, ...]) -> str:
 def impersonate(
     caller: Identity, desired: Identity, attributes: Attributes, authorizer: Authorizer
 ) -> tuple[Identity, str]:
-    """The user as whom the request goes on, and the mode that allows it. Raises ``StatusError`` 403."""
+    """The impersonated user, and the mode that permits it. Raises ``StatusError`` 403."""
     first_error: StatusError | None = None
     for mode in _modes(caller, desired):
         try:
@@ -77,7 +77,7 @@ def impersonate(
 
 
 def _modes(caller: Identity, desired: Identity) -> Iterator[str]:
-    """The modes that apply, the narrowest first; "" is the old way."""
+    """The modes that apply, the narrowest first; "" is legacy impersonation."""
     bare = not (desired.uid or desired.groups or desired.extra)
     node, account = _node_of(desired.user), _account_of(desired.user)
     if node and bare:
@@ -104,7 +104,7 @@ def _account_of(user: str) -> tuple[str, str] | None:
 
 
 class _Check:
-    """One mode's questions to the authorizer."""
+    """The authorization of one mode."""
 
     def __init__(self, mode: str, caller: Identity, authorizer: Authorizer) -> None:
         self._mode = mode
@@ -130,7 +130,7 @@ class _Check:
         return Identity(desired.user, groups, desired.uid, desired.extra)
 
     def _attributes(self, resource: str, name: str, *, group: str | None = None, subresource: str = "") -> Attributes:
-        # Of the groups the older one is the empty one; extras and uids have always had a group.
+        # Groups and users have the empty group in legacy mode; extras and uids have always had a group.
         chosen = self._group if group is None else group
         return Attributes(self._verb, chosen, "v1", resource, subresource, "", name)
 
@@ -140,7 +140,7 @@ class _Check:
             raise forbidden(self._caller, attributes, decision.reason)
 
     def _user(self, desired: Identity) -> tuple[str, ...]:
-        """Ask about the name; the groups that come with it, or that were asked for."""
+        """Authorize the name; returns the user with implied or requested groups."""
         attributes, groups = self._attributes("users", desired.user), desired.groups
         node, account = _node_of(desired.user), _account_of(desired.user)
         if self._mode and node:

@@ -1,7 +1,7 @@
 """Checks name and namespace of an object against those of the URL.
 
 After apiserver v0.36 ``pkg/endpoints/handlers/rest.go`` (``checkName``) and ``pkg/registry/rest/meta.go``
-(``EnsureObjectNamespaceMatchesRequestNamespace``). The handlers check before they do anything else with a body.
+(``EnsureObjectNamespaceMatchesRequestNamespace``). Handlers check this before anything else in a body.
 """
 
 from pilothouse.apiserver import errors
@@ -11,7 +11,7 @@ from pilothouse.apiserver.objects import Object
 
 
 def check_name(call: Call, meta: Object) -> None:
-    """The body of a PUT, or what a patch makes, must be about the object that the URL names."""
+    """The body of a PUT, or a patched object, must have the name of the URL."""
     ensure_namespace_matches(call, meta)
     name = meta.get("name") or ""
     if not name:
@@ -23,7 +23,7 @@ def check_name(call: Call, meta: Object) -> None:
 
 
 def ensure_namespace_matches(call: Call, meta: Object) -> None:
-    """The body gets the namespace of the URL if it says none. It must not say another one."""
+    """Set the namespace of the URL if the body has none; reject a different one."""
     if not call.info.namespaced:
         meta.pop("namespace", None)
     elif meta.get("namespace") in (None, ""):
@@ -33,10 +33,10 @@ def ensure_namespace_matches(call: Call, meta: Object) -> None:
 
 
 def wrong_name(call: Call, name: str) -> StatusError:
-    """The answer to a body of that name."""
+    """The error about a different name."""
     return errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
 
 
 def wrong_namespace() -> StatusError:
-    """The answer to a body of another namespace."""
+    """The error about a different namespace."""
     return errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")

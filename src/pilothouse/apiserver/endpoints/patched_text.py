@@ -1,8 +1,8 @@
 """The text of a patched object in errors of JSON and merge patches.
 
 Upstream patches the JSON of the versioned object (apiserver ``pkg/endpoints/handlers/patch.go``, v1.36) with
-gopkg.in/evanphx/json-patch.v4, which decodes only what a patch is about: there members come sorted, everywhere else in
-the order in which Go declares and prints them.
+gopkg.in/evanphx/json-patch.v4, which only decodes the patched parts: members are sorted there, and elsewhere in the
+order of Go's declarations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from pilothouse.machinery.merge_patch import apply_merge_patch
 
 
 def sort_untyped(result: Object, before: Object, patch: Any, fields: Sequence[str]) -> None:
-    """Sort the members in fields without a type as the patch library leaves them: what they hold is stored as text."""
+    """Sort the members in fields without a type as the patch library does: their text is stored."""
     for name in fields:
         if name in result:
             if isinstance(patch, list):
@@ -29,13 +29,13 @@ def sort_untyped(result: Object, before: Object, patch: Any, fields: Sequence[st
 
 
 def merge_patched_text(original: Object, patch: Mapping[str, Any]) -> str:
-    """``original``, of a built-in kind, after a merge patch that can be applied to it."""
+    """``original``, of a built-in kind, after an applicable merge patch."""
     before = in_go_order(original)
     return compact_json(_sorted_by_merge(apply_merge_patch(before, patch), before, patch))
 
 
 def json_patched_text(original: Object, operations: Sequence[Mapping[str, Any]]) -> str:
-    """The same after a JSON patch."""
+    """``original`` after a JSON patch."""
     result = in_go_order(original)
     for operation in operations:
         if operation["op"] in ("move", "copy"):
@@ -45,7 +45,8 @@ def json_patched_text(original: Object, operations: Sequence[Mapping[str, Any]])
 
 
 def in_go_order(obj: Object) -> Object:
-    """An object of a built-in kind with its members as Go prints them: those of structs as declared, of maps sorted."""
+    """An object of a built-in kind with its members as Go encodes them: those of structs as declared, of maps
+    sorted."""
     message = message_of(obj["apiVersion"], obj["kind"])
     assert message is not None, "built-in kinds have a protobuf form"
     head = {name: obj[name] for name in ("kind", "apiVersion")}
@@ -77,7 +78,7 @@ def _ordered_members(value: Object, rows: Sequence[FieldRow]) -> Object:
 
 
 def _sorted_by_merge(result: Any, before: Any, patch: Any) -> Any:
-    """``result`` with the members sorted wherever a merge patch has looked or put something."""
+    """``result`` with sorted members where a merge patch has read or set something."""
     merged = isinstance(before, dict)
     if isinstance(result, list) and isinstance(patch, list) and len(result) == len(patch) and not merged:
         return [_sorted_by_merge(item, None, sent) for item, sent in zip(result, patch, strict=True)]
@@ -96,7 +97,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _sorted_on_way(value: Any, parts: Sequence[str]) -> Any:
-    """``value`` with the members sorted of each object on the way to a place."""
+    """``value`` with the members of each object on a path sorted."""
     first, rest = (parts[0], parts[1:]) if parts else ("", ())
     if isinstance(value, dict):
         return {
@@ -110,7 +111,7 @@ def _sorted_on_way(value: Any, parts: Sequence[str]) -> Any:
 
 
 def strategic_patch_text(original: Object, patch: Any) -> str:
-    """A strategic merge patch after its application to ``original``: errors show it, not the object."""
+    """A strategic merge patch after its application to ``original``: errors show it instead of the object."""
     return print_value(_followed(original, patch))
 
 
@@ -118,8 +119,8 @@ _ORDER = "$setElementOrder/"
 
 
 def _followed(original: Any, patch: Any) -> Any:
-    """The patch without what its application takes out of it, wherever it meets an object: markers of replacements,
-    orders of elements with their lists (apimachinery ``pkg/util/strategicpatch/patch.go``, v1.36)."""
+    """The patch without the directives that its application removes (``$patch``, ``$setElementOrder``) (apimachinery
+    ``pkg/util/strategicpatch/patch.go``, v1.36)."""
     if not (isinstance(patch, dict) and isinstance(original, dict)):
         return patch
     if patch.get("$patch") == "replace":

@@ -1,8 +1,8 @@
 """pods/ephemeralcontainers and pods/resize.
 
 After kubernetes' ``pkg/registry/core/pod/strategy.go`` (``podEphemeralContainersStrategy``, ``podResizeStrategy``) and
-``ValidatePodEphemeralContainersUpdate``, ``ValidatePodResize`` in ``pkg/apis/core/validation`` (v1.36). Whatever else a
-body changes is dropped silently, but for other containers of a resize.
+``ValidatePodEphemeralContainersUpdate``, ``ValidatePodResize`` in ``pkg/apis/core/validation`` (v1.36). Other changes
+of a body are dropped, except added or removed containers in a resize.
 """
 
 from pilothouse.apiserver import field_errors
@@ -17,7 +17,7 @@ _RESIZABLE = ("cpu", "memory")
 
 
 def _only(obj: Object, old: Object, spec: Object) -> None:
-    """Make ``obj`` the stored pod with another spec."""
+    """Replace everything but the spec by the stored pod."""
     meta = {**old["metadata"], "resourceVersion": obj["metadata"]["resourceVersion"]}
     if "managedFields" in obj["metadata"]:
         meta["managedFields"] = obj["metadata"]["managedFields"]
@@ -74,8 +74,8 @@ EPHEMERAL_CONTAINERS = Part(_prepare_ephemeral_containers, _validate_ephemeral_c
 
 
 def _prepare_resize(obj: Object, old: Object) -> None:
-    """Only resources change (``dropNonResizeUpdates``). Of containers that are added, removed, renamed or in another
-    order all is left as sent, for the validation to reject."""
+    """Keep only changes of resources (``dropNonResizeUpdates``). If containers are added, removed, renamed or reordered
+    they are kept as sent, for validation to reject."""
     sent, before = obj.get("spec") or {}, old["spec"]
     if any(len(sent.get(field) or ()) != len(before.get(field) or ()) for field in _CONTAINERS):
         obj["spec"] = sent
@@ -101,7 +101,7 @@ def _validate_resize(obj: Object, old: Object) -> ErrorList:
     errors = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != before else []
     status = old.get("status") or {}
     if qos_class(spec) != (status.get("qosClass") or qos_class(before)):
-        # The value shown is the class that the pod has.
+        # The value is the QoS class of the pod.
         detail = "Pod QOS Class may not change as a result of resizing"
         errors.append(field_errors.invalid("spec", field_errors.named(status.get("qosClass") or ""), detail))
     if not _may_be_resized(status):
@@ -151,7 +151,7 @@ def _validate_container_ordering(spec: Object, before: Object) -> ErrorList:
 
 
 def _may_be_resized(status: Object) -> bool:
-    """Whether the node reports the resources that containers have: one that cannot resize them does not."""
+    """Whether the node reports the resources of containers: a node that does not cannot resize them."""
     running = (one for one in status.get("containerStatuses") or () if "running" in (one.get("state") or {}))
     first = next(running, None)
     return first is None or first.get("resources") is not None
@@ -187,7 +187,8 @@ def _validate_init(new: Object, was: Object, path: str) -> ErrorList:
 
 
 def _resized(containers: list[Object], sent: list[Object]) -> list[Object]:
-    """The stored containers with resources and resize policies as sent; all as sent if those are others."""
+    """The stored containers with the new resources and resize policies; the new containers if they are different
+    ones."""
     if any(new.get("name") != own.get("name") for own, new in zip(containers, sent, strict=True)):
         return sent
     result = []
@@ -210,7 +211,7 @@ def _validate_removal(new: Object, was: Object, path: str, noun: str) -> ErrorLi
 
 
 def _others(resources: Object) -> Object:
-    """Resources but for those that may be resized."""
+    """Resources other than the resizable ones."""
     left = {
         field: {name: amount for name, amount in (resources.get(field) or {}).items() if name not in _RESIZABLE}
         for field in ("requests", "limits")
@@ -219,11 +220,11 @@ def _others(resources: Object) -> Object:
 
 
 def _kept(container: Object) -> Object:
-    """The container as it was, to be compared with what is ``_beyond`` its amounts."""
+    """The old container, for comparison with ``_beyond``."""
     return {**container, "resources": {"claims": [], **_others(container.get("resources") or {})}}
 
 
 def _beyond(container: Object) -> Object:
-    """The container without what may be resized. Upstream drops its claims for devices
+    """The container without resizable fields. Upstream drops its resource claims
     (``dropCPUMemoryResourcesFromContainer``): a container with claims is not resized."""
     return {**container, "resources": {**_others(container.get("resources") or {}), "claims": []}}

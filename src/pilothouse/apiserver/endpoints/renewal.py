@@ -1,9 +1,9 @@
-"""The renewal of a Lease: a PUT of what is stored, with another ``spec.renewTime``, by the manager that owns all of it.
+"""Fast path for the renewal of a Lease: a PUT of the stored Lease with another ``spec.renewTime``, by the manager that
+owns all fields.
 
-Every node sends one each ten seconds, and does nothing else while it rests, so it has a path of its own: nothing is
-decoded but what decides whether the request is one, and the times are put into the stored bytes. A request that
-changes anything else, or that could be rejected, is handled by ``update`` as all others are, which stores the same
-bytes.
+Every node sends one each ten seconds. Only what identifies such a request is decoded, and the times are replaced in the
+stored bytes. A request that changes anything else, or might be rejected, is handled by ``update``, which would store
+the same bytes.
 """
 
 import datetime
@@ -61,7 +61,7 @@ _read = msgspec.json.Decoder(_Stored).decode
 
 
 async def renew(core: Core, call: Call, record: Record, options: WriteOptions) -> ObjectResult | None:
-    """The answer, or None for a request that is not a plain renewal. Raises ``StatusError`` where admission does."""
+    """The response, or None if the request is no plain renewal. Raises ``StatusError`` from admission."""
     owner = _owner_of_renewal(core, call, record, options)
     if owner is None:
         return None
@@ -78,18 +78,18 @@ async def renew(core: Core, call: Call, record: Record, options: WriteOptions) -
         return None
     try:
         value = await core.commit(staged)
-    except Mismatch:  # another server was quicker
+    except Mismatch:  # a conflict with another server
         return None
     _remember(core, staged, Owner(owner.manager, owner.api_version, now))
     return ObjectResult(200, call.info, value, tuple(call.warnings))
 
 
 class RenewalAtOnce:
-    """Renews one Lease for its owner, a program in this process, without a request: what is stored, what watchers see
-    and what is counted is the same as for a PUT of the Lease as it was written last, with another time.
+    """Renews one Lease for its owner, a program in this process, without a request: the stored object, watch events and
+    metrics are the same as for a PUT of the last written Lease with another time.
 
-    ``renew`` gives the Lease, or None, having done nothing, when it has been written by somebody else or the request
-    would be more than a plain renewal: then the program has to send it.
+    ``renew`` returns the Lease, or None, without any effect, if somebody else has written it or the request would not
+    be a plain renewal: the program then has to send the request.
     """
 
     def __init__(self, core: Core, call: Call, record: Record, owner: Owner) -> None:
@@ -103,7 +103,7 @@ class RenewalAtOnce:
         self._parts: tuple[bytes, bytes, bytes, bytes] | None = _split(record, owner)
 
     def renew(self, renewed: str) -> bytes | None:
-        """Make it with this ``renewTime``. Raises ``StatusError`` where admission does."""
+        """Renew with this ``renewTime``. Raises ``StatusError`` from admission."""
         core, call, parts = self._core, self._call, self._parts
         record = core.store.staged(self._key)
         if parts is None or record is None or record.revision != self._revision:
@@ -134,8 +134,8 @@ class RenewalAtOnce:
 
 
 def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtOnce | None:
-    """Who renews the Lease of a request like this one at once, if it is stored as its owner has renewed it, and the
-    store commits without waiting."""
+    """The ``RenewalAtOnce`` of a Lease, if it is stored as its owner has last renewed it, and the store commits without
+    waiting."""
     record = core.store.staged(call.key)
     if record is None or options.dry_run or not core.store.commits_at_once or not _is_ours(core, call, record):
         return None
@@ -149,7 +149,7 @@ def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtO
 
 
 def _split(record: Record, owner: Owner) -> tuple[bytes, bytes, bytes, bytes] | None:
-    """What is around the version, the time of the entry in managedFields and the renewTime."""
+    """The bytes around resource version, time of the managedFields entry and renewTime."""
     head, version, rest = record.value.partition(b'"resourceVersion":"%d"' % record.revision)
     before, entries, rest = rest.partition(_ENTRIES)
     since, time, rest = rest.partition(b'"time":"%s"' % owner.time.encode())
@@ -165,7 +165,7 @@ def _split(record: Record, owner: Owner) -> tuple[bytes, bytes, bytes, bytes] | 
 
 
 def _owner_of_renewal(core: Core, call: Call, record: Record, options: WriteOptions) -> Owner | None:
-    """Who owns the Lease, if the request renews it and does nothing else, and comes from its owner."""
+    """The manager of the Lease, if the request only renews it, and comes from that manager."""
     if options.dry_run or not _is_ours(core, call, record) or not _is_renewal(call.request.body, record.value):
         return None
     known = core.renewed.get(record.key)
@@ -180,7 +180,7 @@ def _write_of(call: Call) -> AdmissionAttributes:
 
 
 def _stage(core: Core, call: Call, record: Record, owner: Owner, now: str) -> Staged | None:
-    """The Lease as it was sent, at its new version, and written ``now`` by its owner."""
+    """Stage the Lease with its new version, written ``now`` by its manager."""
     body = call.request.body
 
     def make(revision: int) -> bytes:
@@ -200,8 +200,8 @@ def _remember(core: Core, staged: Staged, owner: Owner) -> None:
 
 
 def _is_ours(core: Core, call: Call, record: Record) -> bool:
-    """Whether this server has written what is stored, as it would show it: an object of another process may not be
-    what the rules of today make of it, and is written anew as a whole."""
+    """Whether this server has written the stored bytes: an object written by another process may not be normalized as
+    here, and is then updated as a whole."""
     info = call.info
     return (
         record.revision > core.begun_at and record.value.startswith(info.head) and call.strategy.stored_as(info) is info
@@ -209,8 +209,8 @@ def _is_ours(core: Core, call: Call, record: Record) -> bool:
 
 
 def _is_renewal(body: bytes, value: bytes) -> bool:
-    """Whether they are the same but for spec.renewTime, and that is an instant as it is stored."""
-    # No text in an object has these quotes, and nothing but the spec comes after the spec.
+    """Whether both are equal but for spec.renewTime, and that is in the stored format."""
+    # Strings cannot contain unescaped quotes, and the spec is the last member.
     start = value.find(_RENEWED, value.rfind(_SPEC)) + len(_RENEWED)
     end = start + _LENGTH
     if len(body) != len(value) or start <= len(_RENEWED) or value[end : end + 1] != b'"':
@@ -223,7 +223,7 @@ def _is_renewal(body: bytes, value: bytes) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_instant(text: bytes) -> bool:
-    """Of many nodes that renew at the same time, the first asks."""
+    """One decision for many nodes that renew at the same time."""
     if _instant(text) is None:
         return False
     try:
@@ -234,8 +234,8 @@ def _is_instant(text: bytes) -> bool:
 
 
 def _only_owner(value: bytes) -> Owner | None:
-    """Who has made the one entry of managedFields with an update of spec.renewTime; None where there are several
-    entries or none, and where the object is being deleted."""
+    """The manager of the only managedFields entry, an update of spec.renewTime; None if there are other entries, and if
+    the object is being deleted."""
     try:
         meta = _read(value).metadata
     except msgspec.DecodeError:

@@ -1,6 +1,6 @@
-"""The object in a request body: decoded, of the expected kind, reduced to the fields of its schema.
+"""The object in a request body: decoded, of the expected kind, pruned to the fields of its schema.
 
-Built-in kinds are checked against the API's schema (``machinery.bodies``), custom ones against their definition's.
+Built-in kinds are checked by the API's schema (``machinery.bodies``), custom ones by that of their definition.
 """
 
 import copy
@@ -44,7 +44,7 @@ def _known_kinds() -> frozenset[tuple[str, str]]:
 
 
 def read_object(call: Call, options: WriteOptions) -> Object:
-    """The object of the call's own kind in its body. It belongs to the caller."""
+    """The object of the resource's kind in the body. The caller may change it."""
     info = call.info
     if info.custom is not None:
         obj = _read_custom(call, options, info)
@@ -66,7 +66,7 @@ def _read_custom(call: Call, options: WriteOptions, info: ResourceInfo) -> Objec
 
 
 def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: str, version: str, kind: str) -> Object:
-    """An object of a built-in kind in the body of the call, also of one that is not the resource's own."""
+    """An object of a built-in kind in the body, which may differ from the resource's kind."""
     body = sent = call.request.body
     content_type = call.content_type
     api_version = f"{group}/{version}" if group else version
@@ -80,7 +80,7 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
     except BodySyntaxError as error:
         raise unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", sent) from None
     except DecodeError as error:
-        # An object of another kind is likely to have fields of other types; say the former.
+        # An object of another kind probably has type errors, too; report the kind.
         document = read_document(body, "", kind, sent)
         check_type_meta(document, kind, sent)
         check_kind(document, info, kind, api_version, _known_kinds())
@@ -98,7 +98,7 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
 
 
 def _record(call: Call, info: ResourceInfo, obj: Object, kind: str, api_version: str) -> None:
-    """Give the audit the object of a request: decoded, with defaults, as upstream's decoder gives it."""
+    """Record the object for the audit: decoded and defaulted, as by upstream's decoder."""
     context = audit_context()
     if context is not None:
         _record_in(context, call, info, obj, kind, api_version)
@@ -121,7 +121,7 @@ def _drop_empty_fields(obj: Object, definition: Definition) -> None:
     resets = isinstance(meta, dict) and meta.get("managedFields") == []
     drop_empty(obj, definition)
     if resets:
-        # The one empty list with a meaning: no field is to have a manager.
+        # The one empty list with a meaning: it removes all managers.
         obj["metadata"]["managedFields"] = []
 
 
@@ -130,7 +130,7 @@ def _unhandled(kind: str, version: str, reason: str) -> errors.StatusError:
 
 
 def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_errors: list[str]) -> None:
-    """Fields that were dropped are errors, warnings or nothing, as fieldValidation says."""
+    """Handle dropped fields as fieldValidation requires: errors, warnings or nothing."""
     if not strict_errors or options.field_validation == "Ignore":
         return
     if options.field_validation == "Strict":
@@ -149,12 +149,12 @@ def check_patched(
     twice: Sequence[str] = (),
     shown: Callable[[], str] | None = None,
 ) -> Object:
-    """A patched object, checked like a body. What is wrong with it is a 422 about the patch.
+    """A patched object, checked like a body. Errors are a 422 about the patch.
 
-    ``touched`` names the members that a patch has changed when that is known; the others are as they were stored, and
-    are taken over as they are. ``strategic`` is the patch if it was a strategic merge patch: then upstream shows that,
-    not the object, and goes without JSON (apiserver v0.36 ``pkg/endpoints/handlers/patch.go``, applyPatchToObject).
-    ``twice`` are the strict errors of the patch itself. ``shown`` is how an error shows the object.
+    ``touched`` are the members changed by the patch, if known; the others are stored ones, and are not checked again.
+    ``strategic`` is the patch if it was a strategic merge patch: upstream's errors then show it instead of the object,
+    and it is not encoded as JSON (apiserver v0.36 ``pkg/endpoints/handlers/patch.go``, applyPatchToObject). ``twice``
+    are the strict errors of the patch. ``shown`` formats the object for errors.
     """
     if touched and definition is not None and not twice:
         checked = _check_touched(obj, definition, touched)
@@ -186,7 +186,7 @@ def check_patched(
 
 
 def _first_error(text: str, definition: Definition) -> str:
-    """What the decoder says of a text that it rejects: of several things the first, so the order of members counts."""
+    """The first error of decoding a text, which depends on the order of its members."""
     try:
         decode_body(text.encode(), definition)
     except DecodeError as error:
@@ -197,8 +197,8 @@ def _first_error(text: str, definition: Definition) -> str:
 def check_patched_kind(
     info: ResourceInfo, obj: Object, kind: str, api_version: str, shown: Callable[[], str] | None = None
 ) -> None:
-    """Reject what a JSON patch or merge patch has made an object of another kind. (A strategic merge patch can't: the
-    type that it is decoded into knows what it is.)"""
+    """Reject a JSON or merge patch that has changed the kind. (A strategic merge patch can't: it is decoded into the
+    type of the kind.)"""
     reason = wrong_type_meta(obj)
     if reason:
         raise _bad_patch(msgspec.json.encode(obj).decode() if shown is None else shown(), reason)
@@ -220,9 +220,9 @@ def check_patched_kind(
 
 
 def _check_touched(obj: Object, definition: Definition, touched: Collection[str]) -> Object | None:
-    """The object with its touched members checked, or None where they have errors.
+    """The object with its touched members checked, or None if they have errors.
 
-    Then the whole object is decoded, for errors are about the whole.
+    Then the whole object is decoded, because the errors depend on all of it.
     """
     found = convert_members({name: obj[name] for name in touched if name in obj}, definition)
     if found is None:
@@ -231,7 +231,7 @@ def _check_touched(obj: Object, definition: Definition, touched: Collection[str]
     if may_have_empty(text):
         _drop_empty_fields(checked, definition)
     result = {}
-    for name in definition.fields:  # in the order in which a whole object would be read
+    for name in definition.fields:  # in the order of a whole object
         members = checked if name in touched else obj
         if name in members:
             result[name] = members[name]

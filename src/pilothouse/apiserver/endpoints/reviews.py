@@ -1,6 +1,6 @@
 """Access reviews, token reviews and token requests. They are not stored.
 
-``register`` adds them to a core's virtual resources. Follows kubernetes' ``pkg/registry/authorization`` and
+``register`` adds them to the virtual resources of a core. Follows kubernetes' ``pkg/registry/authorization`` and
 ``pkg/registry/authentication`` (v1.36) and ``pkg/registry/core/serviceaccount/storage/token.go``.
 """
 
@@ -41,7 +41,7 @@ _BOUND_KINDS = {"Pod": ("pod", "pods"), "Secret": ("secret", "secrets"), "Node":
 def register(
     core: Core, authenticator: Authenticator, authorizer: Authorizer, tokens: ServiceAccountTokens | None
 ) -> None:
-    """Serve the reviews from ``core``; token requests only if tokens can be issued."""
+    """Serve the reviews from ``core``, and token requests if it can issue tokens."""
     reviews = _Reviews(authenticator, authorizer, tokens)
     for resource, handler in (
         ("subjectaccessreviews", reviews.subject_access),
@@ -128,14 +128,14 @@ class _Reviews:
         }
         if error:
             status["evaluationError"] = error
-        # Upstream answers the status alone (pkg/registry/authorization/selfsubjectrulesreview/rest.go, v1.36).
+        # Upstream returns only the status (pkg/registry/authorization/selfsubjectrulesreview/rest.go, v1.36).
         review["spec"] = {}
         review["status"] = status
         return _answer(call, review)
 
     async def self_subject(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read, call, "SelfSubjectReview")
-        del review["spec"]  # it has none
+        del review["spec"]  # it has no spec
         review["metadata"]["creationTimestamp"] = core.time.now()
         review["status"] = {"userInfo": _user_info(call.identity)}
         return _answer(call, review)
@@ -157,13 +157,13 @@ class _Reviews:
         return _answer(call, review)
 
     def _owner(self, token: str, asked: Sequence[str], ours: Sequence[str]) -> tuple[Identity | None, list[str]]:
-        """Whose token it is, if it is for any of the audiences asked about; and which of them it is for."""
+        """The user of a token that is valid for any of the requested audiences, and those audiences."""
         if self._tokens is not None:
             found = self._tokens.identity_for(token, asked)
             if found is not None:
                 meant = self._tokens.meant_for(token)
                 return authenticated(found), [audience for audience in asked if audience in meant]
-        # All other tokens are for the API server, and say nothing of audiences.
+        # All other tokens are for the API server, and have no audiences.
         common = [audience for audience in asked if audience in ours]
         if not common and asked:
             return None, []
@@ -206,7 +206,7 @@ class _Reviews:
         audiences = spec.get("audiences") or list(self._tokens.audiences)
         lifetime, warn_after = seconds, None
         if bound is not None and bound[0] == "pod" and seconds == 3607 and audiences == list(self._tokens.audiences):
-            # What kubelets ask for: clients that do not yet reload their token get a year, and are counted.
+            # Clients without token reload: kubelets request 3607 s and get a year, which is counted.
             lifetime, warn_after = _YEAR, 3607
         token, ends = self._tokens.issue(
             account,
@@ -262,7 +262,7 @@ def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, An
 
 
 def _node_of(core: Core, bound: tuple[str, Mapping[str, Any]] | None) -> dict[str, str] | None:
-    """The node of a bound pod; a node that does not exist (yet) is shown without a uid."""
+    """The node of a bound pod; without a uid if it does not exist (yet)."""
     if bound is None or bound[0] != "pod" or not bound[1]["spec"].get("nodeName"):
         return None
     name = bound[1]["spec"]["nodeName"]
@@ -271,7 +271,7 @@ def _node_of(core: Core, bound: tuple[str, Mapping[str, Any]] | None) -> dict[st
 
 
 def _read(call: Call, kind: str) -> dict[str, Any]:
-    """The review in the body, by its schema."""
+    """The review in the body, decoded by its schema."""
     sub = call.request_info.sub
     group, version = (sub.group, sub.version) if sub is not None else (call.info.group, call.info.version)
     options = read_write_options(call.request_info.query, "CreateOptions")
@@ -285,8 +285,8 @@ def _read(call: Call, kind: str) -> dict[str, Any]:
 
 
 def _read_owned(core: Core, call: Call, kind: str) -> dict[str, Any]:
-    """The review in the body, with managedFields: upstream answers the object that it was asked with, which has them
-    by then (apiserver ``pkg/endpoints/handlers/create.go``, v1.36)."""
+    """The review in the body, with managedFields: upstream returns the created object, which has them (apiserver
+    ``pkg/endpoints/handlers/create.go``, v1.36)."""
     review = _read(call, kind)
     core.managed_fields.reviewed(call, review, read_write_options(call.request_info.query, "CreateOptions"))
     return review
@@ -294,7 +294,7 @@ def _read_owned(core: Core, call: Call, kind: str) -> dict[str, Any]:
 
 def _reject(all_errors: ErrorList) -> None:
     if all_errors:
-        # Upstream leaves kind and name out here: `.authorization.k8s.io "" is invalid`.
+        # Upstream leaves out kind and name here: `.authorization.k8s.io "" is invalid`.
         raise errors.invalid(_AUTHORIZATION, "", "", all_errors)
 
 
@@ -325,7 +325,7 @@ def _validate_metadata(review: dict[str, Any], but: str = "") -> ErrorList:
     meta = review["metadata"]
     if not meta.keys() - {"managedFields", but}:
         return []
-    # The owners are encoded by now.
+    # managedFields are encoded by now.
     shown = field_errors.internal_value("meta.ObjectMeta", _decode(msgspec.json.encode(meta)))
     return [field_errors.invalid("metadata", shown, f"must be empty except for {but}" if but else "must be empty")]
 

@@ -33,7 +33,7 @@ def _existing(core: Core, call: Call) -> Record:
 
 
 async def get_status(core: Core, call: Call) -> ObjectResult:
-    """GET of /status: the whole object."""
+    """GET of /status: returns the whole object."""
     return ObjectResult(200, call.info, await core.shown(call.info, _existing(core, call).value, fresh=True))
 
 
@@ -41,7 +41,7 @@ async def get_status(core: Core, call: Call) -> ObjectResult:
 
 
 def _path(obj: Object, path: str) -> Any:
-    """What a simple path (``.spec.replicas``) leads to, or None."""
+    """The value at a simple path (``.spec.replicas``), or None."""
     node: Any = obj
     for part in path.lstrip(".").split("."):
         if not isinstance(node, dict):
@@ -51,11 +51,11 @@ def _path(obj: Object, path: str) -> Any:
 
 
 _NOT_SET = -(1 << 31)
-"""The replicas of a custom resource that has none, in the Scale that a write begins with."""
+"""The default of missing replicas of a custom resource in the Scale to be updated."""
 
 
 def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
-    """The Scale that stands for an object. One without replicas stands for ``not_set``, or is an error."""
+    """The Scale of an object. Missing replicas are replaced by ``not_set``, or an error."""
     info, meta = call.info, obj["metadata"]
     shown = {
         name: meta[name]
@@ -144,7 +144,7 @@ async def _apply_scale(core: Core, call: Call, options: WriteOptions) -> ObjectR
 
 def _check_replicas(call: Call, scale: Object) -> None:
     replicas = (scale.get("spec") or {}).get("replicas") or 0
-    # For a custom resource, its own validation decides.
+    # Custom resources are validated by their schema.
     if replicas < 0 and call.info.custom is None:
         replicas_error = field_errors.invalid("spec.replicas", replicas, NON_NEGATIVE)
         raise errors.invalid("autoscaling", "Scale", call.name, [replicas_error])
@@ -155,8 +155,8 @@ def _check_replicas(call: Call, scale: Object) -> None:
 async def _rescale(
     core: Core, call: Call, desired: Any, options: WriteOptions, *, applied: bool = False
 ) -> ObjectResult:
-    """Carry replicas and resource version of a Scale over to its object; ``desired`` is a configuration of it when
-    ``applied``."""
+    """Update replicas and resource version of the scaled object; ``desired`` is an apply configuration of the Scale
+    when ``applied``."""
 
     def apply(obj: Object, known: bytes) -> tuple[Object, bytes]:
         live = scale_of(call, obj, not_set=_NOT_SET)
@@ -187,7 +187,7 @@ async def _rescale(
 
 
 async def bind(core: Core, call: Call) -> StatusResult:
-    """POST of pods/NAME/binding, or of a Binding to the collection ``bindings``: gives a pod its node."""
+    """POST of pods/NAME/binding, or of a Binding to the collection ``bindings``: assigns a pod to a node."""
     options = read_write_options(call.request_info.query, "CreateOptions")
     pods = core.table.built_in("", "pods")
     binding = await core.long_work.run(call.size, read_built_in, call, options, call.info, "", "v1", "Binding")
@@ -217,11 +217,11 @@ async def bind(core: Core, call: Call) -> StatusResult:
 
 
 def _leave_as_is(_obj: Object, _old: Object) -> None:
-    """A binding writes spec and status in one go, and raises no generation."""
+    """A binding writes spec and status at once, and does not increase the generation."""
 
 
 _BINDING = Part(_leave_as_is)
-"""Upstream writes it past the strategy of pods (``setPodNodeAndMetadata``)."""
+"""Upstream bypasses the strategy of pods (``setPodNodeAndMetadata``)."""
 
 
 def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
@@ -259,7 +259,7 @@ def _not_bound(call: Call, reason: str) -> errors.StatusError:
     return errors.conflict(call.info, call.name, reason, subresource="binding")
 
 
-# Subresources that write a part of the object by rules of their own
+# Subresources with their own strategy
 
 
 async def update_part(core: Core, call: Call, part: Part) -> ObjectResult:
@@ -280,7 +280,7 @@ async def patch_part(core: Core, call: Call, part: Part) -> ObjectResult:
     return await apply_change(core, call, Change(transform=patched, part=part), options)
 
 
-# namespaces/finalize: only here spec.finalizers may change
+# namespaces/finalize: only here spec.finalizers can be changed
 
 
 def _only_finalizers(obj: Object, old: Object) -> None:

@@ -1,8 +1,7 @@
-"""What a PUT sends back as it was stored: the spec of an object whose status is written, the status of one whose
-annotations are.
+"""Finds members of a PUT that are unchanged: the spec in a status update, the status in an update of annotations.
 
-What this server has stored was checked against its type, defaulted and freed of empty fields, so that none of this has
-to be done again for members that are the same.
+Stored members were validated, defaulted and pruned when they were written, so that this can be skipped for unchanged
+ones.
 """
 
 from collections.abc import Mapping
@@ -22,13 +21,13 @@ _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _ALWAYS_READ = ("apiVersion", "kind", "metadata")
 _SMALL = 64
-"""Bytes of a member that is as quickly read as compared."""
+"""Smaller members are decoded as fast as compared."""
 _NONE: Members = {}
 
 
 def split_unchanged(body: bytes, value: bytes) -> tuple[bytes, Members]:
-    """A body without those members of the object that are as in the stored ``value``, and those. Bodies that are no
-    JSON objects, or have a member twice, are left to the reader of bodies."""
+    """The body without those members that equal the stored ``value``, and those members. Bodies that are no JSON
+    objects, or have duplicate members, are returned unchanged."""
     try:
         sent, stored = _read(body), _read(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -46,7 +45,7 @@ def split_unchanged(body: bytes, value: bytes) -> tuple[bytes, Members]:
 
 
 def _is_same(sent: bytes, stored: bytes) -> bool:
-    """Whether both are the same JSON, in whatever order and with whatever spaces; 1, 1.0 and true are different."""
+    """Whether both are the same JSON, independent of order and white space; 1, 1.0 and true are different."""
     if sent == stored:
         return True
     try:
@@ -61,7 +60,7 @@ def _has_no_duplicates(text: bytes, value: Any) -> bool:
 
 
 def join_unchanged(obj: Object, members: Members, definition: Definition) -> Object:
-    """The object that was read from the rest of the body, and its unchanged members, in the order of its type."""
+    """The object decoded from the rest of the body, with its unchanged members added in the order of its type."""
     whole: Object = {}
     for name in definition.fields:
         if name in members:

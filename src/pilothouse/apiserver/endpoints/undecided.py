@@ -1,8 +1,8 @@
-"""Requests that are decided while another one's write of the same object is under way.
+"""Requests that depend on a staged write of another request to the same object.
 
-Writes of one server build on what others of its requests have staged. With etcd a staged write may fail: it is out of
-space, or another server was quicker. Then nobody may be answered what followed from it: neither that the object exists,
-has been modified or is not found, nor what it says. kube-apiserver has no staged state: it decides on what etcd has
+Writes build on staged writes of other requests of the same server. With etcd a staged write may fail, if etcd is out of
+space or another server has written first. Then no response may be based on it: neither that the object exists, has been
+modified or is not found, nor its contents. kube-apiserver has no staged state: it decides by the contents of etcd
 (``pkg/storage/etcd3/store.go``, v0.36).
 """
 
@@ -18,8 +18,8 @@ _ATTEMPTS = 5
 
 
 async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
-    """What the handler of a write answers. It gives an error only once the write that the error may be about is stored;
-    if that was given up, the handler decides again."""
+    """Call the handler of a write. Its error is only raised once the write that it may depend on is committed; if that
+    write was dropped, the handler is called again."""
     store = core.store
     request, warnings = call.request, list(call.warnings)
     for _ in range(_ATTEMPTS):
@@ -27,7 +27,7 @@ async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
         try:
             return await handler(core, call)
         except StatusError as error:
-            name = call.name or (error.details or {}).get("name", "")  # a create names it in the body
+            name = call.name or (error.details or {}).get("name", "")  # a create has the name in the body
             key = call.info.key(call.namespace, name)
             await store.settled(key)
             if not store.was_given_up(key, since):
@@ -38,8 +38,8 @@ async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
 
 
 async def require_stored(core: Core, record: Record) -> None:
-    """Wait for a record that is answered as it is until it is stored, if another request has only staged it so far.
-    Raises ``Mismatch`` then: it has another revision, or was given up."""
+    """Wait for the commit of a record that is returned unchanged and was staged by another request. Raises ``Mismatch``
+    if the write was dropped or the record has another revision."""
     store = core.store
     if store.is_shared and store.get(record.key) is not record:
         await store.settled(record.key)

@@ -8,5 +8,5 @@ from pilothouse.machinery.version import version_document
 
 
 def version_response() -> Response:
-    """The answer to ``GET /version``."""
+    """The response to ``GET /version``."""
     return Response(200, JSON_HEADERS, msgspec.json.format(msgspec.json.encode(version_document()), indent=2))

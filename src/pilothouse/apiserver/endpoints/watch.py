@@ -22,11 +22,11 @@ _log = Log("apiserver")
 
 _LAST_BOOKMARK_SECONDS = 2.0
 _BATCH_BYTES = 256 * 1024
-"""Of what there is at the beginning, about so much is shown at a time: a reader may be slow, or gone soon."""
+"""Initial events are encoded in batches of about this size, because a reader may be slow or disconnect."""
 
 
 async def watch(core: Core, call: Call) -> "Watch":
-    """Begin a watch. What goes wrong from here on is an ERROR event, not a status code."""
+    """Start a watch. Later errors are ERROR events, not status codes."""
     options = read_list_options(call.request_info.query, watch=True)
     selection = selection_of(core, call)
     wanted = options.resource_version
@@ -39,7 +39,7 @@ async def watch(core: Core, call: Call) -> "Watch":
             await watching.convert_first()
         except StatusError as error:
             watching.stop()
-            # As while upstream's cache of the version cannot be filled (``cacher.Watch``, v1.36).
+            # As upstream while its watch cache cannot be initialized (``cacher.Watch``, v1.36).
             raise errors.too_many_requests(f"storage is (re)initializing: {error.message}") from None
         except BaseException:
             watching.stop()
@@ -48,7 +48,7 @@ async def watch(core: Core, call: Call) -> "Watch":
 
 
 def _converted(change: Change, shown: Mapping[bytes, bytes], *, needs_before: bool) -> Change:
-    """A change whose objects are in another version; ``shown`` has them by how they are stored."""
+    """The change with converted objects; ``shown`` maps stored bytes to them."""
     before = change.before
     if before is not None and (needs_before or change.type == "DELETED"):
         before = Record(before.key, shown[before.value], before.revision, before.created)
@@ -63,13 +63,13 @@ def _converted(change: Change, shown: Mapping[bytes, bytes], *, needs_before: bo
 
 
 class Watch:
-    """One watch under way.
+    """An active watch.
 
-    Nothing is read before the iteration begins, except that history from then on is reserved when the start allows it.
-    Events come in revision order. No bookmark is the same as the one before, but for the last of the watch. It ends at
-    its time limit, when ``close`` is called, when its reader falls behind, when the store closes, or when its resource
-    is no longer served. Where a webhook converts, it also ends when a change cannot be converted, without an event that
-    says so, as upstream's do: its client goes on from the last event.
+    Nothing is read before the iteration starts, except that the history since the start is retained if possible. Events
+    are in the order of revisions. Consecutive bookmarks differ, except the last one of the watch. The watch ends at its
+    timeout, when ``close`` is called, when its reader is too slow, when the store is closed, or when its resource is no
+    longer served. If a webhook converts, it also ends when a change cannot be converted, without an ERROR event, as
+    upstream's: the client resumes after the last event.
     """
 
     def __init__(self, core: Core, call: Call, selection: Selection, options: ListOptions, revision: int) -> None:
@@ -86,13 +86,13 @@ class Watch:
         self._closed = False
         self._prefix = self._narrow_prefix()
         self._first: list[WatchEvent] | None = None
-        """What is sent before anything is followed; None until it is known."""
+        """The initial events; None until they are determined."""
         self._sent = 0
-        """How much of it is sent."""
+        """How many of them were sent."""
         self.converts = call.info.custom is not None and call.info.custom.converter is not None
-        """Whether a webhook may have to convert what is sent."""
+        """Whether a webhook may be needed to convert objects."""
         self._initial_records: list[Record] = []
-        """What is to be converted and sent before anything is followed."""
+        """Initial changes that have to be converted."""
         self._converting: asyncio.Timeout | None = None
         now = core.env.monotonic()
         seconds = options.timeout_seconds
@@ -110,12 +110,12 @@ class Watch:
             self._plan_bookmark(now)
         core.watches[self] = self.info
         self.hand_over: Callable[[int], bool] | None = None
-        """Gives the version of a bookmark to a reader in the same process without waking its task; false: it does not
-        wait for anything just now."""
+        """Delivers the revision of a bookmark to a reader in the same process without waking its task; false if the
+        reader is not waiting."""
         self._take_events: Callable[[list[WatchEvent]], bool] | None = None
         metrics = core.metrics
         self.event_sizes = metrics.requests.event_sizes(call.info) if metrics is not None else None
-        """Counts what is sent, by its bytes."""
+        """Observes the size of each event in bytes."""
         if revision <= core.store.revision or not self._initial:
             self._begin()
 
@@ -126,7 +126,7 @@ class Watch:
         return call.info.list_prefix(call.namespace)
 
     def _begin(self) -> None:
-        """Take the state of now, and history from there on; both at one instant."""
+        """Take the current state, and follow the history from the same revision."""
         store, info = self._core.store, self.info
         after = self._revision
         if self._initial or not after:
@@ -159,8 +159,8 @@ class Watch:
         self._deadline = self._core.env.monotonic()
 
     async def convert_first(self) -> None:
-        """Convert what is sent first, and what has been written since then. Raises ``StatusError``. Does nothing while
-        that is not known yet."""
+        """Convert the initial events and the changes since. Raises ``StatusError``. Does nothing until they are
+        determined."""
         if self._first is None or self._watcher is None:
             return
         records, self._initial_records = self._initial_records, []
@@ -172,7 +172,7 @@ class Watch:
         self._first = [*initial, *self._first, *self._events(changes)]
 
     async def _convert(self, changes: list[Change]) -> list[Change]:
-        """The changes in the version of the watch. All who watch it share them."""
+        """The changes in the version of the watch. Watches of the same version share them."""
         needs_before = not self._selection.empty
         key = (self.info, "converted", needs_before)
         values: list[bytes] = []
@@ -195,7 +195,7 @@ class Watch:
         return converted
 
     async def _within_watch(self, converting: Coroutine[Any, Any, T]) -> T | None:
-        """What is converted; None when the watch ends: because it is time, it is closed, or that is not possible."""
+        """The result of a conversion; None if the watch ends: by timeout, ``close``, or a failure of the conversion."""
         try:
             async with asyncio.timeout_at(self._deadline) as limit:
                 self._converting = limit
@@ -211,7 +211,7 @@ class Watch:
         return None
 
     def _current_records(self) -> list[Record]:
-        """The records that the watch may be about, as far as that can be said without looking into them."""
+        """The records that may be selected, by what is known without decoding them."""
         core, call, selection = self._core, self._call, self._selection
         store = core.store
         keys = None if selection.empty else keys_selected(core, call, selection)
@@ -233,7 +233,7 @@ class Watch:
 
     async def __anext__(self) -> list[WatchEvent]:
         if self._first is None and not self._closed:
-            # A plain watch from the future waits for it; one that wants the state first may not.
+            # A watch waits for a future resource version; with initial events it must not.
             try:
                 await wait_for(self._core, self._revision)
             except StatusError as error:
@@ -252,7 +252,7 @@ class Watch:
                     changes = await self._within_watch(self._convert(changes)) or []
                 try:
                     events = self._events(changes)
-                except StatusError as error:  # what another program has stored and nobody can read
+                except StatusError as error:  # undecodable objects of another program
                     self.stop()
                     return [WatchEvent("ERROR", error.body)]
                 if events:
@@ -292,12 +292,13 @@ class Watch:
 
     @property
     def _has_news(self) -> bool:
-        """Whether a bookmark is worth sending: it differs from the one before, or is the last of this watch."""
+        """Whether a bookmark is to be sent: it differs from the previous one, or is the last of this watch."""
         revision = self._core.store.revision
         return revision >= self._revision and (revision != self._bookmarked or self._bookmark_at >= self._last_bookmark)
 
     def _plan_bookmark(self, now: float) -> None:
-        """The next one is due a whole number of intervals after the beginning, the last one just before the end."""
+        """The next bookmark is due at a multiple of the interval since the start, the last one shortly before the
+        end."""
         interval = self._core.options.bookmark_seconds
         if now >= self._last_bookmark:
             self._bookmark_at = self._deadline
@@ -316,20 +317,20 @@ class Watch:
         alarms.set(at, self)
 
     def ring(self) -> None:
-        """A bookmark is due, or the end."""
+        """A bookmark or the end is due."""
         self._alarm_at = -1.0
         now = self._core.env.monotonic()
         if now < self._deadline and not self._has_news:
-            # Nothing is written anywhere. Until that changes there is no need to wake up each minute just to see it.
+            # The store is idle. Until the next write there is no bookmark to send each minute.
             self._core.quiet[self.notify_written] = None
-            # One that waits for a revision of the future has no news at the last bookmark either, and just ends.
+            # A watch that waits for a future revision sends no last bookmark, and just ends.
             self._bookmark_at = self._last_bookmark if now < self._last_bookmark else self._deadline
             self._set_alarm(self._bookmark_at)
         elif self._watcher is not None and not self._hands_over(now):
             self._watcher.nudge()
 
     def _hands_over(self, now: float) -> bool:
-        """Whether the reader has taken the bookmark that is due, as the only thing there is."""
+        """Whether the due bookmark was delivered to the reader directly, with nothing else to send."""
         watcher, hand_over = self._watcher, self.hand_over
         if hand_over is None or watcher is None or not watcher.idle or watcher.ended or self._closed or self.converts:
             return False
@@ -352,13 +353,13 @@ class Watch:
     def _hand_over_changes(self, changes: list[Change]) -> bool:
         try:
             events = self._events(changes)
-        except StatusError:  # reported when the reader is woken
+        except StatusError:  # reported when the reader resumes
             return False
         assert self._take_events is not None, "there is who takes them"
         return not events or self._take_events(events)
 
     def notify_written(self) -> None:
-        """Something was written after a time without: bookmarks are due again."""
+        """Called for the first write after an idle time: bookmarks are due again."""
         if self._bookmark_at < self._deadline:
             self._plan_bookmark(self._core.env.monotonic())
             self._set_alarm(self._bookmark_at)
@@ -375,7 +376,7 @@ class Watch:
         return events
 
     def _plain(self, change: Change, type_: str = "") -> WatchEvent:
-        """The event for all watches that saw the object before and still do; made once for all of them."""
+        """The event for watches whose selection of the object is unchanged; encoded once for all of them."""
         memo = change.memo
         if memo is None:
             memo = change.memo = {}
@@ -387,7 +388,7 @@ class Watch:
         return event
 
     def _selected(self, change: Change, selection: Selection) -> WatchEvent | None:
-        """The event as a watch with selectors sees it: objects come and go as they begin and cease to match."""
+        """The event for a watch with selectors: an object is added or deleted when it begins or ceases to match."""
         before = change.before is not None and selection.matches(self._attributes(change, before=True))
         if change.type == "DELETED":
             return self._plain(change) if before else None
@@ -412,7 +413,7 @@ class Watch:
         memo = change.memo
         if memo is None:
             memo = change.memo = {}
-        # Groups and versions of one stored resource select by different fields, and have readers of their own.
+        # Groups and versions of one stored resource have different selectable fields.
         reader = self._call.strategy.attributes
         key = (reader, before)
         attributes: Attributes | None = memo.get(key)
@@ -425,7 +426,7 @@ class Watch:
         return attributes
 
     def bookmark(self, revision: int) -> WatchEvent:
-        """The event that says that there is nothing else up to a revision."""
+        """The bookmark event of a revision."""
         return self._bookmark(revision)
 
     def _bookmark(self, revision: int, *, initial_end: bool = False) -> WatchEvent:
@@ -438,14 +439,14 @@ class Watch:
         self.stop()
 
     def finish(self) -> None:
-        """End the watch once its reader has what is there already."""
+        """End the watch after the pending events were read."""
         if self._watcher is None or self._watcher.idle:
             self.stop()
         else:
             self._deadline = self._core.env.monotonic()
 
     def stop(self) -> None:
-        """``close`` for callers that don't wait."""
+        """``close`` for callers that do not wait."""
         self._closed = True
         if self._converting is not None and not self._converting.expired():
             self._converting.reschedule(self._core.env.monotonic())

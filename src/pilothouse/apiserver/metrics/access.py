@@ -1,8 +1,7 @@
-"""Authentication and authorization: how many requests, with which result, how long it took.
+"""Metrics of authentication and authorization: counts and durations by result.
 
-The families of apiserver ``pkg/endpoints/filters/metrics.go``, ``pkg/authentication/request/x509/x509.go`` and
-kubernetes' ``pkg/serviceaccount/metrics.go`` (v1.36). Nothing is authorized where everything is allowed: there the
-families of authorization stay empty.
+After apiserver ``pkg/endpoints/filters/metrics.go``, ``pkg/authentication/request/x509/x509.go`` and kubernetes'
+``pkg/serviceaccount/metrics.go`` (v1.36). With AlwaysAllow the metrics of authorization stay empty.
 """
 
 from pilothouse.machinery.metrics import Histogram, Registry, exponential_buckets
@@ -16,7 +15,7 @@ _KNOWN_USERS = ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccou
 
 
 class AccessMetrics:
-    """Counts authentication attempts and decisions of authorization."""
+    """Counts authentication attempts and authorization decisions."""
 
     def __init__(self, registry: Registry) -> None:
         self._users = registry.counter(
@@ -63,20 +62,20 @@ class AccessMetrics:
         ).labels()
         self._succeeded = self._authentication.labels("success")
         self.allowed: Histogram = self._authorization.labels("allowed")
-        """For the most frequent decision, without a look-up of its label."""
+        """For the most frequent decision, without a lookup of its labels."""
         registry.on_collect(self._derive)
 
     def authenticated(self, user: str, seconds: float) -> None:
-        """A request is authenticated as this user, also as the anonymous one."""
+        """A request was authenticated as this user, or as anonymous."""
         self._succeeded.observe(seconds)
         self._users.labels(compressed(user)).value += 1.0
 
     def rejected(self, seconds: float, *, credentials: bool) -> None:
-        """A request has bad credentials, or none where some are needed."""
+        """A request had invalid credentials, or none although they are required."""
         self._authentication.labels("error" if credentials else "failure").observe(seconds)
 
     def decided(self, *, allowed: bool, seconds: float) -> None:
-        """A request is allowed, or no authorizer has an opinion: none of those here denies."""
+        """A request was allowed, or no authorizer had an opinion: those of this server never deny."""
         if allowed:
             self.allowed.observe(seconds)
         else:
@@ -89,7 +88,7 @@ class AccessMetrics:
 
 
 def compressed(user: str) -> str:
-    """The label of a user: names are not shown, as their number has no bound (``compressUsername``)."""
+    """The label of a user. User names are not shown, because their number is not limited (``compressUsername``)."""
     if user in _KNOWN_USERS:
         return user
     return "email_id" if "@" in user else "other"

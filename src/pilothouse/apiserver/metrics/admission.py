@@ -1,8 +1,8 @@
-"""Admission: how long plugins and webhooks take, and what they reject.
+"""Metrics of admission: durations and rejections of plugins, webhooks and policies.
 
-The families of apiserver ``pkg/admission/metrics/metrics.go`` (v0.36), without the summary of the steps, which nobody
-can aggregate. Plugins are not called, and not counted, for resources that they have nothing to do with. Of policies
-those of ``pkg/admission/plugin/policy/{validating,mutating}/metrics/metrics.go``.
+After apiserver ``pkg/admission/metrics/metrics.go`` (v0.36), without the summaries of the steps, which cannot be
+aggregated, and ``pkg/admission/plugin/policy/{validating,mutating}/metrics/metrics.go``. Plugins are not called, and
+not counted, for resources that they do not handle.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,18 +15,18 @@ _LATENCIES = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
 _WEBHOOK_LATENCIES = (*_LATENCIES, 10.0, 25.0)
 _AT_ONCE = 256
 _LARGEST_CODE = 600
-"""Larger ones are shown as this one: an answer may have any number as its code."""
+"""Higher codes are truncated to this one, because webhooks may return any."""
 
 
 NO_WAITS: Mapping[int, float] = {}
 
 
 class Phase:
-    """One phase of admission of one resource and operation: what counts it as a whole, and each of its plugins.
+    """The metrics of one admission phase of a resource and operation, and of its plugins.
 
-    There are ten plugins and more, and most are done after a microsecond: to look at the clock between them would cost
-    more than they do. So those that wait are timed, and the others share the rest of the time: that shows in their sums
-    only, since what does not wait belongs into the first bucket.
+    There are more than ten plugins, most of which take a microsecond, less than reading the clock would. So only those
+    that wait are timed, and the others share the rest of the time: this only affects their sums, since plugins that do
+    not wait belong in the first bucket.
     """
 
     def __init__(self, metrics: "AdmissionMetrics", kind: StepType, operation: str, names: Sequence[str]) -> None:
@@ -37,14 +37,14 @@ class Phase:
         self._whole = metrics.step(kind, operation, rejected=False)
         self._plugins = [metrics.controller(name, kind, operation, rejected=False) if name else None for name in names]
         self._passed: list[float] = []
-        """What the runs took that are not counted yet."""
+        """Durations of the runs that are not counted yet."""
         self._waited = 0.0
         """How much of it plugins have waited."""
         self._not_counted = [0] * len(names)
-        """In how many of these runs a plugin is counted already, or was not asked."""
+        """The number of these runs in which a plugin was counted already, or was not called."""
 
     def passed(self, seconds: float, waits: Mapping[int, float] = NO_WAITS) -> None:
-        """All plugins are through. ``waits``: how long some have waited, by their position."""
+        """All plugins have admitted. ``waits``: durations of those that waited, by position."""
         self._passed.append(seconds)
         if waits:
             self._wait(waits)
@@ -52,7 +52,7 @@ class Phase:
             self.count()
 
     def rejected(self, index: int, seconds: float, waits: Mapping[int, float] = NO_WAITS) -> None:
-        """The plugin at this position has rejected the write; those after it are not asked."""
+        """The plugin at this position has rejected the write; later ones are not called."""
         self._metrics.step(self._kind, self._operation, rejected=True).observe(seconds)
         name = self._names[index]
         if name:
@@ -61,7 +61,7 @@ class Phase:
         for earlier in range(index):
             self._not_counted[earlier] -= 1
         self._wait(waits)
-        self._waited -= sum(waits.values())  # which is in no run that has passed
+        self._waited -= sum(waits.values())  # it is not among the passed runs
 
     def _wait(self, waits: Mapping[int, float]) -> None:
         for index, seconds in waits.items():
@@ -72,7 +72,7 @@ class Phase:
             self._waited += seconds
 
     def count(self) -> None:
-        """Count the runs, and the plugins that have not waited in them."""
+        """Count the runs, and the plugins that did not wait in them."""
         passed, self._passed = self._passed, []
         self._whole.observe_each(passed)
         share = max(0.0, sum(passed) - self._waited) / max(1, len(self._names))
@@ -85,11 +85,11 @@ class Phase:
 
 
 class AdmissionMetrics:
-    """Counts what admission does."""
+    """The admission metrics."""
 
     def __init__(self, registry: Registry, clock: Callable[[], float]) -> None:
         self.clock = clock
-        """Seconds by which steps are measured."""
+        """The clock of the durations, in seconds."""
         self._steps = registry.histogram(
             "apiserver_admission_step_admission_duration_seconds",
             "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource "
@@ -140,13 +140,13 @@ class AdmissionMetrics:
         registry.on_collect(self._derive)
 
     def phase(self, kind: StepType, operation: str, names: Sequence[str]) -> Phase:
-        """Counts the plugins of those names, in the order in which they run; an empty name is not shown."""
+        """The metrics of these plugins, in the order in which they run; an empty name is not shown."""
         phase = Phase(self, kind, operation, names)
         self._phases.append(phase)
         return phase
 
     def forget(self, phases: Collection[Phase]) -> None:
-        """These are not used any more."""
+        """Remove phases that are no longer used."""
         self._derive()
         self._phases = [phase for phase in self._phases if phase not in phases]
 
@@ -155,26 +155,26 @@ class AdmissionMetrics:
             phase.count()
 
     def step(self, kind: StepType, operation: str, *, rejected: bool) -> Histogram:
-        """Counts a whole phase of admission."""
+        """The histogram of a whole phase of admission."""
         return self._steps.labels(kind, operation, _bool(rejected))
 
     def controller(self, name: str, kind: StepType, operation: str, *, rejected: bool) -> Histogram:
-        """Counts one plugin."""
+        """The histogram of one plugin."""
         return self._controllers.labels(name, kind, operation, _bool(rejected))
 
     def webhook_called(
         self, name: str, kind: str, operation: str, seconds: float, *, code: int, rejected: bool
     ) -> None:
-        """A webhook was asked (``ObserveWebhook``). ``code`` is of the answer; 0 where there was none."""
+        """A webhook was called (``ObserveWebhook``). ``code`` is that of the response, 0 without one."""
         self._webhooks.labels(name, kind, operation, _bool(rejected)).observe(seconds)
         self._requests.labels(name, kind, operation, min(code, _LARGEST_CODE), _bool(rejected)).inc()
 
     def webhook_rejected(self, name: str, kind: str, operation: str, error: str, code: int) -> None:
-        """A webhook has rejected a request (``error`` is ``no_error``), or could not be asked."""
+        """A webhook has rejected a request (``error`` is ``no_error``), or the call has failed."""
         self._rejections.labels(name, kind, operation, error, min(code, _LARGEST_CODE)).inc()
 
     def webhook_failed_open(self, name: str, kind: str) -> None:
-        """A webhook could not be asked, and the request goes on."""
+        """The call of a webhook has failed, and the request continues."""
         self._fail_open.labels(name, kind).inc()
 
 
@@ -188,15 +188,15 @@ _POLICY_LATENCIES = (0.0000005, 0.001, 0.01, 0.1, 1.0)
 
 
 def error_type(message: str) -> str:
-    """The label of a message. Upstream, too, goes by its text, and a validation that is false is an ``invalid_error``
-    (``validating/errors.go``)."""
+    """The error label of a message. As upstream, it depends on the text; a validation that evaluates to false is an
+    ``invalid_error`` (``validating/errors.go``)."""
     if message.startswith("compilation"):
         return _COMPILE
     return _BUDGET if "running out of cost budget" in message else _INVALID
 
 
 class PolicyMetrics:
-    """Counts what policies decide."""
+    """The metrics of admission policies."""
 
     def __init__(self, registry: Registry) -> None:
         names = ("policy", "policy_binding", "error_type")
@@ -228,7 +228,7 @@ class PolicyMetrics:
         registry.on_collect(self._derive)
 
     def validated(self, policy: str, binding: str, error: str, action: str, seconds: float) -> None:
-        """A validation was false or failed, and this was done: ``allow``, ``deny``, ``audit`` or ``warn``."""
+        """A validation was false or failed, with this action: ``allow``, ``deny``, ``audit`` or ``warn``."""
         self._validation_seconds.labels(policy, binding, error, action).observe(seconds)
 
     def mutated(self, policy: str, binding: str, error: str, seconds: float) -> None:

@@ -1,28 +1,28 @@
-"""How many requests are being answered at a time.
+"""The number of requests in flight.
 
-``apiserver_current_inflight_requests`` has the most in the last second (apiserver
-``pkg/server/filters/maxinflight.go``, v0.36, where a task looks each second; here the first request of another second
-does, or who asks).
+``apiserver_current_inflight_requests`` is the maximum of the last second (apiserver
+``pkg/server/filters/maxinflight.go``, v0.36, where a goroutine updates it each second; here the first request of
+another second, or the scrape, does).
 """
 
 WINDOW_SECONDS = 1.0
 
 
 class InFlight:
-    """Requests of one kind under way."""
+    """Requests of one kind in flight."""
 
     __slots__ = ("_ends", "_last", "_most", "_now")
 
     def __init__(self) -> None:
         self._now = 0
         self._most = 0
-        """Of the second that runs."""
+        """The maximum of the current second."""
         self._last = 0
-        """Of the second before."""
+        """The maximum of the previous second."""
         self._ends = 0.0
 
     def enter(self, now: float) -> None:
-        """A request has begun."""
+        """A request has started."""
         if now >= self._ends:
             self._roll(now)
         self._now += 1
@@ -30,17 +30,17 @@ class InFlight:
             self._most = self._now
 
     def leave(self) -> None:
-        """One has ended."""
+        """A request has ended."""
         self._now -= 1
 
     def most(self, now: float) -> int:
-        """The most at a time in the last full second, or now."""
+        """The maximum in the last full second, or now."""
         if now >= self._ends:
             self._roll(now)
         return max(self._last, self._now)
 
     def _roll(self, now: float) -> None:
-        # Nothing began since the end of the second that ran: afterwards there were never more than there are now.
+        # No request has started since that second ended, so the current number was the maximum.
         self._last = self._most if now < self._ends + WINDOW_SECONDS else self._now
         self._most = self._now
         self._ends = now + WINDOW_SECONDS

@@ -1,7 +1,7 @@
-"""Requests: how many, how long, how large, how many at a time.
+"""Metrics of requests: counts, durations, sizes, requests in flight.
 
-The families of apiserver ``pkg/endpoints/metrics/metrics.go`` (v0.36). Labels are what the table of resources knows,
-never what a request says: requests for things that are not served must not make series.
+After apiserver ``pkg/endpoints/metrics/metrics.go`` (v0.36). Labels come from the table of resources, not from
+requests: requests for resources that are not served must not create series.
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ from pilothouse.machinery.metrics import Counter, Gauge, Histogram, Registry, ex
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _OTHER = "other"
-"""The verb of methods that are not served (``cleanVerb``)."""
+"""The verb of unsupported methods (``cleanVerb``)."""
 _CONNECT = ("log", "exec", "portforward", "attach", "proxy")
 _APPLY = "application/apply-patch+yaml"
 _SELF = "kube-apiserver"
@@ -44,13 +44,12 @@ _waited: ContextVar[float] = ContextVar("seconds that the request has waited for
 
 
 class ClientMetrics(Protocol):
-    """What a program in this process counts of its requests: ``rest_client_*``, which its client does not count, as no
-    connection is between them."""
+    """``rest_client_*`` of a program in this process, whose client has no connection that could count."""
 
     def request_done(
         self, method: str, host: str, code: str, *, seconds: float, request_bytes: int, response_bytes: int
     ) -> None:
-        """One request is answered."""
+        """A response was received."""
         ...
 
 
@@ -59,24 +58,24 @@ LOCAL_HOST = "local"
 
 
 class _Series(msgspec.Struct, gc=False):
-    """What is counted of requests that have all labels but the code in common."""
+    """The metrics of requests that have all labels but the code in common."""
 
     labels: tuple[str, ...]
     seconds: Histogram
     sli_seconds: Histogram | None
-    """Filled from ``seconds`` when somebody asks; None for dry runs."""
+    """Derived from ``seconds`` when it is read; None for dry runs."""
     sizes: Histogram | None
-    """Of what is read only."""
+    """Of read requests only."""
     webhooks: Histogram
-    """By how much ``sli_seconds`` differs from ``seconds``: the requests that have waited for webhooks."""
+    """The difference of ``sli_seconds`` and ``seconds``, by requests that have waited for webhooks."""
 
 
 class RequestMetrics:
-    """Counts the requests of one server."""
+    """The request metrics of one server."""
 
     def __init__(self, registry: Registry, clock: Callable[[], float]) -> None:
         self.clock = clock
-        """Seconds by which requests are measured."""
+        """The clock of the durations, in seconds."""
         self._total = registry.counter(
             "apiserver_request_total",
             "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, "
@@ -161,17 +160,17 @@ class RequestMetrics:
         self._observed: list[
             tuple[RequestInfo | None, str, bool, str, int, float, int | None, float, ClientMetrics | None, int]
         ] = []
-        """What is not counted yet: info, method, whether it applies, User-Agent, code, seconds, bytes, waits, who also
-        counts it, bytes of the request."""
+        """Requests that are not counted yet: info, method, whether it applies, User-Agent, code, seconds, bytes, waits,
+        client metrics, bytes of the request."""
         self._has_waited = False
         """Whether any request has waited for an admission webhook."""
         self._series: dict[tuple[str, ...], _Series] = {}
         self._known: dict[tuple[object, ...], tuple[_Series, Counter]] = {}
-        """By what a request shows without much work; forgotten when there are many."""
+        """Series by cheap keys of a request; cleared when there are too many."""
         registry.on_collect(self._derive)
 
     def in_flight(self, request: Request) -> InFlight:
-        """Where a request counts while it lasts."""
+        """The in-flight gauge of a request."""
         return self.reading if request.method in _READS else self.writing
 
     def observe(
@@ -183,8 +182,8 @@ class RequestMetrics:
         size: int | None = None,
         client: ClientMetrics | None = None,
     ) -> None:
-        """One request was answered with so many bytes; ``info`` is None for one that was not authenticated. ``client``
-        counts it, too."""
+        """A response with this many bytes was sent; ``info`` is None if the request was not authenticated. ``client``
+        are the client metrics of a program in this process."""
         waited = 0.0
         if self._has_waited and (waited := _waited.get()):
             _waited.set(0.0)
@@ -197,9 +196,9 @@ class RequestMetrics:
             self.count()
 
     def count(self) -> None:
-        """Count what was observed. Many at once cost half of what they cost one by one."""
+        """Count the observed requests. Batches take half the time of single ones."""
         observed, self._observed = self._observed, []
-        # Most requests of a batch are about few targets, whose information they share.
+        # Most requests of a batch have few targets, and share their info.
         here: dict[tuple[int, str, bool, str, int], tuple[_Series, Counter, bool]] = {}
         fastest = _LATENCIES[0]
         for info, method, applies, agent, status, seconds, size, waited, client, sent in observed:
@@ -229,13 +228,13 @@ class RequestMetrics:
     def _find(
         self, info: RequestInfo | None, method: str, agent: str, status: int, *, applies: bool
     ) -> tuple[_Series, Counter, bool]:
-        """What counts requests like this one, and whether the server has sent it to itself."""
+        """The series of a request, and whether it is a request of the server to itself."""
         client = agent.partition("/")[0]
         if client not in _SYSTEM_CLIENTS:
             client = ""
         if info is None or info.info is None or "dryRun" in info.query:
             return *self._counted(method, info, status, client, applies=applies), client == _SELF
-        # What labels depend on, without making any.
+        # The values that the labels depend on, without computing them.
         place = (method, applies, bool(info.name), bool(info.namespace), info.watch_prefix)
         subresource = info.subresource if info.sub is not None else ""
         key = (info.info, info.verb, subresource, place, status, client)
@@ -247,27 +246,27 @@ class RequestMetrics:
         return *known, client == _SELF
 
     def waited(self, seconds: float) -> None:
-        """The request of this task has waited so long for admission webhooks."""
+        """The request of this task has waited this long for admission webhooks."""
         self._has_waited = True
         _waited.set(_waited.get() + seconds)
 
     def long_running(self, request: Request, info: RequestInfo | None) -> Gauge:
-        """What counts watches like this one."""
+        """The gauge of long-running requests like this one."""
         verb, labels = self._clean_labels(request, info)
         return self._longrunning.labels(verb, *labels)
 
     def terminated(self, request: Request, info: RequestInfo | None, code: int) -> None:
-        """A request took too long, or found no room, and was ended with this code."""
+        """A request was terminated with this code, by its timeout or a limit."""
         verb, labels = self._clean_labels(request, info)
         self._terminations.labels(verb, *labels, str(code)).inc()
 
     def aborted(self, request: Request, info: RequestInfo | None) -> None:
-        """The client went away before the answer, or did not read it."""
+        """The client disconnected before the response, or did not read it."""
         verb, labels = self._clean_labels(request, info)
         self._aborts.labels(verb, *labels[:-1]).inc()
 
     def deprecated(self, info: RequestInfo, removed_release: str) -> None:
-        """A deprecated version was asked for."""
+        """A deprecated version was requested."""
         resource = info.info
         assert resource is not None, "only what is served is deprecated"
         subresource = info.subresource if info.sub is not None else ""
@@ -275,18 +274,18 @@ class RequestMetrics:
         self._deprecated.labels(*labels).set(1)
 
     def event_sizes(self, resource: ResourceInfo) -> Histogram:
-        """Counts the events that watches of the resource send, by their bytes."""
+        """The histogram of the sizes of watch events of the resource."""
         return self._event_sizes.labels(resource.group, resource.version, resource.resource)
 
     def watch_listed(self, info: RequestInfo, seconds: float) -> None:
-        """A watch has sent all that there was when it began."""
+        """A watch has sent its initial events."""
         resource = info.info
         assert resource is not None, "what is watched is served"
         labels = (resource.group, resource.version, resource.resource, _scope(info))
         self._watch_list_seconds.labels(*labels).observe(seconds)
 
     def _clean_labels(self, request: Request, info: RequestInfo | None) -> tuple[str, list[str]]:
-        """The verb and the other labels of families for which upstream goes by the request, not by its route."""
+        """The verb and other labels of metrics which upstream labels by the request, not by its route."""
         applies = request.headers.get("content-type") == _APPLY
         verb, _dry_run, *labels = self._series_of(request.method, info, applies=applies).labels
         if info is not None and info.info is not None:
@@ -325,7 +324,7 @@ class RequestMetrics:
         )
 
     def _derive(self) -> None:
-        """Fill what follows from what is counted."""
+        """Set the derived metrics."""
         self.count()
         for series in self._series.values():
             if series.sli_seconds is not None:
@@ -341,7 +340,7 @@ class RequestMetrics:
 
 
 def _verb(method: str, info: RequestInfo | None, scope: str, *, applies: bool) -> str:
-    """The verb that is counted: the method, but for lists, watches, applies and connections (``cleanVerb``)."""
+    """The ``verb`` label: the method, except for lists, watches, applies and connects (``cleanVerb``)."""
     if method not in _METHODS:
         return _OTHER
     if info is not None:
@@ -357,8 +356,8 @@ def _verb(method: str, info: RequestInfo | None, scope: str, *, applies: bool) -
 
 
 def _route_scope(info: RequestInfo) -> str:
-    """The scope of the path (apiserver ``pkg/endpoints/installer.go``, v0.36): a name that only a field selector has
-    does not count."""
+    """The scope of the path (apiserver ``pkg/endpoints/installer.go``, v0.36): a name from a field selector does not
+    count."""
     if info.name and info.verb in _OF_COLLECTIONS and not info.watch_prefix:
         return "namespace" if info.namespace else "cluster"
     return _scope(info)

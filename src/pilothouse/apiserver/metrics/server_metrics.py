@@ -1,8 +1,8 @@
-"""``ServerMetrics``: everything that one server counts, and its pages.
+"""``ServerMetrics``: all metrics of one server, and the pages of ``/metrics``.
 
 Where manager and scheduler run in the same process, as in ``pilothouse up``, each has a page of its own, as upstream
-each has a port: families of one name must not come twice on a page, and dashboards tell the programs by the job that
-scrapes them. The page is chosen by a query parameter, so that the rights for ``/metrics`` are enough for all of them.
+each has a port: a page must not have two metrics of one name, and dashboards distinguish programs by scrape job. A
+query parameter selects the page, so that permission for ``/metrics`` is enough for all of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ from pilothouse.machinery.metrics import Registry
 
 API_SERVER = "kube-apiserver"
 Source = Callable[[], str]
-"""Gives families in the text format, none of which another source of the page has."""
+"""Returns metrics in the text format; no other source of the page has the same."""
 
 _TEXT = {"content-type": "text/plain; version=0.0.4; charset=utf-8", "cache-control": "no-cache, private"}
 
 
 class AggregationMetrics:
-    """Which APIServices are unavailable (``pkg/controllers/status/metrics/metrics.go``)."""
+    """The metrics of the availability of APIServices (``pkg/controllers/status/metrics/metrics.go``)."""
 
     def __init__(self, registry: Registry) -> None:
         self._gauge = registry.gauge(
@@ -39,17 +39,17 @@ class AggregationMetrics:
         )
 
     def show(self, available: Mapping[str, bool]) -> None:
-        """These APIServices there are, and whether each is available."""
+        """Set the APIServices, and whether each is available."""
         self._gauge.show({(name,): 0.0 if is_available else 1.0 for name, is_available in available.items()})
 
     def became_unavailable(self, name: str, reason: str) -> None:
-        """The condition of an APIService is no longer true."""
+        """An APIService has become unavailable."""
         self._total.labels(name, reason).inc()
 
 
 class ServerMetrics:
-    """The metrics of one server. ``sources``: what else its page shows; ``components``: the pages of other programs in
-    the process, by upstream's names of them; ``process``: what each of these pages shows as well."""
+    """The metrics of one server. ``sources``: other metrics on its page; ``components``: pages of other programs in the
+    process, by upstream's names of them; ``process``: metrics on each of these pages."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class ServerMetrics:
         self._process = process
 
     def response(self, component: str = "") -> Response:
-        """The page of a program, by default of the API server. Raises ``StatusError`` 400 for one that does not run in
-        this process."""
-        self.requests.count()  # programs in this process show their requests, too
+        """The page of a program, by default that of the API server. Raises ``StatusError`` 400 for one that does not
+        run in this process."""
+        self.requests.count()  # programs in this process may show client metrics
         if component in ("", API_SERVER):
             sources: Sequence[Source] = (self.registry.exposition, *self._sources)
         else:

@@ -1,9 +1,8 @@
-"""The store and what stands for upstream's watch cache, which is the store as well.
+"""Metrics of the store, which is also the counterpart of upstream's watch cache.
 
-The families of apiserver ``pkg/storage/etcd3/metrics/metrics.go`` and ``pkg/storage/cacher/metrics/metrics.go``
-(v0.36), as far as they mean something here. ``etcd_*`` are writes until they are durable and visible, and on etcd the
-reads of the store: consistent reads are a ``get`` of no resource. What requests read and list never leaves the memory:
-they are lists from the cache.
+After apiserver ``pkg/storage/etcd3/metrics/metrics.go`` and ``pkg/storage/cacher/metrics/metrics.go`` (v0.36), as far
+as they apply. ``etcd_*`` are writes until they are durable and visible, and with etcd the reads of the store:
+consistent reads are a ``get`` of no resource. Requests only read memory: their lists count as served from the cache.
 """
 
 from bisect import bisect_left
@@ -25,21 +24,21 @@ _SHOWN_DIGITS = 10**15
 
 
 class Stored(Protocol):
-    """What is asked of a store."""
+    """What is read from a store."""
 
     revision: int
 
     def size(self) -> int | None:
-        """The bytes on disk; None for a store in memory."""
+        """The size on disk in bytes; None for a store in memory."""
         ...
 
     def counts(self) -> dict[str, tuple[int, int]]:
-        """How many objects there are and how many changes there were, by the prefix of the resource."""
+        """The numbers of objects and of changes, by the prefix of the resource."""
         ...
 
 
 class StorageMetrics:
-    """Counts writes and lists, and shows what is stored. ``resources`` gives those that are served."""
+    """Counts writes and lists, and the stored objects. ``resources`` returns the served ones."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class StorageMetrics:
         resources: Callable[[], Iterable[ResourceInfo]],
     ) -> None:
         self.clock = clock
-        """Seconds by which writes are measured."""
+        """The clock of the durations, in seconds."""
         self._store = store
         self._resources = resources
         self._seconds = registry.histogram(
@@ -128,7 +127,7 @@ class StorageMetrics:
             _OF,
         )
         self._written: list[tuple[str, str, float]] = []
-        """What is not counted yet: type of the change, prefix of the resource, seconds."""
+        """Writes that are not counted yet: type of the change, prefix of the resource, seconds."""
         self._writes: dict[str, dict[str, Histogram]] = {kind: {} for kind in _OPERATIONS}
         """By type of the change, and prefix of the resource."""
         registry.on_collect(self._derive)
@@ -140,7 +139,7 @@ class StorageMetrics:
             self._count()
 
     def _count(self) -> None:
-        """Count the writes. Many at once cost half of what they cost one by one."""
+        """Count the writes. Batches take half the time of single ones."""
         written, self._written = self._written, []
         for kind, resource, seconds in written:
             histograms = self._writes[kind]
@@ -151,12 +150,12 @@ class StorageMetrics:
             histogram.sum += seconds
 
     def failed(self, staged: Staged, seconds: float) -> None:
-        """A write could not be made durable."""
+        """A write has failed."""
         self.wrote(staged, seconds)
         self._errors.labels(_OPERATIONS[staged.change.type], *_names(staged.resource)).inc()
 
     def asked(self, operation: str, kind: str, seconds: float, failed: bool) -> None:
-        """etcd was asked. Writes are counted by ``wrote``, until they are visible as well."""
+        """A request to etcd. Writes are counted by ``wrote``, once they are visible."""
         if operation not in ("get", "list"):
             return
         labels = (operation, *(_names(kind) if kind else ("", "")))
@@ -165,18 +164,18 @@ class StorageMetrics:
             self._errors.labels(*labels).inc()
 
     def listed(self, info: ResourceInfo, fetched: int, returned: int) -> None:
-        """A list has read so many objects, and returns so many."""
+        """A list has read and returned this many objects."""
         labels = (info.group, info.resource)
         self._lists.labels(*labels, "").inc()
         self._fetched.labels(*labels, "").inc(fetched)
         self._returned.labels(*labels).inc(returned)
 
     def watch_began(self, info: ResourceInfo, events: int) -> None:
-        """A watch sends so many events of what there is already."""
+        """A watch sends this many initial events."""
         self._init_events.labels(info.group, info.resource).inc(events)
 
     def watch_overrun(self, info: ResourceInfo) -> None:
-        """A watch ends, for its client has not kept up."""
+        """A watch was ended because its client was too slow."""
         self._terminated.labels(info.group, info.resource).inc()
 
     def _derive(self) -> None:
@@ -187,7 +186,7 @@ class StorageMetrics:
         shown: dict[tuple[str, ...], float] = {}
         for info in self._resources():
             if "list" in info.verbs and "create" in info.verbs:
-                # Events of both groups are stored once; upstream shows them as those of the core.
+                # Events of both groups are stored once; upstream counts them in the core group.
                 shown[_names(info.prefix)] = counts.get(info.prefix, (0, 0))[0]
         self._objects.show(shown)
         by_name: dict[tuple[str, ...], float] = {

@@ -1,6 +1,6 @@
-"""OpenAPI schemas of custom resources, for both versions.
+"""OpenAPI schemas of custom resources, in both versions.
 
-The schema that the definition gives, with what every object has. v2 leaves out what kubectl could not read there
+The schema of the definition, with the fields that every object has. v2 leaves out what kubectl does not support there
 (apiextensions ``pkg/controller/openapi/builder`` and ``pkg/controller/openapi/v2/conversion.go``, v0.36).
 """
 
@@ -16,12 +16,12 @@ _NOT_IN_V2 = ("allOf", "oneOf", "anyOf", "not", "nullable", "default")
 
 
 def made_of(info: ResourceInfo) -> list[str]:
-    """What the schema of a custom kind depends on, for a hash."""
+    """What the schema of a custom kind depends on, for its hash."""
     return [repr(_given(info)), repr(_selectable(info))]
 
 
 def add_custom(collector: SchemaCollector, info: ResourceInfo, version: str) -> str:
-    """Add the schemas of a custom kind and of its list; returns the name of the former. ``version``: ``V2``, ``V3``."""
+    """Add the schemas of a custom kind and of its list; returns the name of the first. ``version``: ``V2``, ``V3``."""
     reverse = ".".join(reversed(info.group.split(".")))
     name = f"{reverse}.{info.version}.{info.kind}"
     kind = {"group": info.group, "kind": info.kind, "version": info.version}
@@ -59,7 +59,7 @@ def _selectable(info: ResourceInfo) -> list[str]:
 
 
 def _add_meta(collector: SchemaCollector, kind: str) -> str:
-    """The name of the type of ``metadata`` that a built-in kind has, which is that of any."""
+    """The name of the type of ``metadata``, taken from a built-in kind."""
     definition = schema.load().for_kind("", "v1", kind)
     assert definition is not None, "namespaces are built in"
     found = definition.fields["metadata"].type.definition
@@ -74,7 +74,7 @@ def _reference(version: str, name: str) -> dict[str, Any]:
 def _schema(given: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     if version == V2:
         if given.get(_PRESERVE):
-            # With any property kubectl would reject all others.
+            # With arbitrary properties kubectl would reject all others.
             return {"type": "object"}
         given = structural_as_v2(given)
     shown = _with_embedded(given, version, metadata)
@@ -92,7 +92,7 @@ def _type_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_embedded(given: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema, where every embedded resource has what an object has (``addEmbeddedProperties``)."""
+    """The schema, with the fields of an object in every embedded resource (``addEmbeddedProperties``)."""
     shown = dict(given)
     if given.get("properties"):
         shown["properties"] = {
@@ -109,7 +109,7 @@ def _with_embedded(given: Mapping[str, Any], version: str, metadata: Mapping[str
 
 
 def structural_as_v2(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A structural schema as v2 has it: without unions, nullable values and defaults (``ToStructuralOpenAPIV2``)."""
+    """A structural schema in v2: without unions, nullable values and defaults (``ToStructuralOpenAPIV2``)."""
     shown = {key: value for key, value in given.items() if key not in _NOT_IN_V2}
     preserves = bool(given.get(_PRESERVE))
     if given.get("nullable") or preserves:

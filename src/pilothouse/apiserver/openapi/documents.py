@@ -1,8 +1,8 @@
 """``/openapi/v3`` and ``/openapi/v2``.
 
-A document is made when it is first asked for and kept until the table changes. Its hash is that of what it is made
-from, so the index costs nothing. Both versions come as JSON or as protobuf (``protobuf``); kubectl asks for v2,
-in protobuf, where v3 has no answer, as for the kind ``List``.
+A document is created when it is first requested and cached until the table changes. Its hash is computed from its
+inputs, so that the index is cheap. Both versions are served as JSON or protobuf (``protobuf``); kubectl requests v2, in
+protobuf, for what v3 does not have, as the kind ``List``.
 """
 
 import hashlib
@@ -68,12 +68,12 @@ _PATCH_TYPES = (
 
 
 def document_key(group: str, version: str) -> str:
-    """Under which key the index has a group and version: ``api/v1``, ``apis/apps/v1``."""
+    """The key of a group version in the index: ``api/v1``, ``apis/apps/v1``."""
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
 class OpenApi:
-    """Answers ``/openapi/...`` for one table."""
+    """Serves ``/openapi/...`` for one table."""
 
     def __init__(self, table: ResourceTable) -> None:
         self._table = table
@@ -88,7 +88,7 @@ class OpenApi:
         self._second_etag = ""
 
     def answer(self, request: Request, path: str, query: Mapping[str, list[str]]) -> Response | None:
-        """The response for a path, or None if it is not OpenAPI's."""
+        """The response for a path, or None if the path is not part of OpenAPI."""
         path = path.rstrip("/")
         if path not in {"/openapi/v2", "/openapi/v3"} and not path.startswith("/openapi/v3/"):
             return None
@@ -172,8 +172,8 @@ _PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 
 
 def _form(request: Request, protobuf: str) -> str | None:
-    """The media type to answer in, the first one asked for that there is, or None. Both spellings of the protobuf
-    types are known: with ``@`` before the version and, since that is no valid media type, with a dot."""
+    """The media type of the response, the first supported one that is accepted, or None. Both spellings of the protobuf
+    types are supported: with ``@`` before the version and, since that is no valid media type, with a dot."""
     for clause in negotiation.parse_accept(request.headers.get("accept", "") or "*/*"):
         if clause.media.replace("@", ".") == protobuf:
             return protobuf
@@ -266,7 +266,7 @@ def _path_item(
 ) -> dict[str, Any]:
     operations: dict[str, Any] = {}
     tag = _tag(info)
-    # kubectl apply sends a strategic merge patch wherever this list says so; custom resources take none.
+    # kubectl apply uses strategic merge patch if it is in this list; custom resources do not support it.
     patch_types = _PATCH_TYPES if info.custom is None else _PATCH_TYPES[:-1]
     for verb in verbs:
         method, action, parameters = _ACTIONS[verb]

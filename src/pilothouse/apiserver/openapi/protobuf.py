@@ -1,7 +1,7 @@
-"""OpenAPI documents as protobuf: the messages of gnostic's ``OpenAPIv2.proto`` and ``OpenAPIv3.proto``.
+"""OpenAPI documents as protobuf: gnostic's ``OpenAPIv2.proto`` and ``OpenAPIv3.proto``.
 
-kubectl asks for v2 in no other form. What no field has a name for (``x-…``, defaults, enumerations) travels as YAML in
-those messages; JSON is YAML, so it is written as that.
+kubectl requests v2 only in this form. Values without a field of their own (``x-…``, defaults, enumerations) are YAML in
+these messages; JSON is valid YAML, and is used here.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ with lazy_imports():
     import struct
 
 _Value = Callable[[int, Any], bytes]
-"""Writes a value as the field with that number."""
+"""Encodes a value as the field with that number."""
 _json = msgspec.json.Encoder().encode
 
 _EVERY_OTHER = "*"
-"""The field for all keys that have none of their own: the message is a map."""
+"""The field for all other keys, if the message is a map."""
 _EXTENSIONS = "x-"
 
 
@@ -53,7 +53,7 @@ def _list_of(item: _Value) -> _Value:
 
 
 def _within(inner: int, value_of: _Value) -> _Value:
-    """A message of one field around the value."""
+    """A message with one field that contains the value."""
     return lambda number, value: delimited(number, value_of(inner, value))
 
 
@@ -70,7 +70,7 @@ def _parameter_v2(number: int, value: Any) -> bytes:
         found = delimited(1, encode("v2.BodyParameter", value))
     else:
         location = _LOCATIONS[value["in"]]
-        # Header and path parameters lack allowEmptyValue, so that all fields behind it have other numbers.
+        # Header and path parameters lack allowEmptyValue, so the numbers of later fields differ.
         message = "v2.QueryParameter" if location in (2, 3) else "v2.PathParameter"
         found = delimited(2, delimited(location, encode(message, value)))
     return delimited(number, delimited(1, found))
@@ -86,7 +86,7 @@ def _or_reference(message: str) -> _Value:
 
 
 def _default_v3(number: int, value: Any) -> bytes:
-    # There is no message for other defaults, the usual empty object among them.
+    # There is no message for other defaults, such as an empty object.
     if isinstance(value, bool):
         return delimited(number, tag(2, 0) + varint(int(value)))
     if isinstance(value, int | float):
@@ -112,7 +112,7 @@ _LIMITS: tuple[tuple[str, _Value], ...] = (
     ("required", _list_of(_string)),
     ("enum", _list_of(_any)),
 )
-"""Fields that have consecutive numbers in both versions' schemas."""
+"""Fields with consecutive numbers in the schemas of both versions."""
 _Fields = Mapping[str, tuple[int, _Value]]
 
 
@@ -244,9 +244,9 @@ _MESSAGES: dict[str, _Fields] = {
 
 
 def encode(message: str, document: Mapping[str, Any]) -> bytes:
-    """A part of a document as the message of that name: ``v2.Document`` and ``v3.Document`` are whole ones.
+    """Encode a part of a document as the message of that name; ``v2.Document`` and ``v3.Document`` are whole documents.
 
-    Raises ``KeyError`` for a key that the message has no field for: documents are ours, so that would be a mistake.
+    Raises ``KeyError`` for a key without a field in the message, which would be a bug.
     """
     fields = _MESSAGES[message]
     written: list[bytes] = []

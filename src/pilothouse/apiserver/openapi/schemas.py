@@ -1,8 +1,7 @@
 """OpenAPI schemas of built-in types, from the table in ``api.schema``.
 
-Descriptions are not in that table. They are added when the optional package ``kubernetes-validate`` is installed
-(``pip install pilothouse[explain]``), so that ``kubectl explain`` has something to say; without it fields and types are
-shown alone.
+Descriptions are not in that table. They are added if the optional package ``kubernetes-validate`` is installed (``pip
+install pilothouse[explain]``), for ``kubectl explain``; without it only fields and types are available.
 """
 
 import importlib.util
@@ -55,7 +54,7 @@ def _described_by() -> Path | None:
 
 
 def is_described() -> bool:
-    """Whether there are descriptions, without reading them."""
+    """Whether descriptions are available, without reading them."""
     return _described_by() is not None
 
 
@@ -70,14 +69,14 @@ def descriptions() -> Mapping[str, Mapping[str, Any]]:
 
 
 class SchemaCollector:
-    """Gathers definitions and everything they refer to, under ``#/components/schemas/`` or ``#/definitions/``."""
+    """Collects definitions and everything they refer to, under ``#/components/schemas/`` or ``#/definitions/``."""
 
     def __init__(self, prefix: str = V3) -> None:
         self._prefix = prefix
         self.schemas: dict[str, dict[str, Any]] = {}
 
     def add_kind(self, group: str, version: str, kind: str) -> str | None:
-        """Add a built-in kind; returns the name of its definition, or None if there is none."""
+        """Add a built-in kind; returns the name of its definition, or None if it is unknown."""
         definition = schema.load().for_kind(group, version, kind)
         if definition is None:
             return None
@@ -85,7 +84,7 @@ class SchemaCollector:
         return definition.name
 
     def add(self, definition: Definition) -> None:
-        """Add a definition and what it refers to."""
+        """Add a definition and its references."""
         if definition.name in self.schemas:
             return
         shown: dict[str, Any] = {"type": "object"}
@@ -145,7 +144,7 @@ class SchemaCollector:
     def _named(self, name: str, shown: dict[str, Any]) -> dict[str, Any]:
         text = descriptions().get(name, {}).get("description")
         if self._prefix == V2:
-            # Swagger 2 has no unions; upstream calls both of these strings there.
+            # Swagger 2 has no unions; upstream uses strings for both.
             shown = {"type": "string", **({"format": shown["format"]} if "format" in shown else {})}
         return {**shown, "description": text} if text else dict(shown)
 

@@ -1,4 +1,4 @@
-"""From OpenAPI v3 to v2 (Swagger 2.0): what kube-openapi leaves of operations there. Bodies are parameters in v2."""
+"""Converts OpenAPI v3 operations to v2 (Swagger 2.0), as kube-openapi. Bodies are parameters in v2."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ _PRODUCED = [_JSON, "application/yaml", "application/vnd.kubernetes.protobuf"]
 
 
 def path_item_as_v2(item: Mapping[str, Any]) -> dict[str, Any]:
-    """A path item of v3 as v2 has it."""
+    """A path item of v3 in v2."""
     return {
         key: [_parameter(parameter) for parameter in value] if key == "parameters" else _operation(value)
         for key, value in item.items()

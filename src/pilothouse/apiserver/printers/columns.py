@@ -27,7 +27,7 @@ Step = tuple[str, Any]
 
 @bounded_cache(1024, longest=1024)
 def parse_path(text: str) -> tuple[Step, ...]:
-    """The steps of a path such as ``.status.conditions[?(@.type=="Ready")].status``. Raises ``ValueError``."""
+    """Parse a path such as ``.status.conditions[?(@.type=="Ready")].status``. Raises ``ValueError``."""
     text = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     if text and text[0] not in ".[":
         text = "." + text
@@ -61,7 +61,7 @@ def _literal(text: str) -> Any:
 
 
 def find(value: Any, path: str) -> list[Any]:
-    """Every value at the path; none when something on the way is missing."""
+    """Every value at the path; none if a part of it is missing."""
     found = [value]
     for kind, argument in parse_path(path):
         found = [inner for outer in found for inner in _step(outer, kind, argument)]
@@ -87,7 +87,7 @@ def _step(value: Any, kind: str, argument: Any) -> Sequence[Any]:
 
 
 def cell(value: Any, path: str, kind: str, now: datetime.datetime) -> Any:
-    """The cell of a column: None when there is nothing, or nothing of the column's type."""
+    """The cell of a column: None without a value, or if the value has another type."""
     found = find(value, path)
     if not found or found[0] is None:
         return None

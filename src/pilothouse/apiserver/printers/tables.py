@@ -1,7 +1,6 @@
 """``Table``: the output of ``kubectl get``, printed by the server.
 
-The registrations of the built-in kinds say with which columns and cells; columns of custom kinds come from their
-definition.
+The registrations of the built-in kinds have the columns and cells; columns of custom kinds come from their definition.
 """
 
 import datetime
@@ -25,12 +24,12 @@ _WITHOUT_TABLE = ("authentication.k8s.io", "authorization.k8s.io")
 
 
 def has_table(info: ResourceInfo) -> bool:
-    """Whether objects of the resource can be shown as a table. Reviews and bindings have none."""
+    """Whether objects of the resource can be printed as a table. Reviews and bindings can't."""
     return info.group not in _WITHOUT_TABLE and info.kind != "Binding"
 
 
 def check_include(value: str) -> str:
-    """The ``includeObject`` query parameter, checked. Raises the 400 that upstream answers."""
+    """Validate the ``includeObject`` query parameter. Raises upstream's 400."""
     if value not in _INCLUDES:
         raise errors.bad_request(
             f"Unable to convert to Table as requested: includeObject: Invalid value: {field_errors.shown(value)}: "
@@ -40,7 +39,7 @@ def check_include(value: str) -> str:
 
 
 class TableMaker:
-    """Makes the tables of one resource, or of a subresource of another kind (``kind``: apiVersion and kind)."""
+    """Creates the tables of one resource, or of a subresource of another kind (``kind``: apiVersion and kind)."""
 
     def __init__(self, info: ResourceInfo, kind: str = "") -> None:
         own = f"{info.api_version} {info.kind}"
@@ -63,7 +62,7 @@ class TableMaker:
         )
 
     def bookmark_row(self, value: bytes, version: str = "v1") -> bytes:
-        """The row of a bookmark: empty cells, and the metadata that clients look at."""
+        """The row of a bookmark: empty cells, and the metadata that clients read."""
         return b'{"cells":%s,"object":%s}' % (
             _encode([None] * len(_decode(self.columns))),
             partial_object(value, version),
@@ -71,7 +70,7 @@ class TableMaker:
 
 
 def table(metadata: bytes, columns: bytes | None, rows: Iterable[bytes], version: str = "v1") -> bytes:
-    """The Table object. Without ``columns`` there are no definitions in it, as in all but a watch's first event."""
+    """The Table object. Without ``columns`` it has no definitions, as all but the first event of a watch."""
     return b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,"columnDefinitions":%s,"rows":[%s]}' % (
         version.encode(),
         metadata,
@@ -81,7 +80,7 @@ def table(metadata: bytes, columns: bytes | None, rows: Iterable[bytes], version
 
 
 def single_metadata(value: bytes) -> bytes:
-    """The list metadata of a table that shows one object: its resource version."""
+    """The list metadata of a table of one object: its resource version."""
     metadata = _decode(metadata_of(value))
     return _encode({"resourceVersion": metadata.get("resourceVersion", "")})
 

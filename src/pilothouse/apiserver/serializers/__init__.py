@@ -1,5 +1,5 @@
-"""Request and response bodies in the format that the client asks for.
+"""Request and response bodies in the negotiated format.
 
-The core answers in JSON. The modules here are functions over such answers: ``negotiation`` decides what was asked for,
-``partial_metadata`` and ``protobuf`` change the format, ``presenter`` puts them together. None of them reads storage.
+The core responds in JSON. The modules here are functions of its responses: ``negotiation`` chooses the format,
+``partial_metadata`` and ``protobuf`` convert, ``presenter`` combines them. None of them reads storage.
 """

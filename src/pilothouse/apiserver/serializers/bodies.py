@@ -1,7 +1,7 @@
 """Decodes request bodies into objects of the requested kind, with upstream's errors.
 
-JSON and YAML; protobuf has become JSON before it comes here. After apiserver's ``pkg/endpoints/handlers`` and
-``k8s.io/kubernetes`` legacy scheme (v0.36).
+JSON and YAML; protobuf is converted to JSON before. After apiserver's ``pkg/endpoints/handlers`` and kubernetes' legacy
+scheme (v0.36).
 """
 
 from collections.abc import Iterable, Set
@@ -28,27 +28,27 @@ _SCHEMES = {
     "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
     "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
 }
-"""Where upstream registers the kinds of a group: each of the servers that it is made of has a scheme of its own."""
+"""The scheme in which upstream registers the kinds of a group: each of its servers has its own."""
 
 _decode = msgspec.json.Decoder().decode
 
 
 def check_size(body: bytes) -> None:
-    """Reject what is larger than upstream takes."""
+    """Reject a body that exceeds upstream's limit."""
     if len(body) > MAX_BODY:
         raise errors.too_large(f"Request entity too large: limit is {MAX_BODY}")
 
 
 def read_document(body: bytes, content_type: str, kind: str, sent: bytes = b"") -> Object:
-    """The body as a JSON object. ``kind`` names in messages what it should be; ``sent`` is what is shown of it there,
-    when that was something else."""
+    """Decode the body to a JSON object. ``kind`` is the expected kind for messages; ``sent`` is the original body for
+    messages, if it was in another format."""
     return read_strictly(body, content_type, kind, duplicates=False, sent=sent)[0]
 
 
 def read_strictly(
     body: bytes, content_type: str, kind: str, *, duplicates: bool = True, sent: bytes = b""
 ) -> tuple[Object, list[str]]:
-    """The body as a JSON object, and in the words of a strict error what is in it twice."""
+    """Decode the body to a JSON object, with strict errors about duplicate fields."""
     check_size(body)
     strict: list[str] = []
     try:
@@ -77,11 +77,11 @@ _ONLY_KIND = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 
 
 YAML_TWICE = "yaml: unmarshal errors:\n  "
-"""What the one strict error begins with that is about all the keys that a YAML body has twice."""
+"""The prefix of the single strict error about all duplicate keys of a YAML body."""
 
 
 def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
-    """Strict errors as warnings: duplicate keys of YAML are reported one by one (``handlers/rest.go``)."""
+    """Strict errors as warnings: duplicate keys of YAML are separate warnings (``handlers/rest.go``)."""
     detail: list[str] = []
     for error in strict_errors:
         detail += error.removeprefix(YAML_TWICE).split("\n  ") if error.startswith(YAML_TWICE) else [error]
@@ -89,7 +89,7 @@ def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
 
 
 def unrecognized(kind: str, reason: str, body: bytes) -> errors.StatusError:
-    """400 about a body that is not an object at all."""
+    """400 about a body that is no object."""
     start = body[:30]
     shown = start.decode(errors="replace") if body[:1] == b"{" else start.hex()
     more = " ..." if len(body) > len(start) else ""
@@ -99,7 +99,7 @@ def unrecognized(kind: str, reason: str, body: bytes) -> errors.StatusError:
 
 
 def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[str]]:
-    """A body in another format as JSON, and the strict error about its duplicate fields."""
+    """A body in another format as JSON, and the strict error about its duplicate keys."""
     if content_type not in YAML_TYPES:
         raise errors.unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
@@ -114,14 +114,14 @@ def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[st
 
 
 def check_type_meta(document: Object, kind: str, body: bytes) -> None:
-    """Reject a document whose apiVersion or kind is no text (apimachinery ``serializer/json/meta.go``, v0.36)."""
+    """Reject a document whose apiVersion or kind is no string (apimachinery ``serializer/json/meta.go``, v0.36)."""
     reason = wrong_type_meta(document)
     if reason:
         raise unrecognized(kind, reason, body)
 
 
 def wrong_type_meta(document: Object) -> str:
-    """Why the document does not say of which kind it is, or ""."""
+    """The error of an apiVersion or kind that is no string, or ""."""
     for name, value in document.items():
         if name in ("apiVersion", "kind") and not (value is None or isinstance(value, str)):
             found = _GO_KINDS.get(type(value).__name__, "object")
@@ -133,7 +133,7 @@ def wrong_type_meta(document: Object) -> str:
 
 
 def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]) -> None:
-    """Reject an object of another kind or version. What a built-in leaves out is taken as meant."""
+    """Reject an object of another kind or version. Built-in kinds default both."""
     said_version, said_kind = obj.get("apiVersion") or "", obj.get("kind") or ""
     if said_version == api_version and said_kind == kind:
         return
@@ -157,7 +157,7 @@ def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, kno
 def another_kind(
     said_version: str, said_kind: str, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]
 ) -> str:
-    """Why an object of one kind can't be taken for one of another."""
+    """The error about an object of another kind."""
     if (said_version, said_kind) in known_kinds:
         return f"converting (v1.{said_kind}) to ({_package(api_version)}.{kind}): unknown conversion"
     scheme = _SCHEMES.get(api_version.rpartition("/")[0], _SCHEME)

@@ -1,6 +1,6 @@
-"""Responses in plain JSON, the default of ``Presenter``.
+"""Responses in plain JSON, the default ``Presenter``.
 
-A list of stored objects is spliced from their bytes, and an event is encoded once for all watchers.
+A list is spliced from the stored bytes, and an event is encoded once for all watchers.
 """
 
 import re
@@ -25,14 +25,14 @@ JSON = "application/json"
 JSON_HEADERS: Mapping[str, str] = {"content-type": JSON, "cache-control": "no-cache, private"}
 WATCH_HEADERS: Mapping[str, str] = JSON_HEADERS
 LONG_LIST = 1024 * 1024
-"""Lists that are longer are answered in ``Pieces``."""
+"""Longer lists are sent as ``Pieces``."""
 LARGE_EVENT = 64 * 1024
-"""Objects of this length are sent to watchers as they are stored, without being copied into a line."""
+"""Objects of at least this length are sent to watchers from the stored bytes, without being copied into a line."""
 _encode_text = msgspec.json.Encoder().encode
 
 
 def headers_with(warnings: Sequence[str], content_type: str = JSON) -> Mapping[str, str]:
-    """Response headers. Several warnings share one header, separated by commas, as RFC 7234 has it."""
+    """Response headers. Several warnings share one header, separated by commas (RFC 7234)."""
     if not warnings and content_type == JSON:
         return JSON_HEADERS
     headers = {"content-type": content_type, "cache-control": "no-cache, private"}
@@ -46,7 +46,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 
 
 def _shown(warnings: Sequence[str]) -> list[str]:
-    """Each once, without those that no header can carry, and shortened when they are many (apiserver
+    """Without duplicates and those that are no valid header value, and truncated if they are many (apiserver
     ``pkg/endpoints/filters/warning.go``, v0.36)."""
     detail = [text for text in dict.fromkeys(warnings) if text and not _CONTROL(text)]
     if sum(map(len, detail)) <= _ALL_WARNING_RUNES:
@@ -66,7 +66,7 @@ def _warning(text: str) -> str:
 
 
 class Pieces:
-    """A long answer that need not be in one piece: the same values may be on their way to many. A ``Stream``."""
+    """A long response in pieces: its values may be shared with other responses. A ``Stream``."""
 
     __slots__ = ("_between", "_end", "_head", "_skip", "_values", "headers", "length", "status")
 
@@ -81,8 +81,8 @@ class Pieces:
         end: bytes = b"",
         skip: int = 0,
     ) -> None:
-        """``values`` follow ``head``, each without its first ``skip`` bytes and with ``between`` before all but the
-        first; then comes ``end``."""
+        """``head`` is followed by the ``values``, each without its first ``skip`` bytes and separated by ``between``,
+        then by ``end``."""
         self.status = status
         self.headers = headers
         self._values = values
@@ -95,17 +95,17 @@ class Pieces:
 
     @staticmethod
     def of(response: Response) -> "Pieces":
-        """An answer that is there already."""
+        """Pieces of a complete response."""
         return Pieces(response.status, response.headers, (response.body,))
 
     def whole(self) -> bytes:
-        """All of it."""
+        """The whole body."""
         skip = self._skip
         values = [value[skip:] for value in self._values] if skip else self._values
         return b"".join((self._head, self._between.join(values), self._end))
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """All of it, in pieces of about that size; each is made when it is asked for."""
+        """The body in pieces of about that size, each created when it is needed."""
         values, skip, before = self._values, self._skip, self._head
         first = 0
         while first < len(values):
@@ -114,7 +114,7 @@ class Pieces:
                 length += len(values[last])
                 last += 1
             if last - first > 1 and len(values[last - 1]) > size:
-                last -= 1  # which goes by itself, without being copied first
+                last -= 1  # sent separately, without copying it
             if last - first > 1:
                 yield before + self._between.join([value[skip:] for value in values[first:last]])
             else:
@@ -127,17 +127,17 @@ class Pieces:
         yield self.whole()
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Nothing to do."""
 
 
 def cut(value: bytes, size: int, start: int = 0) -> Iterator[bytes]:
-    """What is behind ``start``, in slices."""
+    """The value from ``start`` in slices."""
     for at in range(start, len(value), size):
         yield value[at : at + size]
 
 
 def list_pieces(result: ListResult) -> Pieces:
-    """The list as one JSON object. Items of built-in lists carry no kind and apiVersion, those of custom ones do."""
+    """The list as one JSON object. Items of built-in lists have no kind and apiVersion, those of custom ones do."""
     info = result.info
     parts = [
         b'{"kind":"%s","apiVersion":"%s","metadata":{' % (info.list_kind.encode(), info.api_version.encode()),
@@ -162,7 +162,7 @@ def list_pieces(result: ListResult) -> Pieces:
 
 
 def list_body(result: ListResult) -> bytes:
-    """The same in one piece."""
+    """The list as one bytes object."""
     return list_pieces(result).whole()
 
 
@@ -170,7 +170,7 @@ _EVENT_END = b"}\n"
 
 
 def event_line(event: WatchEvent) -> bytes:
-    """The event as one line of JSON; the same bytes object for all watches."""
+    """The event as a line of JSON; the same bytes object for all watches."""
     memo = event.memo
     if memo is not None:
         line: bytes | None = memo.get(event.type)
@@ -185,7 +185,7 @@ def event_line(event: WatchEvent) -> bytes:
 def handing_over(
     watching: Watching, take: Callable[[str], bool], show: Callable[[WatchEvent], bytes]
 ) -> Callable[[int], bool]:
-    """``Watching.hand_over`` for a reader; ``show`` makes what would have been sent, as that is what is counted."""
+    """``Watching.hand_over`` for a reader; ``show`` encodes what would have been sent, for the metrics."""
     sizes = watching.event_sizes
     if sizes is None:
         return lambda revision: take(str(revision))
@@ -202,7 +202,7 @@ def handing_over(
 def hand_events_over(
     watching: Watching, take: Callable[[list[bytes]], bool], show: Callable[[WatchEvent], bytes]
 ) -> None:
-    """``Watching.hand_events_to`` for a reader of what ``show`` makes of events."""
+    """``Watching.hand_events_to`` for a reader; ``show`` encodes events."""
     sizes = watching.event_sizes
 
     def hand_over(events: list[WatchEvent]) -> bool:
@@ -217,7 +217,7 @@ def hand_events_over(
 
 
 class LineStream:
-    """A watch as lines of JSON. One piece is one line, and the same bytes object for every watcher of a change."""
+    """A watch as lines of JSON. Each piece is a line, and the same bytes object for every watcher of a change."""
 
     def __init__(self, watching: Watching) -> None:
         self.status = 200
@@ -238,20 +238,19 @@ class LineStream:
         return lines.popleft()
 
     def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
-        """Give bookmarks to ``take`` where it returns true, without a line: a reader in the same process need not be
-        woken for them."""
+        """Deliver bookmarks to ``take`` instead of the stream, as long as it returns true: a reader in the same process
+        need not be woken for them."""
         self._watching.hand_over = handing_over(self._watching, take, event_line)
 
     def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
-        """Give the lines of events that a reader in the same process need not be woken for to ``take``, where it
-        returns true."""
+        """Deliver the lines of events to ``take`` instead of the stream, as long as it returns true."""
         hand_events_over(self._watching, take, event_line)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """Instead of single lines: all lines that came together.
+        """All lines that arrived together, instead of single lines.
 
-        Events that are not shared, those of the beginning, have large objects as pieces by themselves: a line of its
-        own for each reader would be a copy of each for each.
+        Large objects among the initial events, which are not shared, are separate pieces, so that they are not copied
+        for each reader.
         """
         sizes = self._watching.event_sizes
         async for batch in self._events:
@@ -282,7 +281,7 @@ class LineStream:
 
 
 class PlainPresenter:
-    """Bodies are JSON, and so are answers."""
+    """JSON requests and JSON responses."""
 
     def is_plain(self, request: Request, info: RequestInfo) -> bool:
         return True

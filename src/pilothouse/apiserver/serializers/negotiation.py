@@ -1,6 +1,6 @@
 """Content negotiation: the Accept header against the formats of a resource.
 
-Follows apiserver's ``pkg/endpoints/handlers/negotiation/negotiate.go`` (v0.36). ``presenter`` acts on the choice.
+Follows apiserver's ``pkg/endpoints/handlers/negotiation/negotiate.go`` (v0.36). ``presenter`` applies the choice.
 """
 
 from functools import lru_cache
@@ -14,17 +14,17 @@ _MEDIA_TYPES = (JSON, YAML, PROTOBUF)
 _SHOWN = ", ".join(_MEDIA_TYPES)
 
 UNKNOWN_MEDIA_TYPES = f"406: Not Acceptable\n\nAvailable representations: {_SHOWN}"
-"""The message for a caller whose Accept header names nothing that is known."""
+"""The message if no media type of the Accept header is known."""
 _SHOWN_STREAMS = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
 UNSUPPORTED_STREAM_TYPES = f"only the following media types are accepted: {_SHOWN_STREAMS}"
-"""The same of a watch."""
+"""The same for a watch."""
 UNSUPPORTED_MEDIA_TYPES = f"only the following media types are accepted: {_SHOWN}"
-"""The message for a caller who asked for a form that is known but that this resource does not have."""
+"""The message if the accepted media types are known, but not supported by this resource."""
 UNKNOWN_BODY = f"the body of the request was in an unknown format - accepted media types include: {_SHOWN}"
 """The message of a 415."""
 
 _LONGEST_ACCEPT = 1024
-"""Characters of an Accept header that are read. What is made of one is remembered, and kubectl's have 120."""
+"""The maximum length of an Accept header. Parsed headers are cached, and kubectl's have 120 characters."""
 
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 
@@ -41,7 +41,7 @@ class Clause(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The form chosen. ``transform`` is empty for the object itself; ``version`` is that of meta.k8s.io."""
+    """The chosen format. ``transform`` is empty for the object itself; ``version`` is that of meta.k8s.io."""
 
     media: str = JSON
     transform: str = ""
@@ -50,20 +50,20 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def plain(self) -> bool:
-        """Whether this is the object as it is stored: compact JSON."""
+        """Whether the stored form can be sent: compact JSON."""
         return self.media == JSON and not self.transform and not self.pretty
 
 
 class NotAcceptable(Exception):
-    """No clause can be served; the text is the message of the 406."""
+    """No clause is acceptable; the text is the message of the 406."""
 
 
 PLAIN = Choice()
 
 
 def parse_accept(header: str) -> tuple[Clause, ...]:
-    """The clauses by quality, then in the order written. Clauses of quality 0 are left out; a header that is too long
-    has none."""
+    """The clauses by quality, then in their order. Clauses of quality 0 are left out; a header that is too long has
+    none."""
     return _parse_accept(header) if len(header) <= _LONGEST_ACCEPT else ()
 
 
@@ -92,10 +92,10 @@ def _parse_accept(header: str) -> tuple[Clause, ...]:
 
 
 def choose(accept: str, *, protobuf: bool, table: bool, watch: bool = False, pretty: bool = False) -> Choice:
-    """The first clause that can be served.
+    """The first acceptable clause.
 
-    ``protobuf`` and ``table`` say what the resource can be shown as; metadata only is possible for every object, also
-    as protobuf. Raises ``NotAcceptable``.
+    ``protobuf`` and ``table`` are the formats that the resource supports; partial metadata is possible for every
+    object, also as protobuf. Raises ``NotAcceptable``.
     """
     if len(accept) > _LONGEST_ACCEPT:
         raise NotAcceptable(UNKNOWN_MEDIA_TYPES)
@@ -129,11 +129,11 @@ def _choose(accept: str, *, protobuf: bool, table: bool, watch: bool, pretty: bo
 
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
-"""What Go's strconv takes for true."""
+"""The values that Go's strconv parses as true."""
 
 
 def wants_pretty(query_value: str, user_agent: str) -> bool:
-    """Whether JSON is to be indented: when asked for, and for browsers and curl."""
+    """Whether JSON is indented: on request, and for browsers and curl."""
     if query_value:
         return query_value in _TRUE
     return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))

@@ -1,6 +1,6 @@
 """``PartialObjectMetadata`` and its list.
 
-Works on bytes: the metadata is cut out of the object as it stands.
+Works on bytes: the metadata is sliced from the stored object.
 """
 
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ _decode = msgspec.json.Decoder(_Metadata).decode
 
 
 def metadata_of(value: bytes) -> msgspec.Raw:
-    """The metadata of an object, as it stands in it."""
+    """The metadata of an object, as stored."""
     return _decode(value).metadata
 
 
 def partial_object(value: bytes, version: str = "v1") -> bytes:
-    """The object as ``PartialObjectMetadata`` of that version of meta.k8s.io. One that is nested too deeply to be read
-    stays as it is stored, which costs its reader that object and not the watch."""
+    """The object as ``PartialObjectMetadata`` of that version of meta.k8s.io. One that is too deeply nested to be
+    decoded is returned as it is stored, which its reader cannot use, but the watch continues."""
     try:
         metadata = bytes(_decode(value).metadata)
     except RecursionError:
@@ -40,8 +40,8 @@ _SHOWN_BY_CONVERSION = (
     (b'{"kind":"DaemonSet"', b"deprecated.daemonset.template.generation"),
     (b'{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1"', b"autoscaling.alpha.kubernetes.io/"),
 )
-"""Kinds, and what their annotations begin with that are fields, shown so by conversion to v1. Metadata alone does not
-go through it (kubernetes ``pkg/apis/{apps,autoscaling}/v1/conversion.go``, v1.36)."""
+"""Kinds, and the prefix of annotations in which conversion from v1 stores fields. Partial metadata is not converted
+(kubernetes ``pkg/apis/{apps,autoscaling}/v1/conversion.go``, v1.36)."""
 
 
 def _without_annotations(text: bytes, prefix: str) -> bytes:
@@ -62,5 +62,5 @@ def partial_list(values: Iterable[bytes], list_metadata: bytes, version: str = "
     return b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":%s}' % (
         version.encode(),
         list_metadata,
-        b"[%s]" % items if items else b"null",  # a Go slice that nothing was appended to
+        b"[%s]" % items if items else b"null",  # a nil slice in Go
     )

@@ -1,8 +1,8 @@
-"""Decodes bodies and encodes responses: JSON, YAML or protobuf; objects, metadata only or tables.
+"""Decodes bodies and encodes responses: JSON, YAML or protobuf; objects, partial metadata or tables.
 
-``NegotiatingPresenter`` is what the core is given where callers may ask for more than JSON. Answers that are asked for
-as stored go through ``json`` untouched. In any other form a long answer takes long to make (YAML some 30 ms for
-32 kB): ``show_long`` makes lists item by item, and lets others have their turn in between.
+``NegotiatingPresenter`` is used where clients may request other formats than JSON. Responses in stored form are passed
+to ``json``. Long responses in other formats take long to encode (YAML some 30 ms for 32 kB): ``show_long`` encodes
+lists item by item, and yields to other requests in between.
 """
 
 import asyncio
@@ -35,18 +35,18 @@ with lazy_imports():
 
 
 _AS_STORED = frozenset(("", "*/*", JSON))
-"""Accept headers that ask for nothing but JSON."""
+"""Accept headers that only allow JSON."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 _TURN_BYTES = 4 * 1024
-"""How much of a list becomes YAML, some 4 ms, before others have their turn."""
+"""How much of a list is encoded as YAML, some 4 ms, before yielding."""
 _LISTS_AT_A_TIME = 4
-"""How many long lists are made at a time; each has its turns."""
+"""How many long lists are encoded concurrently."""
 
 
 class NegotiatingPresenter:
-    """Chooses by Accept header and content type. ``now`` is asked for the ages in tables."""
+    """Chooses by Accept header and content type. ``now`` returns the time for ages in tables."""
 
     def __init__(self, now: Callable[[], datetime.datetime], work: LongWork | None = None) -> None:
         self._now = now
@@ -55,7 +55,7 @@ class NegotiatingPresenter:
         self._lists = asyncio.Semaphore(_LISTS_AT_A_TIME)
 
     def is_plain(self, request: Request, info: RequestInfo) -> bool:
-        """Whether nothing has to be chosen or converted: so it is with programs of the same process."""
+        """Whether no negotiation or conversion is needed, as for programs of the same process."""
         headers, body = request.headers, request.body
         return (
             headers.get("accept", "") in _AS_STORED
@@ -65,9 +65,10 @@ class NegotiatingPresenter:
         )
 
     def read(self, request: Request, info: RequestInfo) -> Request:
-        """The request with a protobuf body turned into JSON.
+        """The request with a protobuf body converted to JSON.
 
-        Raises ``StatusError`` 406 before anything is done if the answer could not be shown, 415 and 400 for the body.
+        Raises ``StatusError``: 406, before any effect, if the response format is not supported, 415 and 400 about the
+        body.
         """
         choice = _choice(request, info)
         if choice.transform == "Table":
@@ -88,7 +89,7 @@ class NegotiatingPresenter:
         return msgspec.structs.replace(request, headers=headers, body=_encode(document))
 
     def show(self, request: Request, info: RequestInfo, result: Result) -> Response | Stream:
-        """The answer in the form the request asked for."""
+        """The response in the negotiated format."""
         choice = _choice(request, info)
         if choice.plain:
             return self._plain.show(request, info, result)
@@ -123,7 +124,7 @@ class NegotiatingPresenter:
         return Response(200, headers_with(result.warnings, choice.media), body)
 
     def as_json(self, request: Request, info: RequestInfo, result: ObjectResult | ListResult | StatusResult) -> bytes:
-        """The body of that answer, transformed as the request asked for, but as plain JSON in any case."""
+        """The body of that response, transformed as requested, but always as plain JSON."""
         choice = _choice(request, info)
         if not choice.transform or isinstance(result, StatusResult):
             return self._plain.as_json(request, info, result)
@@ -146,7 +147,7 @@ class NegotiatingPresenter:
             return protobuf.list_of(resource.api_version, resource.list_kind, metadata, items)
         if choice.media != YAML:
             return _in_media(choice, list_body(result))
-        # Keys are sorted, and a list's items are the only ones whose place has to be found.
+        # Keys are sorted, so only the position of the items has to be found.
         frame = to_yaml(_decode(list_body(msgspec.structs.replace(result, values=()))))
         before, _items, after = frame.partition(b"items: []\n")
         skip = 0 if resource.custom is not None else len(resource.head)
@@ -156,7 +157,7 @@ class NegotiatingPresenter:
         return b"".join((before, b"items:\n", *items, after))
 
     async def _each(self, choice: Choice, values: Iterable[bytes], convert: Callable[[bytes], bytes]) -> list[bytes]:
-        """The values converted, with turns for others in between."""
+        """The converted values, yielding to other requests in between."""
         made, size, cheaper = [], 0, _cheaper(choice)
         for value in values:
             made.append(await self._work.run(len(value) // cheaper, convert, value))
@@ -167,7 +168,7 @@ class NegotiatingPresenter:
         return made
 
     def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
-        """The failure in the form the request asked for; JSON if that was none."""
+        """The failure in the negotiated format; JSON if negotiation fails."""
         response = self._plain.fail(request, info, error)
         accept, pretty = request.headers.get("accept", ""), _pretty(request, info)
         if not pretty and accept in _AS_STORED:
@@ -226,7 +227,7 @@ class NegotiatingPresenter:
 
 
 def _cheaper(choice: Choice) -> int:
-    """How many bytes take as long to show in this form as one does in YAML, about."""
+    """How many bytes in this format take about as long as one in YAML."""
     return 1 if choice.media == YAML else 16 if choice.media == PROTOBUF else 48
 
 
@@ -234,7 +235,7 @@ def _partial_list(choice: Choice, result: ListResult) -> bytes:
     metadata = _list_metadata(result)
     if choice.media != PROTOBUF:
         return _in_media(choice, partial_list(result.values, _encode(metadata), choice.version))
-    if choice.version == "v1beta1":  # its message numbers the fields the other way round
+    if choice.version == "v1beta1":  # the fields of its message are in reverse order
         return protobuf.encode_object(_decode(partial_list(result.values, _encode(metadata), choice.version)))
     items = ({"metadata": _decode(metadata_of(value))} for value in result.values)
     return protobuf.encode_list(
@@ -257,7 +258,7 @@ def _table_maker(info: ResourceInfo, kind: str) -> "tables.TableMaker":
 
 
 def _sub_kind(info: RequestInfo) -> str:
-    """``autoscaling/v1 Scale`` if the request is about a subresource of another kind, else empty."""
+    """``autoscaling/v1 Scale`` if the request is for a subresource of another kind, else empty."""
     sub = info.sub
     if sub is None or info.info is None or (sub.kind == info.info.kind and not sub.group):
         return ""
@@ -265,7 +266,7 @@ def _sub_kind(info: RequestInfo) -> str:
 
 
 def _kind_of(info: RequestInfo) -> tuple[str, str]:
-    """(apiVersion, kind) of what a path carries."""
+    """(apiVersion, kind) of the objects of a path."""
     resource, sub = info.info, info.sub
     if resource is None:
         return "", ""
@@ -290,7 +291,7 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
     if resource is None:
         has_protobuf = has_rows = True
     else:
-        # Only if it matters: programs of the same process ask for metadata in JSON, and for nothing else.
+        # Computed only if needed: programs of the same process request partial metadata in JSON, and nothing else.
         has_protobuf = "protobuf" in accept.lower() and protobuf.has_protobuf(*_kind_of(info))
         has_rows = "Table" in accept and tables.has_table(resource)
     try:
@@ -299,13 +300,13 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
         message = str(error)
         known = message != negotiation.UNKNOWN_MEDIA_TYPES
         if not known and resource is not None and resource.custom is not None:
-            # That message is from upstream's router, which has no part in custom resources.
+            # This message is from upstream's router, which does not route custom resources.
             known, message = True, negotiation.UNSUPPORTED_MEDIA_TYPES
         raise StatusError(406, "NotAcceptable", message, details=None if known else {}) from None
 
 
 def _in_media(choice: Choice, body: bytes) -> bytes:
-    """A JSON body in the media type chosen. What has no protobuf form stays JSON."""
+    """A JSON body in the chosen media type. Kinds without protobuf stay JSON."""
     if choice.media == YAML:
         return to_yaml(_decode(body))
     if choice.media == PROTOBUF:
@@ -317,7 +318,7 @@ def _in_media(choice: Choice, body: bytes) -> bytes:
 
 
 def to_yaml(document: Any) -> bytes:
-    """YAML as sigs.k8s.io/yaml writes it: block style, keys sorted."""
+    """YAML as sigs.k8s.io/yaml encodes it: block style, sorted keys."""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text: str = yaml.dump(document, Dumper=dumper, default_flow_style=False, allow_unicode=True)
     return text.encode()

@@ -1,8 +1,8 @@
 """Kubernetes' protobuf envelope, and the frames of watch events.
 
-An object travels as ``k8s\\0`` followed by a ``runtime.Unknown`` message that names its type and carries its message;
-an event of a watch is a length, then a bare ``WatchEvent`` whose object is again such an envelope
-(apimachinery ``pkg/runtime/serializer/protobuf``, v1.36). ``presenter`` calls this for bodies and answers.
+An object is encoded as ``k8s\\0`` followed by a ``runtime.Unknown`` message with its type and its message; a watch
+event as a length and a ``WatchEvent`` whose object is again such an envelope (apimachinery
+``pkg/runtime/serializer/protobuf``, v1.36). Used by ``presenter``.
 """
 
 from collections.abc import Iterable
@@ -32,21 +32,21 @@ __all__ = [
 
 
 def has_protobuf(api_version: str, kind: str) -> bool:
-    """Whether objects of that kind have a protobuf form. Custom resources and Tables have none."""
+    """Whether objects of that kind have a protobuf form. Custom resources and Tables do not."""
     return message_of(api_version, kind) is not None
 
 
 def encode_object(document: dict[str, Any]) -> bytes:
     """An object, a list or a Status, in its envelope.
 
-    Raises ``KeyError`` for a kind without protobuf form; ask ``has_protobuf`` first.
+    Raises ``KeyError`` for a kind without protobuf form; check ``has_protobuf`` first.
     """
     api_version, kind = document["apiVersion"], document["kind"]
     return envelope(api_version, kind, encode_message(message_for(api_version, kind), document))
 
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
-    """A message behind the name of its type (``runtime.Unknown``)."""
+    """A message with the name of its type (``runtime.Unknown``)."""
     type_meta = delimited(1, api_version.encode()) + delimited(2, kind.encode())
     return MAGIC + delimited(1, type_meta) + delimited(2, raw) + b"\x1a\x00\x22\x00"
 
@@ -76,7 +76,7 @@ def _opened(data: bytes, api_version: str, kind: str) -> tuple[str, str, bytes, 
 def decode_object(body: bytes, *, default_kind: tuple[str, str] | None = None) -> dict[str, Any]:
     """The object in an envelope as JSON-ready values, ``kind`` and ``apiVersion`` included.
 
-    ``default_kind`` is (apiVersion, kind) to assume when the envelope does not say. Raises ``ProtobufError``.
+    ``default_kind`` is (apiVersion, kind) for an envelope without them. Raises ``ProtobufError``.
     """
     if not body.startswith(MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
@@ -103,7 +103,7 @@ def encode_event(kind: str, document: dict[str, Any]) -> bytes:
 def encode_list(
     api_version: str, kind: str, item_message: str, metadata: dict[str, Any], items: Iterable[Any]
 ) -> bytes:
-    """A list in its envelope, its items encoded one by one as ``item_message``."""
+    """A list in its envelope; its items are encoded as ``item_message``."""
     return list_of(api_version, kind, metadata, [encode_item(item_message, item) for item in items])
 
 

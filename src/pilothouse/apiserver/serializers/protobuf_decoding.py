@@ -1,9 +1,9 @@
 """Protobuf messages to JSON values.
 
-Go writes every field that is not a pointer, also when it is empty, and leaves it to the JSON tags to drop it again. So
-``replicas: 0`` behind a pointer stays and ``minReadySeconds: 0`` goes, as if the client had sent JSON in the first
-place. What a server stores is read by ``decode_whole``, as the server shows it: fields in the order of Go's struct, and
-those without ``omitempty`` also when they are unset.
+Go encodes every field that is not a pointer, even if it is empty, and its JSON tags drop it again. So ``replicas: 0``,
+a pointer, is kept and ``minReadySeconds: 0`` is dropped, as if the client had sent JSON. Stored objects are decoded by
+``decode_whole``, as Go encodes them: fields in the order of the struct, and those without ``omitempty`` even if they
+are unset.
 """
 
 import base64
@@ -22,11 +22,11 @@ from pilothouse.machinery.times import format_micro_time, format_time
 VARINT, _FIXED64, BYTES, _FIXED32 = 0, 1, 2, 5
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NOTHING: Any = object()
-"""A value that stands for an absent field."""
+"""The value of an absent field."""
 
 
 class ProtobufError(ValueError):
-    """The bytes are not the message that they claim to be."""
+    """The bytes are no valid message of the type."""
 
 
 _BROKEN = (IndexError, UnicodeDecodeError, struct.error, msgspec.DecodeError, OverflowError, RecursionError)
@@ -41,7 +41,7 @@ def decode_message(message: str, data: bytes) -> Any:
 
 
 def decode_whole(message: str, data: bytes) -> dict[str, Any]:
-    """The JSON object that Go makes of a message. Raises ``ProtobufError``."""
+    """The JSON object that Go encodes after decoding a message. Raises ``ProtobufError``."""
     try:
         whole: dict[str, Any] = _decoder(message, whole=True)(data)
     except _BROKEN as error:
@@ -50,7 +50,7 @@ def decode_whole(message: str, data: bytes) -> dict[str, Any]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A base-128 number and the place after it."""
+    """A varint, and the position after it."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -64,7 +64,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields_of(data: bytes) -> list[tuple[int, int, Any]]:
-    """The fields as they stand: (number, wire type, int or bytes)."""
+    """The raw fields: (number, wire type, int or bytes)."""
     at, end = 0, len(data)
     found: list[tuple[int, int, Any]] = []
     while at < end:
@@ -102,7 +102,7 @@ def _signed(value: int) -> int:
 
 
 def _signed32(value: int) -> int:
-    # Negative int32 values come sign-extended to ten bytes, or as five from sloppy writers.
+    # Negative int32 values are sign-extended to ten bytes, but some encoders write five.
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
 
@@ -121,7 +121,7 @@ def _double(value: bytes) -> float:
 
 
 def values_of(data: bytes, wire_types: Mapping[int, int]) -> list[tuple[int, Any]]:
-    """The fields (number, int or bytes) that are known, each of the wire type that it has to have."""
+    """The known fields (number, int or bytes), whose wire type is checked."""
     found = []
     for number, wire_type, value in fields_of(data):
         expected = wire_types.get(number)
@@ -263,7 +263,7 @@ _Zero = Callable[[], Any]
 
 
 def _order(rows: Sequence[FieldRow]) -> tuple[tuple[str, _Zero | None], ...]:
-    """The names of the fields as Go declares them, and what stands in the JSON of one that is unset, if anything."""
+    """The names of the fields in Go's order, and the JSON value of an unset one, if there is one."""
     found: list[tuple[str, _Zero | None]] = []
     for row in rows:
         if row.inlined:
@@ -274,8 +274,8 @@ def _order(rows: Sequence[FieldRow]) -> tuple[tuple[str, _Zero | None], ...]:
 
 
 def _is_struct(row: FieldRow) -> bool:
-    """Whether Go's encoder has no way to leave the field out: ``omitempty`` says nothing about structs. The one
-    ``omitzero`` of v1.36 is that of ``creationTimestamp``."""
+    """Whether Go always encodes the field: ``omitempty`` does not apply to structs. The only ``omitzero`` of v1.36 is
+    ``creationTimestamp``."""
     is_value = not (row.pointer or row.repeated or row.is_map or row.type in _SCALARS)
     return is_value and row.name != "creationTimestamp"
 
@@ -295,12 +295,12 @@ def _zero(row: FieldRow) -> _Zero:
 
 
 _Put = Callable[[dict[str, Any], int, Any], None]
-"""Puts one field, of a wire type, into the object."""
+"""Adds one field of a wire type to the object."""
 
 
 def _put(row: FieldRow, *, whole: bool) -> _Put:
     scalar = _SCALARS.get(row.type)
-    # Messages refer to each other and to themselves, so the decoder is looked up when the first value comes.
+    # Messages are recursive, so the decoder is looked up when the first value is decoded.
     decode = scalar if scalar is not None else _SPECIAL.get(row.type) or _lazy(row.type, whole=whole)
     if row.is_map:
         return _map_put(row.name, decode, _wire_type_of(scalar))
@@ -373,7 +373,7 @@ def _single_put(row: FieldRow, decode: Callable[[Any], Any], expected: int) -> _
 
 
 def _is_empty(value: Any) -> bool:
-    # Go's omitempty drops empty scalars and never structs, so {} stays.
+    # Go's omitempty drops empty scalars and never structs, so {} is kept.
     return not isinstance(value, dict) and not value
 
 

@@ -1,11 +1,10 @@
 """JSON values to protobuf messages.
 
-A message is compiled once, on first use, into a mapping from JSON name to a function that appends the field to a list
-of pieces. Fields that the table does not know are left out, as a Go server's types leave them out.
+A message type is compiled on first use to a mapping from JSON name to a function that appends the field to a list of
+pieces. Unknown fields are dropped, as by Go.
 
-Bodies of answers have the fields that the JSON has, which any reader takes for the same. ``encode_exactly`` writes what
-Go's generated code writes, to the byte: the fields by their numbers, and each that is not a pointer, also when it is
-empty.
+Responses have the fields of the JSON object, which readers decode to the same. ``encode_exactly`` produces the bytes of
+Go's generated code: fields by number, and each one that is not a pointer, even if it is empty.
 """
 
 import base64
@@ -23,14 +22,14 @@ from pilothouse.machinery.durations import parse_nanoseconds
 
 _Pieces = list[bytes]
 _Value = Callable[[Any], bytes]
-"""A JSON value to the bytes that follow a tag: for length-delimited ones without their length."""
+"""Encodes a JSON value to the bytes after a tag, without their length."""
 _Field = Callable[[Any, _Pieces], None]
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def varint(number: int) -> bytes:
-    """A base-128 number; negative ones take ten bytes."""
+    """A varint; negative numbers take ten bytes."""
     if 0 <= number < 0x80:
         return _SMALL[number]
     number &= 0xFFFFFFFFFFFFFFFF
@@ -46,7 +45,7 @@ _SMALL = [bytes([number]) for number in range(0x80)]
 
 
 def tag(number: int, wire_type: int) -> bytes:
-    """What precedes a value."""
+    """The tag of a field."""
     return varint(number << 3 | wire_type)
 
 
@@ -89,7 +88,7 @@ def _double(value: Any) -> bytes:
 
 @bounded_cache(8192)
 def _time(value: str) -> bytes:
-    # Time and MicroTime: {1: seconds, 2: nanos}. Many objects share their instants, hence the memory.
+    # Time and MicroTime: {1: seconds, 2: nanos}. Cached, because many objects share their times.
     moment = datetime.datetime.fromisoformat(value)
     micros = (moment - _EPOCH) // datetime.timedelta(microseconds=1)
     seconds, micros = divmod(micros, 1_000_000)
@@ -179,7 +178,7 @@ def _message_encoder(message: str, *, exactly: bool = False) -> _Value:
     if exactly:
         return _exact_encoder(rows)
     fields: dict[str, _Field] = {row.name: _field(row) for row in rows if not row.inlined}
-    # An inlined struct is a message of its own on the wire, while its fields stand among the parent's in JSON.
+    # An inlined struct is a separate message in protobuf, while its fields are among the parent's in JSON.
     inlined = [(row.number, _message_encoder(row.type)) for row in rows if row.inlined]
     find = fields.get
 
@@ -202,7 +201,7 @@ def _exact_encoder(rows: Sequence[FieldRow]) -> _Value:
 
     def encode(value: Any) -> bytes:
         nonlocal compiled
-        if compiled is None:  # messages refer to each other and to themselves, so this waits for the first value
+        if compiled is None:  # messages are recursive, so this is delayed until the first value
             compiled = _compiled(rows)
         empty, find, inlined = compiled
         fields = empty.copy()
@@ -219,8 +218,8 @@ def _exact_encoder(rows: Sequence[FieldRow]) -> _Value:
 def _compiled(
     rows: Sequence[FieldRow],
 ) -> tuple[list[bytes], Callable[[str], tuple[int, _Value] | None], list[tuple[int, _Value]]]:
-    """The fields of an empty message, how a field is found by its name in JSON, and the inlined structs: those are
-    messages of their own on the wire, while their fields stand among the parent's in JSON."""
+    """The fields of an empty message, the fields by JSON name, and the inlined structs: those are separate messages in
+    protobuf, while their fields are among the parent's in JSON."""
     return (
         [b"" if row.inlined else _absent(row) for row in rows],
         {row.name: (at, _exact_field(row)) for at, row in enumerate(rows) if not row.inlined}.get,
@@ -229,7 +228,7 @@ def _compiled(
 
 
 def _exact_field(row: FieldRow) -> _Value:
-    """A value that is there to the whole field: tag, length, data. An inlined one gets the object that it stands in."""
+    """Encodes a value as a whole field: tag, length, data. An inlined struct gets the parent object."""
     wire_type, encode = _SCALARS.get(row.type, (_BYTES, None))
     head = tag(row.number, wire_type)
     if encode is None:
@@ -255,7 +254,7 @@ def _exact_field(row: FieldRow) -> _Value:
 
 
 def _absent(row: FieldRow) -> bytes:
-    """What stands for a field without a value: nothing for pointers and lists, else the zero value of its Go type."""
+    """The encoding of a field without a value: nothing for pointers and lists, else Go's zero value."""
     if row.pointer or row.repeated or row.is_map or row.type == "bytes":
         return b""
     scalar = _SCALARS.get(row.type)
@@ -283,7 +282,7 @@ def _field(row: FieldRow) -> _Field:
     wire_type, encode = scalar if scalar is not None else (_BYTES, None)
     head = tag(row.number, wire_type)
     if encode is None:
-        # Messages refer to each other and to themselves, so the encoder is looked up when the first value comes.
+        # Messages are recursive, so the encoder is looked up when the first value is encoded.
         encode = _lazy(row.type)
     if row.is_map:
         return _map_field(row.number, wire_type, encode)
