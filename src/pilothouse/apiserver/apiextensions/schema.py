@@ -63,7 +63,7 @@ def prune(value: Any, node: Node, path: str = "", *, root: bool = True) -> list[
 
 
 def prune_nulls(value: Any, node: Node) -> None:
-    """Remove nulls that are not allowed and have no default, in place (``PruneNonNullableNullsWithoutDefaults``)."""
+    """Remove nulls of non-nullable fields without a default, in place (``PruneNonNullableNullsWithoutDefaults``)."""
     if isinstance(value, dict):
         properties, additional = node.get("properties") or _NOTHING, node.get("additionalProperties")
         for name in list(value):

@@ -66,7 +66,7 @@ class LogBackend:
         return not why or self._options.mode != BLOCKING_STRICT
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining events."""
         await self._writer.close()
 
     def _truncated(self, event: Event) -> Event | None:

@@ -16,7 +16,7 @@ from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.times import format_micro_time
 
 TRUNCATED = "audit.k8s.io/truncated"
-"""The annotation of an event whose objects were left out."""
+"""The annotation of an event whose objects were omitted."""
 
 
 class UserInfo(msgspec.Struct, frozen=True, omit_defaults=True):

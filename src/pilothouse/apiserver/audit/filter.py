@@ -59,7 +59,7 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining events."""
         ...
 
 
@@ -130,7 +130,7 @@ class Audit:
             await audited.process(RESPONSE_STARTED)
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining events."""
         await self._backend.close()
 
     def evaluate(self, identity: Identity | None, asked: RequestInfo) -> RequestAuditConfig:

@@ -1,7 +1,7 @@
 """Authorization modes AlwaysAllow and RBAC, and their union.
 
 Follows kubernetes' ``plugin/pkg/auth/authorizer/rbac/rbac.go`` and ``pkg/registry/rbac/validation/rule.go`` (v1.36).
-Roles and bindings are read from storage and kept, compiled, until one of them changes.
+Roles and bindings are read from storage and cached, compiled, until one of them changes.
 """
 
 import contextlib

@@ -75,7 +75,7 @@ def build_evaluation_error(resource: dict[str, Any]) -> str:
 
 
 def field_selector_text(resource: dict[str, Any]) -> str:
-    """The field selector as in a list request; requirements other than ``In`` with one value are left out."""
+    """The field selector as in a list request; requirements other than ``In`` with one value are omitted."""
     selector = resource.get("fieldSelector") or {}
     if selector.get("rawSelector"):
         return str(selector["rawSelector"])

@@ -105,7 +105,7 @@ def stored_pod(core: Core, call: Call) -> Object:
 
 
 def container_of(pod: Object, name: str, desired: str) -> str:
-    """The name of the requested container: the given one, or the only one."""
+    """The name of the container: the requested one, or the only one."""
     spec = pod.get("spec") or {}
     names = {field: [container.get("name") or "" for container in spec.get(field) or ()] for field in _CONTAINERS}
     if desired:
@@ -204,7 +204,7 @@ class _Follow:
             self._watcher.close()
 
     async def _wait_for_change(self) -> bool:
-        """Wait until the log may have grown; False when it has ended."""
+        """Wait until there may be more lines; False if the log has ended."""
         env = self._core.env
         due = self._log.next_at
         timer: asyncio.TimerHandle | None = None
@@ -223,7 +223,7 @@ class _Follow:
         try:
             self._log = self._source.read(msgspec.json.decode(record.value))
         except errors.StatusError:
-            # The container is being recreated, or its node is gone: the log of this run has ended.
+            # The container is being recreated, or its node is deleted: the log of this run has ended.
             return False
         return True
 

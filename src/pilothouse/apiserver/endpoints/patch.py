@@ -67,7 +67,7 @@ def names_owners(call: Call) -> bool:
 
 
 def read_patch_options(call: Call) -> WriteOptions:
-    """The options of a PATCH; what is allowed depends on its type."""
+    """The options of a PATCH; which are allowed depends on its type."""
     is_apply = call.content_type == APPLY_PATCH
     options = read_write_options(call.request_info.query, "ApplyOptions" if is_apply else "PatchOptions")
     context = audit_context()
@@ -91,9 +91,9 @@ def patch_function(
     kind: str = "",
     owners: Callable[[], list[Any]] = list,
 ) -> Transform:
-    """What the body of the call does to an object; ``kind`` when that is not the resource's own (a Scale).
+    """Apply the patch in the body of the call to an object; ``kind`` if it is not the resource's own (a Scale).
 
-    ``owners`` reads the managedFields that an error shows, if the object comes without.
+    ``owners`` reads the managedFields for errors, if the object does not have them.
     """
     body, content_type = call.request.body, call.content_type
     check_size(body)
@@ -136,14 +136,14 @@ def patch_function(
             check_patched_kind(info, result, *before, shown)
         changed = touched
         if names_object and result["metadata"] == old["metadata"]:
-            # As kubelets name the pod that they mean: nothing of it is new, so nothing has to be checked.
+            # Kubelets identify the pod by its uid like this: nothing changes, so nothing must be validated.
             changed = [name for name in touched if name != "metadata"]
-        # Errors of types come before those of the owner.
+        # Type errors precede those of owner references.
         result = check_patched(call, options, _shaped(result, before), definition, changed, strategic, twice, shown)
         check_name(call, result["metadata"])
         if kind and result["metadata"].get("uid") not in (None, "", uid):
             uid_error = field_errors.invalid("metadata.uid", result["metadata"]["uid"], "field is immutable")
-            # Upstream validates the metadata of an update in two places, and lists the cause twice.
+            # Upstream validates the metadata of an update twice, and reports the cause twice.
             raise errors.invalid(info.group, info.kind, call.name, [uid_error, uid_error])
         return result
 
@@ -151,7 +151,7 @@ def patch_function(
 
 
 def _shown(content_type: str, old: Object, document: Any, owners: Callable[[], list[Any]]) -> str:
-    """How an error shows what a patch has made of an object."""
+    """The patched object in the form of errors."""
     if content_type == STRATEGIC_MERGE_PATCH:
         return patched_text.strategic_patch_text(old, document)
     meta = old["metadata"]
@@ -162,7 +162,7 @@ def _shown(content_type: str, old: Object, document: Any, owners: Callable[[], l
 
 
 def _read_patch(body: bytes, prefix: str) -> tuple[Any, list[str]]:
-    """The patch, and in the words of a strict error what is in it twice."""
+    """The patch, and its duplicate keys as messages of a strict decoding error."""
     try:
         return decode_untyped(body)
     except DecodeError as error:
@@ -213,7 +213,7 @@ def _not_operations(document: Any, *, strictly: bool) -> tuple[Any, str] | None:
 
 
 def _json_type(value: Any) -> str:
-    """What encoding/json calls a value."""
+    """encoding/json's name of a value's type."""
     for kind, name in ((bool, "bool"), (str, "string"), (list, "array"), (dict, "object")):
         if isinstance(value, kind):
             return name
@@ -228,7 +228,7 @@ def _touched(content_type: str, document: Any) -> Collection[str]:
 
 
 def _is_precondition(document: Object) -> bool:
-    """Whether a patch says of the metadata only which object it is about."""
+    """Whether the only metadata in a patch identifies the object."""
     meta = document["metadata"]
     return type(meta) is dict and all(
         type(value) is str and name in ("name", "namespace", "uid", "resourceVersion") for name, value in meta.items()
@@ -252,7 +252,7 @@ def _status_error(error: PatchError) -> errors.StatusError:
 
 
 def _shaped(result: Any, before: tuple[Any, Any]) -> Object:
-    """What a patch has made, as an object of the same kind."""
+    """The result of a patch, as an object of the same kind."""
     if not isinstance(result, dict):
         raise errors.invalid("", "", "", [field_errors.invalid("patch", result, "the result is not an object")])
     meta = result.get("metadata")

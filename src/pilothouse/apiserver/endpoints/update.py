@@ -1,7 +1,7 @@
 """update: PUT, and the steps that all changes of stored objects share (PATCH, status, scale, finalize).
 
-``apply_change`` transforms the stored object and ends in a compare-and-swap. If another write was quicker, it starts
-over, unless the request has a resource version: then the client gets a conflict.
+``apply_change`` transforms the stored object and ends in a compare-and-swap. After a concurrent write it starts over,
+unless the request has a resource version: then the client gets a conflict.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +61,7 @@ async def update(core: Core, call: Call) -> ObjectResult:
     options = read_write_options(call.request_info.query, "UpdateOptions")
     record = core.store.staged(call.key)
     context = audit_context()
-    # What is recorded is read whole: the audit shows the object as it was sent.
+    # The whole body is decoded if it is audited, because the audit event has the object as it was sent.
     if record is not None and (context is None or not context.enabled):
         if call.strategy.renewed and not call.request_info.subresource:
             answer = await renew(core, call, record, options)
@@ -116,7 +116,7 @@ def _reader(core: Core, call: Call, options: WriteOptions, record: Record) -> Ca
         try:
             return join_unchanged(read_object(call, options), unchanged, definition)
         except (errors.StatusError, msgspec.DecodeError):
-            # Errors are about the whole; numbers that no float can hold are the reader's.
+            # Errors refer to the whole object; numbers that no float can represent are reported by the decoder.
             call.request = request
             return read_object(call, options)
         finally:
@@ -137,13 +137,13 @@ def check_revision_given(call: Call, meta: Object) -> None:
 
 
 Transform = Callable[[Object], Object]
-"""Makes the updated object of the stored one (``rest.TransformFunc``). It may keep parts of its argument and change
-them."""
+"""Creates the updated object from the stored one (``rest.TransformFunc``). It may keep and change parts of its
+argument."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A subresource with rules of its own. ``prepare`` leaves as stored what it does not write: (object, old).
-    ``validate`` says what is wrong with the rest, as the update of ``steps``; without it nothing is validated."""
+    """A subresource with its own rules. ``prepare`` resets the fields that it does not write: (object, old).
+    ``validate`` returns the errors of the others; without it nothing is validated."""
 
     prepare: Callable[[Object, Object], None]
     validate: Validate | None = None
@@ -157,8 +157,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     apply: Callable[[Object, bytes], tuple[Object, bytes]] | None = None
     """Gets the encoded managedFields as well, and returns the new ones."""
     revision: str | None = None
-    """The resource version that the request requires, empty if it requires none. None for a patch: the object requires
-    one if the patch has set it."""
+    """The resource version that the request requires, empty if it requires none. None for a patch: the patched object
+    requires one if the patch has set it."""
     part: Part | None = None
     """Replaces the ordinary separation of spec and status."""
     main: bool = False
@@ -170,7 +170,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     with_owners: bool = False
     """``transform`` reads managedFields."""
     shares_rest: bool = False
-    """It changes only the status, and its argument not at all, so that the rest is not copied."""
+    """It only changes the status, and does not modify its argument, so that the rest is not copied."""
 
 
 class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +190,7 @@ class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def apply_change(core: Core, call: Call, change: Change, options: WriteOptions) -> ObjectResult:
-    """Store the changed object. It is repeated if another write was quicker and no resource version is required."""
+    """Store the changed object. Retried after a concurrent write if no resource version is required."""
 
     def make(plain: bytes, owners: bytes, key: str) -> tuple[Object, Object, bytes | None]:
         old = base = decode(plain, key)
@@ -325,9 +325,9 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         and not core.needs_webhook(info, record.value)
         and (not core.store.is_shared or await _is_current(core, record, options))
     ):
-        # What is stored in another version, or as another schema had it, or encrypted with an earlier key, is written
-        # all the same, as upstream compares what is to be stored, and not what it says: storage versions are migrated,
-        # and keys rotated, by writes that change nothing. A webhook may convert it differently than before.
+        # As upstream, an object that is stored in another version, by another schema, or with an earlier encryption key
+        # is written even if its content does not change: storage versions are migrated, and keys rotated, by such
+        # writes. A webhook may also convert it differently than before.
         return ObjectResult(200, info, core.view(info, record.value), warnings)
     stored = await core.to_storage(info, obj)
     if (
@@ -361,7 +361,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
 
 
 def _check(call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> Iterable[str]:
-    """Warnings about the change; raises 422 for what is wrong with it."""
+    """Warnings about the change; raises 422 if it is invalid."""
     found = _validate(call, obj, old, part, subresource)
     if found:
         raise errors.invalid(call.strategy.error_group(call.info), call.info.kind, call.name, found)
@@ -401,7 +401,7 @@ def _prepare(core: Core, call: Call, obj: Object, old: Object) -> None:
 
 
 def _prepare_status(core: Core, call: Call, obj: Object, old: Object) -> None:
-    """A write to the status: everything else stays, but for the metadata that the resource lets go through."""
+    """A write of the status: everything else is reset, except the metadata that the resource allows."""
     for name in [name for name in {**obj, **old} if name not in ("metadata", "status", "kind", "apiVersion")]:
         _take(obj, old, name)
     meta, old_meta = obj["metadata"], old["metadata"]
@@ -425,7 +425,7 @@ def _take(obj: Object, old: Object, name: str) -> None:
 
 
 def _is_gone(call: Call, obj: Object) -> bool:
-    """Whether the object was only waiting for its finalizers, and they are gone now."""
+    """Whether the object was only waiting for its finalizers, and has none now."""
     meta: dict[str, Any] = obj["metadata"]
     return (
         bool(meta.get("deletionTimestamp"))
@@ -438,7 +438,7 @@ def _is_gone(call: Call, obj: Object) -> bool:
 async def _remove(core: Core, call: Call, record: Record, obj: Object, options: WriteOptions) -> ObjectResult:
     """The update that takes the last finalizer away removes the object.
 
-    The caller sees the object as it was sent; watchers see the last stored state (apiserver
+    The response has the object as it was sent; watchers get the last stored state (apiserver
     ``pkg/registry/generic/registry/store.go``, ``deleteWithoutFinalizers``, v0.36).
     """
     if not options.dry_run:
@@ -457,7 +457,7 @@ def wrong_uid(
     """409, about an update that names another object's uid."""
     declared = registration_of(info.group, info.resource).etcd_prefix if info.custom is None else ""
     prefix = declared or info.resource
-    root = "" if dry_run else "/registry"  # a dry run does not get as far as the storage, which knows the root
+    root = "" if dry_run else "/registry"  # a dry run does not reach the storage, which would know the root
     path = f"{root}/{prefix}/{namespace}/{name}" if info.namespaced else f"{root}/{prefix}/{name}"
     return errors.conflict(
         info,
