@@ -136,3 +136,20 @@ def test_what_did_not_change_is_not_computed() -> None:
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
     assert surveyed == ["n7"]
+
+
+def test_nodes_that_lack_a_pod_are_left_out_once_there_are_creates_enough() -> None:
+    nodes, node_pods = NodeTable(), NodeToDaemonPods()
+    placements = Placements(wants_of(PodSpec()))
+    for number in range(6):
+        nodes.put(node(f"n{number}"))
+    for name in ("a", "b"):
+        node_pods.put(pod(name, on="n4"))
+    node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
+    creates: list[str] = []
+    found = []
+    for site in node_pods.needy(placements, nodes, creates_enough=lambda: len(creates) >= 2):
+        found.append(site.node)
+        if not site.pods:
+            creates.append(site.node)
+    assert found == ["n0", "n1", "n4"], "of the one with two pods there is one to be deleted"

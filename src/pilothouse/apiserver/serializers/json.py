@@ -185,15 +185,20 @@ def event_line(event: WatchEvent) -> bytes:
 def handing_over(
     watching: Watching, take: Callable[[str], bool], show: Callable[[WatchEvent], bytes]
 ) -> Callable[[int], bool]:
-    """``Watching.hand_over`` for a reader; ``show`` encodes what would have been sent, for the metrics."""
+    """``Watching.hand_over`` for a reader; ``show`` encodes what would have been sent, for its length."""
     sizes = watching.event_sizes
     if sizes is None:
         return lambda revision: take(str(revision))
+    digits = size = 0
 
     def hand_over(revision: int) -> bool:
-        if not take(str(revision)):
+        nonlocal digits, size
+        text = str(revision)
+        if not take(text):
             return False
-        sizes.observe(len(show(watching.bookmark(revision))))
+        if len(text) != digits:  # nothing else in a bookmark differs
+            digits, size = len(text), len(show(watching.bookmark(revision)))
+        sizes.observe(size)
         return True
 
     return hand_over

@@ -280,8 +280,11 @@ class DaemonSetController(ManagedController):
         """Create missing pods and delete surplus ones."""
         creates: dict[str, str] = {}
         deletes: dict[str, str] = {}
-        now = self.env.now()
-        for site in sync.node_pods.needy(sync.blueprint.placements, self._nodes):
+        now, burst = self.env.now(), self._options.burst
+        # On a new DaemonSet all nodes lack a pod, and most of them in many syncs.
+        for site in sync.node_pods.needy(
+            sync.blueprint.placements, self._nodes, creates_enough=lambda: len(creates) >= burst
+        ):
             backoff_key = f"{sync.meta.uid}/{sync.owner.status.observed_generation}/{site.node}"
             need = decide_need(site, sync.rules, now, in_backoff=self._backoff.is_in_backoff(backoff_key))
             if need.create:

@@ -7,7 +7,7 @@ always equal those of a full count; a test compares them.
 """
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -186,9 +186,14 @@ class NodeToDaemonPods:
         """Nodes that allow a move, with their old pods. Not to be kept."""
         return self._moves
 
-    def needy(self, placements: Placements, nodes: NodeTable) -> list[Site]:
-        """The nodes with missing or excess pods, in the order in which they became so."""
-        return [self._site(name, placements, nodes) for name in self._needy]
+    def needy(
+        self, placements: Placements, nodes: NodeTable, *, creates_enough: Callable[[], bool] = lambda: False
+    ) -> Iterator[Site]:
+        """The nodes with missing or excess pods, in the order in which they became so. Once ``creates_enough``, nodes
+        without any pod, for which the only decision is a create, are left out."""
+        for name in self._needy:
+            if name in self._on or not creates_enough():
+                yield self._site(name, placements, nodes)
 
     def strays(self) -> list[Pod]:
         """Pods of the owner that its selector does not match."""
