@@ -1,5 +1,4 @@
-"""The flags that put the API server on an etcd, as kube-apiserver has them (apiserver ``pkg/server/options/etcd.go``,
-v0.36)."""
+"""The flags for storing the cluster in etcd, as kube-apiserver's (apiserver ``pkg/server/options/etcd.go``, v0.36)."""
 
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ _ONLY_WITH_ETCD = (
     "encryption-provider-config",
 )
 _OF_SNAPSHOTS = ("etcd-prefix", "encryption-provider-config")
-"""What says how to read ``--etcd-snapshot`` as well."""
+"""The flags that also apply to ``--etcd-snapshot``."""
 
 
 def add_etcd_flags(flags: FlagSet) -> None:
@@ -93,13 +92,13 @@ def add_etcd_flags(flags: FlagSet) -> None:
 
 
 def missing_extra(error: ModuleNotFoundError, grpc: str = NEEDS_GRPC) -> Exception:
-    """What to raise for a module that is missing: of the extra, an error that names it; any other one as it is."""
+    """The error to raise for a missing module: a ``UserError`` if the extra provides it, else the error itself."""
     package = (error.name or "").partition(".")[0]
     return UserError({"nacl": NEEDS_NACL, "grpc": grpc, "google": grpc}[package]) if package in _EXTRA else error
 
 
 def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
-    """What the flags say, None without ``--etcd-servers``. Raises ``UserError``."""
+    """The options from the flags; None without ``--etcd-servers``. Raises ``UserError``."""
     if parsed["encryption-provider-config-automatic-reload"] and not parsed["encryption-provider-config"]:
         message = "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
         raise UserError(message, code=2)
@@ -117,7 +116,7 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
         prefix=parsed["etcd-prefix"],
         compaction_interval=parsed["etcd-compaction-interval"],
         db_metric_poll_interval=parsed["etcd-db-metric-poll-interval"],
-        # Zero stands for the default, as upstream has it.
+        # 0 means the default, as upstream.
         healthcheck_timeout=parsed["etcd-healthcheck-timeout"] or CHECK_TIMEOUT,
         readycheck_timeout=parsed["etcd-readycheck-timeout"] or CHECK_TIMEOUT,
         lease_reuse_seconds=parsed["lease-reuse-duration-seconds"],

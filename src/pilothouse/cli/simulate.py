@@ -121,7 +121,7 @@ class _Command:
         if len(self._seeds) * len(self._variants) > seeds.MAX_SEEDS:
             raise ValueError(f"at most {seeds.MAX_SEEDS} runs at a time")
         for name in ("record", "report", "plot", "junit"):
-            if parsed[name] and (reason := why_unwritable(parsed[name])):  # rather than after an hour
+            if parsed[name] and (reason := why_unwritable(parsed[name])):  # report it now, not after the runs
                 raise ValueError(f"--{name} {parsed[name]}: {reason}")
         self._replay = replay.Replay(program=program, path=self._path, settings=parsed["set"])
 
@@ -175,15 +175,15 @@ class _Command:
             scenarios, min(processes, wanted, MAX_PROCESSES), timeout=self._parsed["timeout"], tick=shown.tick
         )
 
-    # What comes out
+    # Output
 
     @property
     def _records(self) -> bool:
-        """Whether a flag asks for recordings."""
+        """Whether a flag requires recordings."""
         return any(self._parsed[name] for name in ("record", "report", "plot"))
 
     def _write(self, searched: "search.Search") -> None:
-        """Files that are made of recordings; nothing is recorded unless ``_records``."""
+        """Write the files that need recordings; nothing is recorded unless ``_records``."""
         recorded = _recordings(searched, self._variants)
         if self._parsed["record"]:
             try:
@@ -191,7 +191,7 @@ class _Command:
             except OSError as error:
                 raise ValueError(f"{self._parsed['record']}: {error.strerror}") from error
         if not recorded:
-            return  # interrupted before the first run was over
+            return  # interrupted before the first run had ended
         shown = reports.chosen(searched, self._variants, self._replay)
         if self._parsed["report"]:
             _write_text(self._parsed["report"], reports.page(shown))
@@ -229,7 +229,7 @@ class _Command:
 
 
 def available_processors() -> int:
-    """Those that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -254,7 +254,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 
 def _recordings(searched: "search.Search", varied: "Sequence[variants.Variant]") -> "list[Recording]":
-    """Those of the first runs, in their order, then those of the failures, with the fewest actions and faults."""
+    """The recordings of all runs, in their order, then those of the shrunk failures."""
     results = list(searched.finished) + [(found.job, found.result) for found in searched.found if found.runs]
     return [
         msgspec.structs.replace(result.recording, variant=varied[job.variant].title)

@@ -41,7 +41,7 @@ class FixedHeaders(dict[str, str]):
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
-    """Header lines as they go over the wire. Rejects line breaks, which would start a header of their own."""
+    """The encoded header lines. Rejects line breaks, which would start another header."""
     block = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     if block.count("\r") != len(headers) or block.count("\n") != len(headers):
         raise ValueError("a header name or value contains a line break")
@@ -51,7 +51,7 @@ def encode_headers(headers: Mapping[str, str]) -> bytes:
 class FencedRequest(wire.Request, frozen=True, gc=False):
     """A write whose fence is checked again when a connection is available.
 
-    It may have waited for one, and leadership may be over by then. ``fence`` raises to stop it.
+    It may have waited for the connection, and the program may no longer be the leader. ``fence`` raises to prevent it.
     """
 
     fence: Callable[[], None] | None = None
@@ -82,7 +82,7 @@ def collection_path(kind: Kind[Any], namespace: str) -> str:
 
 
 def creation_path(kind: Kind[Any], namespace: str) -> str:
-    """Where new objects are posted. A namespaced kind needs a namespace."""
+    """The path to which new objects are posted. A namespaced kind requires a namespace."""
     if kind.namespaced and not namespace:
         raise ValueError(f"creating {kind.group_resource}: an empty namespace may not be set during creation")
     return collection_path(kind, namespace)

@@ -1,7 +1,7 @@
 """Kubernetes' protobuf envelope, and the frames of watch events.
 
 An object is encoded as ``k8s\\0`` followed by a ``runtime.Unknown`` message with its type and its message; a watch
-event as a length and a ``WatchEvent`` whose object is again such an envelope (apimachinery
+event as a length and a ``WatchEvent`` whose object is in such an envelope (apimachinery
 ``pkg/runtime/serializer/protobuf``, v1.36). Used by ``presenter``.
 """
 

@@ -1,6 +1,6 @@
 """The five conditions of a namespace that is being deleted: pure.
 
-Texts, reasons and the order are upstream's (status_condition_utils.go, v1.36): people and scripts read them.
+Messages, reasons and the order are upstream's (status_condition_utils.go, v1.36), because scripts read them.
 """
 
 import datetime

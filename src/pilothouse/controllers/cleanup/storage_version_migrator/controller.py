@@ -43,12 +43,12 @@ OTHER_QUEUES = "resource-version-controller"
 """Workers of each of the other two queues, as upstream."""
 POLL_SECONDS = 1.0
 """How often to check whether a cache has reached the version; that needs no request."""
-PASSING = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Timeout, OSError)
-"""Errors that may pass (``isRetriableError``, and every failed connection)."""
+RETRIABLE = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Timeout, OSError)
+"""Errors that are retried (``isRetriableError``, and connection errors)."""
 
 
-class Hopeless(Exception):
-    """The migration cannot go on; the text has the reason."""
+class MigrationFailed(Exception):
+    """The migration cannot continue; the message has the reason."""
 
 
 class StorageVersionMigrator(ManagedController):
@@ -109,9 +109,9 @@ class StorageVersionMigrator(ManagedController):
             if cache is None or not _is_as_new_as(cache, migration.status.resource_version):
                 return Requeue(POLL_SECONDS)
             await self._migrate(resource, cache, migration.status.resource_version)
-        except Hopeless as error:
+        except MigrationFailed as error:
             await self._end(migration, f"migration encountered unhandled error: {error}")
-        except PASSING as error:
+        except RETRIABLE as error:
             pause = error.retry_after_seconds if isinstance(error, ApiError) else 0
             if pause:
                 return Requeue(float(pause))
@@ -127,7 +127,7 @@ class StorageVersionMigrator(ManagedController):
             return found
         if is_unknown(discovery, migration.spec.resource) or is_new(migration, self.env.now()):
             raise RetryLater("resource does not exist in rest mapper, requeuing to attempt again")
-        raise Hopeless("unable to obtain GVR from discovery")
+        raise MigrationFailed("unable to obtain GVR from discovery")
 
     def _cache(self, key: str, resource: Resource) -> Cache[Any] | None:
         """The garbage collector's cache of the resource if it has synced, else None."""
@@ -139,7 +139,7 @@ class StorageVersionMigrator(ManagedController):
         if self.env.monotonic() - since < GRACE_SECONDS:
             return None
         del self._missed[key]
-        raise Hopeless(f"no monitor found for resource {named(resource)}")
+        raise MigrationFailed(f"no monitor found for resource {named(resource)}")
 
     async def _migrate(self, resource: Resource, cache: Cache[Any], begun: str) -> None:
         """Write the objects that existed at the start of the migration. After an error it starts again: objects that
@@ -149,7 +149,7 @@ class StorageVersionMigrator(ManagedController):
             meta = known.metadata
             order = compare(meta.resource_version, begun)
             if order is None:
-                raise Hopeless(f"resource version is not well formed: {meta.resource_version}")
+                raise MigrationFailed(f"resource version is not well formed: {meta.resource_version}")
             if order > 0:
                 continue
             body = unchanged_apply(resource, meta.uid, meta.resource_version)
@@ -161,10 +161,10 @@ class StorageVersionMigrator(ManagedController):
             except Conflict:
                 # Changed or recreated, and so stored in the current version; or deleted.
                 continue
-            except PASSING:
+            except RETRIABLE:
                 raise
             except ApiError as error:
-                raise Hopeless(str(error)) from error
+                raise MigrationFailed(str(error)) from error
 
     async def _end(self, begun: StorageVersionMigration, reason: str = "") -> None:
         """Record that the migration has succeeded, or failed with that reason."""
@@ -186,7 +186,7 @@ def _is_as_new_as(cache: Cache[Any], begun: str) -> bool:
     order = compare(cache.resource_version, begun)
     if order is None:
         odd = begun if compare(begun, begun) is None else cache.resource_version
-        raise Hopeless(
+        raise MigrationFailed(
             f"error comparing resource versions between GC and SVM resource: resource version is not well formed: {odd}"
         )
     return order >= 0
