@@ -99,7 +99,7 @@ async def test_deletions_that_keep_or_wait_for_dependents(env: Env) -> None:
     }
     assert decisions(store, "replicasets.apps", "gone", "garbage-collector-controller") == [
         "ReplicaSet default/gone is being deleted in the foreground, and no dependent blocks it any more: its "
-        "finalizer foregroundDeletion goes"
+        "finalizer foregroundDeletion is removed"
     ]
 
 

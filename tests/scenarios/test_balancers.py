@@ -117,7 +117,7 @@ async def without_finalizer(_self: ServiceLBController, service: object) -> obje
     return service
 
 
-@broken_without((ServiceLBController, "_hold", without_finalizer), fails="its load balancer is not")
+@broken_without((ServiceLBController, "_add_finalizer", without_finalizer), fails="its load balancer is not")
 async def test_the_finalizer_is_what_keeps_a_service_until_its_load_balancer_is_gone(
     simulation: Simulation, cloud: FaultyCloud
 ) -> None:

@@ -171,7 +171,7 @@ async def simple(simulation: Simulation) -> None:
 
 @pytest.mark.simulation(
     fails="open was issued a certificate that was not approved",
-    patches=[(controller, "is_waiting", lambda request: not request.status.certificate)],
+    patches=[(controller, "needs_certificate", lambda request: not request.status.certificate)],
 )
 async def test_the_invariant_notices_who_is_served_without_approval(simulation: Simulation) -> None:
     await simple(simulation)

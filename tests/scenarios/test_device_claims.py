@@ -179,8 +179,8 @@ decide_reservation = decide.decide_reservation
 
 
 def as_upstream(user: object, pod: object, *, seen_to_go: bool) -> Reservation:
-    found = decide_reservation(user, pod, seen_to_go=seen_to_go)  # type: ignore[arg-type]  # passed through
-    return Reservation.DROP if found is Reservation.ASK and pod is not None else found
+    found = decide_reservation(user, pod, observed_deleted=seen_to_go)  # type: ignore[arg-type]  # passed through
+    return Reservation.DROP if found is Reservation.READ_LIVE and pod is not None else found
 
 
 @broken_without((controller, "decide_reservation", as_upstream), fails="uses it")

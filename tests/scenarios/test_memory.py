@@ -103,7 +103,7 @@ def few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "CACHE_ENTRIES", FEW)
     monkeypatch.setattr(pod_control, "_BODIES", FEW)
     monkeypatch.setattr(shared_parts, "_MODELS", FEW)
-    monkeypatch.setattr(attempts.AbsentOwners.__init__, "__defaults__", (FEW,))
+    monkeypatch.setattr(attempts.AbsentOwnerCache.__init__, "__defaults__", (FEW,))
 
 
 @pytest.mark.simulation(options=SimulationOptions(nodes=2))

@@ -123,7 +123,8 @@ async def test_another_request_of_the_name_is_not_meant(simulation: Simulation, 
 
 
 @pytest.mark.simulation(
-    fails="was taken after", patches=[(controller, "is_over", lambda meta, now: now - meta.creation_timestamp > FOUR)]
+    fails="was taken after",
+    patches=[(controller, "is_expired", lambda meta, now: now - meta.creation_timestamp > FOUR)],
 )
 async def test_the_invariant_notices_what_goes_early(simulation: Simulation) -> None:
     await exchanged(simulation)

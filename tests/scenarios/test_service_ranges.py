@@ -197,11 +197,11 @@ async def made_anew(simulation: Simulation) -> None:
 COUNT_ALL = (decide, "_others", lambda cidr, known: [e for e in known if e.metadata.name != cidr.metadata.name])
 """Also ranges that go themselves, as upstream."""
 
-BELIEVE_THE_CACHE = (controller, "is_covered", lambda *_args: True)
+BELIEVE_THE_CACHE = (controller, "is_contained", lambda *_args: True)
 """Ask nobody else for the addresses, as upstream."""
 
 WITHOUT_UID = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
-RELEASE_ANY = (controller, "_release", lambda _cidr: strategic_merge_patch(WITHOUT_UID))
+RELEASE_ANY = (controller, "_patch_finalizer", lambda _cidr: strategic_merge_patch(WITHOUT_UID))
 """Whichever has the name, as upstream."""
 
 WITHOUT_GRACE = (controller, "GRACE_SECONDS", 0.0)

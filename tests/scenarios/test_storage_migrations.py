@@ -190,12 +190,14 @@ def said_again(definition: Any, *, succeeded: bool, now: Any) -> Any:
     """Whatever the status of the definition says: upstream's way."""
     begun = [msgspec.structs.replace(one, status="True") for one in definition.status.conditions]
     status = msgspec.structs.replace(definition.status, conditions=tuple(begun))
-    return decide.migrated(msgspec.structs.replace(definition, status=status), succeeded=succeeded, now=now)
+    return decide.migrated_configuration(
+        msgspec.structs.replace(definition, status=status), succeeded=succeeded, now=now
+    )
 
 
 def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
     """Without the look at the generation, and after failures as well, which is upstream's way."""
-    reported = decide.migrated(definition, succeeded=succeeded, now=now)
+    reported = decide.migrated_configuration(definition, succeeded=succeeded, now=now)
     assert reported is not None
     stored = [version.name for version in definition.spec.versions if version.storage]
     return {**reported, "status": {**reported["status"], "storedVersions": stored}}
@@ -207,7 +209,7 @@ def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
     ids=["redefined meanwhile", "failed", "reported again"],
 )
 @broken_without(
-    lambda instead: [(migration_runner, "migrated", instead)],
+    lambda instead: [(migration_runner, "migrated_configuration", instead)],
     fails="is forgotten, in which",
     options=OPTIONS,
     invariants=lambda: (invariant(),),

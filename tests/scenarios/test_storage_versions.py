@@ -220,10 +220,10 @@ async def ended(simulation: Simulation) -> None:
 
 async def list_first(self: Any, key: str) -> None:
     """Upstream's way."""
-    if await self._lease(key) is None:
+    if await self._get_lease(key) is None:
         for entry in (await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)).items:
             if key in api_server_ids(entry.object):
-                await self._write(entry.object, entry.raw, {key})
+                await self._update_or_delete_storage_version(entry.object, entry.raw, {key})
 
 
 async def gone_if_unread(self: Any, name: str) -> Any:
@@ -242,15 +242,15 @@ async def by_name(self: Any, found: Any, raw: Any, gone: Any) -> None:
         await self._client.update(STORAGE_VERSIONS.raw, found.metadata.name, body, subresource="status")
 
 
-found_lease = StorageVersionGarbageCollector._lease
+found_lease = StorageVersionGarbageCollector._get_lease
 
 
 @cases(
     "scenario, what, instead",
     {
         "the Lease after the list": (listed, "reconcile", list_first),
-        "the version that was read": (last, "_write", by_name),
-        "the Lease itself": (unread, "_lease", gone_if_unread),
+        "the version that was read": (last, "_update_or_delete_storage_version", by_name),
+        "the Lease itself": (unread, "_get_lease", gone_if_unread),
     },
 )
 @broken_without(

@@ -181,7 +181,7 @@ async def nobody(*_args: object) -> None:
     return None
 
 
-@broken_without((TokenController, "_find_account", nobody), fails="its account is there")
+@broken_without((TokenController, "_get_service_account", nobody), fails="its account is there")
 async def test_the_server_is_asked_before_a_token_is_taken(simulation: Simulation) -> None:
     await unseen(simulation)
 

@@ -178,8 +178,8 @@ async def nothing(_self: TrustBundlePublisher) -> None:
 
 async def eagerly(self: TrustBundlePublisher, key: str) -> Any:
     """The others first."""
-    await self._remove_others()
-    await self._have_it()
+    await self._delete_other_bundles()
+    await self._ensure_bundle()
 
 
 def old_bundle(_bundle: str) -> dict[str, Any]:
@@ -191,10 +191,10 @@ def old_bundle(_bundle: str) -> dict[str, Any]:
     "patch, complaint",
     {
         "removed first": ((TrustBundlePublisher, "reconcile", eagerly), "before there was another one"),
-        "others stay": ((TrustBundlePublisher, "_remove_others", nothing), "are there, and"),
-        "none is made": ((TrustBundlePublisher, "_have_it", nothing), "before there was another one"),
+        "others stay": ((TrustBundlePublisher, "_delete_other_bundles", nothing), "are there, and"),
+        "none is made": ((TrustBundlePublisher, "_ensure_bundle", nothing), "before there was another one"),
         "another content": ((controller, "new_bundle", old_bundle), "no publisher has written"),
-        "another signer": ((controller, "others", lambda *_all: ["plain"]), "is somebody else's"),
+        "another signer": ((controller, "other_bundle_names", lambda *_all: ["plain"]), "is somebody else's"),
     },
 )
 @pytest.mark.simulation(patches=[lambda patch: [patch]], fails=lambda complaint: complaint)

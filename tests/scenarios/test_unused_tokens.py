@@ -330,7 +330,7 @@ async def many(user: Owner) -> None:
     "what, instead, complaint",
     {
         "pods": ("secrets_of", lambda _pod: frozenset(), "named by a pod"),
-        "who made it": ("was_generated", lambda *_all: True, "was made by hand|was used"),
+        "who made it": ("is_auto_generated", lambda *_all: True, "was made by hand|was used"),
         "when it was made and used": ("is_unused", lambda *_all: True, "was made 20"),
         "whether anybody knows": ("is_tracked_long_enough", lambda *_all: True, "is known since"),
     },

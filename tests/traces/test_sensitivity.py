@@ -94,7 +94,7 @@ def unaware(self: InformerFactory, *_args: Any) -> None:
         ),
         "no events": (replaced(EventRecorder, "event", silent), test_replays.test_a_replica_set_is_scaled_and_deleted),
         "no conditions on a namespace": (
-            replaced(NamespaceController, "_report", lambda _self, held, _found: _at_once(held)),
+            replaced(NamespaceController, "_update_conditions", lambda _self, held, _found: _at_once(held)),
             test_replays.test_a_namespace_is_emptied_and_let_go,
         ),
         "watches of the garbage collector's own": (

@@ -19,7 +19,7 @@ from pilothouse.api.core import Secret
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR
-from pilothouse.controllers.identity.bootstrap_signer.controller import signed
+from pilothouse.controllers.identity.bootstrap_signer.controller import signed_data
 from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR as CLEANER
 from pilothouse.machinery.times import format_time
 
@@ -81,7 +81,7 @@ def token(number: str = "abc123", **data: str) -> Secret:
 def test_which_signatures_belong_there(
     data: dict[str, str], secrets: list[Secret], expected: dict[str, str] | None
 ) -> None:
-    assert signed(data, secrets, NOW) == expected
+    assert signed_data(data, secrets, NOW) == expected
 
 
 def is_good(text: str, signature: str, secret: str) -> bool:

@@ -28,10 +28,10 @@ from pilothouse.controllers.identity.certificatesigningrequest_approving import 
 from pilothouse.controllers.identity.certificatesigningrequest_approving.decide import (
     ANY,
     SELF,
-    Right,
-    is_open,
+    CSRRecognizer,
+    is_undecided,
+    recognizers_for,
     review_of,
-    rights_that_do,
 )
 from pilothouse.env import Env
 from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING, RequestedNames
@@ -39,7 +39,7 @@ from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, KUBELET
 NODE = "system:node:foo"
 
 
-def asked(
+def user(
     *said: str, by: str = NODE, signer: str = KUBELET_CLIENT, usages: tuple[str, ...] = CLIENT, served: bool = False
 ) -> CertificateSigningRequest:
     conditions = tuple(CertificateSigningRequestCondition(type=kind, status="True") for kind in said)
@@ -56,38 +56,38 @@ def wanted(name: str = NODE, *organizations: str) -> RequestedNames:
 @cases(
     "request_, requested, expected",
     {
-        "a kubelet that asks for what it is already": (asked(), wanted(), (SELF, ANY)),
-        "somebody who asks for a node (requestor joe)": (asked(by="joe"), wanted(), (ANY,)),
-        "a node that asks for another (cn bar)": (asked(), wanted("system:node:bar"), (ANY,)),
-        "no node (cn mike)": (asked(), wanted("mike"), ()),
-        "no organization (orgs nil)": (asked(), RequestedNames(common_name=NODE), ()),
-        "another one (orgs system:master)": (asked(), wanted(NODE, "system:master"), ()),
-        "a usage too many (server auth)": (asked(usages=(*CLIENT, "server auth")), wanted(), ()),
-        "no usages": (asked(usages=()), wanted(), ()),
-        "not what it is for": (asked(usages=("key encipherment", "digital signature")), wanted(), ()),
+        "a kubelet that asks for what it is already": (user(), wanted(), (SELF, ANY)),
+        "somebody who asks for a node (requestor joe)": (user(by="joe"), wanted(), (ANY,)),
+        "a node that asks for another (cn bar)": (user(), wanted("system:node:bar"), (ANY,)),
+        "no node (cn mike)": (user(), wanted("mike"), ()),
+        "no organization (orgs nil)": (user(), RequestedNames(common_name=NODE), ()),
+        "another one (orgs system:master)": (user(), wanted(NODE, "system:master"), ()),
+        "a usage too many (server auth)": (user(usages=(*CLIENT, "server auth")), wanted(), ()),
+        "no usages": (user(usages=()), wanted(), ()),
+        "not what it is for": (user(usages=("key encipherment", "digital signature")), wanted(), ()),
     },
 )
 def test_which_right_lets_a_request_through(
-    request_: CertificateSigningRequest, requested: RequestedNames, expected: tuple[Right, ...]
+    request_: CertificateSigningRequest, requested: RequestedNames, expected: tuple[CSRRecognizer, ...]
 ) -> None:
-    assert rights_that_do(request_, requested) == expected
+    assert recognizers_for(request_, requested) == expected
 
 
 @cases(
     "request_, expected",
     {
-        "nobody has said anything": (asked(), True),
-        "that a signer gave it up is no decision": (asked("Failed"), True),
-        "approved": (asked("Approved"), False),
-        "denied": (asked("Denied"), False),
-        "served": (asked(served=True), False),
-        "for a kubelet's server": (asked(signer=KUBELET_SERVING), False),
-        "for another client": (asked(signer=API_SERVER_CLIENT), False),
-        "somebody else's signer": (asked(signer="example.com/own"), False),
+        "nobody has said anything": (user(), True),
+        "that a signer gave it up is no decision": (user("Failed"), True),
+        "approved": (user("Approved"), False),
+        "denied": (user("Denied"), False),
+        "served": (user(served=True), False),
+        "for a kubelet's server": (user(signer=KUBELET_SERVING), False),
+        "for another client": (user(signer=API_SERVER_CLIENT), False),
+        "somebody else's signer": (user(signer="example.com/own"), False),
     },
 )
 def test_what_there_is_to_decide(request_: CertificateSigningRequest, expected: bool) -> None:
-    assert is_open(request_) is expected
+    assert is_undecided(request_) is expected
 
 
 def test_the_review_is_about_who_asked() -> None:
@@ -119,11 +119,11 @@ class Granting(AlwaysAllow):
 
     def __init__(self, *granted: str) -> None:
         self.granted = set(granted)
-        self.asked: list[tuple[str, tuple[str, ...], str]] = []
+        self.user: list[tuple[str, tuple[str, ...], str]] = []
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
-        self.asked.append((identity.user, identity.groups, asked.subresource))
-        return Decision(allowed=asked.subresource in self.granted)
+    def decide(self, identity: Identity, user: Attributes) -> Decision:
+        self.user.append((identity.user, identity.groups, user.subresource))
+        return Decision(allowed=user.subresource in self.granted)
 
 
 @contextlib.asynccontextmanager
@@ -179,8 +179,8 @@ async def test_whoever_may_is_approved(env: Env, granted: tuple[str, ...], by: s
         assert condition["lastUpdateTime"], "the server says when"
         assert found["spec"] == made["spec"]
         assert world.requests()[-1] == APPROVAL
-        assert {who for who, _groups, _what in judge.asked} == {by}
-        assert all("system:nodes" in groups for _who, groups, _what in judge.asked)
+        assert {who for who, _groups, _what in judge.user} == {by}
+        assert all("system:nodes" in groups for _who, groups, _what in judge.user)
         await asyncio.sleep(3600)
         assert world.requests().count(APPROVAL) == 1
 
@@ -203,7 +203,7 @@ async def test_whoever_asks_for_another_node_is_not_asked_about_the_own(env: Env
     async with running(env, "selfnodeclient") as (world, judge):
         await ask(world, by="system:node:other")
         await asyncio.sleep(0.1)
-        assert [what for _who, _groups, what in judge.asked] == ["nodeclient"]
+        assert [what for _who, _groups, what in judge.user] == ["nodeclient"]
         assert not (await world.see(f"{REQUESTS}/r"))["status"]
 
 

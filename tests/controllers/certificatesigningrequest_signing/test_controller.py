@@ -326,7 +326,7 @@ async def test_a_key_reaches_no_log_event_or_metric(env: Env, tmp_path: Path, ca
         seen.append(world.metrics.exposition())
         seen.append(str((await world.see("/api/v1/events"))["items"]))
     told = [str(vars(record)) for record in caplog.records]
-    assert any("the old one stays in use" in text for text in told)
+    assert any("keeping the old one" in text for text in told)
     for text in (*seen, *told):
         assert body not in text
         assert "PRIVATE" not in text

@@ -14,9 +14,9 @@ from pilothouse.api.certificates import (
 )
 from pilothouse.controllers.identity.certificatesigningrequest_signing.decide import (
     VALIDATIONS,
-    AuthorityEnded,
-    is_waiting,
-    lifetime,
+    AuthorityExpired,
+    certificate_duration,
+    needs_certificate,
     validity,
 )
 from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, LEGACY_UNKNOWN, RequestedNames
@@ -38,13 +38,15 @@ MINUTE, HOUR, DAY = (datetime.timedelta(**{unit: 1}) for unit in ("minutes", "ho
     },
 )
 def test_how_long_a_certificate_is_good(seconds: int | None, expected: int) -> None:
-    assert lifetime(seconds, 3600.0) == datetime.timedelta(seconds=expected)
+    assert certificate_duration(seconds, 3600.0) == datetime.timedelta(seconds=expected)
 
 
 def test_a_limit_below_ten_minutes_is_the_limit() -> None:
-    assert lifetime(None, 60.0) == MINUTE
-    assert lifetime(120, 60.0) == MINUTE
-    assert lifetime(30, 60.0) == 10 * MINUTE, "as upstream: what is asked for is raised without a look at the limit"
+    assert certificate_duration(None, 60.0) == MINUTE
+    assert certificate_duration(120, 60.0) == MINUTE
+    assert certificate_duration(30, 60.0) == 10 * MINUTE, (
+        "as upstream: what is asked for is raised without a look at the limit"
+    )
 
 
 @cases(
@@ -75,7 +77,7 @@ def test_from_when_and_until_when(
     },
 )
 def test_an_authority_that_has_ended_signs_nothing(ended: datetime.timedelta, text: str) -> None:
-    with pytest.raises(AuthorityEnded, match=text):
+    with pytest.raises(AuthorityExpired, match=text):
         validity(NOW, HOUR, NOW - ended)
 
 
@@ -113,4 +115,4 @@ def said(*conditions: str, served: bool = False) -> CertificateSigningRequest:
     },
 )
 def test_whose_turn_it_is(request_: CertificateSigningRequest, expected: bool) -> None:
-    assert is_waiting(request_) is expected
+    assert needs_certificate(request_) is expected

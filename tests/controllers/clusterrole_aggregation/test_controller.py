@@ -16,7 +16,7 @@ from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement, ObjectM
 from pilothouse.api.rbac import AggregationRule, ClusterRole, PolicyRule
 from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer
 from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR
-from pilothouse.controllers.identity.clusterrole_aggregation.decide import missing_rules, rules_to_apply
+from pilothouse.controllers.identity.clusterrole_aggregation.decide import desired_rules, rules_to_apply
 from pilothouse.env import Env
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -89,13 +89,13 @@ def test_what_a_role_made_of_others_allows(
     roles: list[ClusterRole], aggregate: ClusterRole, expected: tuple[PolicyRule, ...] | None
 ) -> None:
     for order in (1, -1):
-        assert missing_rules(aggregate, [*roles, aggregate][::order]) == expected
+        assert desired_rules(aggregate, [*roles, aggregate][::order]) == expected
 
 
 def test_expressions_select_as_well() -> None:
     picks = LabelSelector(match_expressions=(LabelSelectorRequirement(key="foo", operator="Exists"),))
     aggregate = msgspec.structs.replace(combined(), aggregation_rule=AggregationRule(cluster_role_selectors=(picks,)))
-    assert missing_rules(aggregate, [HAMMER, SAW, role("x", {})]) == (NAILS, WEDGES, BOARDS)
+    assert desired_rules(aggregate, [HAMMER, SAW, role("x", {})]) == (NAILS, WEDGES, BOARDS)
 
 
 def test_what_is_sent_is_the_rules_alone() -> None:

@@ -28,7 +28,7 @@ from pilothouse.controllers.network.endpoints.decide import (
     address_of,
     annotations_of,
     desired_endpoints,
-    is_current,
+    endpoint_subsets_equal_ignore_trigger_time,
     truncate,
 )
 from pilothouse.machinery.times import parse_time
@@ -261,10 +261,12 @@ def test_what_need_not_be_written() -> None:
     TestSyncEndpointsHeadlessServiceLabel."""
     web, pods = service(), [pod(0), pod(1, ready=False)]
     wanted, there = desired_endpoints(web, pods), existing(web, pods)
-    assert is_current(there, wanted)
-    assert is_current(existing(web, pods, **{HEADLESS_LABEL: ""}), wanted), "whether it is headless does not count"
-    assert not is_current(existing(web, pods, other="label"), wanted)
-    assert not is_current(existing(web, pods[:1]), wanted)
+    assert endpoint_subsets_equal_ignore_trigger_time(there, wanted)
+    assert endpoint_subsets_equal_ignore_trigger_time(existing(web, pods, **{HEADLESS_LABEL: ""}), wanted), (
+        "whether it is headless does not count"
+    )
+    assert not endpoint_subsets_equal_ignore_trigger_time(existing(web, pods, other="label"), wanted)
+    assert not endpoint_subsets_equal_ignore_trigger_time(existing(web, pods[:1]), wanted)
     [only] = there.subsets
     versioned = replace(
         only,
@@ -273,10 +275,12 @@ def test_what_need_not_be_written() -> None:
             for a in only.addresses
         ),
     )
-    assert is_current(replace(there, subsets=(versioned,)), wanted), "which version a pod was does not count"
+    assert endpoint_subsets_equal_ignore_trigger_time(replace(there, subsets=(versioned,)), wanted), (
+        "which version a pod was does not count"
+    )
     # Another order, as another release sorts them.
     parts = (replace(only, addresses=()), replace(only, not_ready_addresses=()))
-    assert is_current(replace(there, subsets=parts), wanted)
+    assert endpoint_subsets_equal_ignore_trigger_time(replace(there, subsets=parts), wanted)
 
 
 @pytest.mark.parametrize("number", [2, 1001])
@@ -287,7 +291,9 @@ def test_the_note_of_too_many_must_be_right(noted: str | None, number: int) -> N
     wanted, there = desired_endpoints(service(), pods), existing(service(), pods)
     annotations = {} if noted is None else {OVER_CAPACITY: noted}
     there = replace(there, metadata=replace(there.metadata, annotations=annotations))
-    assert is_current(there, wanted) is (noted == ("truncated" if number > 1000 else None))
+    assert endpoint_subsets_equal_ignore_trigger_time(there, wanted) is (
+        noted == ("truncated" if number > 1000 else None)
+    )
     right = {OVER_CAPACITY: "truncated"} if number > 1000 else {}
     assert annotations_of(annotations, wanted, "") == right
 

@@ -11,7 +11,7 @@ from tests.tables import cases
 from pilothouse.api.core import Container, ContainerPort, PodStatus, Service, ServicePort
 from pilothouse.api.discovery import EndpointSlice
 from pilothouse.api.meta import ObjectMeta, OwnerReference
-from pilothouse.controllers.network.endpointslice.decide import recycled, slice_labels
+from pilothouse.controllers.network.endpointslice.decide import recycle_slices, slice_labels
 from pilothouse.controllers.network.endpointslice.desired import desired_endpoints, endpoint_of, endpoint_ports
 from pilothouse.controllers.shared.slices import MANAGED_BY, SERVICE_NAME
 from pilothouse.semantics.services import address_types, canonical_ip, port_of
@@ -118,10 +118,10 @@ def test_a_pod_of_an_unknown_node_is_left_out_and_told_of_unless_all_are_publish
     """[TestReconcilerPodMissingNode]"""
     lost = [pod(1), pod(2, node="gone")]
     found = desired_endpoints(service(), lost, "IPv4", node)
-    assert [each.metadata.name for each in found.homeless] == ["p0002"]
+    assert [each.metadata.name for each in found.without_node] == ["p0002"]
     assert [len(group.endpoints) for group in found.groups.values()] == [1]
     published = desired_endpoints(service(publish_not_ready_addresses=True), lost, "IPv4", node)
-    assert published.homeless == []
+    assert published.without_node == []
     assert [len(group.endpoints) for group in published.groups.values()] == [2]
 
 
@@ -132,7 +132,7 @@ def test_nothing_becomes_a_placeholder_which_then_stays() -> None:
     there = written(first)
     again = planned(service(), [], there)
     assert (again.creates, again.updates, again.deletes) == ((), (), ())
-    relabelled = recycled(planned(service(labels={"a": "b"}), [], there), service())
+    relabelled = recycle_slices(planned(service(labels={"a": "b"}), [], there), service())
     assert [each.metadata.labels["a"] for each in relabelled.replacements] == ["b"]
     assert relabelled.creates == relabelled.deletes == ()
 
@@ -140,7 +140,7 @@ def test_nothing_becomes_a_placeholder_which_then_stays() -> None:
 def test_a_placeholder_becomes_the_first_slice_in_one_write() -> None:
     """[TestReconcile1Pod, TestReconcile1EndpointSlice]"""
     there = written(planned(service(), []))
-    plan = recycled(planned(service(), [pod(1)], there), service())
+    plan = recycle_slices(planned(service(), [pod(1)], there), service())
     assert (plan.creates, plan.updates, plan.deletes) == ((), (), ())
     [only] = plan.replacements
     assert only.metadata.name == "web-000"
@@ -210,7 +210,7 @@ def test_half_full_ones_are_merged_when_all_are_written_anyway() -> None:
     same = planned(owner, pods, there)
     assert (same.creates, same.updates, same.deletes) == ((), (), ())
     other = service(ports=(replace(NAMED, target_port=81),))
-    plan = recycled(planned(other, pods, there), other)
+    plan = recycle_slices(planned(other, pods, there), other)
     assert [len(part) for part in (plan.creates, plan.updates, plan.replacements, plan.deletes)] == [0, 0, 3, 7]
     assert sizes(written(plan, there)) == [100, 100, 100]
 
@@ -243,7 +243,7 @@ def test_a_service_whose_port_changes_reuses_the_name() -> None:
     owner = service()
     there = slices_of(owner, [pod(n) for n in range(100)], [pod(n) for n in range(100, 200)])
     other = service(ports=(replace(NAMED, target_port=81),))
-    plan = recycled(planned(other, [pod(n) for n in range(150)], there), other)
+    plan = recycle_slices(planned(other, [pod(n) for n in range(150)], there), other)
     assert (plan.creates, plan.deletes) == ((), ())
     assert [each.metadata.name for each in plan.replacements] == ["web-000", "web-001"]
     assert sorted(sizes(plan.replacements)) == [50, 100]
@@ -255,7 +255,7 @@ def test_slices_of_an_older_service_of_the_name_go_and_are_not_reused() -> None:
     [foreign] = slices_of(owner, [pod(1)])
     owners = (OwnerReference(api_version="v1", kind="Service", name="web", uid="older"),)
     foreign = replace(foreign, metadata=replace(foreign.metadata, owner_references=owners))
-    plan = recycled(planned(owner, [pod(1)], [foreign]), owner)
+    plan = recycle_slices(planned(owner, [pod(1)], [foreign]), owner)
     assert [len(part) for part in (plan.creates, plan.updates, plan.replacements, plan.deletes)] == [1, 0, 0, 1]
 
 

@@ -13,13 +13,13 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.network.endpointslice.decide import Plan
 from pilothouse.controllers.network.endpointslice.hints import (
     Allocation,
+    add_hints,
     allocate,
-    near,
-    spread,
-    wants_topology,
+    is_topology_enabled,
+    reconcile_by_distribution,
     without_hints,
 )
-from pilothouse.controllers.network.endpointslice.topology_cache import is_overloaded, shares
+from pilothouse.controllers.network.endpointslice.topology_cache import get_cpu_ratios, is_overloaded
 
 
 def hints(slices: Sequence[EndpointSlice]) -> list[tuple[list[str], list[str]] | None]:
@@ -41,17 +41,17 @@ def hints(slices: Sequence[EndpointSlice]) -> list[tuple[list[str], list[str]] |
 def test_near(distribution: str, expected: list[object]) -> None:
     """[TestReconcileHints_...] n3 has no zone, the last pod is not ready."""
     pods = [pod(1, node="n1"), pod(2, node="n2"), pod(3, node="n3"), pod(4, ready=False)]
-    assert hints(near(planned(service(), pods), distribution).creates) == expected
+    assert hints(reconcile_by_distribution(planned(service(), pods), distribution).creates) == expected
 
 
 def test_right_hints_are_left_alone_and_wrong_ones_put_right_also_in_untouched_slices() -> None:
     pods = [pod(1), pod(2, node="n2")]
     there = slices_of(service(), pods)
-    first = near(planned(service(), pods, there), "PreferSameZone")
+    first = reconcile_by_distribution(planned(service(), pods, there), "PreferSameZone")
     assert hints(first.updates) == [(["a"], []), (["b"], [])]
-    again = near(planned(service(), pods, first.updates), "PreferSameZone")
+    again = reconcile_by_distribution(planned(service(), pods, first.updates), "PreferSameZone")
     assert (again.updates, len(again.unchanged)) == ((), 1)
-    assert hints(near(planned(service(), pods, first.updates), "PreferSameNode").updates) == [
+    assert hints(reconcile_by_distribution(planned(service(), pods, first.updates), "PreferSameNode").updates) == [
         (["a"], ["n1"]),
         (["b"], ["n2"]),
     ]
@@ -77,7 +77,7 @@ def test_right_hints_are_left_alone_and_wrong_ones_put_right_also_in_untouched_s
 )
 def test_the_older_annotation_decides_alone_where_it_is(annotations: dict[str, str], expected: bool) -> None:
     """[Test_hintsEnabled]"""
-    assert wants_topology(annotations) is expected
+    assert is_topology_enabled(annotations) is expected
 
 
 @cases(
@@ -104,13 +104,13 @@ def test_zones_with_too_many_give_to_those_that_lack_some() -> None:
     pods = [*[pod(n) for n in range(5)], pod(5, node="n2")]
     allocations = allocate({"a": 0.5, "b": 0.5}, 6)
     assert isinstance(allocations, dict)
-    found = spread(planned(service(), pods), allocations)
+    found = add_hints(planned(service(), pods), allocations)
     assert not isinstance(found, str)
     plan, given = found
     assert given == {"a": 3, "b": 3}
     assert hints(plan.creates) == [(["b"], []), (["b"], []), (["a"], []), (["a"], []), (["a"], []), (["b"], [])]
     settled = [replace(each, metadata=replace(each.metadata, name="web-0")) for each in plan.creates]
-    again = spread(planned(service(), pods, settled), allocations)
+    again = add_hints(planned(service(), pods, settled), allocations)
     assert not isinstance(again, str)
     assert (again[0].updates, again[1]) == ((), given), "what is right is not written again"
 
@@ -118,10 +118,10 @@ def test_zones_with_too_many_give_to_those_that_lack_some() -> None:
 def test_an_endpoint_without_zone_forbids_hints() -> None:
     allocations = allocate({"a": 0.5, "b": 0.5}, 2)
     assert isinstance(allocations, dict)
-    assert spread(planned(service(), [pod(1), pod(2, node="n3")]), allocations) == (
+    assert add_hints(planned(service(), [pod(1), pod(2, node="n3")]), allocations) == (
         "One or more endpoints do not have a zone specified"
     )
-    assert spread(Plan(), allocations) == "No hints allocated for zones"
+    assert add_hints(Plan(), allocations) == "No hints allocated for zones"
 
 
 def node(name: str, zone: str, cpu: str, *, ready: bool = True, labels: dict[str, str] | None = None) -> Node:
@@ -154,7 +154,7 @@ def node(name: str, zone: str, cpu: str, *, ready: bool = True, labels: dict[str
     },
 )
 def test_shares(nodes: list[Node], expected: dict[str, float]) -> None:
-    assert shares(nodes) == expected
+    assert get_cpu_ratios(nodes) == expected
 
 
 @cases(

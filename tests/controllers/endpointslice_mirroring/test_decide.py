@@ -12,13 +12,13 @@ from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.network.endpointslice_mirroring.decide import (
     LAST_APPLIED,
     MANAGER,
-    Group,
     Plan,
+    PortGroup,
     decide,
     desired_endpoints,
     endpoint_of,
-    may_be_mirrored,
     new_slice,
+    should_mirror,
 )
 from pilothouse.controllers.shared.slices import MANAGED_BY, SERVICE_NAME
 from pilothouse.semantics.services import TRIGGER_TIME
@@ -277,7 +277,7 @@ def test_what_else_makes_a_slice_be_written(endpoints: Endpoints, existing_one: 
 )
 def test_new_slices_are_the_endpoints_own(labels: dict[str, str], annotations: dict[str, str]) -> None:
     ports = (EndpointPort(name="foo", protocol="TCP"),)
-    made = new_slice(of(labels=labels, annotations=annotations), "IPv4", Group(ports, {}))
+    made = new_slice(of(labels=labels, annotations=annotations), "IPv4", PortGroup(ports, {}))
     assert made == EndpointSlice(
         metadata=ObjectMeta(
             generate_name="ext-",
@@ -337,7 +337,7 @@ def test_an_address_as_an_endpoint(ip: str, family: str, written: str) -> None:
     },
 )
 def test_should_mirror(labels: dict[str, str], annotations: dict[str, str], expected: bool) -> None:
-    assert may_be_mirrored(of(labels=labels, annotations=annotations)) is expected
+    assert should_mirror(of(labels=labels, annotations=annotations)) is expected
 
 
 V6 = "2001:db8::1"

@@ -4,14 +4,14 @@ import datetime
 
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector.graph import (
+    AttemptToDelete,
+    AttemptToOrphan,
     CacheAbsentOwner,
     Graph,
     Identity,
     Instructions,
     Node,
     ReportInvalidNamespace,
-    TryDelete,
-    TryOrphan,
 )
 
 THEN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -65,18 +65,18 @@ class History:
     ) -> list[str]:
         """An informer shows ``who``, or its change."""
         new = meta(who, *owners, deleting=deleting, finalizers=finalizers)
-        out = self.graph.observe(who.api_version, who.kind, self.seen.get(who.uid), new)
+        out = self.graph.process_add_or_update(who.api_version, who.kind, self.seen.get(who.uid), new)
         self.seen[who.uid] = new
         return self._texts(out)
 
     def gone(self, who: Identity) -> list[str]:
         """An informer saw ``who`` go."""
         last = self.seen.pop(who.uid, meta(who))
-        return self._texts(self.graph.forget(who.api_version, who.kind, last))
+        return self._texts(self.graph.process_delete(who.api_version, who.kind, last))
 
     def disproved(self, who: Identity) -> list[str]:
         """A lookup did not find ``who``."""
-        return self._texts(self.graph.disprove(who))
+        return self._texts(self.graph.process_virtual_delete_event(who))
 
     def nodes(self) -> list[str]:
         return sorted(describe(node) for node in self.graph.nodes())
@@ -86,9 +86,9 @@ class History:
         texts = []
         for instruction in instructions:
             match instruction:
-                case TryDelete(node, later):
-                    texts.append(f"{'later ' if later else ''}delete? {describe(node)}")
-                case TryOrphan(node):
+                case AttemptToDelete(node, rate_limited):
+                    texts.append(f"{'later ' if rate_limited else ''}delete? {describe(node)}")
+                case AttemptToOrphan(node):
                     texts.append(f"orphan {describe(node)}")
                 case CacheAbsentOwner(owner):
                     texts.append(f"absent {place(owner)}")

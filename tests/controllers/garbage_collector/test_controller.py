@@ -581,7 +581,7 @@ async def test_an_owner_that_an_informer_shows_while_its_lookup_fails_is_looked_
         owner, other = await cluster.configmap("owner"), await cluster.configmap("other")
         await asyncio.sleep(1)
         meta = msgspec.convert(owner["metadata"], ObjectMeta, strict=False)
-        gc._apply(gc.graph.forget("v1", "ConfigMap", meta))  # as if its informer had not come that far
+        gc._apply(gc.graph.process_delete("v1", "ConfigMap", meta))  # as if its informer had not come that far
         lookups = 0
 
         async def fails_once(request: wire.Request) -> wire.Response | None:

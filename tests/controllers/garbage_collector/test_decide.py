@@ -9,20 +9,20 @@ from pilothouse.controllers.cleanup.garbage_collector.decide import (
     Delete,
     Keep,
     Observed,
-    ReleaseOwner,
+    OwnerState,
+    RemoveForegroundFinalizer,
     RemoveOwners,
-    Standing,
     SyncDependents,
+    classify_reference,
     decide,
     decide_foreground,
-    standing_of,
 )
 
-SOLID, DANGLING, WAITING = Standing.SOLID, Standing.DANGLING, Standing.WAITING
+SOLID, DANGLING, WAITING = OwnerState.SOLID, OwnerState.DANGLING, OwnerState.WAITING
 OWNER = identity("v1/ConfigMap ns1/owner=owner")
 
 
-def owners(*standings: Standing) -> tuple[tuple[OwnerReference, Standing], ...]:
+def owners(*standings: OwnerState) -> tuple[tuple[OwnerReference, OwnerState], ...]:
     return tuple((OwnerReference(uid=f"u{i}"), standing) for i, standing in enumerate(standings))
 
 
@@ -80,8 +80,8 @@ def test_decide(seen: Observed, expected: Decision) -> None:
         "being deleted in the foreground": (meta(OWNER, deleting=True, finalizers=("foregroundDeletion",)), WAITING),
     },
 )
-def test_standing(found: object, expected: Standing) -> None:
-    assert standing_of(found, reference(OWNER)) is expected  # type: ignore[arg-type]
+def test_standing(found: object, expected: OwnerState) -> None:
+    assert classify_reference(found, reference(OWNER)) is expected  # type: ignore[arg-type]
 
 
 def test_a_foreground_owner_goes_once_nobody_blocks_it() -> None:
@@ -92,12 +92,12 @@ def test_a_foreground_owner_goes_once_nobody_blocks_it() -> None:
     history.show(free, OWNER)
     owner = history.graph.get("owner")
     assert owner is not None
-    assert decide_foreground(owner) == ReleaseOwner()
+    assert decide_foreground(owner) == RemoveForegroundFinalizer()
     history.show(busy, reference(OWNER, blocking=True))
     history.show(waiting, reference(OWNER, blocking=True), deleting=True, finalizers=("foregroundDeletion",))
     pressed = decide_foreground(owner)
     assert isinstance(pressed, SyncDependents)
     assert [node.name for node in pressed.nodes] == ["busy"]
-    assert decide_foreground(owner, waits_in_circle=True) == SyncDependents(pressed.nodes, unblock=True)
+    assert decide_foreground(owner, is_in_cycle=True) == SyncDependents(pressed.nodes, unblock=True)
     history.gone(busy)
     assert decide_foreground(owner) == SyncDependents(()), "only wait"

@@ -8,7 +8,11 @@ from tests.controllers.garbage_collector.histories import History, identity, met
 from tests.tables import cases
 
 from pilothouse.api.meta import OwnerReference
-from pilothouse.controllers.cleanup.garbage_collector.graph import Identity, alternative_identity, partition
+from pilothouse.controllers.cleanup.garbage_collector.graph import (
+    Identity,
+    get_alternate_owner_identity,
+    partition_dependents,
+)
 
 OWNER = identity("apps/v1/ReplicaSet ns1/web=owner")
 OTHER = identity("apps/v1/ReplicaSet ns1/other=other")
@@ -177,7 +181,7 @@ def test_an_unchanged_update_lets_go_of_the_old_strings() -> None:
     history.show(OWNER)
     history.show(CHILD, OWNER)
     again = meta(CHILD, OWNER)
-    assert history.graph.observe("v1", "Pod", None, again) == ()
+    assert history.graph.process_add_or_update("v1", "Pod", None, again) == ()
     node = history.graph.get("child")
     assert node is not None
     assert node.name is again.name
@@ -210,7 +214,7 @@ def test_a_circle_of_waiting_is_found_and_a_chain_is_none() -> None:
         history.show(who, *owners, deleting=True, finalizers=FOREGROUND)
 
     def circles() -> list[str]:
-        return [node.name for node in history.graph.nodes() if history.graph.waits_in_circle(node)]
+        return [node.name for node in history.graph.nodes() if history.graph.is_in_cycle(node)]
 
     waits(a)
     waits(b, reference(a, blocking=True))
@@ -299,9 +303,11 @@ def test_alternative_identity(
     """TestGetAlternateOwnerIdentity (graph_builder_test.go, v1.36)."""
     history = History()
     for number, (namespace, owners) in enumerate(claims):
-        history.graph.observe("v1", "Child", None, meta(Identity("v1", "Child", namespace, "c", str(number)), *owners))
+        history.graph.process_add_or_update(
+            "v1", "Child", None, meta(Identity("v1", "Child", namespace, "c", str(number)), *owners)
+        )
     dependents = [node for node in history.graph.nodes() if node.kind == "Child"]
-    assert alternative_identity(dependents, absent) == expected
+    assert get_alternate_owner_identity(dependents, absent) == expected
 
 
 def test_a_dependent_can_agree_and_disagree_at_once() -> None:
@@ -309,8 +315,8 @@ def test_a_dependent_can_agree_and_disagree_at_once() -> None:
     history.show(CHILD, NS_PARENT, parent("xx", of=NS_PARENT))
     node = history.graph.get("child")
     assert node is not None
-    assert partition([node], NS_PARENT) == ([node], [node])
-    assert partition([node], NS2_PARENT) == ([], [node])
+    assert partition_dependents([node], NS_PARENT) == ([node], [node])
+    assert partition_dependents([node], NS2_PARENT) == ([], [node])
 
 
 UIDS = [f"u{number}" for number in range(6)]

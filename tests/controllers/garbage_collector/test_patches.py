@@ -4,7 +4,7 @@ from tests.controllers.garbage_collector.histories import History, identity
 
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector import patches
-from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwners
+from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwnerCache
 from pilothouse.controllers.cleanup.garbage_collector.dump import to_dot
 
 CONTROLLER = OwnerReference(
@@ -17,7 +17,7 @@ META = ObjectMeta(
 
 
 def test_owners_are_removed_by_uid() -> None:
-    assert patches.remove_owners("me", ["u1", "u2"]) == {
+    assert patches.delete_owner_refs_strategic_merge_patch("me", ["u1", "u2"]) == {
         "metadata": {
             "uid": "me",
             "ownerReferences": [{"$patch": "delete", "uid": "u1"}, {"$patch": "delete", "uid": "u2"}],
@@ -26,7 +26,7 @@ def test_owners_are_removed_by_uid() -> None:
 
 
 def test_only_blocking_references_are_unblocked() -> None:
-    assert patches.unblock_owners("me", META.owner_references) == {
+    assert patches.unblock_owner_references_strategic_merge_patch("me", META.owner_references) == {
         "metadata": {
             "uid": "me",
             "ownerReferences": [
@@ -45,13 +45,13 @@ def test_only_blocking_references_are_unblocked() -> None:
 
 def test_where_strategic_merge_is_not_taken_the_whole_list_is_sent() -> None:
     plain = {"apiVersion": "v1", "kind": "ConfigMap", "name": "cm", "uid": "u2"}
-    assert patches.remove_owners_whole(META, ["u1"]) == {
+    assert patches.delete_owner_refs_json_merge_patch(META, ["u1"]) == {
         "metadata": {"resourceVersion": "7", "ownerReferences": [plain]}
     }
-    assert patches.remove_owners_whole(META, ["u1", "u2"]) == {
+    assert patches.delete_owner_refs_json_merge_patch(META, ["u1", "u2"]) == {
         "metadata": {"resourceVersion": "7", "ownerReferences": None}
     }
-    body = patches.unblock_owners_whole(META)
+    body = patches.unblock_owner_references_json_merge_patch(META)
     assert body["metadata"]["ownerReferences"][1] == {**plain, "blockOwnerDeletion": False}  # type: ignore[index]
 
 
@@ -63,7 +63,7 @@ def test_the_last_finalizer_is_removed_as_null() -> None:
 
 
 def test_the_least_recently_used_absent_owner_is_forgotten() -> None:
-    absent = AbsentOwners(capacity=2)
+    absent = AbsentOwnerCache(capacity=2)
     a, b, c = (identity(f"v1/Pod ns/{name}={name}") for name in "abc")
     absent.add(a)
     absent.add(b)

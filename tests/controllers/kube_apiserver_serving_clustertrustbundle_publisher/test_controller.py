@@ -117,13 +117,15 @@ async def test_what_fails_is_tried_again_and_counted(env: Env) -> None:
 
 @pytest.mark.parametrize("failure", [fail(500), lose_request()])
 async def test_a_bundle_that_can_not_be_removed_keeps_no_other_one(env: Env, failure: Action) -> None:
-    others = [f"{OTHER}{number}" for number in range(3)]
-    async with playing(env, *((name, KUBE_APISERVER_SERVING_SIGNER, "x") for name in others)) as world:
+    other_bundle_names = [f"{OTHER}{number}" for number in range(3)]
+    async with playing(env, *((name, KUBE_APISERVER_SERVING_SIGNER, "x") for name in other_bundle_names)) as world:
         world.faults.add(Rule(failure, verb="delete", resource="clustertrustbundles", times=1))
         await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
         await asyncio.sleep(5)
         tried = [text.split()[-1] for text in world.requests() if text.startswith("delete")]
-        assert tried[-3:] == [others[1], others[2], others[0]], "in the next look what was left"
+        assert tried[-3:] == [other_bundle_names[1], other_bundle_names[2], other_bundle_names[0]], (
+            "in the next look what was left"
+        )
 
 
 @cases(

@@ -13,8 +13,8 @@ from pilothouse.api.core import Secret, SecretReference, ServiceAccount
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import LegacyTokenCleanerOptions
 from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner.decide import (
-    Due,
-    Moment,
+    Action,
+    CleanUpTime,
     account_key,
     decide,
     is_tracked_long_enough,
@@ -24,7 +24,7 @@ from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, INV
 
 NOW = datetime.datetime(2023, 3, 1, 12, tzinfo=datetime.UTC)
 DAY = 24 * 3600.0
-MOMENT = Moment(NOW, 30 * DAY)
+MOMENT = CleanUpTime(NOW, 30 * DAY)
 """Whatever was before 30 January, noon, is long ago."""
 ACCOUNT = ServiceAccount(
     metadata=ObjectMeta(name="default", namespace="default", uid="12345"), secrets=(SecretReference(name="t"),)
@@ -91,32 +91,34 @@ def secret(
 @cases(
     "found, account, pods, expected",
     {
-        "not used for long": (secret(), ACCOUNT, set(), Due.MARK),
-        "never used": (secret(used=""), ACCOUNT, set(), Due.MARK),
-        "a name will do": (secret(uid=""), ACCOUNT, set(), Due.MARK),
-        "used on the last day that counts": (secret(used="2023-01-30"), ACCOUNT, set(), Due.NOTHING),
-        "used on the day before that": (secret(used="2023-01-29"), ACCOUNT, set(), Due.MARK),
-        "used lately": (secret(used="2023-02-20"), ACCOUNT, set(), Due.NOTHING),
-        "nobody can tell when": (secret(used="2023-01-15-1"), ACCOUNT, set(), Due.NOTHING),
-        "made lately": (secret(made="2023-01-31"), ACCOUNT, set(), Due.NOTHING),
-        "being deleted": (secret(going=True), ACCOUNT, set(), Due.NOTHING),
-        "another type": (secret(kind="Opaque"), ACCOUNT, set(), Due.NOTHING),
-        "made by hand: its account does not list it": (secret(), BARE, set(), Due.NOTHING),
-        "its account lists another one": (secret(name="other"), ACCOUNT, set(), Due.NOTHING),
-        "its account is gone": (secret(), None, set(), Due.NOTHING),
-        "its account was another one": (secret(uid="123456"), ACCOUNT, set(), Due.NOTHING),
-        "a pod uses it": (secret(), ACCOUNT, {"t"}, Due.NOTHING),
-        "a pod uses another one": (secret(), ACCOUNT, {"u"}, Due.MARK),
-        "marked lately": (secret(invalid="2023-02-20"), ACCOUNT, set(), Due.NOTHING),
-        "marked on the last that counts": (secret(invalid="2023-01-30"), ACCOUNT, set(), Due.NOTHING),
-        "marked on the day before that": (secret(invalid="2023-01-29"), ACCOUNT, set(), Due.DELETE),
-        "never used, marked": (secret(used="", invalid="2023-01-15"), ACCOUNT, set(), Due.DELETE),
-        "nobody can tell since when": (secret(invalid="2023-01-15-1"), ACCOUNT, set(), Due.MARK),
-        "marked, and a pod uses it now": (secret(invalid="2023-01-15"), ACCOUNT, {"t"}, Due.NOTHING),
-        "marked, and used again": (secret(used="2023-02-20", invalid="2023-01-15"), ACCOUNT, set(), Due.NOTHING),
+        "not used for long": (secret(), ACCOUNT, set(), Action.MARK),
+        "never used": (secret(used=""), ACCOUNT, set(), Action.MARK),
+        "a name will do": (secret(uid=""), ACCOUNT, set(), Action.MARK),
+        "used on the last day that counts": (secret(used="2023-01-30"), ACCOUNT, set(), Action.NOTHING),
+        "used on the day before that": (secret(used="2023-01-29"), ACCOUNT, set(), Action.MARK),
+        "used lately": (secret(used="2023-02-20"), ACCOUNT, set(), Action.NOTHING),
+        "nobody can tell when": (secret(used="2023-01-15-1"), ACCOUNT, set(), Action.NOTHING),
+        "made lately": (secret(made="2023-01-31"), ACCOUNT, set(), Action.NOTHING),
+        "being deleted": (secret(going=True), ACCOUNT, set(), Action.NOTHING),
+        "another type": (secret(kind="Opaque"), ACCOUNT, set(), Action.NOTHING),
+        "made by hand: its account does not list it": (secret(), BARE, set(), Action.NOTHING),
+        "its account lists another one": (secret(name="other"), ACCOUNT, set(), Action.NOTHING),
+        "its account is gone": (secret(), None, set(), Action.NOTHING),
+        "its account was another one": (secret(uid="123456"), ACCOUNT, set(), Action.NOTHING),
+        "a pod uses it": (secret(), ACCOUNT, {"t"}, Action.NOTHING),
+        "a pod uses another one": (secret(), ACCOUNT, {"u"}, Action.MARK),
+        "marked lately": (secret(invalid="2023-02-20"), ACCOUNT, set(), Action.NOTHING),
+        "marked on the last that counts": (secret(invalid="2023-01-30"), ACCOUNT, set(), Action.NOTHING),
+        "marked on the day before that": (secret(invalid="2023-01-29"), ACCOUNT, set(), Action.DELETE),
+        "never used, marked": (secret(used="", invalid="2023-01-15"), ACCOUNT, set(), Action.DELETE),
+        "nobody can tell since when": (secret(invalid="2023-01-15-1"), ACCOUNT, set(), Action.MARK),
+        "marked, and a pod uses it now": (secret(invalid="2023-01-15"), ACCOUNT, {"t"}, Action.NOTHING),
+        "marked, and used again": (secret(used="2023-02-20", invalid="2023-01-15"), ACCOUNT, set(), Action.NOTHING),
     },
 )
-def test_what_becomes_of_a_secret(found: Secret, account: ServiceAccount | None, pods: set[str], expected: Due) -> None:
+def test_what_becomes_of_a_secret(
+    found: Secret, account: ServiceAccount | None, pods: set[str], expected: Action
+) -> None:
     assert decide(found, account, pods, MOMENT) is expected
 
 
@@ -135,8 +137,8 @@ def test_nothing_is_touched_before_its_use_was_tracked_for_a_period(since: str, 
 
 
 def test_a_period_longer_than_time_itself_touches_nothing() -> None:
-    for_ever = Moment(NOW, 10_000 * 365 * DAY)
-    assert decide(secret(), ACCOUNT, set(), for_ever) is Due.NOTHING
+    for_ever = CleanUpTime(NOW, 10_000 * 365 * DAY)
+    assert decide(secret(), ACCOUNT, set(), for_ever) is Action.NOTHING
     assert not is_tracked_long_enough(datetime.date(2000, 1, 1), for_ever)
 
 

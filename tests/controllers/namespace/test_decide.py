@@ -9,14 +9,14 @@ from pilothouse.api.core import Pod, PodSpec, PodStatus
 from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.controllers.cleanup.namespace.decide import (
     GONE,
-    Remainder,
+    RemainingContent,
     Resource,
     Totals,
-    UnexpectedRemainder,
-    decide_remainder,
-    estimate_grace,
-    finalizers_left,
+    UnexpectedContent,
+    estimate_graceful_termination_for_pods,
+    finalizers_without_kubernetes,
     pause_seconds,
+    remaining_content,
 )
 
 DELETED_AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -27,7 +27,7 @@ def pod(grace: int | None, phase: str = "Running") -> Pod:
     return Pod(spec=PodSpec(termination_grace_period_seconds=grace), status=PodStatus(phase=phase))
 
 
-def held(*finalizers: str) -> Object:
+def current(*finalizers: str) -> Object:
     return Object(metadata=ObjectMeta(name="x", finalizers=finalizers))
 
 
@@ -43,27 +43,34 @@ def held(*finalizers: str) -> Object:
     },
 )
 def test_estimate_grace(pods: list[Pod], seconds_later: int, expected: int) -> None:
-    assert estimate_grace(pods, DELETED_AT, DELETED_AT + datetime.timedelta(seconds=seconds_later)) == expected
+    assert (
+        estimate_graceful_termination_for_pods(pods, DELETED_AT, DELETED_AT + datetime.timedelta(seconds=seconds_later))
+        == expected
+    )
 
 
 @cases(
     "items, estimate, expected",
     {
         "nothing listed: gone, whatever was estimated": ([], 30, GONE),
-        "within the estimate objects may remain": ([held()], 30, Remainder(1, {}, 30)),
-        "finalizers get fifteen seconds": ([held("a"), held("a", "b")], 0, Remainder(2, {"a": 2, "b": 1}, 15)),
-        "one object with a finalizer is enough": ([held("a"), held()], 0, Remainder(2, {"a": 1}, 15)),
-        "an estimate goes before the finalizers' default": ([held("a")], 20, Remainder(1, {"a": 1}, 20)),
+        "within the estimate objects may remain": ([current()], 30, RemainingContent(1, {}, 30)),
+        "finalizers get fifteen seconds": (
+            [current("a"), current("a", "b")],
+            0,
+            RemainingContent(2, {"a": 2, "b": 1}, 15),
+        ),
+        "one object with a finalizer is enough": ([current("a"), current()], 0, RemainingContent(2, {"a": 1}, 15)),
+        "an estimate goes before the finalizers' default": ([current("a")], 20, RemainingContent(1, {"a": 1}, 20)),
     },
 )
-def test_judge_remainder(items: list[Object], estimate: int, expected: Remainder) -> None:
-    assert decide_remainder(WIDGETS, "ns", items, estimate) == expected
+def test_judge_remainder(items: list[Object], estimate: int, expected: RemainingContent) -> None:
+    assert remaining_content(WIDGETS, "ns", items, estimate) == expected
 
 
 def test_objects_without_a_reason_to_remain_are_an_error() -> None:
-    with pytest.raises(UnexpectedRemainder) as caught:
-        decide_remainder(WIDGETS, "ns", [held()], 0)
-    assert caught.value.remainder == Remainder(1)
+    with pytest.raises(UnexpectedContent) as caught:
+        remaining_content(WIDGETS, "ns", [current()], 0)
+    assert caught.value.remaining == RemainingContent(1)
     assert str(caught.value) == (
         "unexpected items still remain in namespace: ns for gvr: example.com/v1, Resource=widgets"
     )
@@ -71,8 +78,8 @@ def test_objects_without_a_reason_to_remain_are_an_error() -> None:
 
 def test_totals_add_up_counts_and_finalizers_and_keep_the_longest_estimate() -> None:
     totals = Totals()
-    totals.add(WIDGETS, Remainder(2, {"a": 2, "b": 1}, 15))
-    totals.add(Resource("", "v1", "pods"), Remainder(1, {"a": 1}, 30))
+    totals.add(WIDGETS, RemainingContent(2, {"a": 2, "b": 1}, 15))
+    totals.add(Resource("", "v1", "pods"), RemainingContent(1, {"a": 1}, 30))
     totals.add(Resource("", "v1", "secrets"), GONE)
     assert totals.counts == {WIDGETS: 2, Resource("", "v1", "pods"): 1}
     assert totals.finalizers == {"a": 3, "b": 1}
@@ -86,5 +93,5 @@ def test_the_pause_is_half_of_the_estimate_and_a_second(estimate: int, expected:
 
 def test_only_the_own_finalizer_is_taken_away() -> None:
     """TestFinalizeNamespaceFunc (v1.36), and the order in which the others are written back."""
-    assert finalizers_left(["kubernetes"]) == []
-    assert finalizers_left(["other", "kubernetes", "another", "other"]) == ["another", "other"]
+    assert finalizers_without_kubernetes(["kubernetes"]) == []
+    assert finalizers_without_kubernetes(["other", "kubernetes", "another", "other"]) == ["another", "other"]

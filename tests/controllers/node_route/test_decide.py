@@ -11,7 +11,13 @@ from tests.tables import cases
 
 from pilothouse.api.core import Node, NodeAddress
 from pilothouse.controllers.cloud.node_route import NodeRouteOptions
-from pilothouse.controllers.cloud.node_route.decide import cluster_ranges, condition_of, has_condition, is_ours, plan
+from pilothouse.controllers.cloud.node_route.decide import (
+    cluster_ranges,
+    condition_of,
+    has_condition,
+    is_responsible_for_route,
+    plan,
+)
 from pilothouse.controllers.shared.cloud import Route
 
 HERE = NodeAddress(type="InternalIP", address="10.0.1.1")
@@ -90,7 +96,7 @@ def test_which_routes_are_made_and_deleted(
     },
 )
 def test_which_routes_are_ours(destination: str, expected: bool) -> None:
-    assert is_ours(route("a", destination), OURS) is expected
+    assert is_responsible_for_route(route("a", destination), OURS) is expected
 
 
 def test_what_a_node_says_of_its_routes() -> None:

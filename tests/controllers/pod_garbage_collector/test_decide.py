@@ -7,10 +7,10 @@ from tests.tables import cases
 from pilothouse.api.core import Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Taint
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.cleanup.pod_garbage_collector.decide import (
-    in_order_of_deletion,
     index_by_garbage,
     is_out_of_service,
-    surplus,
+    pods_over_threshold,
+    sorted_for_deletion,
 )
 from pilothouse.controllers.shared.disruption import disruption_target, status_patch
 
@@ -79,11 +79,11 @@ def terminated(pods: list[Pod]) -> list[Pod]:
     },
 )
 def test_finished_pods_that_are_too_many(pods: list[Pod], threshold: int, expected: list[str]) -> None:
-    assert [p.metadata.name for p in surplus(terminated(pods), threshold)] == expected
+    assert [p.metadata.name for p in pods_over_threshold(terminated(pods), threshold)] == expected
 
 
 def test_pods_of_one_age_go_by_name() -> None:
-    found = in_order_of_deletion([pod("b", "Failed"), pod("c", "Succeeded", reason="Evicted"), pod("a", "Failed")])
+    found = sorted_for_deletion([pod("b", "Failed"), pod("c", "Succeeded", reason="Evicted"), pod("a", "Failed")])
     assert [p.metadata.name for p in found] == ["a", "b", "c"], "Evicted says something only of a Failed pod"
 
 

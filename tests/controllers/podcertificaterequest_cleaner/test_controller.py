@@ -11,7 +11,7 @@ from tests.tables import cases
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.podcertificaterequest_cleaner import DESCRIPTOR
-from pilothouse.controllers.identity.podcertificaterequest_cleaner.controller import is_over
+from pilothouse.controllers.identity.podcertificaterequest_cleaner.controller import is_expired
 
 NOW = datetime.datetime(2025, 1, 1, 0, 30, tzinfo=datetime.UTC)
 REQUESTS = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests"
@@ -26,11 +26,11 @@ REQUESTS = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificater
     },
 )
 def test_whose_time_is_over(minute: int, second: int, expected: bool) -> None:
-    assert is_over(ObjectMeta(creation_timestamp=NOW.replace(minute=minute, second=second)), NOW) is expected
+    assert is_expired(ObjectMeta(creation_timestamp=NOW.replace(minute=minute, second=second)), NOW) is expected
 
 
 def test_what_was_made_at_no_time_stays() -> None:
-    assert not is_over(ObjectMeta(), NOW)
+    assert not is_expired(ObjectMeta(), NOW)
 
 
 async def ask(world: World, name: str) -> Doc:

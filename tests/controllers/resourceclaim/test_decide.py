@@ -21,16 +21,16 @@ from pilothouse.controllers.devices.resourceclaim.decide import (
     Owner,
     Reservation,
     Step,
+    claim_statuses_to_apply,
     claims_to_release,
     decide_owner,
     decide_reservation,
     generate_name,
     is_done,
-    needs_work,
+    needs_sync,
     new_claim,
     next_step,
     owner_of,
-    statuses,
 )
 from pilothouse.controllers.devices.resourceclaim.metrics import labels_of
 from pilothouse.machinery.names import dns_label_errors
@@ -93,7 +93,7 @@ NOT_NEEDED = {"name": "unused", "resourceClaimTemplateName": "template"}
     },
 )
 def test_whether_a_pod_needs_work(seen: Pod, known: ResourceClaim | None, expected: bool) -> None:
-    assert needs_work(seen, lambda _name: known) is expected
+    assert needs_sync(seen, lambda _name: known) is expected
 
 
 @cases(
@@ -183,20 +183,20 @@ def test_what_is_made_from_a_template() -> None:
 )
 def test_what_the_pods_status_has_to_say(named: object, made: dict[str, str], expected: object) -> None:
     entries = [{"name": name, "resourceClaimTemplateName": "template"} for name in ("gpu", "net")]
-    assert statuses(pod(entries=entries, named=named), made) == expected
+    assert claim_statuses_to_apply(pod(entries=entries, named=named), made) == expected
 
 
 @cases(
-    "user, known, seen_to_go, expected",
+    "user, known, observed_deleted, expected",
     {
         "stay-reserved-seen": ({}, pod(), False, Reservation.KEEP),
-        "stay-reserved-not-seen: only the server can say": ({}, None, False, Reservation.ASK),
+        "stay-reserved-not-seen: only the server can say": ({}, None, False, Reservation.READ_LIVE),
         "clear-reserved: the pod was seen to go": ({}, None, True, Reservation.DROP),
         "clear-reserved-when-done": ({}, pod(phase="Succeeded"), False, Reservation.DROP),
         "deleted before it had a node": ({}, pod(deleted=True), False, Reservation.DROP),
         "deleted, but it runs": ({}, pod(deleted=True, node="n"), False, Reservation.KEEP),
         "replaced, and seen to go": ({}, pod(uid="new"), True, Reservation.DROP),
-        "the cache may have the pod before it": ({}, pod(uid="new"), False, Reservation.ASK),
+        "the cache may have the pod before it": ({}, pod(uid="new"), False, Reservation.READ_LIVE),
         "dont-clear-reserved-podgroup-feature-disabled": (
             {"resource": "podgroups", "api_group": "scheduling.k8s.io"},
             None,
@@ -207,10 +207,10 @@ def test_what_the_pods_status_has_to_say(named: object, made: dict[str, str], ex
     },
 )
 def test_whether_a_claim_stays_reserved(
-    user: dict[str, str], known: Pod | None, seen_to_go: bool, expected: Reservation
+    user: dict[str, str], known: Pod | None, observed_deleted: bool, expected: Reservation
 ) -> None:
     consumer = ConsumerReference(**{"resource": "pods", "name": "pod", "uid": "pod-uid", **user})
-    assert decide_reservation(consumer, known, seen_to_go=seen_to_go) is expected
+    assert decide_reservation(consumer, known, observed_deleted=observed_deleted) is expected
 
 
 BOTH = [reference(), reference("other", "other-uid")]
@@ -231,10 +231,10 @@ BOTH = [reference(), reference("other", "other-uid")]
         "who allocated it is not known": (claim(users=BOTH, allocated=True), 0, False, Step.RELEASE),
         "allocated, and nobody has used it yet": (claim(finalizer=True, allocated=True), 0, False, Step.NOTHING),
         "structured-deleted": (claim(finalizer=True, allocated=True, deleted=True), 0, False, Step.DEALLOCATE),
-        "deleted, nothing allocated": (claim(finalizer=True, deleted=True), 0, False, Step.LET_GO),
+        "deleted, nothing allocated": (claim(finalizer=True, deleted=True), 0, False, Step.REMOVE_FINALIZER),
         "deleted, in use": (claim(finalizer=True, allocated=True, deleted=True, users=BOTH), 2, False, Step.NOTHING),
         "a scheduler is about to allocate it": (claim(finalizer=True), 0, False, Step.NOTHING),
-        "deallocated here, and the second write failed": (claim(finalizer=True), 0, True, Step.LET_GO),
+        "deallocated here, and the second write failed": (claim(finalizer=True), 0, True, Step.REMOVE_FINALIZER),
         "new-claim": (claim(), 0, False, Step.NOTHING),
     },
 )
@@ -243,19 +243,19 @@ def test_what_is_done_with_a_claim(seen: ResourceClaim, kept: int, cleared: bool
 
 
 @cases(
-    "known, seen_to_go, expected",
+    "known, observed_deleted, expected",
     {
         "the pod runs": (pod(phase="Running", node="n"), False, Reservation.KEEP),
         "delete-claim-when-done": (pod(phase="Succeeded"), False, Reservation.DROP),
         "the pod was replaced": (pod(uid="new"), True, Reservation.DROP),
-        "the cache may have the pod before it": (pod(uid="new"), False, Reservation.ASK),
+        "the cache may have the pod before it": (pod(uid="new"), False, Reservation.READ_LIVE),
         "the pod is gone: the garbage collector does it": (None, True, Reservation.KEEP),
     },
 )
 def test_whether_an_unused_claim_is_kept_for_its_pod(
-    known: Pod | None, seen_to_go: bool, expected: Reservation
+    known: Pod | None, observed_deleted: bool, expected: Reservation
 ) -> None:
-    assert decide_owner(Owner("pod", "pod-uid"), known, seen_to_go=seen_to_go) is expected
+    assert decide_owner(Owner("pod", "pod-uid"), known, observed_deleted=observed_deleted) is expected
 
 
 def test_only_a_pod_that_controls_a_claim_owns_it() -> None:
@@ -304,7 +304,7 @@ def test_what_was_made_is_remembered_until_the_cache_has_come_past_it() -> None:
     assert made.of("pod-uid") == [first, second]
     read = "7"
     assert made.of("pod-uid") == [second]
-    made.shown(second)
+    made.remove_if_cached(second)
     assert made.of("pod-uid") == []
     made.put(second)
     made.forget("pod-uid")

@@ -16,8 +16,14 @@ from pilothouse.api.resource import (
     ResourcePoolStatusRequestStatus,
     ResourceSlice,
 )
-from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import Counts, Incomplete, Pool, is_over, pools_of
-from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, limited
+from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import (
+    Counts,
+    Incomplete,
+    Pool,
+    pools_of,
+    should_delete_request,
+)
+from pilothouse.controllers.devices.resourcepoolstatusrequest.status import has_incomplete, limited, new_status
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
@@ -231,7 +237,7 @@ FOUR = {
     },
 )
 def test_what_an_answer_says(pools: list[Pool], limit: int | None, expected: dict[str, Any], message: str) -> None:
-    status: dict[str, Any] = {**answer(pools, limit, NOW)}
+    status: dict[str, Any] = {**new_status(pools, limit, NOW)}
     (condition,) = status.pop("conditions")
     assert status == expected
     assert condition == {
@@ -257,7 +263,7 @@ def test_an_incomplete_pool_that_is_not_told_is_not_waited_for() -> None:
 
 
 def test_what_is_wrong_is_told_in_no_more_bytes_than_the_api_takes() -> None:
-    status: dict[str, Any] = answer([pool("p" * 300, Incomplete(1, 2))], None, NOW)
+    status: dict[str, Any] = new_status([pool("p" * 300, Incomplete(1, 2))], None, NOW)
     (said,) = status["pools"]
     assert len(said["validationError"].encode()) == 256
 
@@ -289,4 +295,4 @@ def pending(age: datetime.timedelta | None) -> ResourcePoolStatusRequest:
     },
 )
 def test_whose_time_is_over(asked: ResourcePoolStatusRequest, expected: bool) -> None:
-    assert is_over(asked, NOW) is expected
+    assert should_delete_request(asked, NOW) is expected

@@ -16,7 +16,7 @@ from pilothouse.controllers.identity.root_ca_certificate_publisher.controller im
     ANNOTATION,
     DESCRIPTION,
     KEY,
-    is_right,
+    is_up_to_date,
 )
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.runtime.errors import CannotRun
@@ -37,7 +37,7 @@ BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
     },
 )
 def test_what_a_config_map_should_say(data: dict[str, str], annotations: dict[str, str], expected: bool) -> None:
-    assert is_right(ConfigMap(metadata=ObjectMeta(annotations=annotations), data=data), "x") is expected
+    assert is_up_to_date(ConfigMap(metadata=ObjectMeta(annotations=annotations), data=data), "x") is expected
 
 
 world = started(DESCRIPTOR, RootCaOptions(authority=BUNDLE), seconds=1.0)

@@ -16,9 +16,9 @@ from pilothouse.controllers.network.service_cidr.decide import (
     MANAGED_BY,
     MANAGER,
     address_of,
-    containing,
-    overlapping,
-    remaining_address,
+    containing_service_cidrs,
+    orphaned_address,
+    overlapping_service_cidrs,
 )
 from pilothouse.machinery.cidrs import contains, gives, parse_cidr
 from pilothouse.machinery.times import parse_time
@@ -65,7 +65,7 @@ UNRELATED = (cidr("unrelated", "10.0.0.0/24"), cidr("unrelated2", "10.0.0.0/16")
 )
 def test_what_holds_a_range(others: Sequence[ServiceCIDR], addresses: Sequence[str], blocked_by: str) -> None:
     """``TestController_canDeleteCIDR``."""
-    assert remaining_address(DEFAULT, (DEFAULT, *others), list(map(ip, addresses))) == blocked_by
+    assert orphaned_address(DEFAULT, (DEFAULT, *others), list(map(ip, addresses))) == blocked_by
 
 
 @cases(
@@ -85,24 +85,24 @@ def test_a_range_that_goes(other: ServiceCIDR | None, address: str, blocked: boo
     """``TestControllerSync``, its rows with addresses."""
     deleted = going("deleted-cidr", "192.168.0.0/24", "2001:db2::/64")
     known = (deleted,) if other is None else (deleted, other)
-    assert bool(remaining_address(deleted, known, [ip(address)])) is blocked
+    assert bool(orphaned_address(deleted, known, [ip(address)])) is blocked
 
 
 def test_two_that_go_at_once_do_not_rely_on_each_other() -> None:
     """Upstream lets both go, and the address is of no range."""
     first, second = going("a", "10.0.0.0/24"), going("b", "10.0.0.0/24")
     used = [ip("10.0.0.5")]
-    assert remaining_address(first, (first, second), used) == "10.0.0.5"
-    assert remaining_address(second, (first, second), used) == "10.0.0.5"
-    assert remaining_address(second, (first, second, cidr("c", "10.0.0.0/16")), used) == ""
+    assert orphaned_address(first, (first, second), used) == "10.0.0.5"
+    assert orphaned_address(second, (first, second), used) == "10.0.0.5"
+    assert orphaned_address(second, (first, second, cidr("c", "10.0.0.0/16")), used) == ""
 
 
 def test_one_without_the_finalizer_is_not_relied_on() -> None:
     """Deleted, it would go at once. Upstream relies on it."""
     first, second = going("a", "10.0.0.0/24"), cidr("b", "10.0.0.0/24")
     loose = replace(second, metadata=replace(second.metadata, finalizers=()))
-    assert remaining_address(first, (first, loose), [ip("10.0.0.5")]) == "10.0.0.5"
-    assert remaining_address(first, (first, second), [ip("10.0.0.5")]) == ""
+    assert orphaned_address(first, (first, loose), [ip("10.0.0.5")]) == "10.0.0.5"
+    assert orphaned_address(first, (first, second), [ip("10.0.0.5")]) == ""
 
 
 @cases(
@@ -116,7 +116,7 @@ def test_one_without_the_finalizer_is_not_relied_on() -> None:
 )
 def test_whose_addresses_do_not_count(address: IPAddress, expected: str) -> None:
     only = going("a", "10.0.0.0/24")
-    assert remaining_address(only, (only,), [address]) == expected
+    assert orphaned_address(only, (only,), [address]) == expected
 
 
 OVERLAPPING = cidr("overlapping", "192.168.0.0/24", "2001:db2::/96")
@@ -141,7 +141,7 @@ def test_which_ranges_give_an_address(cidrs: Sequence[ServiceCIDR], address: str
     """``TestController_ipToCidrs``."""
     found = address_of(ip(address))
     assert found is not None
-    assert [each.metadata.name for each in containing(found, cidrs)] == expected
+    assert [each.metadata.name for each in containing_service_cidrs(found, cidrs)] == expected
 
 
 @cases(
@@ -155,7 +155,7 @@ def test_which_ranges_give_an_address(cidrs: Sequence[ServiceCIDR], address: str
 )
 def test_which_ranges_overlap(cidrs: Sequence[ServiceCIDR], expected: list[str]) -> None:
     """``TestController_cidrToCidrs``."""
-    assert overlapping(DEFAULT, cidrs) == expected
+    assert overlapping_service_cidrs(DEFAULT, cidrs) == expected
 
 
 @cases(

@@ -14,12 +14,12 @@ from pilothouse.controllers.cloud.service_lb import DESCRIPTOR, ServiceLBOptions
 from pilothouse.controllers.cloud.service_lb.decide import (
     FINALIZER,
     affects_load_balancers,
-    are_the_same,
     ingress_of,
+    is_eligible,
+    load_balanced_node_names,
     needs_cleanup,
     needs_update,
-    serves,
-    shown_names,
+    nodes_sufficiently_equal,
     wants_load_balancer,
 )
 
@@ -120,7 +120,7 @@ def node(
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}, Node)
 
 
-GOING = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}])
+TO_BE_DELETED_TAINT = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}])
 
 
 @cases(
@@ -131,13 +131,13 @@ GOING = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSche
         "excluded, true": (node(excluded="true"), False),
         "not excluded": (node(excluded="false"), True),
         "a value that is no truth value": (node(excluded="nonsense"), False),
-        "about to be deleted by the autoscaler": (GOING, False),
+        "about to be deleted by the autoscaler": (TO_BE_DELETED_TAINT, False),
         "being deleted": (node(deletionTimestamp="2026-01-01T00:00:00Z"), False),
         "other taints do not matter": (node(taints=[{"key": "other", "effect": "NoExecute"}]), True),
     },
 )
 def test_which_nodes_serve(seen: Node, expected: bool) -> None:
-    assert serves(seen) is expected
+    assert is_eligible(seen) is expected
 
 
 @cases(
@@ -147,7 +147,7 @@ def test_which_nodes_serve(seen: Node, expected: bool) -> None:
         "excluded": (node(), node(excluded="true"), True),
         "excluded as before": (node(excluded="true"), node(excluded="yes"), False),
         "its machine is known": (node(), node(provider_id="x://1"), True),
-        "tainted: connections may come to their end": (node(), GOING, False),
+        "tainted: connections may come to their end": (node(), TO_BE_DELETED_TAINT, False),
     },
 )
 def test_which_changes_of_nodes_matter(old: Node, new: Node, expected: bool) -> None:
@@ -157,7 +157,7 @@ def test_which_changes_of_nodes_matter(old: Node, new: Node, expected: bool) -> 
 @cases(
     "also",
     {
-        "tainted": {"taints": GOING.spec.taints},
+        "tainted": {"taints": TO_BE_DELETED_TAINT.spec.taints},
         "excluded": {"excluded": ""},
         "not ready": {"ready": "False"},
         "without a machine": {"provider_id": ""},
@@ -169,7 +169,7 @@ def test_which_changes_of_nodes_matter(old: Node, new: Node, expected: bool) -> 
         "excluded": ({}, {"excluded": ""}, True),
         "another machine": ({}, {"provider_id": "x://2"}, True),
         "its machine is known": ({"provider_id": ""}, {"provider_id": "x://1"}, True),
-        "tainted": ({}, {"taints": GOING.spec.taints}, False),
+        "tainted": ({}, {"taints": TO_BE_DELETED_TAINT.spec.taints}, False),
         "not ready": ({}, {"ready": "False"}, False),
         "nobody knows any more": ({"ready": "False"}, {"ready": ""}, False),
         "a label": ({}, {"labels": {"other": ""}}, False),
@@ -187,16 +187,16 @@ def test_what_else_a_node_is_changes_nothing(also: Doc, before: Doc, after: Doc,
 
 
 def test_nodes_are_compared_by_name_and_machine() -> None:
-    assert are_the_same([node("a"), node("b")], [node("b"), node("a")])
-    assert not are_the_same([node("a")], [node("b")])
-    assert not are_the_same([node("a")], [node("a"), node("b")])
-    assert not are_the_same([node("a")], [node("a", provider_id="x://1")])
+    assert nodes_sufficiently_equal([node("a"), node("b")], [node("b"), node("a")])
+    assert not nodes_sufficiently_equal([node("a")], [node("b")])
+    assert not nodes_sufficiently_equal([node("a")], [node("a"), node("b")])
+    assert not nodes_sufficiently_equal([node("a")], [node("a", provider_id="x://1")])
 
 
 def test_of_many_nodes_the_first_twenty_are_named() -> None:
-    assert shown_names([node("b"), node("a")]) == "[a b]"
+    assert load_balanced_node_names([node("b"), node("a")]) == "[a b]"
     many = [node(f"n{number:02}") for number in range(22)]
-    assert shown_names(many).endswith("n19 <2 more>]")
+    assert load_balanced_node_names(many).endswith("n19 <2 more>]")
 
 
 def test_addresses_are_written_as_they_are() -> None:

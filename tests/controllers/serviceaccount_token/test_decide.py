@@ -16,10 +16,10 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR, TokenOptions
 from pilothouse.controllers.identity.serviceaccount_token.controller import signer_of
 from pilothouse.controllers.identity.serviceaccount_token.decide import (
-    filled,
-    is_meant,
-    lacks,
-    orphaned_by,
+    is_referenced_account,
+    list_token_secrets,
+    missing_keys,
+    with_token,
     without_reference,
 )
 from pilothouse.machinery.jws import Signer, new_key
@@ -52,7 +52,7 @@ def without(*keys: str) -> dict[str, bytes | None]:
     },
 )
 def test_what_a_secret_lacks(data: dict[str, bytes | None], authority: bytes, expected: set[str]) -> None:
-    assert lacks(Secret(data=data), authority) == expected
+    assert missing_keys(Secret(data=data), authority) == expected
 
 
 def document(**data: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def written(**data: str) -> dict[str, Any]:
     raw = json.dumps(document(**data)).encode()
     secret = msgspec.json.decode(raw, type=Secret)
     account = ObjectMeta(name="bot", namespace="default", uid="7")
-    found: dict[str, Any] = json.loads(filled(raw, secret, account, AUTHORITY, Signer(new_key())))
+    found: dict[str, Any] = json.loads(with_token(raw, secret, account, AUTHORITY, Signer(new_key())))
     return found
 
 
@@ -118,7 +118,7 @@ def account(uid: str) -> ServiceAccount:
     },
 )
 def test_which_account_is_meant(found: ServiceAccount | None, uid: str, expected: bool) -> None:
-    assert is_meant(found, uid) is expected
+    assert is_referenced_account(found, uid) is expected
 
 
 def test_only_secrets_of_the_account_that_is_gone_are_orphans() -> None:
@@ -133,7 +133,7 @@ def test_only_secrets_of_the_account_that_is_gone_are_orphans() -> None:
         secret("d", "other", "1"),
         secret("e", "bot", "1", "Opaque"),
     ]
-    assert [found.metadata.name for found in orphaned_by("default", "bot", "1", secrets)] == ["a", "b"]
+    assert [found.metadata.name for found in list_token_secrets("default", "bot", "1", secrets)] == ["a", "b"]
 
 
 @cases(

@@ -11,21 +11,21 @@ from pilothouse.api.storagemigration import GroupResource, StorageVersionMigrati
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR, MigratorOptions
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
-    Turn,
+    NextMigration,
     as_ended,
     as_failed,
     as_running,
     as_succeeded,
-    definition_of,
-    from_version,
+    crd_for_group_resource,
+    has_discovery_failed,
     is_new,
-    is_unknown,
-    lacks_verbs,
-    migrated,
-    migrating,
-    resource_of,
-    turn_of,
+    migrated_configuration,
+    migrating_configuration,
+    missing_verbs_reason,
+    next_migration,
+    resource_for,
     unchanged_apply,
+    with_resource_version,
 )
 from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
 
@@ -63,11 +63,11 @@ def one(name: str, *true: str, age: int = 0, **status: Any) -> StorageVersionMig
     },
 )
 def test_one_runs_at_a_time(migrations: list[StorageVersionMigration], expected: tuple[list[str], str | None]) -> None:
-    turn = turn_of(migrations)
-    assert turn_of(reversed(migrations)) == turn
+    turn = next_migration(migrations)
+    assert next_migration(reversed(migrations)) == turn
     next_ = turn.next.metadata.name if turn.next is not None else None
     assert ([ended.metadata.name for ended in turn.ended], next_) == expected
-    assert isinstance(turn, Turn)
+    assert isinstance(turn, NextMigration)
 
 
 ALL = ("create", "delete", "get", "list", "patch", "update", "watch")
@@ -91,7 +91,7 @@ def served(group: str, version: str, name: str, *verbs: str) -> GroupVersion:
 )
 def test_which_resource_is_meant(group: str, name: str, expected: str | None) -> None:
     versions = [served("", "v1", "pods"), served("apps", "v2", "foo"), served("apps", "v1", "foo")]
-    found = resource_of(
+    found = resource_for(
         Discovery((*versions, served("bar", "v1alpha1", "foo"))), GroupResource(group=group, resource=name)
     )
     assert (f"{found.group}/{found.version}, Resource={found.name}" if found is not None else None) == expected
@@ -100,7 +100,7 @@ def test_which_resource_is_meant(group: str, name: str, expected: str | None) ->
 def test_nobody_knows_what_a_group_has_that_cannot_be_asked_for() -> None:
     discovery = Discovery((served("apps", "v1", "foo"),), {"metrics.k8s.io/v1beta1": "no endpoints", "v1": "down"})
     for group, expected in (("metrics.k8s.io", True), ("apps", False), ("", True), ("v1", False)):
-        assert is_unknown(discovery, GroupResource(group=group, resource="nodes")) is expected
+        assert has_discovery_failed(discovery, GroupResource(group=group, resource="nodes")) is expected
 
 
 @cases(
@@ -113,7 +113,7 @@ def test_nobody_knows_what_a_group_has_that_cannot_be_asked_for() -> None:
     },
 )
 def test_some_resources_cannot_be_migrated(verbs: tuple[str, ...], expected: str) -> None:
-    said = lacks_verbs(Resource("apps", "v1", "deployments", "Deployment", True, verbs))
+    said = missing_verbs_reason(Resource("apps", "v1", "deployments", "Deployment", True, verbs))
     needed = "does not support discovery operations: [update patch list]"
     assert said == (f'resource "apps/v1, Resource=deployments" {needed}' if expected else "")
 
@@ -148,7 +148,7 @@ def test_what_is_said_of_a_migration() -> None:
     }
     assert said(first) == {"conditions": [running]}
     known = msgspec.json.decode(first, type=StorageVersionMigration)
-    assert said(from_version(first, "100")) == {"conditions": [running], "resourceVersion": "100"}
+    assert said(with_resource_version(first, "100")) == {"conditions": [running], "resourceVersion": "100"}
     over = as_succeeded(first, known, NOW + SECOND)
     succeeded = {**running, "type": "Succeeded", "reason": "StorageVersionMigrationSucceeded", "message": ""}
     succeeded["lastTransitionTime"] = "2026-05-01T12:00:01Z"
@@ -184,7 +184,7 @@ def definition(storage: str, generation: int = 1, seen: int | None = None) -> Cu
 
 
 def test_what_a_definition_is_told_at_the_beginning() -> None:
-    assert migrating(definition("v2", 3), "m", NOW) == {
+    assert migrating_configuration(definition("v2", 3), "m", NOW) == {
         "kind": "CustomResourceDefinition",
         "apiVersion": "apiextensions.k8s.io/v1",
         "metadata": {"name": "widgets.example.com", "resourceVersion": "5"},
@@ -234,7 +234,7 @@ def test_what_a_definition_is_told_at_the_beginning() -> None:
 def test_what_a_definition_is_told_at_the_end(
     seen: int | None, succeeded: bool, reason: str, message: str, stored: list[str]
 ) -> None:
-    configuration = migrated(definition("v2", 1, seen), succeeded=succeeded, now=NOW)
+    configuration = migrated_configuration(definition("v2", 1, seen), succeeded=succeeded, now=NOW)
     assert configuration is not None
     told = configuration["status"]
     condition = told["conditions"][0]
@@ -248,13 +248,13 @@ def test_a_definition_is_told_of_the_end_once() -> None:
     known = definition("v2", 2, seen=2)
     ended = msgspec.structs.replace(known.status.conditions[0], status="False")
     status = msgspec.structs.replace(known.status, conditions=(ended,))
-    assert migrated(msgspec.structs.replace(known, status=status), succeeded=True, now=NOW) is None
+    assert migrated_configuration(msgspec.structs.replace(known, status=status), succeeded=True, now=NOW) is None
 
 
 def test_only_groups_with_a_dot_are_custom() -> None:
-    assert definition_of(WIDGETS) == "widgets.example.com"
-    assert definition_of(GroupResource(group="", resource="secrets")) == ""
-    assert definition_of(GroupResource(group="apps", resource="deployments")) == ""
+    assert crd_for_group_resource(WIDGETS) == "widgets.example.com"
+    assert crd_for_group_resource(GroupResource(group="", resource="secrets")) == ""
+    assert crd_for_group_resource(GroupResource(group="apps", resource="deployments")) == ""
 
 
 def test_it_is_off_unless_both_gates_are_on() -> None:

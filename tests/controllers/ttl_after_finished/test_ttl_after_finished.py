@@ -13,7 +13,7 @@ from pilothouse.api.batch import Job, JobCondition, JobSpec, JobStatus
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR
-from pilothouse.controllers.cleanup.ttl_after_finished.decide import NoFinishTime, due_at, is_eligible
+from pilothouse.controllers.cleanup.ttl_after_finished.decide import NoFinishTime, expires_at, needs_cleanup
 from pilothouse.machinery.times import format_time
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -56,14 +56,14 @@ def job(
 )
 def test_when_a_job_is_due(given: Job, seconds: int | None) -> None:
     """TestTimeLeft."""
-    assert due_at(given) == (None if seconds is None else T0 + datetime.timedelta(seconds=seconds))
-    assert is_eligible(given) is (seconds is not None)
+    assert expires_at(given) == (None if seconds is None else T0 + datetime.timedelta(seconds=seconds))
+    assert needs_cleanup(given) is (seconds is not None)
 
 
 def test_an_end_without_a_time_is_an_error() -> None:
     """TestTimeLeft, "Error case: Job unfinished time"."""
     with pytest.raises(NoFinishTime, match="default/a"):
-        due_at(job(10, ("Complete", "True", None)))
+        expires_at(job(10, ("Complete", "True", None)))
 
 
 world = started(DESCRIPTOR)

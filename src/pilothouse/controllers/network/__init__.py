@@ -1,1 +1,1 @@
-"""Controllers of services: where they are reached."""
+"""Controllers of Services: Endpoints, EndpointSlices and ServiceCIDRs."""

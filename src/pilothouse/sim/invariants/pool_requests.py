@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import ANSWER_KEPT_FOR, QUESTION_KEPT_FOR
+from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import COMPLETED_TTL, PENDING_TTL
 from pilothouse.env import Env
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.story import Origin
@@ -108,13 +108,13 @@ class PoolRequests(Invariant):
 
     def _expired(self, name: str, request: _Request) -> None:
         self.expired += 1
-        since, kept_for = request.metadata.creation_timestamp, QUESTION_KEPT_FOR
+        since, ttl = request.metadata.creation_timestamp, PENDING_TTL
         if request.status is not None:
-            since, kept_for = request.status.conditions[0].last_transition_time, ANSWER_KEPT_FOR
+            since, ttl = request.status.conditions[0].last_transition_time, COMPLETED_TTL
         assert self._env is not None, "who deletes was started"
         assert since is not None, "the server says when something was made"
         # Clocks jump in simulations, also between a decision and the write.
-        if self._env.now() - since < kept_for / 2:
+        if self._env.now() - since < ttl / 2:
             raise Violation(f"request {name} was deleted after {self._env.now() - since}")
 
     def settled(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from pilothouse.controllers.cleanup.garbage_collector import graph
-from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwners
+from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwnerCache
 from pilothouse.sim import Invariant, Simulation, SimulationOptions
 from pilothouse.sim.invariants.garbage import Garbage
 from pilothouse.simulate.bugs.declaration import Bug, Patch, Pattern, Unguarded, check
@@ -43,9 +43,9 @@ def by_uid_only() -> Sequence[Patch]:
     """An owner that is absent at some coordinates is absent at all."""
     absent: dict[str, None] = {}
     return (
-        (graph, "partition", lambda dependents, _owner: (list(dependents), [])),
-        (AbsentOwners, "add", lambda _self, owner: absent.update({owner.uid: None})),
-        (AbsentOwners, "__contains__", lambda _self, owner: owner.uid in absent),
+        (graph, "partition_dependents", lambda dependents, _owner: (list(dependents), [])),
+        (AbsentOwnerCache, "add", lambda _self, owner: absent.update({owner.uid: None})),
+        (AbsentOwnerCache, "__contains__", lambda _self, owner: owner.uid in absent),
     )
 
 

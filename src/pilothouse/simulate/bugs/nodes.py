@@ -87,7 +87,7 @@ OLD_TAINT = Bug(
     invariants=collecting,
     unguarded=Unguarded(
         "is there, and when last read it was not out of service",
-        ((PodGarbageCollector, "_read_live", read_cached),),
+        ((PodGarbageCollector, "_get_live_node", read_cached),),
     ),
 )
 async def taint_goes(simulation: Simulation) -> None:
@@ -162,7 +162,7 @@ async def not_there(self: PodGarbageCollector, name: str, _since: int) -> Node |
     "a new node whose event is late",
     options=options("podgc"),
     invariants=collecting,
-    unguarded=Unguarded("/pods/default/first", ((PodGarbageCollector, "_read_live", not_there),)),
+    unguarded=Unguarded("/pods/default/first", ((PodGarbageCollector, "_get_live_node", not_there),)),
 )
 async def new_node(simulation: Simulation) -> None:
     """A node is added and gets a pod, while the garbage collector's watch of nodes is stalled."""

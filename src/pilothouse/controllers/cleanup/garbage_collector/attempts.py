@@ -11,22 +11,22 @@ from pilothouse.controllers.cleanup.garbage_collector.decide import (
     Delete,
     Keep,
     Observed,
-    ReleaseOwner,
+    OwnerState,
+    RemoveForegroundFinalizer,
     RemoveOwners,
-    Standing,
     SyncDependents,
+    classify_reference,
     decide,
     decide_foreground,
-    standing_of,
 )
 from pilothouse.controllers.cleanup.garbage_collector.graph import (
     FOREGROUND_FINALIZER,
     ORPHAN_FINALIZER,
+    AttemptToDelete,
     Graph,
     Identity,
     Instructions,
     Node,
-    TryDelete,
     claimed_identity,
 )
 from pilothouse.controllers.cleanup.garbage_collector.live import Live, Located, UnknownKind, UnservedKind
@@ -38,7 +38,7 @@ from pilothouse.runtime.controller import RetryLater
 CAPACITY = 500
 
 
-class AbsentOwners:
+class AbsentOwnerCache:
     """The last ``capacity`` owners that do not exist, so that a thousand orphans of one owner cost one live read
     (upstream's ``absentOwnerCache``).
 
@@ -75,14 +75,14 @@ class _NamespacedOwner(Exception):
     """A cluster-scoped object names a namespaced owner, whose namespace is unknown."""
 
 
-class Attempts:
+class ItemProcessor:
     """``apply`` is called with the instructions that result from a live read; ``cached`` returns the informer's
     object."""
 
     def __init__(
         self,
         graph: Graph,
-        absent: AbsentOwners,
+        absent: AbsentOwnerCache,
         live: Live,
         *,
         apply: Callable[[Instructions], None],
@@ -96,7 +96,7 @@ class Attempts:
         self._cached = cached
         self._log = log
 
-    async def delete(self, node: Node) -> None:
+    async def attempt_to_delete_item(self, node: Node) -> None:
         """Process one node: delete its object if it has no owner left, update its references, or continue its orphaning
         or foreground deletion.
 
@@ -111,12 +111,12 @@ class Attempts:
             located = self._locate(node)
             latest = await self._live.get(located)
             if latest is None or latest.uid != node.uid:
-                self._disprove(node.identity)
+                self._process_virtual_delete_event(node.identity)
                 return
             if node.deleting_dependents:
-                await self._sync_dependents_or_release(node, located, latest)
+                await self._process_deleting_dependents_item(node, located, latest)
             else:
-                await self._decide_and_act(node, located, latest)
+                await self._delete_or_remove_owner_references(node, located, latest)
         except _NamespacedOwner:
             return
         except UnservedKind:
@@ -126,23 +126,25 @@ class Attempts:
             raise RetryLater(str(error)) from error
         current = self._graph.get(node.uid)
         if current is not None and current.virtual:
-            raise RetryLater("no informer has shown the object yet")
+            raise RetryLater("no informer has observed the object yet")
 
-    async def orphan(self, owner: Node) -> None:
-        """Take the references to the owner out of its dependents, then take its finalizer away.
+    async def attempt_to_orphan(self, owner: Node) -> None:
+        """Remove the references to the owner from its dependents, then its orphan finalizer.
 
-        If one of them fails, all are retried. Raises ``UnservedKind`` as ``delete`` does.
+        If one of them fails, all are retried. Raises ``UnservedKind`` as ``attempt_to_delete_item`` does.
         """
         try:
             located = self._locate(owner)
             dependents = owner.dependent_nodes()
             for start in range(0, len(dependents), ORPHANS_AT_ONCE):
                 part = dependents[start : start + ORPHANS_AT_ONCE]
-                results = await asyncio.gather(*(self._disown(one, owner.uid) for one in part), return_exceptions=True)
+                results = await asyncio.gather(
+                    *(self._orphan_dependent(one, owner.uid) for one in part), return_exceptions=True
+                )
                 for failure in results:
                     if failure is not None:
                         raise failure
-            record_decision(f"{_named(owner)} has no dependents any more, {len(dependents)} were orphaned")
+            record_decision(f"{_describe(owner)} has no dependents any more, {len(dependents)} were orphaned")
             await self._live.remove_finalizer(located, owner.uid, ORPHAN_FINALIZER)
         except _NamespacedOwner:
             return
@@ -151,11 +153,11 @@ class Attempts:
         except UnknownKind as error:
             raise RetryLater(str(error)) from error
 
-    async def _disown(self, dependent: Node, owner_uid: str) -> None:
+    async def _orphan_dependent(self, dependent: Node, owner_uid: str) -> None:
         owner = self._graph.get(owner_uid)
-        by = owner_uid if owner is None else _named(owner)
+        by = owner_uid if owner is None else _describe(owner)
         record_decision(
-            f"{by} is being deleted and orphans its dependents: {_named(dependent)} loses its reference to it"
+            f"{by} is being deleted and orphans its dependents: {_describe(dependent)} loses its reference to it"
         )
         await self._remove_owners(dependent, self._locate(dependent), (owner_uid,))
 
@@ -166,41 +168,41 @@ class Attempts:
             raise _NamespacedOwner
         return Located(kind, node.namespace if kind.namespaced else "", node.name)
 
-    def _disprove(self, identity: Identity) -> None:
-        instructions = self._graph.disprove(identity)
-        again = [i for i in instructions if isinstance(i, TryDelete) and i.later]
-        self._apply([i for i in instructions if i not in again])
-        if again:
+    def _process_virtual_delete_event(self, identity: Identity) -> None:
+        instructions = self._graph.process_virtual_delete_event(identity)
+        rate_limited = [i for i in instructions if isinstance(i, AttemptToDelete) and i.rate_limited]
+        self._apply([i for i in instructions if i not in rate_limited])
+        if rate_limited:
             # This key is being processed. The claimed identities are tried one after the other, with growing backoff.
             raise RetryLater("the owner may have other coordinates")
 
-    async def _sync_dependents_or_release(self, owner: Node, located: Located, latest: ObjectMeta) -> None:
-        match decide_foreground(owner, waits_in_circle=self._graph.waits_in_circle(owner)):
-            case ReleaseOwner():
+    async def _process_deleting_dependents_item(self, owner: Node, located: Located, latest: ObjectMeta) -> None:
+        match decide_foreground(owner, is_in_cycle=self._graph.is_in_cycle(owner)):
+            case RemoveForegroundFinalizer():
                 self._log.info("Removing the foreground finalizer", v=2, item=owner.identity)
                 record_decision(
-                    f"{_named(owner)} is being deleted in the foreground, and no dependent blocks it any more: its "
-                    f"finalizer {FOREGROUND_FINALIZER} goes"
+                    f"{_describe(owner)} is being deleted in the foreground, and no dependent blocks it any more: its "
+                    f"finalizer {FOREGROUND_FINALIZER} is removed"
                 )
                 await self._live.remove_finalizer(located, owner.uid, FOREGROUND_FINALIZER)
             case SyncDependents(nodes, unblock):
-                self._apply([TryDelete(node) for node in nodes])
+                self._apply([AttemptToDelete(node) for node in nodes])
                 if unblock:
-                    await self._unblock(owner, located, latest)
+                    await self._unblock_owner_references(owner, located, latest)
 
-    async def _unblock(self, node: Node, located: Located, latest: ObjectMeta) -> None:
+    async def _unblock_owner_references(self, node: Node, located: Located, latest: ObjectMeta) -> None:
         # Use the live references, not those of the graph: otherwise one that was removed meanwhile would be added
         # again.
         if any(reference.block_owner_deletion for reference in latest.owner_references):
             self._log.info("Unblocking the owners, to break a cycle", v=2, item=node.identity)
-            record_decision(
-                f"{_named(node)} stops blocking its owners: it and they may wait for each other in a circle"
+            record_decision(f"{_describe(node)} stops blocking its owners: they may wait for each other in a cycle")
+            body = patches.unblock_owner_references_strategic_merge_patch(node.uid, latest.owner_references)
+            await self._live.patch(
+                located, body, patches.unblock_owner_references_json_merge_patch, self._cached(node.identity)
             )
-            body = patches.unblock_owners(node.uid, latest.owner_references)
-            await self._live.patch(located, body, patches.unblock_owners_whole, self._cached(node.identity))
 
-    async def _decide_and_act(self, node: Node, located: Located, latest: ObjectMeta) -> None:
-        owners = [(ref, await self._standing(node, ref)) for ref in latest.owner_references]
+    async def _delete_or_remove_owner_references(self, node: Node, located: Located, latest: ObjectMeta) -> None:
+        owners = [(ref, await self._classify_reference(node, ref)) for ref in latest.owner_references]
         # During the live reads the graph may have got more dependents, or the node may have been replaced.
         node = self._graph.get(node.uid) or node
         decision = decide(
@@ -217,54 +219,57 @@ class Attempts:
             case RemoveOwners(uids):
                 self._log.info("Removing references to owners that are gone", v=2, item=node.identity, owners=uids)
                 record_decision(
-                    f"{_named(node)} loses references to {_owners_in_words(owners, uids)}; it keeps its other owners"
+                    f"{_describe(node)} loses references to {_describe_owners(owners, uids)}; it keeps its other owners"
                 )
                 await self._remove_owners(node, located, uids)
             case Delete(policy, unblock):
                 if unblock:
-                    await self._unblock(node, located, latest)
+                    await self._unblock_owner_references(node, located, latest)
                 self._log.info("Deleting item", v=2, item=node.identity, propagationPolicy=policy)
-                record_decision(f"deleting {_named(node)}, {policy}: {_owners_in_words(owners)}")
+                record_decision(f"deleting {_describe(node)}, {policy}: {_describe_owners(owners)}")
                 if not await self._live.delete(located, latest, policy):
-                    self._disprove(node.identity)
+                    self._process_virtual_delete_event(node.identity)
 
     async def _remove_owners(self, node: Node, located: Located, uids: tuple[str, ...]) -> None:
-        body = patches.remove_owners(node.uid, uids)
+        body = patches.delete_owner_refs_strategic_merge_patch(node.uid, uids)
         await self._live.patch(
-            located, body, lambda meta: patches.remove_owners_whole(meta, uids), self._cached(node.identity)
+            located,
+            body,
+            lambda meta: patches.delete_owner_refs_json_merge_patch(meta, uids),
+            self._cached(node.identity),
         )
 
-    async def _standing(self, node: Node, reference: OwnerReference) -> Standing:
+    async def _classify_reference(self, node: Node, reference: OwnerReference) -> OwnerState:
         in_cluster = claimed_identity(reference, "")
         in_namespace = claimed_identity(reference, node.namespace)
         if in_cluster in self._absent or in_namespace in self._absent:
-            return Standing.DANGLING
+            return OwnerState.DANGLING
         kind = self._live.kind_of(reference.api_version, reference.kind)
         if kind.namespaced and not node.namespace:
             self._log.info("A cluster-scoped item refers to a namespaced owner", v=2, item=node.identity)
             raise _NamespacedOwner
         namespace = node.namespace if kind.namespaced else ""
-        standing = standing_of(await self._live.get(Located(kind, namespace, reference.name)), reference)
-        if standing is Standing.DANGLING:
+        state = classify_reference(await self._live.get(Located(kind, namespace, reference.name)), reference)
+        if state is OwnerState.DANGLING:
             self._absent.add(in_namespace if kind.namespaced else in_cluster)
-        return standing
+        return state
 
 
-def _named(node: Node) -> str:
+def _describe(node: Node) -> str:
     return f"{node.kind} {node.namespace}/{node.name}" if node.namespace else f"{node.kind} {node.name}"
 
 
-_STANDING = {
-    Standing.SOLID: "exists",
-    Standing.DANGLING: "does not exist",
-    Standing.WAITING: "is being deleted in the foreground and waits for its dependents",
+_OWNER_STATE = {
+    OwnerState.SOLID: "exists",
+    OwnerState.DANGLING: "does not exist",
+    OwnerState.WAITING: "is being deleted in the foreground and waits for its dependents",
 }
 
 
-def _owners_in_words(owners: list[tuple[OwnerReference, Standing]], uids: tuple[str, ...] | None = None) -> str:
+def _describe_owners(owners: list[tuple[OwnerReference, OwnerState]], uids: tuple[str, ...] | None = None) -> str:
     """``its owner ReplicaSet web-1 (uid …) does not exist``; of those with these uids only."""
     return "; ".join(
-        f"its owner {reference.kind} {reference.name} (uid {reference.uid}) {_STANDING[standing]}"
-        for reference, standing in owners
+        f"its owner {reference.kind} {reference.name} (uid {reference.uid}) {_OWNER_STATE[state]}"
+        for reference, state in owners
         if uids is None or reference.uid in uids
     )

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from pilothouse.api.core import ObjectReference
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, GarbageCollectorOptions
-from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwners, Attempts
+from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwnerCache, ItemProcessor
 from pilothouse.controllers.cleanup.garbage_collector.graph import (
+    AttemptToDelete,
+    AttemptToOrphan,
     CacheAbsentOwner,
     Graph,
     Instructions,
     ReportInvalidNamespace,
-    TryDelete,
-    TryOrphan,
 )
 from pilothouse.controllers.cleanup.garbage_collector.live import Live, UnservedKind
 from pilothouse.controllers.cleanup.garbage_collector.monitors import SYNC_SECONDS, Monitors
@@ -40,7 +40,7 @@ class GarbageCollector:
         self.graph = Graph()
         self._options = options
         self._log = log
-        self._absent = AbsentOwners()
+        self._absent_owners = AbsentOwnerCache()
         self._env = env
         self._recorder = EventRecorder(context.client, env, DESCRIPTOR.name)
         self.monitors = Monitors(
@@ -50,7 +50,7 @@ class GarbageCollector:
             self.graph,
             apply=self._apply,
             ignored=options.ignored,
-            on_discovery=self._discovered,
+            on_discovery=self._on_discovery,
             metrics=metrics,
             env=env,
             log=log,
@@ -58,20 +58,20 @@ class GarbageCollector:
         self._waiting = WaitingKeys(
             is_served=lambda api_version, kind: self.monitors.kind_of(api_version, kind) is not None,
             exists=lambda uid: self.graph.get(uid) is not None,
-            ask=self.monitors.request_sync,
+            request_discovery=self.monitors.request_sync,
             log=log,
         )
-        self._attempts = Attempts(
+        self._processor = ItemProcessor(
             self.graph,
-            self._absent,
+            self._absent_owners,
             Live(context.client, self.monitors.kind_of),
             apply=self._apply,
             cached=self.monitors.cached,
             log=log,
         )
         # Keys are uids. Event handlers change the graph at once: with one thread upstream's third queue is not needed.
-        self._to_delete: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_delete", metrics)
-        self._to_orphan: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_orphan", metrics)
+        self._attempt_to_delete: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_delete", metrics)
+        self._attempt_to_orphan: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_orphan", metrics)
         self._unverified: set[str] = set()  # queued only because no informer has the object yet; never iterated
         self.pools = [
             WorkerPool(
@@ -84,8 +84,8 @@ class GarbageCollector:
                 component=self.name,
             )
             for what, queue, work in (
-                ("delete", self._to_delete, self._try_delete),
-                ("orphan", self._to_orphan, self._try_orphan),
+                ("delete", self._attempt_to_delete, self._attempt_to_delete_worker),
+                ("orphan", self._attempt_to_orphan, self._attempt_to_orphan_worker),
             )
         ]
 
@@ -99,7 +99,7 @@ class GarbageCollector:
             async with TaskGroup(self.name) as group:
                 group.start(self._recorder.run(), name=f"{self.name}-events")
                 group.start(self.monitors.run(), name=f"{self.name}-monitors")
-                group.start(repeat(self._env, SYNC_SECONDS, self._waiting.review), name=f"{self.name}-waiting")
+                group.start(repeat(self._env, SYNC_SECONDS, self._waiting.prune), name=f"{self.name}-waiting")
                 try:
                     async with asyncio.timeout(SYNC_SECONDS):
                         await self.monitors.ready.wait()
@@ -110,8 +110,8 @@ class GarbageCollector:
                 for pool in self.pools:
                     group.start(pool.run(), name=pool.name)
         finally:
-            self._to_delete.shut_down()
-            self._to_orphan.shut_down()
+            self._attempt_to_delete.shut_down()
+            self._attempt_to_orphan.shut_down()
             self._log.info("Stopped controller", controller=self.name)
 
     def graph_as_dot(self, uids: Sequence[str] = ()) -> str:
@@ -121,23 +121,23 @@ class GarbageCollector:
     def _apply(self, instructions: Instructions) -> None:
         for instruction in instructions:
             match instruction:
-                case TryDelete(node, later):
+                case AttemptToDelete(node, rate_limited):
                     if node.virtual:
                         self._unverified.add(node.uid)
                     else:
                         self._unverified.discard(node.uid)
-                    if later:
-                        self._to_delete.add_rate_limited(node.uid)
+                    if rate_limited:
+                        self._attempt_to_delete.add_rate_limited(node.uid)
                     else:
-                        self._to_delete.add(node.uid)
-                case TryOrphan(node):
-                    self._to_orphan.add(node.uid)
+                        self._attempt_to_delete.add(node.uid)
+                case AttemptToOrphan(node):
+                    self._attempt_to_orphan.add(node.uid)
                 case CacheAbsentOwner(owner):
-                    self._absent.add(owner)
+                    self._absent_owners.add(owner)
                 case ReportInvalidNamespace():
-                    self._report(instruction)
+                    self._record_invalid_namespace_event(instruction)
 
-    def _report(self, report: ReportInvalidNamespace) -> None:
+    def _record_invalid_namespace_event(self, report: ReportInvalidNamespace) -> None:
         dependent = report.dependent
         reference = ObjectReference(
             api_version=dependent.api_version,
@@ -148,34 +148,34 @@ class GarbageCollector:
         )
         self._recorder.event(reference, "Warning", "OwnerRefInvalidNamespace", report.message)
 
-    def _discovered(self) -> None:
+    def _on_discovery(self) -> None:
         self._waiting.release()
 
-    async def _try_delete(self, uid: str) -> None:
+    async def _attempt_to_delete_worker(self, uid: str) -> None:
         node = self.graph.get(uid)
         unverified = uid in self._unverified
         self._unverified.discard(uid)
         if node is None or (unverified and not node.virtual):
             return  # It was deleted, or an informer has the object that was to be verified.
-        settled = False
+        succeeded = False
         try:
-            await self._attempts.delete(node)
-            settled = True
+            await self._processor.attempt_to_delete_item(node)
+            succeeded = True
         except UnservedKind as missing:
-            self._waiting.add(missing, uid, self._to_delete)
+            self._waiting.add(missing, uid, self._attempt_to_delete)
         finally:
             current = self.graph.get(uid)
-            if unverified and not settled and current is not None and current.virtual:
+            if unverified and not succeeded and current is not None and current.virtual:
                 # The retry verifies it again. One that an informer has by now is processed like any other node.
                 self._unverified.add(uid)
 
-    async def _try_orphan(self, uid: str) -> None:
+    async def _attempt_to_orphan_worker(self, uid: str) -> None:
         owner = self.graph.get(uid)
         if owner is not None:
             try:
-                await self._attempts.orphan(owner)
+                await self._processor.attempt_to_orphan(owner)
             except UnservedKind as missing:
-                self._waiting.add(missing, uid, self._to_orphan)
+                self._waiting.add(missing, uid, self._attempt_to_orphan)
 
 
 build = GarbageCollector

@@ -9,20 +9,20 @@ from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector.graph import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Node
 
 
-class Standing(enum.Enum):
-    """State of the owner that a reference names."""
+class OwnerState(enum.Enum):
+    """State of the owner to which a reference refers (``classifyReferences``)."""
 
-    SOLID = "it exists, and does not wait for its dependents to go"
+    SOLID = "it exists, and does not wait for its dependents"
     DANGLING = "it does not exist"
     WAITING = "it is being deleted in the foreground and waits for its dependents"
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
     finalizers: tuple[str, ...] = ()
-    owners: tuple[tuple[OwnerReference, Standing], ...] = ()
+    owners: tuple[tuple[OwnerReference, OwnerState], ...] = ()
     has_dependents: bool = False
     dependent_waits: bool = False
-    """Some dependent is itself being deleted in the foreground: it may wait for this object, in a circle."""
+    """Some dependent is itself being deleted in the foreground: there may be a cycle."""
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -48,17 +48,17 @@ Decision: TypeAlias = Keep | RemoveOwners | Delete
 def decide(observed: Observed) -> Decision:
     """Keep an object with an existing owner; delete others with the propagation policy that results from their owners
     and finalizers."""
-    by_standing = {
-        standing: tuple(ref.uid for ref, found in observed.owners if found is standing)
-        for standing in (Standing.SOLID, Standing.DANGLING, Standing.WAITING)
+    by_state = {
+        state: tuple(ref.uid for ref, found in observed.owners if found is state)
+        for state in (OwnerState.SOLID, OwnerState.DANGLING, OwnerState.WAITING)
     }
-    gone, waiting = by_standing[Standing.DANGLING], by_standing[Standing.WAITING]
+    dangling, waiting = by_state[OwnerState.DANGLING], by_state[OwnerState.WAITING]
     if not observed.owners:
         return Keep()
-    if by_standing[Standing.SOLID]:
+    if by_state[OwnerState.SOLID]:
         # References to waiting owners are removed, too: otherwise those owners would wait forever for an object that
         # stays.
-        return RemoveOwners(gone + waiting) if gone or waiting else Keep()
+        return RemoveOwners(dangling + waiting) if dangling or waiting else Keep()
     if waiting and observed.has_dependents:
         # The owner waits for this object, so this object must wait for its own dependents. If one of them is also
         # waiting there may be a cycle (there may be false positives): unblock the references, and delete in the
@@ -71,36 +71,36 @@ def decide(observed: Observed) -> Decision:
     return Delete("Background")
 
 
-def standing_of(owner: ObjectMeta | None, reference: OwnerReference) -> Standing:
+def classify_reference(owner: ObjectMeta | None, reference: OwnerReference) -> OwnerState:
     if owner is None or owner.uid != reference.uid:
-        return Standing.DANGLING
+        return OwnerState.DANGLING
     if owner.deletion_timestamp is not None and FOREGROUND_FINALIZER in owner.finalizers:
-        return Standing.WAITING
-    return Standing.SOLID
+        return OwnerState.WAITING
+    return OwnerState.SOLID
 
 
-class ReleaseOwner(msgspec.Struct, frozen=True):
+class RemoveForegroundFinalizer(msgspec.Struct, frozen=True):
     """No dependent blocks the owner any more: remove its foreground finalizer."""
 
 
 class SyncDependents(msgspec.Struct, frozen=True):
     """These dependents still block the owner and must be synced. Empty: they are being deleted already.
 
-    ``unblock``: the owner must stop blocking its own owners, because they wait for each other in a circle.
+    ``unblock``: the owner must stop blocking its own owners, because of a cycle.
     """
 
     nodes: tuple[Node, ...]
     unblock: bool = False
 
 
-def decide_foreground(owner: Node, *, waits_in_circle: bool = False) -> ReleaseOwner | SyncDependents:
+def decide_foreground(owner: Node, *, is_in_cycle: bool = False) -> RemoveForegroundFinalizer | SyncDependents:
     """The dependents for which an owner in foreground deletion waits.
 
     Dependents that do not block are deleted, too, but not waited for.
     """
     blocking = owner.blocking_dependents()
     if not blocking:
-        return ReleaseOwner()
+        return RemoveForegroundFinalizer()
     # Dependents in foreground deletion are not processed; if one of them waits for this owner, nothing else would end
     # that.
-    return SyncDependents(tuple(node for node in blocking if not node.deleting_dependents), unblock=waits_in_circle)
+    return SyncDependents(tuple(node for node in blocking if not node.deleting_dependents), unblock=is_in_cycle)

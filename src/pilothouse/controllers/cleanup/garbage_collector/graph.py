@@ -122,14 +122,14 @@ class Node:
         return copy
 
 
-class TryDelete(msgspec.Struct, frozen=True):
-    """Attempt to delete the object of this node. ``later``: rate-limited."""
+class AttemptToDelete(msgspec.Struct, frozen=True):
+    """Attempt to delete the object of this node. ``rate_limited``: with backoff."""
 
     node: Node
-    later: bool = False
+    rate_limited: bool = False
 
 
-class TryOrphan(msgspec.Struct, frozen=True):
+class AttemptToOrphan(msgspec.Struct, frozen=True):
     """Remove the references to this node from its dependents, then its finalizer."""
 
     node: Node
@@ -154,7 +154,7 @@ class ReportInvalidNamespace(msgspec.Struct, frozen=True):
         return f'ownerRef {claimed} does not exist in namespace "{namespace}"'
 
 
-Instruction: TypeAlias = TryDelete | TryOrphan | CacheAbsentOwner | ReportInvalidNamespace
+Instruction: TypeAlias = AttemptToDelete | AttemptToOrphan | CacheAbsentOwner | ReportInvalidNamespace
 Instructions: TypeAlias = Sequence[Instruction]
 
 NOTHING: Instructions = ()
@@ -177,11 +177,13 @@ class Graph:
     def nodes(self) -> Iterable[Node]:
         return self._nodes.values()
 
-    def observe(self, api_version: str, kind: str, old: ObjectMeta | None, new: ObjectMeta) -> Instructions:
+    def process_add_or_update(
+        self, api_version: str, kind: str, old: ObjectMeta | None, new: ObjectMeta
+    ) -> Instructions:
         """An informer added an object (``old`` is None) or updated it."""
         node = self._nodes.get(new.uid)
         if node is None:
-            return self._insert(api_version, kind, old, new)
+            return self._insert_node(api_version, kind, old, new)
         if (
             not node.virtual
             and new.deletion_timestamp is None
@@ -195,16 +197,16 @@ class Graph:
             return NOTHING
         out: list[Instruction] = []
         if node.virtual:
-            node = self._materialize(node, Identity(api_version, kind, new.namespace, new.name, new.uid), out)
+            node = self._mark_observed(node, Identity(api_version, kind, new.namespace, new.name, new.uid), out)
         elif node.kind != kind or node.api_version != api_version:
-            node = self._rename(node, api_version, kind)
+            node = self._replace_identity(node, api_version, kind)
         self._set_owners(node, new.owner_references, out)
         if new.deletion_timestamp is not None:
             node.being_deleted = True  # Never reset.
-        _transitions(node, old, new, out)
+        _process_transitions(node, old, new, out)
         return out
 
-    def forget(self, api_version: str, kind: str, meta: ObjectMeta) -> Instructions:
+    def process_delete(self, api_version: str, kind: str, meta: ObjectMeta) -> Instructions:
         """An informer reported the deletion of the object."""
         node = self._nodes.get(meta.uid)
         if node is None:
@@ -213,11 +215,11 @@ class Graph:
         identity = Identity(api_version, kind, meta.namespace, meta.name, meta.uid)
         if node.virtual:
             # First observed when it is deleted: dependents that claim other coordinates are processed all the same.
-            node = self._materialize(node, identity, out)
-        self._remove(node, identity, out)
+            node = self._mark_observed(node, identity, out)
+        self._remove_node(node, identity, out)
         return out
 
-    def disprove(self, identity: Identity) -> Instructions:
+    def process_virtual_delete_event(self, identity: Identity) -> Instructions:
         """A live read found nothing at ``identity``, or an object with another uid."""
         node = self._nodes.get(identity.uid)
         if node is None:
@@ -225,29 +227,32 @@ class Graph:
         out: list[Instruction] = []
         if not node.virtual:
             if node.identity == identity:
-                self._remove(node, identity, out)
+                self._remove_node(node, identity, out)
             else:
                 # The informer has the object under other coordinates, which are correct. Only references to those that
                 # were read are wrong.
-                _disown(partition(node.dependents or (), identity)[0], identity, out)
+                _enqueue_dependents_of_absent_owner(
+                    partition_dependents(node.dependents or (), identity)[0], identity, out
+                )
             return out
-        matching, mismatching = partition(node.dependents or (), identity)
+        matching, mismatching = partition_dependents(node.dependents or (), identity)
         if not mismatching:
-            self._remove(node, identity, out)
+            self._remove_node(node, identity, out)
             return out
-        _disown(matching, identity, out)
+        _enqueue_dependents_of_absent_owner(matching, identity, out)
         if node.identity == identity:
-            alternative = alternative_identity(mismatching, identity)
+            alternative = get_alternate_owner_identity(mismatching, identity)
             if alternative is not None:
                 replacement = node._replacement(alternative)
                 self._nodes[node.uid] = replacement
-                out.append(TryDelete(replacement, later=True))
+                out.append(AttemptToDelete(replacement, rate_limited=True))
         return out
 
-    def waits_in_circle(self, node: Node) -> bool:
-        """Whether the node waits for itself: it blocks an owner that waits, which blocks one that waits, …, back to it.
+    def is_in_cycle(self, node: Node) -> bool:
+        """Whether the node waits for itself: it blocks an owner in foreground deletion, which blocks another one, …,
+        which blocks the node.
 
-        Walks from owner to owner, so a large family below the node costs nothing.
+        Walks from owner to owner, so the number of dependents does not matter.
         """
         pending = [node]
         seen: dict[str, None] = {}
@@ -263,7 +268,7 @@ class Graph:
                     pending.append(owner)
         return False
 
-    def _insert(self, api_version: str, kind: str, old: ObjectMeta | None, new: ObjectMeta) -> Instructions:
+    def _insert_node(self, api_version: str, kind: str, old: ObjectMeta | None, new: ObjectMeta) -> Instructions:
         node = Node(Identity(api_version, kind, new.namespace, new.name, new.uid), new.owner_references)
         self._nodes[new.uid] = node
         if not new.owner_references and new.deletion_timestamp is None:
@@ -272,23 +277,23 @@ class Graph:
         if new.deletion_timestamp is not None:
             node.being_deleted = True
             node.deleting_dependents = FOREGROUND_FINALIZER in new.finalizers
-        self._link(node, new.owner_references, out)
-        _transitions(node, old, new, out)
+        self._add_dependent_to_owners(node, new.owner_references, out)
+        _process_transitions(node, old, new, out)
         return out
 
-    def _materialize(self, node: Node, identity: Identity, out: list[Instruction]) -> Node:
+    def _mark_observed(self, node: Node, identity: Identity, out: list[Instruction]) -> Node:
         """A virtual node turns out to exist. Dependents whose reference claims another identity are processed again."""
         if node.identity != identity:
-            for dependent in partition(node.dependents or (), identity)[1]:
+            for dependent in partition_dependents(node.dependents or (), identity)[1]:
                 if identity.namespace and dependent.namespace != identity.namespace:
-                    _report(dependent, identity.uid, out)
-                out.append(TryDelete(dependent))
+                    _report_invalid_namespace_owner_ref(dependent, identity.uid, out)
+                out.append(AttemptToDelete(dependent))
             node = node._replacement(identity)
             self._nodes[node.uid] = node
         node.virtual = False
         return node
 
-    def _rename(self, node: Node, api_version: str, kind: str) -> Node:
+    def _replace_identity(self, node: Node, api_version: str, kind: str) -> Node:
         """The same object, now served as another version or kind."""
         renamed = node._replacement(Identity(api_version, kind, node.namespace, node.name, node.uid))
         self._nodes[node.uid] = renamed
@@ -322,62 +327,64 @@ class Graph:
         for uid in unblocked:
             owner = self._nodes.get(uid)
             if owner is not None:
-                out.append(TryDelete(owner))
+                out.append(AttemptToDelete(owner))
         node.owners = references
-        self._link(node, added, out)
-        self._unlink(node, removed)
+        self._add_dependent_to_owners(node, added, out)
+        self._remove_dependent_from_owners(node, removed)
         if removed and references and not node.namespace:
             # It may have been kept because of a namespaced owner, whose reference was removed.
-            out.append(TryDelete(node))
+            out.append(AttemptToDelete(node))
 
-    def _link(self, node: Node, references: Iterable[OwnerReference], out: list[Instruction]) -> None:
-        doubtful = False
+    def _add_dependent_to_owners(
+        self, node: Node, references: Iterable[OwnerReference], out: list[Instruction]
+    ) -> None:
+        is_potentially_invalid = False
         for reference in references:
             owner = self._nodes.get(reference.uid)
             if owner is None:
                 owner = Node(claimed_identity(reference, node.namespace), virtual=True)
                 self._nodes[reference.uid] = owner
                 owner._add_dependent(node)
-                out.append(TryDelete(owner))
+                out.append(AttemptToDelete(owner))
                 continue
             owner._add_dependent(node)
-            if doubtful:
-                continue  # One doubtful reference is enough to process the node; nor does upstream report a second one.
+            if is_potentially_invalid:
+                continue  # One such reference is enough; upstream does not report a second one, either.
             if owner.namespace and owner.namespace != node.namespace:
                 if not owner.virtual:
-                    _report(node, owner.uid, out)
-                doubtful = True
-            elif not _matches(reference, owner.api_version, owner.kind, owner.name):
-                doubtful = True
+                    _report_invalid_namespace_owner_ref(node, owner.uid, out)
+                is_potentially_invalid = True
+            elif not _owner_reference_matches_coordinates(reference, owner.api_version, owner.kind, owner.name):
+                is_potentially_invalid = True
             elif not owner.namespace and node.namespace and owner.virtual:
                 # A cluster-scoped dependent claims that it is cluster-scoped, and no informer has it: it may as well be
                 # a missing namespaced object (kubernetes#98040).
-                doubtful = True
-        if doubtful:
-            out.append(TryDelete(node))
+                is_potentially_invalid = True
+        if is_potentially_invalid:
+            out.append(AttemptToDelete(node))
 
-    def _unlink(self, node: Node, references: Iterable[OwnerReference]) -> None:
+    def _remove_dependent_from_owners(self, node: Node, references: Iterable[OwnerReference]) -> None:
         for reference in references:
             owner = self._nodes.get(reference.uid)
             if owner is not None:
                 owner._remove_dependent(node)
 
-    def _remove(self, node: Node, identity: Identity, out: list[Instruction]) -> None:
+    def _remove_node(self, node: Node, identity: Identity, out: list[Instruction]) -> None:
         del self._nodes[node.uid]
-        self._unlink(node, node.owners)
+        self._remove_dependent_from_owners(node, node.owners)
         if node.dependents:
-            _disown(node.dependents, identity, out)
+            _enqueue_dependents_of_absent_owner(node.dependents, identity, out)
         for reference in node.owners:
             owner = self._nodes.get(reference.uid)
             if owner is not None and owner.deleting_dependents:
-                out.append(TryDelete(owner))  # This may have been the last dependent that it waited for.
+                out.append(AttemptToDelete(owner))  # This may have been the last dependent that it waited for.
 
 
 def _coordinates(reference: OwnerReference) -> tuple[str, str, str]:
     return reference.api_version, reference.kind, reference.name
 
 
-def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:
+def partition_dependents(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:
     """The dependents that refer to exactly ``owner``, and those that refer to its uid with other coordinates.
 
     A dependent with several references to the uid can be in both lists. A dependent in another namespace than that of a
@@ -390,7 +397,7 @@ def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], 
             mismatching.append(dependent)
             continue
         matches = [
-            _matches(reference, owner.api_version, owner.kind, owner.name)
+            _owner_reference_matches_coordinates(reference, owner.api_version, owner.kind, owner.name)
             for reference in dependent.owners
             if reference.uid == owner.uid
         ]
@@ -401,7 +408,7 @@ def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], 
     return matching, mismatching
 
 
-def alternative_identity(dependents: Iterable[Node], absent: Identity) -> Identity | None:
+def get_alternate_owner_identity(dependents: Iterable[Node], absent: Identity) -> Identity | None:
     """Another identity by which ``dependents`` refer to the owner that does not exist at ``absent``.
 
     The next one after ``absent``, ordered by kind, apiVersion, namespace and name, cyclically. So every identity is
@@ -412,7 +419,7 @@ def alternative_identity(dependents: Iterable[Node], absent: Identity) -> Identi
         for ref in dependent.owners:
             if ref.uid != absent.uid:
                 continue
-            same = _matches(ref, absent.api_version, absent.kind, absent.name)
+            same = _owner_reference_matches_coordinates(ref, absent.api_version, absent.kind, absent.name)
             if same and (not absent.namespace or absent.namespace == dependent.namespace):
                 continue
             # A kind that was read without a namespace is cluster-scoped, so the dependent's namespace does not matter.
@@ -420,44 +427,44 @@ def alternative_identity(dependents: Iterable[Node], absent: Identity) -> Identi
             namespace = "" if cluster_scoped else dependent.namespace
             claims[Identity(ref.api_version, ref.kind, namespace, ref.name, ref.uid)] = None
     claims.pop(absent, None)
-    ordered = sorted(claims, key=_order)
-    following = [claim for claim in ordered if _order(claim) > _order(absent)]
+    ordered = sorted(claims, key=_sort_key)
+    following = [claim for claim in ordered if _sort_key(claim) > _sort_key(absent)]
     return next(iter(following or ordered), None)
 
 
-def _order(identity: Identity) -> tuple[str, str, str, str, str]:
+def _sort_key(identity: Identity) -> tuple[str, str, str, str, str]:
     return (identity.kind, identity.api_version, identity.namespace, identity.name, identity.uid)
 
 
-def _matches(reference: OwnerReference, api_version: str, kind: str, name: str) -> bool:
+def _owner_reference_matches_coordinates(reference: OwnerReference, api_version: str, kind: str, name: str) -> bool:
     return reference.name == name and reference.kind == kind and reference.api_version == api_version
 
 
-def _disown(dependents: Iterable[Node], owner: Identity, out: list[Instruction]) -> None:
+def _enqueue_dependents_of_absent_owner(dependents: Iterable[Node], owner: Identity, out: list[Instruction]) -> None:
     found = list(dependents)
     if found:
         out.append(CacheAbsentOwner(owner))
-        out.extend(TryDelete(dependent) for dependent in found)
+        out.extend(AttemptToDelete(dependent) for dependent in found)
 
 
-def _report(dependent: Node, owner_uid: str, out: list[Instruction]) -> None:
+def _report_invalid_namespace_owner_ref(dependent: Node, owner_uid: str, out: list[Instruction]) -> None:
     for reference in dependent.owners:
         if reference.uid == owner_uid:
             out.append(ReportInvalidNamespace(dependent.identity, reference))
             return
 
 
-def _starts_deletion(old: ObjectMeta | None, new: ObjectMeta, finalizer: str) -> bool:
+def _deletion_starts_with_finalizer(old: ObjectMeta | None, new: ObjectMeta, finalizer: str) -> bool:
     if new.deletion_timestamp is None or finalizer not in new.finalizers:
         return False
     return old is None or old.deletion_timestamp is None or finalizer not in old.finalizers
 
 
-def _transitions(node: Node, old: ObjectMeta | None, new: ObjectMeta, out: list[Instruction]) -> None:
+def _process_transitions(node: Node, old: ObjectMeta | None, new: ObjectMeta, out: list[Instruction]) -> None:
     """The actions at the start of a deletion. Orphaning takes precedence: the dependents must not be deleted first."""
-    if _starts_deletion(old, new, ORPHAN_FINALIZER):
-        out.append(TryOrphan(node))
-    elif _starts_deletion(old, new, FOREGROUND_FINALIZER):
+    if _deletion_starts_with_finalizer(old, new, ORPHAN_FINALIZER):
+        out.append(AttemptToOrphan(node))
+    elif _deletion_starts_with_finalizer(old, new, FOREGROUND_FINALIZER):
         node.deleting_dependents = True
-        out.extend(TryDelete(dependent) for dependent in node.dependent_nodes())
-        out.append(TryDelete(node))
+        out.extend(AttemptToDelete(dependent) for dependent in node.dependent_nodes())
+        out.append(AttemptToDelete(node))

@@ -59,7 +59,7 @@ class Live:
         try:
             return (await self._client.get(located.kind, located.name, located.namespace)).metadata
         except NotFound as error:
-            _check_absent(error, located)
+            _verify_not_found(error, located)
             return None
 
     async def delete(self, located: Located, seen: ObjectMeta, propagation_policy: str) -> bool:
@@ -79,7 +79,7 @@ class Live:
             )
             return True
         except NotFound as error:
-            _check_absent(error, located)
+            _verify_not_found(error, located)
             return False
         except Conflict:
             latest = await self.get(located)
@@ -92,14 +92,14 @@ class Live:
                 located.kind, located.name, located.namespace, uid=seen.uid, propagation_policy=propagation_policy
             )
         except NotFound as error:
-            _check_absent(error, located)
+            _verify_not_found(error, located)
             return False
         return True
 
     async def patch(
-        self, located: Located, body: Body, whole: Callable[[ObjectMeta], Body], cached: Cached | None
+        self, located: Located, body: Body, json_merge_patch: Callable[[ObjectMeta], Body], cached: Cached | None
     ) -> bool:
-        """Send the strategic merge patch or, if that is not supported, the JSON merge patch that ``whole`` returns.
+        """Send the strategic merge patch or, if that is not supported, ``json_merge_patch``.
 
         The latter is based on ``cached``, or on a live read if there is none; it is a conflict if that is old. False:
         the object does not exist.
@@ -110,15 +110,17 @@ class Live:
         except UnsupportedMediaType:
             pass
         except NotFound as error:
-            _check_absent(error, located)
+            _verify_not_found(error, located)
             return False
         source = cached.metadata if cached is not None else await self.get(located)
         if source is None:
             return False
         try:
-            await self._client.patch(located.kind, located.name, merge_patch(whole(source)), located.namespace)
+            await self._client.patch(
+                located.kind, located.name, merge_patch(json_merge_patch(source)), located.namespace
+            )
         except NotFound as error:
-            _check_absent(error, located)
+            _verify_not_found(error, located)
             return False
         return True
 
@@ -134,7 +136,7 @@ class Live:
             try:
                 await self._client.patch(located.kind, located.name, patch, located.namespace)
             except NotFound as error:
-                _check_absent(error, located)
+                _verify_not_found(error, located)
 
         await _retry_conflicts(remove)
 
@@ -151,7 +153,7 @@ async def _retry_conflicts(attempt: Callable[[], Awaitable[None]]) -> None:
     await attempt()
 
 
-def _check_absent(error: NotFound, located: Located) -> None:
+def _verify_not_found(error: NotFound, located: Located) -> None:
     """A 404 proves that an object is absent only if it names the object.
 
     If the details do not have the name, the path is unknown: the resource is not served any more, or a proxy responds

@@ -93,22 +93,22 @@ class Monitors(ResourceMonitors):
         graph, apply = self._graph, self._apply
 
         def on_add(obj: Cached, _initial: bool) -> None:
-            instructions = graph.observe(api_version, kind_name, None, obj.metadata)
+            instructions = graph.process_add_or_update(api_version, kind_name, None, obj.metadata)
             if instructions:
                 apply(instructions)
 
         def on_update(old: Cached, new: Cached) -> None:
             if old.metadata.uid != new.metadata.uid:
                 # Recreated between two watches. Upstream keeps the old node, and its dependents, forever.
-                apply(graph.forget(api_version, kind_name, old.metadata))
+                apply(graph.process_delete(api_version, kind_name, old.metadata))
                 on_add(new, False)
                 return
-            instructions = graph.observe(api_version, kind_name, old.metadata, new.metadata)
+            instructions = graph.process_add_or_update(api_version, kind_name, old.metadata, new.metadata)
             if instructions:
                 apply(instructions)
 
         def on_delete(obj: Cached, _final_state_unknown: bool) -> None:
-            apply(graph.forget(api_version, kind_name, obj.metadata))
+            apply(graph.process_delete(api_version, kind_name, obj.metadata))
 
         self._by_kind[api_version, kind_name] = informer
         return informer.add_handler(on_add, on_update, on_delete, resync_seconds=0.0)

@@ -12,33 +12,33 @@ from pilothouse.api.meta import ObjectMeta, OwnerReference
 Body = dict[str, object]
 
 
-def remove_owners(uid: str, owner_uids: Iterable[str]) -> Body:
-    """Strategic merge: take the references to these owners out."""
+def delete_owner_refs_strategic_merge_patch(uid: str, owner_uids: Iterable[str]) -> Body:
+    """Remove the references to these owners."""
     references = [{"$patch": "delete", "uid": owner} for owner in owner_uids]
     return {"metadata": {"uid": uid, "ownerReferences": references}}
 
 
-def unblock_owners(uid: str, references: Iterable[OwnerReference]) -> Body:
-    """Strategic merge: no reference of the object blocks its owner any more. Only those that did are named."""
+def unblock_owner_references_strategic_merge_patch(uid: str, references: Iterable[OwnerReference]) -> Body:
+    """Set ``blockOwnerDeletion`` to false in the references that have it."""
     blocking = [_unblocked(reference) for reference in references if reference.block_owner_deletion]
     return {"metadata": {"uid": uid, "ownerReferences": blocking}}
 
 
-def remove_owners_whole(meta: ObjectMeta, owner_uids: Iterable[str]) -> Body:
-    """JSON merge: the list as it is at ``meta``, without the references to these owners."""
-    gone = frozenset(owner_uids)
-    return _with_owners(meta, [_reference(ref) for ref in meta.owner_references if ref.uid not in gone])
+def delete_owner_refs_json_merge_patch(meta: ObjectMeta, owner_uids: Iterable[str]) -> Body:
+    """The list of ``meta`` without the references to these owners."""
+    removed = frozenset(owner_uids)
+    return _with_owners(meta, [_reference(ref) for ref in meta.owner_references if ref.uid not in removed])
 
 
-def unblock_owners_whole(meta: ObjectMeta) -> Body:
-    """JSON merge: the list as it is at ``meta``, all of it with ``blockOwnerDeletion: false``."""
+def unblock_owner_references_json_merge_patch(meta: ObjectMeta) -> Body:
+    """The list of ``meta``, all with ``blockOwnerDeletion: false``."""
     return _with_owners(meta, [_unblocked(ref) for ref in meta.owner_references])
 
 
 def remove_finalizer(meta: ObjectMeta, finalizer: str) -> Body:
-    """JSON merge: the finalizers at ``meta`` without this one."""
-    rest = [name for name in meta.finalizers if name != finalizer]
-    return {"metadata": {"resourceVersion": meta.resource_version, "finalizers": rest or None}}
+    """JSON merge patch: the finalizers of ``meta`` without this one."""
+    remaining = [name for name in meta.finalizers if name != finalizer]
+    return {"metadata": {"resourceVersion": meta.resource_version, "finalizers": remaining or None}}
 
 
 def _with_owners(meta: ObjectMeta, references: list[Body]) -> Body:

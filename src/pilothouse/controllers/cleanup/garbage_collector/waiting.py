@@ -11,22 +11,22 @@ _Kind = tuple[str, str]
 
 class WaitingKeys:
     """``is_served`` returns whether discovery has the kind, by apiVersion and name; ``exists`` whether a key is still
-    in the graph; ``ask`` requests discovery, once per kind between two syncs."""
+    in the graph; ``request_discovery`` requests discovery, once per kind between two syncs."""
 
     def __init__(
         self,
         *,
         is_served: Callable[[str, str], bool],
         exists: Callable[[str], bool],
-        ask: Callable[[], None],
+        request_discovery: Callable[[], None],
         log: Log,
     ) -> None:
         self._is_served = is_served
         self._exists = exists
-        self._ask = ask
+        self._request_discovery = request_discovery
         self._log = log
         self._waiting: dict[_Kind, dict[str, WorkQueue[str]]] = {}
-        self._asked: set[_Kind] = set()
+        self._requested: set[_Kind] = set()
         self._reported: set[_Kind] = set()
 
     def __len__(self) -> int:
@@ -36,9 +36,9 @@ class WaitingKeys:
         """``key`` returns to its queue when the kind is served."""
         kind = (missing.api_version, missing.kind)
         self._waiting.setdefault(kind, {})[key] = queue
-        if kind not in self._asked:
-            self._asked.add(kind)
-            self._ask()
+        if kind not in self._requested:
+            self._requested.add(kind)
+            self._request_discovery()
 
     def release(self) -> None:
         """Discovery was read: enqueue the keys whose kind is served now."""
@@ -47,9 +47,9 @@ class WaitingKeys:
             for key, queue in self._waiting.pop(kind).items():
                 queue.add(key)
 
-    def review(self) -> None:
+    def prune(self) -> None:
         """Drop keys that no longer exist, and log each kind that is still missing, once."""
-        self._asked.clear()
+        self._requested.clear()
         for kind, keys in list(self._waiting.items()):
             for key in [key for key in keys if not self._exists(key)]:
                 del keys[key]

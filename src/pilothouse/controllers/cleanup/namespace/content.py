@@ -12,12 +12,12 @@ from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, MethodNotAllowed, NotFound
 from pilothouse.controllers.cleanup.namespace.decide import (
     GONE,
-    Remainder,
+    RemainingContent,
     Resource,
     Totals,
-    UnexpectedRemainder,
-    decide_remainder,
-    estimate_grace,
+    UnexpectedContent,
+    estimate_graceful_termination_for_pods,
+    remaining_content,
 )
 from pilothouse.controllers.cleanup.namespace.status import Outcome
 from pilothouse.env import Env
@@ -30,7 +30,7 @@ _FAILURES = (ApiError, ConnectionError, TimeoutError, ValueError)
 """The errors of a request. ValueError: the response cannot be parsed."""
 
 
-class Pass(msgspec.Struct, frozen=True, kw_only=True):
+class DeletionResult(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     errors: tuple[str, ...] = ()
     """All errors; the namespace must be synced again."""
@@ -38,12 +38,12 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     """Without errors: the estimated seconds until the remaining content is gone, 0 if nothing remains."""
 
 
-class Content:
+class NamespacedResourcesDeleter:
     def __init__(self, env: Env, client: Client) -> None:
         self._env = env
         self._client = client
 
-    async def empty(self, namespace: str, deleted_at: datetime.datetime) -> Pass:
+    async def delete_all_content(self, namespace: str, deleted_at: datetime.datetime) -> DeletionResult:
         """Delete everything that can be deleted now. Failures are collected and do not stop the others."""
         errors: list[str] = []
         discovery_error = parsing_error = ""
@@ -53,35 +53,35 @@ class Content:
         except _FAILURES as error:
             discovery_error = _text(error)
         else:
-            discovery_error = describe_failures(discovery)
+            discovery_error = discovery_failures_message(discovery)
             resources = [r for r in discovery.preferred_resources() if r.namespaced and r.supports("delete")]
         if discovery_error:
             errors.append(discovery_error)
             if resources:
                 failures = len(discovery.failures)
                 discovery_error = f"Discovery failed for some groups, {failures} failing: {discovery_error}"
-        odd = [resource for resource in resources if "/" in resource.group]
-        if odd:
-            parsing_error = f"unexpected GroupVersion string: {odd[0].api_version}"
+        unparsable = [resource for resource in resources if "/" in resource.group]
+        if unparsable:
+            parsing_error = f"unexpected GroupVersion string: {unparsable[0].api_version}"
             errors.append(parsing_error)
-            resources = [resource for resource in resources if resource not in odd]
-        return await self._empty(namespace, deleted_at, resources, errors, (discovery_error, parsing_error))
+            resources = [resource for resource in resources if resource not in unparsable]
+        return await self._delete_resources(namespace, deleted_at, resources, errors, (discovery_error, parsing_error))
 
-    async def _empty(
+    async def _delete_resources(
         self,
         namespace: str,
         deleted_at: datetime.datetime,
         resources: Sequence[ServedResource],
         errors: list[str],
         lookup_errors: tuple[str, str],
-    ) -> Pass:
+    ) -> DeletionResult:
         totals = Totals()
         content_errors: list[str] = []
         discovery_error, parsing_error = lookup_errors
-        pods = [resource for resource in resources if _named(resource).is_pods]
-        others = [resource for resource in resources if not _named(resource).is_pods]
+        pods = [resource for resource in resources if _resource_of(resource).is_pods]
+        others = [resource for resource in resources if not _resource_of(resource).is_pods]
         for resource in pods:
-            error = await self._count_in(totals, namespace, deleted_at, resource)
+            error = await self._delete_and_count(totals, namespace, deleted_at, resource)
             if error:
                 errors.append(f"failed to delete pods for namespace: {namespace}, err: {error}")
                 content_errors.append(error)
@@ -94,9 +94,9 @@ class Content:
             outcome = Outcome(
                 discovery_error=discovery_error, parsing_error=parsing_error, content_errors=tuple(content_errors)
             )
-            return Pass(outcome=outcome, errors=tuple(errors), estimate_seconds=totals.estimate_seconds)
+            return DeletionResult(outcome=outcome, errors=tuple(errors), estimate_seconds=totals.estimate_seconds)
         for resource in others:
-            error = await self._count_in(totals, namespace, deleted_at, resource)
+            error = await self._delete_and_count(totals, namespace, deleted_at, resource)
             if error:
                 errors.append(error)
                 content_errors.append(error)
@@ -107,26 +107,30 @@ class Content:
             counts=totals.counts,
             finalizers=totals.finalizers,
         )
-        return Pass(outcome=outcome, errors=tuple(errors), estimate_seconds=totals.estimate_seconds)
+        return DeletionResult(outcome=outcome, errors=tuple(errors), estimate_seconds=totals.estimate_seconds)
 
-    async def _count_in(
+    async def _delete_and_count(
         self, totals: Totals, namespace: str, deleted_at: datetime.datetime, resource: ServedResource
     ) -> str:
         try:
-            totals.add(_named(resource), await self._delete_all(namespace, deleted_at, resource))
-        except UnexpectedRemainder as error:
-            totals.add(_named(resource), error.remainder)
+            totals.add(
+                _resource_of(resource), await self._delete_all_content_for_resource(namespace, deleted_at, resource)
+            )
+        except UnexpectedContent as error:
+            totals.add(_resource_of(resource), error.remaining)
             return str(error)
         except _FAILURES as error:
             return _text(error)
         return ""
 
-    async def _delete_all(self, namespace: str, deleted_at: datetime.datetime, resource: ServedResource) -> Remainder:
-        named = _named(resource)
+    async def _delete_all_content_for_resource(
+        self, namespace: str, deleted_at: datetime.datetime, resource: ServedResource
+    ) -> RemainingContent:
+        resource_name = _resource_of(resource)
         estimate = 0
-        if named.is_pods:
+        if resource_name.is_pods:
             pods: Sequence[Pod] = (await self._client.list(PODS, namespace)).items
-            estimate = estimate_grace(pods, deleted_at, self._env.now())
+            estimate = estimate_graceful_termination_for_pods(pods, deleted_at, self._env.now())
         kind = resource.as_kind().metadata
         record_decision(f"namespace {namespace} is being deleted: all {resource.as_kind().group_resource} in it go")
         if not await self._delete_collection(kind, namespace, resource):
@@ -136,7 +140,7 @@ class Content:
                 except (NotFound, MethodNotAllowed):
                     pass  # It does not exist, or single deletes are not supported either; the list below shows it.
         left = await self._list(kind, namespace, resource)
-        return GONE if left is None else decide_remainder(named, namespace, left, estimate)
+        return GONE if left is None else remaining_content(resource_name, namespace, left, estimate)
 
     async def _delete_collection(self, kind: Kind[Object], namespace: str, resource: ServedResource) -> bool:
         """Whether the server supports it. Some claim to, but return 404 or 405 (kubernetes#22413)."""
@@ -157,7 +161,7 @@ class Content:
             return None
 
 
-def describe_failures(discovery: Discovery) -> str:
+def discovery_failures_message(discovery: Discovery) -> str:
     """client-go's ``ErrGroupDiscoveryFailed`` in its words; "" when nothing failed."""
     if not discovery.failures:
         return ""
@@ -165,7 +169,7 @@ def describe_failures(discovery: Discovery) -> str:
     return f"unable to retrieve the complete list of server APIs: {', '.join(parts)}"
 
 
-def _named(resource: ServedResource) -> Resource:
+def _resource_of(resource: ServedResource) -> Resource:
     return Resource(resource.group, resource.version, resource.name)
 
 

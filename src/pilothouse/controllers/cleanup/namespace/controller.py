@@ -9,8 +9,8 @@ from pilothouse.api.meta import Condition
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR, NamespaceOptions
-from pilothouse.controllers.cleanup.namespace.content import Content, Pass
-from pilothouse.controllers.cleanup.namespace.decide import finalizers_left, pause_seconds
+from pilothouse.controllers.cleanup.namespace.content import DeletionResult, NamespacedResourcesDeleter
+from pilothouse.controllers.cleanup.namespace.decide import finalizers_without_kubernetes, pause_seconds
 from pilothouse.controllers.cleanup.namespace.status import conditions_of, describe, update_conditions
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import replace_fields, take_field
@@ -28,7 +28,7 @@ _namespace = msgspec.json.Decoder(Namespace)
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _NamespaceObject(msgspec.Struct, frozen=True):
     view: Namespace
     raw: bytes
 
@@ -41,15 +41,15 @@ class NamespaceController(ManagedController):
             context,
             DESCRIPTOR.name,
             workers=options.concurrent_syncs,
-            # At most a minute between retries of a namespace that could go.
+            # At most a minute between retries of a namespace that could be finalized.
             limiter=MaxOfLimiter[str](
                 ExponentialFailureLimiter[str](0.005, 60.0), BucketLimiter[str](context.env, 10.0, 100)
             ),
             queue_name="namespace",
         )
         self._client: Client = context.client
-        self._content = Content(context.env, context.client)
-        self._known = informer.cache
+        self._resources_deleter = NamespacedResourcesDeleter(context.env, context.client)
+        self._namespaces = informer.cache
         informer.add_handler(
             on_add=lambda namespace, _initial: self._enqueue(namespace),
             on_update=lambda _old, namespace: self._enqueue(namespace),
@@ -62,19 +62,19 @@ class NamespaceController(ManagedController):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """One sync. Everything is read live; the cache only triggers it."""
-        if self._known.get(key) is None:
+        if self._namespaces.get(key) is None:
             return None
         try:
-            held = await self._get(key)
-            if held.view.metadata.deletion_timestamp is None:
+            current = await self._get(key)
+            if current.view.metadata.deletion_timestamp is None:
                 return None
-            held = await self._write(held, self._mark_terminating)
-            if held.view.metadata.deletion_timestamp is None or not held.view.spec.finalizers:
+            current = await self._retry_on_conflict(current, self._mark_terminating)
+            if current.view.metadata.deletion_timestamp is None or not current.view.spec.finalizers:
                 return None
         except NotFound:
             return None
-        found = await self._content.empty(key, held.view.metadata.deletion_timestamp)
-        held = await self._report(held, found)
+        found = await self._resources_deleter.delete_all_content(key, current.view.metadata.deletion_timestamp)
+        current = await self._update_conditions(current, found)
         if found.errors:
             text = found.errors[0] if len(found.errors) == 1 else f"[{', '.join(found.errors)}]"
             self.log.error("Deleting the content of a namespace failed", key=key, err=text)
@@ -84,39 +84,41 @@ class NamespaceController(ManagedController):
             self.log.info("Content remaining in namespace", v=4, key=key, seconds=pause)
             return Requeue(pause)
         try:
-            await self._write(held, self._finalize)
+            await self._retry_on_conflict(current, self._finalize_namespace)
         except NotFound:
-            pass  # Another manager was faster.
+            pass  # Another manager has finalized it.
         return None
 
-    async def _get(self, name: str) -> _Held:
-        return _held(await self._client.get(NAMESPACES.raw, name))
+    async def _get(self, name: str) -> _NamespaceObject:
+        return _decode(await self._client.get(NAMESPACES.raw, name))
 
-    async def _write(self, held: _Held, write: Callable[[_Held], Awaitable[_Held]]) -> _Held:
+    async def _retry_on_conflict(
+        self, current: _NamespaceObject, write: Callable[[_NamespaceObject], Awaitable[_NamespaceObject]]
+    ) -> _NamespaceObject:
         """Write, and retry conflicts with the live object. Another namespace with the same name is not changed."""
         for _ in range(CONFLICT_TRIES - 1):
             try:
-                return await write(held)
+                return await write(current)
             except Conflict:
-                latest = await self._get(held.view.metadata.name)
-                if latest.view.metadata.uid != held.view.metadata.uid:
+                latest = await self._get(current.view.metadata.name)
+                if latest.view.metadata.uid != current.view.metadata.uid:
                     raise RetryLater("namespace uid has changed across retries") from None
-                held = latest
-        return await write(held)
+                current = latest
+        return await write(current)
 
-    async def _mark_terminating(self, held: _Held) -> _Held:
-        if held.view.metadata.deletion_timestamp is None or held.view.status.phase == "Terminating":
-            return held
-        record_decision(f"namespace {held.view.metadata.name} is being deleted: its phase becomes Terminating")
-        return await self._put_status(held, {"status.phase": b'"Terminating"'})
+    async def _mark_terminating(self, current: _NamespaceObject) -> _NamespaceObject:
+        if current.view.metadata.deletion_timestamp is None or current.view.status.phase == "Terminating":
+            return current
+        record_decision(f"namespace {current.view.metadata.name} is being deleted: its phase becomes Terminating")
+        return await self._put_status(current, {"status.phase": b'"Terminating"'})
 
-    async def _report(self, held: _Held, found: Pass) -> _Held:
+    async def _update_conditions(self, current: _NamespaceObject, found: DeletionResult) -> _NamespaceObject:
         """Write the conditions if they changed. A failure is only logged: the next sync writes them again."""
-        before = held.view.status.conditions
+        before = current.view.status.conditions
         after = update_conditions(before, conditions_of(found.outcome, self.env.now()))
         if after == before:
-            return held
-        old = _raw_list.decode(take_field(held.raw, "status.conditions") or b"[]")
+            return current
+        old = _raw_list.decode(take_field(current.raw, "status.conditions") or b"[]")
         # Other conditions are written back as JSON, because the view may lack fields.
         written = [
             old[place] if place < len(before) and condition == before[place] else _condition(condition)
@@ -124,29 +126,33 @@ class NamespaceController(ManagedController):
         ]
         record_decision(f"what is left in the namespace: {describe(found.outcome)}")
         try:
-            return await self._put_status(held, {"status.conditions": msgspec.json.encode(written)})
+            return await self._put_status(current, {"status.conditions": msgspec.json.encode(written)})
         except (ApiError, ConnectionError, TimeoutError) as error:
-            self.log.error("Couldn't update the conditions", error=error, key=held.view.metadata.name)  # noqa: TRY400  # no traceback: the server said no
-            return held
+            self.log.error("Couldn't update the conditions", error=error, key=current.view.metadata.name)  # noqa: TRY400  # no traceback: the server said no
+            return current
 
-    async def _put_status(self, held: _Held, changes: dict[str, bytes]) -> _Held:
-        body = replace_fields(held.raw, {**changes, "metadata.managedFields": None})
-        return _held(await self._client.update(NAMESPACES.raw, held.view.metadata.name, body, subresource="status"))
+    async def _put_status(self, current: _NamespaceObject, changes: dict[str, bytes]) -> _NamespaceObject:
+        body = replace_fields(current.raw, {**changes, "metadata.managedFields": None})
+        return _decode(
+            await self._client.update(NAMESPACES.raw, current.view.metadata.name, body, subresource="status")
+        )
 
-    async def _finalize(self, held: _Held) -> _Held:
-        left = finalizers_left(held.view.spec.finalizers)
-        record_decision(f"namespace {held.view.metadata.name} is empty: its finalizer kubernetes goes")
+    async def _finalize_namespace(self, current: _NamespaceObject) -> _NamespaceObject:
+        left = finalizers_without_kubernetes(current.view.spec.finalizers)
+        record_decision(f"namespace {current.view.metadata.name} is empty: its finalizer kubernetes is removed")
         changes = {
             "spec.finalizers": msgspec.json.encode(left) if left else None,
             "metadata.managedFields": None,
             "status": None,
         }
-        body = replace_fields(held.raw, changes)
-        return _held(await self._client.update(NAMESPACES.raw, held.view.metadata.name, body, subresource="finalize"))
+        body = replace_fields(current.raw, changes)
+        return _decode(
+            await self._client.update(NAMESPACES.raw, current.view.metadata.name, body, subresource="finalize")
+        )
 
 
-def _held(raw: msgspec.Raw) -> _Held:
-    return _Held(_namespace.decode(raw), bytes(raw))
+def _decode(raw: msgspec.Raw) -> _NamespaceObject:
+    return _NamespaceObject(_namespace.decode(raw), bytes(raw))
 
 
 def _condition(condition: Condition) -> msgspec.Raw:

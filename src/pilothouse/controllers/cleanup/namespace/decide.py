@@ -32,7 +32,7 @@ class Resource(msgspec.Struct, frozen=True, order=True, gc=False):
         return self.name == "pods" and not self.group
 
 
-class Remainder(msgspec.Struct, frozen=True):
+class RemainingContent(msgspec.Struct, frozen=True):
     """The remaining objects of one resource. ``estimate_seconds`` 0: there is no estimate, even if objects remain."""
 
     count: int = 0
@@ -40,19 +40,21 @@ class Remainder(msgspec.Struct, frozen=True):
     estimate_seconds: int = 0
 
 
-GONE = Remainder()
+GONE = RemainingContent()
 
 
-class UnexpectedRemainder(Exception):
+class UnexpectedContent(Exception):
     """Objects that remain although they were deleted and have neither finalizers nor a grace period. They count as
     remaining."""
 
-    def __init__(self, message: str, remainder: Remainder) -> None:
+    def __init__(self, message: str, remaining: RemainingContent) -> None:
         super().__init__(message)
-        self.remainder = remainder
+        self.remaining = remaining
 
 
-def estimate_grace(pods: Iterable[Pod], deleted_at: datetime.datetime, now: datetime.datetime) -> int:
+def estimate_graceful_termination_for_pods(
+    pods: Iterable[Pod], deleted_at: datetime.datetime, now: datetime.datetime
+) -> int:
     """The longest grace period of pods that still run, or 0 once that much time has passed since the deletion."""
     estimate = max(
         (
@@ -65,10 +67,12 @@ def estimate_grace(pods: Iterable[Pod], deleted_at: datetime.datetime, now: date
     return max(estimate, 0) if (now - deleted_at).total_seconds() < estimate else 0
 
 
-def decide_remainder(resource: Resource, namespace: str, items: Iterable[Object], estimate_seconds: int) -> Remainder:
+def remaining_content(
+    resource: Resource, namespace: str, items: Iterable[Object], estimate_seconds: int
+) -> RemainingContent:
     """Evaluate the objects that a list after the deletion still contains.
 
-    Raises ``UnexpectedRemainder`` when there is no reason for them to be there; the next pass tries again.
+    Raises ``UnexpectedContent`` when there is no reason for them to exist; the next sync retries.
     """
     count = 0
     finalizers: dict[str, int] = {}
@@ -79,11 +83,11 @@ def decide_remainder(resource: Resource, namespace: str, items: Iterable[Object]
     if count == 0:
         return GONE
     if estimate_seconds > 0:
-        return Remainder(count, finalizers, estimate_seconds)
+        return RemainingContent(count, finalizers, estimate_seconds)
     if finalizers:
-        return Remainder(count, finalizers, FINALIZER_ESTIMATE_SECONDS)
+        return RemainingContent(count, finalizers, FINALIZER_ESTIMATE_SECONDS)
     message = f"unexpected items still remain in namespace: {namespace} for gvr: {resource.path}"
-    raise UnexpectedRemainder(message, Remainder(count))
+    raise UnexpectedContent(message, RemainingContent(count))
 
 
 class Totals:
@@ -92,11 +96,11 @@ class Totals:
         self.finalizers: dict[str, int] = {}
         self.estimate_seconds = 0
 
-    def add(self, resource: Resource, remainder: Remainder) -> None:
-        self.estimate_seconds = max(self.estimate_seconds, remainder.estimate_seconds)
-        if remainder.count > 0:
-            self.counts[resource] = remainder.count
-            for finalizer, count in remainder.finalizers.items():
+    def add(self, resource: Resource, remaining: RemainingContent) -> None:
+        self.estimate_seconds = max(self.estimate_seconds, remaining.estimate_seconds)
+        if remaining.count > 0:
+            self.counts[resource] = remaining.count
+            for finalizer, count in remaining.finalizers.items():
                 self.finalizers[finalizer] = self.finalizers.get(finalizer, 0) + count
 
 
@@ -109,6 +113,6 @@ def pause_seconds(estimate_seconds: int) -> int:
     return min(estimate_seconds // 2 + 1, _LONGEST_PAUSE)
 
 
-def finalizers_left(finalizers: Iterable[str]) -> list[str]:
+def finalizers_without_kubernetes(finalizers: Iterable[str]) -> list[str]:
     """``spec.finalizers`` without ``kubernetes``: sorted, without duplicates."""
     return sorted({name for name in finalizers if name != KUBERNETES_FINALIZER})

@@ -18,7 +18,7 @@ CONTENT_FAILURE = "NamespaceDeletionContentFailure"
 CONTENT_REMAINING = "NamespaceContentRemaining"
 FINALIZERS_REMAINING = "NamespaceFinalizersRemaining"
 
-_FINE: dict[str, tuple[str, str]] = {
+_SUCCESS: dict[str, tuple[str, str]] = {
     DISCOVERY_FAILURE: ("ResourcesDiscovered", "All resources successfully discovered"),
     PARSING_FAILURE: ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
     CONTENT_FAILURE: ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
@@ -59,11 +59,11 @@ def conditions_of(outcome: Outcome, now: datetime.datetime) -> tuple[Condition, 
         Condition(
             type=kind,
             status="True" if kind in failing else "False",
-            reason=failing.get(kind, fine)[0],
-            message=failing.get(kind, fine)[1],
+            reason=failing.get(kind, success)[0],
+            message=failing.get(kind, success)[1],
             last_transition_time=now,
         )
-        for kind, fine in _FINE.items()
+        for kind, success in _SUCCESS.items()
     )
 
 
@@ -74,8 +74,8 @@ def describe(outcome: Outcome) -> str:
     ]
     text = ", ".join(sorted(parts)) or "nothing that is counted"
     if outcome.finalizers:
-        held = ", ".join(sorted(f"{name} in {number}" for name, number in outcome.finalizers.items()))
-        text += f"; with finalizers: {held}"
+        current = ", ".join(sorted(f"{name} in {number}" for name, number in outcome.finalizers.items()))
+        text += f"; with finalizers: {current}"
     errors = [each for each in (outcome.discovery_error, outcome.parsing_error, *outcome.content_errors) if each]
     return f"{text}; errors: {'; '.join(errors)}" if errors else text
 

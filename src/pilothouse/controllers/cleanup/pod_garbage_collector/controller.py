@@ -10,14 +10,14 @@ from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR, PodGarbageCollectorOptions
 from pilothouse.controllers.cleanup.pod_garbage_collector.decide import (
     GARBAGE_INDEX,
-    LEAVING,
     TERMINATED,
+    TERMINATING,
     UNSCHEDULED,
-    in_order_of_deletion,
     index_by_garbage,
-    is_held,
+    is_kept_by_finalizers,
     is_out_of_service,
-    surplus,
+    pods_over_threshold,
+    sorted_for_deletion,
 )
 from pilothouse.controllers.shared.disruption import disruption_target, status_patch
 from pilothouse.controllers.shared.live_nodes import LiveNodes
@@ -70,14 +70,16 @@ class PodGarbageCollector(ManagedController):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """One pass. Failures are logged and retried in the next one."""
-        terminated = surplus(self._pods.by_index(GARBAGE_INDEX, TERMINATED), self._options.terminated_threshold)
+        terminated = pods_over_threshold(
+            self._pods.by_index(GARBAGE_INDEX, TERMINATED), self._options.terminated_threshold
+        )
         if terminated:
             self.log.info("Garbage collecting pods", numPods=len(terminated))
-        await each(terminated, lambda pod: self._remove(pod, "terminated"), at_once=AT_ONCE)
-        await self._out_of_service()
-        await self._orphaned()
+        await each(terminated, lambda pod: self._mark_failed_and_delete_pod(pod, "terminated"), at_once=AT_ONCE)
+        await self._gc_terminating()
+        await self._gc_orphaned()
         for pod in self._pods.by_index(GARBAGE_INDEX, UNSCHEDULED):
-            await self._remove(pod, "unscheduled")
+            await self._mark_failed_and_delete_pod(pod, "unscheduled")
         return Requeue(self._options.period)
 
     def _at_rest(self, _key: str) -> float | None:
@@ -86,7 +88,7 @@ class PodGarbageCollector(ManagedController):
         terminated = pods.count(GARBAGE_INDEX, TERMINATED)
         if (
             (terminated and terminated > self._options.terminated_threshold)
-            or pods.count(GARBAGE_INDEX, LEAVING)
+            or pods.count(GARBAGE_INDEX, TERMINATING)
             or pods.count(GARBAGE_INDEX, UNSCHEDULED)
             or len(self._quarantine)
             or any(name not in nodes for name in pods.index_values(NODE_INDEX))
@@ -94,22 +96,22 @@ class PodGarbageCollector(ManagedController):
             return None
         return self._options.period
 
-    async def _out_of_service(self) -> None:
-        doomed = []
-        for pod in self._pods.by_index(GARBAGE_INDEX, LEAVING):
+    async def _gc_terminating(self) -> None:
+        to_delete = []
+        for pod in self._pods.by_index(GARBAGE_INDEX, TERMINATING):
             node = self._nodes.get(pod.spec.node_name)
             if node is not None and is_out_of_service(node):
-                doomed.append(pod)
+                to_delete.append(pod)
         since = self._live.moment()
 
         async def remove(pod: Pod) -> None:
-            node = await self._read_live(pod.spec.node_name, since)
+            node = await self._get_live_node(pod.spec.node_name, since)
             if isinstance(node, Node) and is_out_of_service(node):
-                await self._remove(pod, "out-of-service")
+                await self._mark_failed_and_delete_pod(pod, "out-of-service")
 
-        await each(in_order_of_deletion(doomed), remove, at_once=AT_ONCE)
+        await each(sorted_for_deletion(to_delete), remove, at_once=AT_ONCE)
 
-    async def _orphaned(self) -> None:
+    async def _gc_orphaned(self) -> None:
         for name in self._pods.index_values(NODE_INDEX):
             if name not in self._nodes:
                 self._quarantine.add_after(name, self._options.quarantine)
@@ -117,20 +119,20 @@ class PodGarbageCollector(ManagedController):
         while len(self._quarantine):
             name = await self._quarantine.get()
             try:
-                await self._collect_pods_of(name, since)
+                await self._delete_pods_of_node(name, since)
             finally:
                 self._quarantine.done(name)
 
-    async def _collect_pods_of(self, name: str, since: int) -> None:
+    async def _delete_pods_of_node(self, name: str, since: int) -> None:
         """Delete all pods of a missing node; if a read fails, the next pass continues."""
         for pod in self._pods.by_index(NODE_INDEX, name):
-            if name in self._nodes or await self._read_live(name, since) is not None:
+            if name in self._nodes or await self._get_live_node(name, since) is not None:
                 return
             self.log.info("Found orphaned Pod assigned to the Node, deleting", v=2, pod=_key(pod), node=name)
             condition = disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists")
-            await self._remove(pod, "orphaned", condition)
+            await self._mark_failed_and_delete_pod(pod, "orphaned", condition)
 
-    async def _read_live(self, name: str, since: int) -> Node | Exception | None:
+    async def _get_live_node(self, name: str, since: int) -> Node | Exception | None:
         """The live node, None if it does not exist, or the error."""
         try:
             return await self._live.get(name, since=since, max_age=LIVE_SECONDS)
@@ -138,9 +140,9 @@ class PodGarbageCollector(ManagedController):
             self.log.error("Error while getting node", error=error, node=name)  # noqa: TRY400  # no traceback: the server said no
             return error
 
-    async def _remove(self, pod: Pod, reason: str, condition: PodCondition | None = None) -> None:
+    async def _mark_failed_and_delete_pod(self, pod: Pod, reason: str, condition: PodCondition | None = None) -> None:
         """Set its phase to Failed if it has not finished, then force-delete it."""
-        if is_held(pod):
+        if is_kept_by_finalizers(pod):
             return
         meta = pod.metadata
         begin_sync(self.name, _key(pod), current_triggers())
@@ -150,7 +152,7 @@ class PodGarbageCollector(ManagedController):
         try:
             if not is_terminal(pod):
                 body = status_patch(pod, self.env.now(), condition=condition, phase="Failed")
-                assert body is not None, "a pod that has not ended is not Failed yet"
+                assert body is not None, "an unfinished pod is not Failed yet"
                 patch = strategic_merge_patch(body)
                 await self._client.patch(_POD_META, meta.name, patch, meta.namespace, subresource="status")
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)

@@ -14,7 +14,7 @@ OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 
 GARBAGE_INDEX = "podGarbage"
 TERMINATED = "terminated"
-LEAVING = "leaving"
+TERMINATING = "leaving"
 UNSCHEDULED = "unscheduled"
 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
@@ -22,25 +22,25 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 def index_by_garbage(pod: Pod) -> tuple[str, ...]:
     """The index function of ``GARBAGE_INDEX``: the reasons for which a pod may be collected, except a missing node."""
-    kinds = (TERMINATED,) if is_terminated(pod) else ()
+    kinds = (TERMINATED,) if is_pod_terminated(pod) else ()
     if pod.metadata.deletion_timestamp is None:
         return kinds
-    return (*kinds, LEAVING if pod.spec.node_name else UNSCHEDULED)
+    return (*kinds, TERMINATING if pod.spec.node_name else UNSCHEDULED)
 
 
-def is_terminated(pod: Pod) -> bool:
+def is_pod_terminated(pod: Pod) -> bool:
     return pod.status.phase not in ("Pending", "Running", "Unknown")
 
 
-def surplus(terminated: Sequence[Pod], threshold: int) -> list[Pod]:
+def pods_over_threshold(terminated: Sequence[Pod], threshold: int) -> list[Pod]:
     """The finished pods that are too many. 5 pods, threshold 3: the first two in order of deletion."""
     excess = len(terminated) - threshold
     if threshold <= 0 or excess <= 0:
         return []
-    return in_order_of_deletion(terminated)[:excess]
+    return sorted_for_deletion(terminated)[:excess]
 
 
-def in_order_of_deletion(pods: Iterable[Pod]) -> list[Pod]:
+def sorted_for_deletion(pods: Iterable[Pod]) -> list[Pod]:
     """Evicted pods first, since no controller counts on them; then by age."""
     return sorted(pods, key=_rank)
 
@@ -54,7 +54,7 @@ def is_evicted(pod: Pod) -> bool:
     return pod.status.phase == "Failed" and pod.status.reason == "Evicted"
 
 
-def is_held(pod: Pod) -> bool:
+def is_kept_by_finalizers(pod: Pod) -> bool:
     """Whether it is finished, has been force-deleted, and only has finalizers: another deletion has no effect
     (kubernetes#141190, open: upstream sends one in every pass)."""
     meta = pod.metadata

@@ -22,11 +22,11 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     GRACE_SECONDS,
     as_failed,
     as_succeeded,
+    has_discovery_failed,
     is_new,
-    is_over,
-    is_unknown,
-    named,
-    resource_of,
+    is_terminal,
+    resource_for,
+    resource_string,
     unchanged_apply,
 )
 from pilothouse.controllers.cleanup.storage_version_migrator.migration_runner import MigrationRunner
@@ -82,54 +82,54 @@ class StorageVersionMigrator(ManagedController):
             )
         )
         migrations.add_handler(
-            on_add=lambda migration, _initial: self._seen(migration),
-            on_update=lambda _old, migration: self._seen(migration),
-            on_delete=lambda migration, _unknown: self._gone(migration),
+            on_add=lambda migration, _initial: self._enqueue(migration),
+            on_update=lambda _old, migration: self._enqueue(migration),
+            on_delete=lambda migration, _unknown: self._delete_svm(migration),
         )
 
-    def _seen(self, migration: StorageVersionMigration) -> None:
+    def _enqueue(self, migration: StorageVersionMigration) -> None:
         self._runs.add(migration.spec.resource)
         self._resource_versions.add(migration.metadata.name)
         self.queue.add(migration.metadata.name)
 
-    def _gone(self, migration: StorageVersionMigration) -> None:
+    def _delete_svm(self, migration: StorageVersionMigration) -> None:
         self._runs.add(migration.spec.resource)
         self._missed.pop(migration.metadata.name, None)
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Migrate once the garbage collector's cache is as new as the start of the migration."""
         migration = self._migrations.get(key)
-        if migration is None or is_over(migration) or not migration.status.resource_version:
+        if migration is None or is_terminal(migration) or not migration.status.resource_version:
             return None
         try:
-            resource = await self._resource(migration)
+            resource = await self._resource_for(migration)
             if not self._migrations.still_has(migration.metadata):
                 return None
-            cache = self._cache(key, resource)
+            cache = self._get_monitor(key, resource)
             if cache is None or not _is_as_new_as(cache, migration.status.resource_version):
                 return Requeue(POLL_SECONDS)
-            await self._migrate(resource, cache, migration.status.resource_version)
+            await self._run_migration(resource, cache, migration.status.resource_version)
         except MigrationFailed as error:
-            await self._end(migration, f"migration encountered unhandled error: {error}")
+            await self._record_result(migration, f"migration encountered unhandled error: {error}")
         except RETRIABLE as error:
             pause = error.retry_after_seconds if isinstance(error, ApiError) else 0
             if pause:
                 return Requeue(float(pause))
             raise RetryLater(str(error)) from error
         else:
-            await self._end(migration)
+            await self._record_result(migration)
         return None
 
-    async def _resource(self, migration: StorageVersionMigration) -> Resource:
+    async def _resource_for(self, migration: StorageVersionMigration) -> Resource:
         discovery = await self._mapper.discovery()
-        found = resource_of(discovery, migration.spec.resource)
+        found = resource_for(discovery, migration.spec.resource)
         if found is not None:
             return found
-        if is_unknown(discovery, migration.spec.resource) or is_new(migration, self.env.now()):
+        if has_discovery_failed(discovery, migration.spec.resource) or is_new(migration, self.env.now()):
             raise RetryLater("resource does not exist in rest mapper, requeuing to attempt again")
         raise MigrationFailed("unable to obtain GVR from discovery")
 
-    def _cache(self, key: str, resource: Resource) -> Cache[Any] | None:
+    def _get_monitor(self, key: str, resource: Resource) -> Cache[Any] | None:
         """The garbage collector's cache of the resource if it has synced, else None."""
         informer = shared_informer(self._context, resource)
         if informer is not None:
@@ -139,9 +139,9 @@ class StorageVersionMigrator(ManagedController):
         if self.env.monotonic() - since < GRACE_SECONDS:
             return None
         del self._missed[key]
-        raise MigrationFailed(f"no monitor found for resource {named(resource)}")
+        raise MigrationFailed(f"no monitor found for resource {resource_string(resource)}")
 
-    async def _migrate(self, resource: Resource, cache: Cache[Any], begun: str) -> None:
+    async def _run_migration(self, resource: Resource, cache: Cache[Any], begun: str) -> None:
         """Write the objects that existed at the start of the migration. After an error it starts again: objects that
         were written are newer, or are written once more."""
         kind = resource.as_kind().metadata
@@ -166,12 +166,12 @@ class StorageVersionMigrator(ManagedController):
             except ApiError as error:
                 raise MigrationFailed(str(error)) from error
 
-    async def _end(self, begun: StorageVersionMigration, reason: str = "") -> None:
+    async def _record_result(self, begun: StorageVersionMigration, reason: str = "") -> None:
         """Record that the migration has succeeded, or failed with that reason."""
         # The migration may have changed since the sync started, or have been replaced by another one with its name.
         key = begun.metadata.name
         migration, raw = self._migrations.get(key), self._migrations.raw(key)
-        if migration is None or migration.metadata.uid != begun.metadata.uid or is_over(migration):
+        if migration is None or migration.metadata.uid != begun.metadata.uid or is_terminal(migration):
             return
         assert raw is not None, "the informer was asked to keep it"
         now = self.env.now()

@@ -26,10 +26,10 @@ _json = msgspec.json.Encoder().encode
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-# Which one runs -----------------------------------------------------------------------------------------------------
+# Order ------------------------------------------------------------------------------------------------------------
 
 
-def is_over(migration: StorageVersionMigration) -> bool:
+def is_terminal(migration: StorageVersionMigration) -> bool:
     conditions = migration.status.conditions
     return is_condition_true(conditions, SUCCEEDED) or is_condition_true(conditions, FAILED)
 
@@ -39,7 +39,7 @@ def is_running(migration: StorageVersionMigration) -> bool:
     return is_condition_true(migration.status.conditions, RUNNING)
 
 
-class Turn(msgspec.Struct, frozen=True):
+class NextMigration(msgspec.Struct, frozen=True):
     """The actions for the migrations of one resource."""
 
     ended: tuple[StorageVersionMigration, ...] = ()
@@ -48,45 +48,45 @@ class Turn(msgspec.Struct, frozen=True):
     """The one to start then."""
 
 
-def turn_of(migrations: Iterable[StorageVersionMigration]) -> Turn:
-    """One at a time, the oldest first, then by name."""
+def next_migration(migrations: Iterable[StorageVersionMigration]) -> NextMigration:
+    """The migrations to complete, and the next one to start: the oldest, then by name, unless one is running."""
     known = sorted(migrations, key=lambda one: (one.metadata.creation_timestamp or _EPOCH, one.metadata.name))
-    ended = tuple(one for one in known if is_running(one) and is_over(one))
-    if any(is_running(one) and not is_over(one) for one in known):
-        return Turn(ended)
-    return Turn(ended, next((one for one in known if not is_running(one) and not is_over(one)), None))
+    ended = tuple(one for one in known if is_running(one) and is_terminal(one))
+    if any(is_running(one) and not is_terminal(one) for one in known):
+        return NextMigration(ended)
+    return NextMigration(ended, next((one for one in known if not is_running(one) and not is_terminal(one)), None))
 
 
-# What it is about ---------------------------------------------------------------------------------------------------
+# Resource ---------------------------------------------------------------------------------------------------------
 
 
-def resource_of(discovery: Discovery, desired: GroupResource) -> Resource | None:
+def resource_for(discovery: Discovery, desired: GroupResource) -> Resource | None:
     return next(
         (one for one in discovery.resources() if (one.group, one.name) == (desired.group, desired.resource)), None
     )
 
 
-def is_unknown(discovery: Discovery, desired: GroupResource) -> bool:
+def has_discovery_failed(discovery: Discovery, desired: GroupResource) -> bool:
     """Whether discovery failed for its group, so that it is unknown whether the resource is served."""
     return any(name.rpartition("/")[0] == desired.group for name in discovery.failures)
 
 
 def is_new(migration: StorageVersionMigration, now: datetime.datetime) -> bool:
     """Whether it was created so recently that its resource may be too new for discovery."""
-    made = migration.metadata.creation_timestamp or _EPOCH
-    return (now - made).total_seconds() < GRACE_SECONDS
+    created_at = migration.metadata.creation_timestamp or _EPOCH
+    return (now - created_at).total_seconds() < GRACE_SECONDS
 
 
-def named(resource: Resource) -> str:
+def resource_string(resource: Resource) -> str:
     """As upstream's texts name a resource: ``apps/v1, Resource=deployments``."""
     return f"{resource.group}/{resource.version}, Resource={resource.name}"
 
 
-def lacks_verbs(resource: Resource) -> str:
+def missing_verbs_reason(resource: Resource) -> str:
     """The reason why its objects cannot be migrated, or ""."""
     if resource.supports(*NEEDED_VERBS):
         return ""
-    return f'resource "{named(resource)}" does not support discovery operations: [{" ".join(NEEDED_VERBS)}]'
+    return f'resource "{resource_string(resource)}" does not support discovery operations: [{" ".join(NEEDED_VERBS)}]'
 
 
 def unchanged_apply(resource: Resource, uid: str, resource_version: str) -> bytes:
@@ -99,10 +99,10 @@ def unchanged_apply(resource: Resource, uid: str, resource_version: str) -> byte
     return _json({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta})
 
 
-# What is said of a migration ----------------------------------------------------------------------------------------
+# Status of a migration --------------------------------------------------------------------------------------------
 
 
-def with_first(
+def with_new_condition(
     raw: bytes, migration: StorageVersionMigration, type_: str, reason: str, message: str, now: datetime.datetime
 ) -> bytes:
     """The object with this condition added; one of the type that exists stays as it is."""
@@ -114,15 +114,15 @@ def with_first(
 
 
 def as_running(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
-    return with_first(raw, migration, RUNNING, "MigrationRunning", "The migration is running", now)
+    return with_new_condition(raw, migration, RUNNING, "MigrationRunning", "The migration is running", now)
 
 
 def as_succeeded(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
-    return with_first(raw, migration, SUCCEEDED, "StorageVersionMigrationSucceeded", "", now)
+    return with_new_condition(raw, migration, SUCCEEDED, "StorageVersionMigrationSucceeded", "", now)
 
 
 def as_failed(raw: bytes, migration: StorageVersionMigration, reason: str, now: datetime.datetime) -> bytes:
-    return with_first(raw, migration, FAILED, "StorageVersionMigrationFailed", reason, now)
+    return with_new_condition(raw, migration, FAILED, "StorageVersionMigrationFailed", reason, now)
 
 
 def as_ended(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
@@ -137,39 +137,43 @@ def as_ended(raw: bytes, migration: StorageVersionMigration, now: datetime.datet
     return _with_conditions(raw, with_condition(migration.status.conditions, ended))
 
 
-def from_version(raw: bytes, resource_version: str) -> bytes:
+def with_resource_version(raw: bytes, resource_version: str) -> bytes:
     return replace_fields(raw, {"status.resourceVersion": _json(resource_version)})
 
 
 def _with_conditions(raw: bytes, conditions: Iterable[Condition]) -> bytes:
-    return replace_fields(raw, {"status.conditions": _json([_shown(one) for one in conditions])})
+    return replace_fields(raw, {"status.conditions": _json([_condition_json(one) for one in conditions])})
 
 
-def _shown(condition: Condition) -> dict[str, Any]:
+def _condition_json(condition: Condition) -> dict[str, Any]:
     # The message is required, even if it is empty.
-    shown: dict[str, Any] = {"type": condition.type, "status": condition.status}
+    fields: dict[str, Any] = {"type": condition.type, "status": condition.status}
     if condition.observed_generation:
-        shown["observedGeneration"] = condition.observed_generation
+        fields["observedGeneration"] = condition.observed_generation
     if condition.last_transition_time is not None:
-        shown["lastTransitionTime"] = format_time(condition.last_transition_time)
-    return {**shown, "reason": condition.reason, "message": condition.message}
+        fields["lastTransitionTime"] = format_time(condition.last_transition_time)
+    return {**fields, "reason": condition.reason, "message": condition.message}
 
 
-# What is said of a definition ---------------------------------------------------------------------------------------
+# Status of a definition -------------------------------------------------------------------------------------------
 
 
-def definition_of(desired: GroupResource) -> str:
+def crd_for_group_resource(desired: GroupResource) -> str:
     """The name of the resource's CustomResourceDefinition; empty for a group that cannot have any."""
     return f"{desired.resource}.{desired.group}" if "." in desired.group else ""
 
 
-def migrating(definition: CustomResourceDefinition, migration: str, now: datetime.datetime) -> dict[str, Any]:
+def migrating_configuration(
+    definition: CustomResourceDefinition, migration: str, now: datetime.datetime
+) -> dict[str, Any]:
     """The apply configuration for the definition when a migration of its objects starts."""
     message = f"Migration {migration} is running"
     return _configuration(definition, "True", "MigrationRunning", message, definition.status.stored_versions, now)
 
 
-def migrated(definition: CustomResourceDefinition, *, succeeded: bool, now: datetime.datetime) -> dict[str, Any] | None:
+def migrated_configuration(
+    definition: CustomResourceDefinition, *, succeeded: bool, now: datetime.datetime
+) -> dict[str, Any] | None:
     """The apply configuration for the definition when it has ended; None if it was applied before, and only the
     response was lost.
 

@@ -10,13 +10,13 @@ from pilothouse.client import Client, apply_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     SUCCEEDED,
-    Turn,
+    NextMigration,
     as_ended,
     as_running,
-    definition_of,
-    migrated,
-    migrating,
-    turn_of,
+    crd_for_group_resource,
+    migrated_configuration,
+    migrating_configuration,
+    next_migration,
 )
 from pilothouse.controllers.cleanup.storage_version_migrator.resource_version import write_status
 from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
@@ -40,31 +40,31 @@ class MigrationRunner:
 
     async def reconcile(self, resource: GroupResource) -> Requeue | None:
         """Record the completed migrations, then let the next one run."""
-        if turn_of(one for one in self._migrations.list() if one.spec.resource == resource) == Turn():
+        if next_migration(one for one in self._migrations.list() if one.spec.resource == resource) == NextMigration():
             return None
         live = (await self._client.list_all(STORAGE_VERSION_MIGRATIONS, keep_raw=True)).items
         raw = {
             entry.object.metadata.name: replace_fields(entry.raw, {"metadata.managedFields": None}) for entry in live
         }
-        turn = turn_of(entry.object for entry in live if entry.object.spec.resource == resource)
-        for migration in turn.ended:
+        decision = next_migration(entry.object for entry in live if entry.object.spec.resource == resource)
+        for migration in decision.ended:
             name, succeeded = migration.metadata.name, is_condition_true(migration.status.conditions, SUCCEEDED)
             record_decision(
                 f"migration {name} of {resource.resource} is over, {'' if succeeded else 'not '}successfully"
             )
-            await self._update_definition_status(migration, is_over=True, succeeded=succeeded)
+            await self._update_definition_status(migration, is_terminal=True, succeeded=succeeded)
             await write_status(self._client, name, as_ended(raw[name], migration, self._env.now()))
-        if turn.next is not None:
-            name = turn.next.metadata.name
-            record_decision(f"no other migration of {resource.resource} runs: it is the turn of {name}")
-            await self._update_definition_status(turn.next, is_over=False)
-            await write_status(self._client, name, as_running(raw[name], turn.next, self._env.now()))
+        if decision.next is not None:
+            name = decision.next.metadata.name
+            record_decision(f"no other migration of {resource.resource} runs: next is {name}")
+            await self._update_definition_status(decision.next, is_terminal=False)
+            await write_status(self._client, name, as_running(raw[name], decision.next, self._env.now()))
         return None
 
     async def _update_definition_status(
-        self, migration: StorageVersionMigration, *, is_over: bool, succeeded: bool = False
+        self, migration: StorageVersionMigration, *, is_terminal: bool, succeeded: bool = False
     ) -> None:
-        name = definition_of(migration.spec.resource)
+        name = crd_for_group_resource(migration.spec.resource)
         if not name:
             return
 
@@ -72,10 +72,10 @@ class MigrationRunner:
             # Read live: the result does not apply to a definition that has changed since the sync.
             definition = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
             now, configuration = self._env.now(), None
-            if is_over:
-                configuration = migrated(definition, succeeded=succeeded, now=now)
+            if is_terminal:
+                configuration = migrated_configuration(definition, succeeded=succeeded, now=now)
             else:
-                configuration = migrating(definition, migration.metadata.name, now)
+                configuration = migrating_configuration(definition, migration.metadata.name, now)
             if configuration is None:
                 return
             await self._client.patch(

@@ -6,14 +6,14 @@ from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     as_failed,
-    from_version,
+    has_discovery_failed,
     is_new,
-    is_over,
     is_running,
-    is_unknown,
-    lacks_verbs,
-    named,
-    resource_of,
+    is_terminal,
+    missing_verbs_reason,
+    resource_for,
+    resource_string,
+    with_resource_version,
 )
 from pilothouse.env import Env
 from pilothouse.machinery.api_resources import Resource
@@ -49,27 +49,32 @@ class ResourceVersions:
     async def reconcile(self, key: str) -> Requeue | None:
         """Record the resourceVersion if the migration is running and has none, or fail it with the reason."""
         migration, raw = self._migrations.get(key), self._migrations.raw(key)
-        if migration is None or not is_running(migration) or is_over(migration) or migration.status.resource_version:
+        if (
+            migration is None
+            or not is_running(migration)
+            or is_terminal(migration)
+            or migration.status.resource_version
+        ):
             return None
         assert raw is not None, "the informer was asked to keep it"
         discovery = await self._mapper.discovery()
-        resource = resource_of(discovery, migration.spec.resource)
+        resource = resource_for(discovery, migration.spec.resource)
         reason = ""
         if resource is None:
-            if is_unknown(discovery, migration.spec.resource) or is_new(migration, self._env.now()):
+            if has_discovery_failed(discovery, migration.spec.resource) or is_new(migration, self._env.now()):
                 raise RetryLater("resource does not exist in our rest mapper, requeuing to attempt again")
             reason = "resource does not exist in discovery"
         else:
-            reason = lacks_verbs(resource)
+            reason = missing_verbs_reason(resource)
         version = ""
         if resource is not None and not reason:
             version = await self._version_of(resource)
             if compare(version, version) is None:
                 reason = (
-                    f"latest resourceVersion for {named(resource)} is not valid: resource version is not well formed: "
-                    f"{version}"
+                    f"latest resourceVersion for {resource_string(resource)} is not valid: "
+                    f"resource version is not well formed: {version}"
                 )
-        body = as_failed(raw, migration, reason, self._env.now()) if reason else from_version(raw, version)
+        body = as_failed(raw, migration, reason, self._env.now()) if reason else with_resource_version(raw, version)
         record_decision(f"migration {key} {f'fails: {reason}' if reason else f'begins at resourceVersion {version}'}")
         await write_status(self._client, key, body)
         return None

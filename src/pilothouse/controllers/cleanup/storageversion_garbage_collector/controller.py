@@ -32,17 +32,18 @@ class StorageVersionGarbageCollector(ManagedController):
             WorkerPool(
                 f"{DESCRIPTOR.name}-storageversions",
                 self._versions,
-                self._sync_version,
+                self._sync_storage_version,
                 metrics=context.metrics,
                 log=context.log,
             )
         )
         leases.add_handler(on_delete=lambda lease, _unknown: self.queue.add(lease.metadata.name))
         versions.add_handler(
-            on_add=lambda found, _initial: self._seen(found), on_update=lambda _old, found: self._seen(found)
+            on_add=lambda found, _initial: self._enqueue_storage_version(found),
+            on_update=lambda _old, found: self._enqueue_storage_version(found),
         )
 
-    def _seen(self, found: StorageVersion) -> None:
+    def _enqueue_storage_version(self, found: StorageVersion) -> None:
         # The handler of the Lease may run later: Leases that are not in the cache are read live.
         if any(f"{NAMESPACE}/{server}" not in self._leases for server in api_server_ids(found)):
             self._versions.add(found.metadata.name)
@@ -54,44 +55,46 @@ class StorageVersionGarbageCollector(ManagedController):
         naming = [entry for entry in listed.items if key in api_server_ids(entry.object)]
         # After the list; upstream reads it before. A server that restarts between the two would lose its entry; one
         # that restarts later changes the listed object, which is a conflict.
-        if not naming or await self._lease(key) is not None:
+        if not naming or await self._get_lease(key) is not None:
             return None
         failure: Exception | None = None
         for entry in naming:
             try:
-                await self._write(entry.object, entry.raw, frozenset((key,)))
+                await self._update_or_delete_storage_version(entry.object, entry.raw, frozenset((key,)))
             except (ApiError, OSError) as error:
                 failure = failure or error
         if failure is not None:
             raise failure
         return None
 
-    async def _sync_version(self, key: str) -> Requeue | None:
+    async def _sync_storage_version(self, key: str) -> Requeue | None:
         try:
             raw = await self._client.get(STORAGE_VERSIONS.raw, key)
         except NotFound:
             return None
         found = _storage_version.decode(raw)
-        gone = set()
+        missing = set()
         for server in api_server_ids(found):
-            lease = await self._lease(server)
+            lease = await self._get_lease(server)
             if lease is None or lease.metadata.labels.get(LABEL) != VALUE:
-                gone.add(server)
-        if gone:
-            await self._write(found, raw, gone)
+                missing.add(server)
+        if missing:
+            await self._update_or_delete_storage_version(found, raw, missing)
         return None
 
-    async def _lease(self, name: str) -> Lease | None:
+    async def _get_lease(self, name: str) -> Lease | None:
         try:
             return await self._client.get(LEASES, name, NAMESPACE)
         except NotFound:
             return None
 
-    async def _write(self, found: StorageVersion, raw: bytes | msgspec.Raw, gone: set[str] | frozenset[str]) -> None:
+    async def _update_or_delete_storage_version(
+        self, found: StorageVersion, raw: bytes | msgspec.Raw, missing: set[str] | frozenset[str]
+    ) -> None:
         meta = found.metadata
-        servers = ", ".join(sorted(gone))
+        servers = ", ".join(sorted(missing))
         record_decision(f"StorageVersion {meta.name} names API servers without a Lease: {servers}")
-        body = remove_servers(raw, found, gone, self.env.now())
+        body = remove_servers(raw, found, missing, self.env.now())
         if body is not None:
             await self._client.update(STORAGE_VERSIONS.raw, meta.name, body, subresource="status")
             return

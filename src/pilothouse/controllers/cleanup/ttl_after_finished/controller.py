@@ -3,7 +3,7 @@
 from pilothouse.api.batch import JOBS, Job
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR, TTLAfterFinishedOptions
-from pilothouse.controllers.cleanup.ttl_after_finished.decide import due_at, is_eligible
+from pilothouse.controllers.cleanup.ttl_after_finished.decide import expires_at, needs_cleanup
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, object_key
@@ -33,19 +33,19 @@ class TTLAfterFinishedController(ManagedController):
             buckets=exponential_buckets(0.1, 2, 14),
         ).labels()
         jobs.add_handler(
-            lambda job, _initial: self._seen(job), lambda _old, job: self._seen(job), lambda _job, _u: None
+            lambda job, _initial: self._enqueue(job), lambda _old, job: self._enqueue(job), lambda _job, _u: None
         )
 
-    def _seen(self, job: Job) -> None:
-        if is_eligible(job):
+    def _enqueue(self, job: Job) -> None:
+        if needs_cleanup(job):
             self.queue.add(object_key(job.metadata))
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Delete the Job if cache and server agree that its time is over."""
+        """Delete the Job if its TTL has passed, both in the cache and live (``processJob``, ``processTTL``)."""
         job = self._jobs.get(key)
         if job is None:
             return None
-        wait = self._until_due(job)
+        wait = self._time_left(job)
         if wait is None or wait > 0:
             return None if wait is None else Requeue(wait)
         # The cache may be old: the TTL may have been extended, or there may be another Job with the name.
@@ -54,7 +54,7 @@ class TTLAfterFinishedController(ManagedController):
             live = await self._client.get(JOBS, meta.name, meta.namespace)
         except NotFound:
             return None
-        wait = self._until_due(live)
+        wait = self._time_left(live)
         if wait is None or wait > 0:
             return None if wait is None else Requeue(wait)
         seconds = live.spec.ttl_seconds_after_finished
@@ -67,12 +67,12 @@ class TTLAfterFinishedController(ManagedController):
             return None
         except Conflict:
             return Requeue(0)  # there is another Job with that name: check that one
-        late = self._until_due(live)
+        late = self._time_left(live)
         assert late is not None, "it was due"
         self._lateness.observe(-late)
-        self.log.info("Deleted job after its time to live", v=2, job=key)
+        self.log.info("Deleted job after its TTL", v=2, job=key)
         return None
 
-    def _until_due(self, job: Job) -> float | None:
-        due = due_at(job)
+    def _time_left(self, job: Job) -> float | None:
+        due = expires_at(job)
         return None if due is None else (due - self.env.now()).total_seconds()

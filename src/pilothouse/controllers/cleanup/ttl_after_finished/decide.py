@@ -1,4 +1,4 @@
-"""When a finished Job is due. Pure.
+"""When the TTL of a finished Job expires. Pure.
 
 Upstream: v1.36 ``pkg/controller/ttlafterfinished/ttlafterfinished_controller.go``.
 """
@@ -14,7 +14,7 @@ class NoFinishTime(ValueError):
     """A Job has finished, but the condition has no time."""
 
 
-def is_eligible(job: Job) -> bool:
+def needs_cleanup(job: Job) -> bool:
     """Whether the Job needs cleanup: it has finished, has a TTL, and is not being deleted."""
     return (
         job.metadata.deletion_timestamp is None
@@ -23,7 +23,7 @@ def is_eligible(job: Job) -> bool:
     )
 
 
-def due_at(job: Job) -> datetime.datetime | None:
+def expires_at(job: Job) -> datetime.datetime | None:
     """The time after which it may be deleted; ``None`` if it is not to be deleted. Raises ``NoFinishTime``."""
     seconds = job.spec.ttl_seconds_after_finished
     finished = finished_condition(job)

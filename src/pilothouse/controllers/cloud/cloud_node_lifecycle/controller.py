@@ -49,9 +49,9 @@ class CloudNodeLifecycleController(ManagedController):
             begin_sync(self.name, node.metadata.name, current_triggers())
             try:
                 if is_node_ready(node):
-                    await self._untaint(node)
+                    await self._remove_shutdown_taint(node)
                 elif not await self._instances.exists(node):
-                    await self._delete(node)
+                    await self._delete_node(node)
                 elif await self._instances.is_shut_down(node):
                     record_decision(f"the cloud says that node {node.metadata.name} is shut down")
                     await self._change_taints(node.metadata.name, _with_taint)
@@ -59,12 +59,12 @@ class CloudNodeLifecycleController(ManagedController):
                 self.log.warning("Failed to sync node", node=node.metadata.name, error=error)
         return Requeue(self._period)
 
-    async def _untaint(self, node: Node) -> None:
+    async def _remove_shutdown_taint(self, node: Node) -> None:
         if any(same_taint(taint, SHUT_DOWN) for taint in node.spec.taints):
-            record_decision(f"node {node.metadata.name} is ready: it is not shut down any more")
+            record_decision(f"node {node.metadata.name} is ready: the shutdown taint is removed")
             await self._change_taints(node.metadata.name, _without_taint)
 
-    async def _delete(self, node: Node) -> None:
+    async def _delete_node(self, node: Node) -> None:
         meta = node.metadata
         # The cache may be stale: the node may be ready again, or another one.
         try:
@@ -101,8 +101,8 @@ class CloudNodeLifecycleController(ManagedController):
             self.log.info("Node has changed meanwhile", v=4, node=name)
 
     def _record_event(self, node: Node, type_: str, reason: str, message: str) -> None:
-        about = ObjectReference(api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid)
-        self._recorder.event(about, type_, reason, message)
+        reference = ObjectReference(api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid)
+        self._recorder.event(reference, type_, reason, message)
 
 
 def _with_taint(taints: Sequence[Taint]) -> list[Taint]:

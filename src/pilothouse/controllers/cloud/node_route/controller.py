@@ -29,7 +29,7 @@ def build(context: ControllerContext) -> RunnableController:
     if provider.routes is None:
         reason = f"cloud provider {provider.name} has no routes"
     elif not options.allocate or not options.configured:
-        reason = "nodes are given no ranges, or no routes are wanted (--allocate-node-cidrs, --configure-cloud-routes)"
+        reason = "--allocate-node-cidrs or --configure-cloud-routes is off"
     if provider.routes is None or reason:
         return NothingToDo(DESCRIPTOR.name, context.log, reason)
     return NodeRouteController(context, provider.routes)
@@ -57,41 +57,41 @@ class NodeRouteController(ManagedController):
         """One comparison. Failures are logged and retried in the next one."""
         self._passes.inc()
         try:
-            await self._compare()
+            await self._reconcile_node_routes()
         except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: the next pass is not far
             self.log.warning("Couldn't reconcile node routes", error=error)
         return Requeue(self._period)
 
-    async def _compare(self) -> None:
-        there = await self._routes.list(self._cluster)
+    async def _reconcile_node_routes(self) -> None:
+        routes = await self._routes.list(self._cluster)
         nodes = self._nodes.list()
-        todo = plan(nodes, there, self._ours)
+        planned = plan(nodes, routes, self._ours)
         # A route that is recreated must be deleted first (kubernetes#98359).
-        await each(todo.delete, self._delete, at_once=AT_ONCE)
+        await each(planned.delete, self._delete_route, at_once=AT_ONCE)
         missing: dict[str, None] = {}
 
         async def create(what: tuple[Node, Route]) -> None:
-            if not await self._create(*what):
+            if not await self._create_route(*what):
                 missing[what[0].metadata.name] = None
 
-        await each(todo.create, create, at_once=AT_ONCE)
-        named = {route.node for route in there}  # never iterated
+        await each(planned.create, create, at_once=AT_ONCE)
+        by_name = {route.node for route in routes}  # never iterated
 
         async def update_condition(node: Node) -> None:
             name = node.metadata.name
-            if node.spec.pod_cidrs or name in named:
+            if node.spec.pod_cidrs or name in by_name:
                 # A node with a route but no CIDR is not reachable.
-                await self._set_condition(node, routed=bool(node.spec.pod_cidrs) and name not in missing)
+                await self._update_networking_condition(node, routed=bool(node.spec.pod_cidrs) and name not in missing)
 
         await each(nodes, update_condition, at_once=AT_ONCE)
 
-    async def _delete(self, route: Route) -> None:
+    async def _delete_route(self, route: Route) -> None:
         try:
             await self._routes.delete(self._cluster, route)
         except Exception as error:  # noqa: BLE001  # as above
             self.log.warning("Could not delete route", route=route.name, cidr=route.destination, error=error)
 
-    async def _create(self, node: Node, route: Route) -> bool:
+    async def _create_route(self, node: Node, route: Route) -> bool:
         began = self.env.monotonic()
         hint = node.metadata.uid
         try:
@@ -101,13 +101,13 @@ class NodeRouteController(ManagedController):
             message = (
                 f"Could not create route {hint} {route.destination} for node {route.node} after {seconds}: {error}"
             )
-            about = ObjectReference(api_version="v1", kind="Node", name=route.node, uid=hint)
-            self._recorder.event(about, WARNING, "FailedToCreateRoute", message)
+            reference = ObjectReference(api_version="v1", kind="Node", name=route.node, uid=hint)
+            self._recorder.event(reference, WARNING, "FailedToCreateRoute", message)
             return False
         self.log.info("Created route", node=route.node, cidr=route.destination)
         return True
 
-    async def _set_condition(self, node: Node, *, routed: bool) -> None:
+    async def _update_networking_condition(self, node: Node, *, routed: bool) -> None:
         desired = condition_of(routed)
         if has_condition(node, desired):
             return
@@ -123,7 +123,7 @@ class NodeRouteController(ManagedController):
         patch = strategic_merge_patch({"status": {"conditions": [said]}})
         begin_sync(self.name, node.metadata.name, current_triggers())
         cidrs = ", ".join(node.spec.pod_cidrs) or "no CIDR"
-        record_decision(f"the cloud has {'' if routed else 'not '}a route to each range of the node: {cidrs}")
+        record_decision(f"the cloud has {'' if routed else 'not '}a route for each pod CIDR of the node: {cidrs}")
         try:
             await self._client.patch(_NODE_META, node.metadata.name, patch, subresource="status")
         except NotFound:

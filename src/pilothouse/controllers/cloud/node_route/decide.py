@@ -1,4 +1,4 @@
-"""Which routes there should be. Pure. Upstream: k8s.io/cloud-provider v0.36
+"""Which routes to create and to delete. Pure. Upstream: k8s.io/cloud-provider v0.36
 ``controllers/route/route_controller.go``."""
 
 from collections.abc import Iterable, Sequence
@@ -32,33 +32,34 @@ def cluster_ranges(text: str) -> list[Network]:
     return found
 
 
-def plan(nodes: Iterable[Node], routes: Sequence[Route], ours: Sequence[Network]) -> Plan:
+def plan(nodes: Iterable[Node], routes: Sequence[Route], cluster_cidrs: Sequence[Network]) -> Plan:
     """Compare the routes that exist with those that should.
 
     A route whose node has other addresses by now is recreated, for providers that report them. Routes outside of the
     cluster's CIDRs are not deleted, but count if they serve.
     """
-    there: dict[str, list[Route]] = {}
+    existing: dict[str, list[Route]] = {}
     for route in routes:
-        there.setdefault(route.node, []).append(route)
+        existing.setdefault(route.node, []).append(route)
     kept: set[tuple[str, str]] = set()  # never iterated
     create: list[tuple[Node, Route]] = []
     for node in nodes:
         name, addresses = node.metadata.name, node.status.addresses
         for destination in node.spec.pod_cidrs:
-            if _serves(there.get(name, ()), destination, addresses):
+            if _is_route_for(existing.get(name, ()), destination, addresses):
                 kept.add((name, destination))
             else:
                 create.append((node, Route(node=name, destination=destination, addresses=addresses)))
     delete = tuple(
         route
         for route in routes
-        if is_ours(route, ours) and (route.blackhole or (route.node, route.destination) not in kept)
+        if is_responsible_for_route(route, cluster_cidrs)
+        and (route.blackhole or (route.node, route.destination) not in kept)
     )
     return Plan(delete=delete, create=tuple(create))
 
 
-def _serves(routes: Iterable[Route], destination: str, addresses: Sequence[NodeAddress]) -> bool:
+def _is_route_for(routes: Iterable[Route], destination: str, addresses: Sequence[NodeAddress]) -> bool:
     for route in routes:
         if route.destination == destination:
             return route.addresses is None or (
@@ -67,7 +68,7 @@ def _serves(routes: Iterable[Route], destination: str, addresses: Sequence[NodeA
     return False
 
 
-def is_ours(route: Route, ours: Sequence[Network]) -> bool:
+def is_responsible_for_route(route: Route, cluster_cidrs: Sequence[Network]) -> bool:
     """Whether the route's range starts or ends in one of the cluster's. A range that cannot be parsed is not
     managed."""
     try:
@@ -76,7 +77,7 @@ def is_ours(route: Route, ours: Sequence[Network]) -> bool:
         return False
     return any(
         cluster.version == found.version and (found.network_address in cluster or found.broadcast_address in cluster)
-        for cluster in ours
+        for cluster in cluster_cidrs
     )
 
 

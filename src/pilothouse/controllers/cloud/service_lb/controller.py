@@ -9,13 +9,13 @@ from pilothouse.controllers.cloud.service_lb import DESCRIPTOR, ServiceLBOptions
 from pilothouse.controllers.cloud.service_lb.decide import (
     FINALIZER,
     affects_load_balancers,
-    are_the_same,
+    eligible_nodes,
     has_finalizer,
     ingress_of,
+    load_balanced_node_names,
     needs_cleanup,
     needs_update,
-    serving,
-    shown_names,
+    nodes_sufficiently_equal,
     wants_load_balancer,
 )
 from pilothouse.controllers.shared.cloud import ImplementedElsewhere, LoadBalancers, NothingToDo, TryAgainAfter
@@ -52,7 +52,7 @@ def build(context: ControllerContext) -> RunnableController:
     return ServiceLBController(context, provider.load_balancers)
 
 
-class CloudFailed(Exception):
+class LoadBalancerError(Exception):
     """A load balancer operation failed; the text is upstream's."""
 
 
@@ -71,9 +71,9 @@ class ServiceLBController(ManagedController):
         self._cluster, self._workers = options.cluster_name, options.workers
         self._balancers = balancers
         self._services, self._nodes = services.cache, nodes.cache
-        self._known: dict[str, Service] = {}
+        self._service_cache: dict[str, Service] = {}
         """Services that may have a load balancer, as of their last sync."""
-        self._sent_to: dict[str, list[Node]] = {}
+        self._last_synced_nodes: dict[str, list[Node]] = {}
         """The nodes that a Service's load balancer was last updated with."""
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.add_runnable("events", self._recorder.run)
@@ -83,35 +83,35 @@ class ServiceLBController(ManagedController):
         )
         self._metrics = Metrics(context)
         services.add_handler(
-            lambda service, _initial: self._service_seen(service),
-            self._service_changed,
-            lambda service, _unknown: self._service_gone(service),
+            lambda service, _initial: self._add_service(service),
+            self._update_service,
+            lambda service, _unknown: self._delete_service(service),
             resync_seconds=RESYNC_SECONDS,
         )
         nodes.add_handler(
             lambda node, _initial: self._node_queue.add(node.metadata.name),
-            self._node_changed,
+            self._update_node,
             lambda node, _unknown: self._node_queue.add(node.metadata.name),
         )
 
     # Event handlers
 
-    def _service_seen(self, service: Service) -> None:
+    def _add_service(self, service: Service) -> None:
         # A crashed process may have left a load balancer.
         if wants_load_balancer(service) or needs_cleanup(service):
             self.queue.add(object_key(service.metadata))
 
-    def _service_changed(self, old: Service, new: Service) -> None:
+    def _update_service(self, old: Service, new: Service) -> None:
         if needs_update(old, new) or needs_cleanup(new):
             self.queue.add(object_key(new.metadata))
 
-    def _service_gone(self, service: Service) -> None:
+    def _delete_service(self, service: Service) -> None:
         # Its finalizer was removed by a user.
         key = object_key(service.metadata)
-        if key in self._known or wants_load_balancer(service):
+        if key in self._service_cache or wants_load_balancer(service):
             self.queue.add(key)
 
-    def _node_changed(self, old: Node, new: Node) -> None:
+    def _update_node(self, old: Node, new: Node) -> None:
         if affects_load_balancers(old, new):
             self._node_queue.add(new.metadata.name)
 
@@ -119,24 +119,24 @@ class ServiceLBController(ManagedController):
 
     async def reconcile(self, key: str) -> Requeue | None:
         service = self._services.get(key)
-        known = self._known.get(key)
+        known = self._service_cache.get(key)
         if known is not None and (service is None or known.metadata.uid != service.metadata.uid):
             # It was deleted without cleanup: only the remembered object shows that it had a load balancer.
-            await self._delete_forgotten(known)
+            await self._process_service_deletion(known)
             self._forget(key)
         if service is None:
             return None
-        self._known[key] = service
+        self._service_cache[key] = service
         try:
             if wants_load_balancer(service) and not needs_cleanup(service):
-                await self._ensure(key, service)
+                await self._ensure_load_balancer(key, service)
             else:
-                await self._clean_up(key, service)
+                await self._delete_load_balancer(key, service)
         except RetryLater:
             raise
         except Exception as error:
             self._record_event(service, WARNING, "SyncLoadBalancerFailed", f"Error syncing load balancer: {error}")
-            cause = error.__cause__ if isinstance(error, CloudFailed) else error
+            cause = error.__cause__ if isinstance(error, LoadBalancerError) else error
             if isinstance(cause, TryAgainAfter):
                 self.log.warning("Load balancer is not ready", key=key, seconds=cause.seconds, error=error)
                 return Requeue(cause.seconds)
@@ -144,10 +144,10 @@ class ServiceLBController(ManagedController):
         return None
 
     def _forget(self, key: str) -> None:
-        self._known.pop(key, None)
-        self._sent_to.pop(key, None)
+        self._service_cache.pop(key, None)
+        self._last_synced_nodes.pop(key, None)
 
-    async def _delete_forgotten(self, service: Service) -> None:
+    async def _process_service_deletion(self, service: Service) -> None:
         if not wants_load_balancer(service):
             return
         self._record_event(service, NORMAL, "DeletingLoadBalancer", "Deleting load balancer")
@@ -155,15 +155,15 @@ class ServiceLBController(ManagedController):
             await self._balancers.delete(self._cluster, service)
         except Exception as error:
             self._record_event(service, WARNING, "DeleteLoadBalancerFailed", f"Error deleting load balancer: {error}")
-            raise CloudFailed(f"deleting the load balancer: {error}") from error
+            raise LoadBalancerError(f"deleting the load balancer: {error}") from error
         self._record_event(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
 
-    async def _clean_up(self, key: str, service: Service) -> None:
+    async def _delete_load_balancer(self, key: str, service: Service) -> None:
         """Delete the load balancer, then remove the finalizer."""
         try:
             exists = await self._balancers.get(self._cluster, service) is not None
         except Exception as error:
-            raise CloudFailed(f"failed to check if load balancer exists before cleanup: {error}") from error
+            raise LoadBalancerError(f"failed to check if load balancer exists before cleanup: {error}") from error
         if exists:
             self._record_event(service, NORMAL, "DeletingLoadBalancer", "Deleting load balancer")
             try:
@@ -171,10 +171,12 @@ class ServiceLBController(ManagedController):
             except ImplementedElsewhere:
                 self.log.info("Load balancer belongs to another cluster or Service", v=4, key=key)
             except Exception as error:
-                raise CloudFailed(f"failed to delete load balancer: {error}") from error
+                raise LoadBalancerError(f"failed to delete load balancer: {error}") from error
         if has_finalizer(service):
-            why = "is being deleted" if service.metadata.deletion_timestamp else "wants no load balancer any more"
-            record_decision(f"Service {key} {why}, and its load balancer is deleted: its finalizer goes")
+            why = (
+                "is being deleted" if service.metadata.deletion_timestamp else "does not need a load balancer any more"
+            )
+            record_decision(f"Service {key} {why}, and its load balancer is deleted: its finalizer is removed")
             body = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER], "uid": service.metadata.uid}}
             try:
                 await self._patch(service, body)
@@ -184,34 +186,34 @@ class ServiceLBController(ManagedController):
             except Conflict as error:
                 raise RetryLater(str(error)) from error  # another Service of its name by now
         self._record_event(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
-        await self._record_address(service, LoadBalancerStatus())
+        await self._patch_status(service, LoadBalancerStatus())
         self._forget(key)
 
-    async def _ensure(self, key: str, cached: Service) -> None:
+    async def _ensure_load_balancer(self, key: str, cached: Service) -> None:
         """The finalizer first, then the cloud, then the status."""
         self._record_event(cached, NORMAL, "EnsuringLoadBalancer", "Ensuring load balancer")
-        service = await self._hold(cached)
-        nodes = serving(self._nodes.list())
+        service = await self._add_finalizer(cached)
+        nodes = eligible_nodes(self._nodes.list())
         if not nodes:
             self._record_event(
                 service, WARNING, "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer"
             )
-        self._sent_to[key] = nodes
+        self._last_synced_nodes[key] = nodes
         try:
             status = await self._balancers.ensure(self._cluster, service, nodes)
         except ImplementedElsewhere:
             self.log.info("Load balancer belongs to another cluster or Service", v=4, key=key)
             return
         except Exception as error:
-            raise CloudFailed(f"failed to ensure load balancer: {error}") from error
+            raise LoadBalancerError(f"failed to ensure load balancer: {error}") from error
         self._record_event(service, NORMAL, "EnsuredLoadBalancer", "Ensured load balancer")
-        await self._record_address(service, status)
-        if not are_the_same(nodes, serving(self._nodes.list())):
+        await self._patch_status(service, status)
+        if not nodes_sufficiently_equal(nodes, eligible_nodes(self._nodes.list())):
             # Nodes changed during the call, and the node sync may have updated the load balancer before this call did.
-            self._sent_to[key] = nodes
+            self._last_synced_nodes[key] = nodes
             self._node_queue.add(key)
 
-    async def _hold(self, cached: Service) -> Service:
+    async def _add_finalizer(self, cached: Service) -> Service:
         """The live Service, with the finalizer: it cannot be deleted before the load balancer.
 
         The finalizer in the cache is not sufficient: the cache may be old, and the Service deleted.
@@ -221,21 +223,21 @@ class ServiceLBController(ManagedController):
             if has_finalizer(cached):
                 service = await self._client.get(SERVICES, meta.name, meta.namespace)
             else:
-                record_decision(f"Service {object_key(meta)} wants a load balancer: it gets the finalizer {FINALIZER}")
+                record_decision(f"Service {object_key(meta)} needs a load balancer: it gets the finalizer {FINALIZER}")
                 body = {"metadata": {"finalizers": [FINALIZER], "uid": meta.uid}}
                 service = await self._patch(cached, body)
         except NotFound as error:
             if not is_about(error, meta.name):
                 raise
-            raise RetryLater(f"Service {meta.name} is gone, and the cache does not know yet") from error
+            raise RetryLater(f"Service {meta.name} was deleted, and the cache does not have that yet") from error
         except Conflict as error:
             raise RetryLater(str(error)) from error
         changed = service.metadata.uid != meta.uid or needs_cleanup(service) or not wants_load_balancer(service)
         if changed or not has_finalizer(service):
-            raise RetryLater(f"Service {meta.name} has changed, and the cache does not know yet")
+            raise RetryLater(f"Service {meta.name} has changed, and the cache does not have that yet")
         return service
 
-    async def _record_address(self, service: Service, status: LoadBalancerStatus) -> None:
+    async def _patch_status(self, service: Service, status: LoadBalancerStatus) -> None:
         if service.status.load_balancer.ingress == status.ingress:
             return
         addresses = ", ".join(each.ip or each.hostname for each in status.ingress) or "no address"
@@ -260,31 +262,33 @@ class ServiceLBController(ManagedController):
     async def _sync_nodes(self, _name: str) -> Requeue | None:
         """Update the nodes of all load balancers."""
         began = self.env.perf_counter()
-        keys = sorted(self._known)
-        await each(keys, self._update_hosts, at_once=self._workers)
+        keys = sorted(self._service_cache)
+        await each(keys, self._node_sync_service, at_once=self._workers)
         self._metrics.observe_node_sync(self.env.perf_counter() - began)
         return None
 
-    async def _update_hosts(self, key: str) -> None:
-        service = self._known.get(key)
+    async def _node_sync_service(self, key: str) -> None:
+        service = self._service_cache.get(key)
         if service is None or not wants_load_balancer(service):
             return
-        nodes = serving(self._nodes.list())
-        before = self._sent_to.get(key, [])
+        nodes = eligible_nodes(self._nodes.list())
+        before = self._last_synced_nodes.get(key, [])
         # Stored before the call: after a failure everything is repeated.
-        self._sent_to[key] = nodes
-        if not are_the_same(serving(before), nodes) and not await self._update(service, nodes):
+        self._last_synced_nodes[key] = nodes
+        if not nodes_sufficiently_equal(eligible_nodes(before), nodes) and not await self._update_load_balancer_hosts(
+            service, nodes
+        ):
             self._metrics.update_failed()
             self.queue.add(key)
 
-    async def _update(self, service: Service, nodes: Sequence[Node]) -> bool:
+    async def _update_load_balancer_hosts(self, service: Service, nodes: Sequence[Node]) -> bool:
         began = self.env.perf_counter()
         try:
             await self._balancers.update(self._cluster, service, nodes)
         except ImplementedElsewhere:
             return True
         except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: the Service is synced again
-            return await self._is_gone(service) or self._record_failure(service, nodes, error)
+            return await self._load_balancer_is_absent(service) or self._record_failure(service, nodes, error)
         finally:
             self._metrics.updated(self.env.perf_counter() - began)
         if nodes:
@@ -295,18 +299,18 @@ class ServiceLBController(ManagedController):
             )
         return True
 
-    async def _is_gone(self, service: Service) -> bool:
+    async def _load_balancer_is_absent(self, service: Service) -> bool:
         """Whether the load balancer does not exist any more, so that nothing failed."""
         try:
             return await self._balancers.get(self._cluster, service) is None
         except Exception as error:  # noqa: BLE001  # as above
-            self.log.warning("Could not find out whether a load balancer exists", error=error)
+            self.log.warning("Could not check whether a load balancer exists", error=error)
             return False
 
     def _record_failure(self, service: Service, nodes: Sequence[Node], error: Exception) -> bool:
         message = (
-            f"Error updating load balancer with new hosts {shown_names(nodes)} [node names limited, total number of "
-            f"nodes: {len(nodes)}], error: {error}"
+            f"Error updating load balancer with new hosts {load_balanced_node_names(nodes)} [node names limited, "
+            f"total number of nodes: {len(nodes)}], error: {error}"
         )
         self._record_event(service, WARNING, "UpdateLoadBalancerFailed", message)
         return False

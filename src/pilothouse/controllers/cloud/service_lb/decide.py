@@ -7,7 +7,7 @@ from pilothouse.api.core import LoadBalancerIngress, LoadBalancerStatus, Node, S
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
-GOING = "ToBeDeletedByClusterAutoscaler"
+TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 """Taint of nodes that the cluster autoscaler is about to delete."""
 MAX_NAMES = 20
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -40,11 +40,11 @@ def needs_update(old: Service, new: Service) -> bool:
         wants_load_balancer(old) != wants_load_balancer(new)
         or old.metadata.uid != new.metadata.uid
         or old.metadata.annotations != new.metadata.annotations
-        or _heard_of(old) != _heard_of(new)
+        or _relevant_spec(old) != _relevant_spec(new)
     )
 
 
-def _heard_of(service: Service) -> tuple[object, ...]:
+def _relevant_spec(service: Service) -> tuple[object, ...]:
     spec = service.spec
     return (
         spec.load_balancer_source_ranges,
@@ -81,37 +81,37 @@ def _ingress(each: LoadBalancerIngress) -> dict[str, object]:
 # Nodes
 
 
-def is_included(node: Node) -> bool:
+def is_not_excluded(node: Node) -> bool:
     """Whether the node is not excluded by label. A value that is no boolean excludes it."""
     value = node.metadata.labels.get(EXCLUDE)
     return value is None or value in _FALSE
 
 
-def serves(node: Node) -> bool:
+def is_eligible(node: Node) -> bool:
     """Whether load balancers send to the node. They check readiness themselves."""
-    going = any(taint.key == GOING for taint in node.spec.taints)
-    return node.metadata.deletion_timestamp is None and is_included(node) and not going
+    to_be_deleted = any(taint.key == TO_BE_DELETED_TAINT for taint in node.spec.taints)
+    return node.metadata.deletion_timestamp is None and is_not_excluded(node) and not to_be_deleted
 
 
-def serving(nodes: Iterable[Node]) -> list[Node]:
-    return [node for node in nodes if serves(node)]
+def eligible_nodes(nodes: Iterable[Node]) -> list[Node]:
+    return [node for node in nodes if is_eligible(node)]
 
 
 def affects_load_balancers(old: Node, new: Node) -> bool:
     """Whether a change of a node affects load balancers. The cluster autoscaler's taint does not, so that connections
     can end gracefully."""
-    return is_included(old) != is_included(new) or old.spec.provider_id != new.spec.provider_id
+    return is_not_excluded(old) != is_not_excluded(new) or old.spec.provider_id != new.spec.provider_id
 
 
-def are_the_same(old: Sequence[Node], new: Sequence[Node]) -> bool:
-    return len(old) == len(new) and _machines(old) == _machines(new)
+def nodes_sufficiently_equal(old: Sequence[Node], new: Sequence[Node]) -> bool:
+    return len(old) == len(new) and _relevant_fields(old) == _relevant_fields(new)
 
 
-def _machines(nodes: Sequence[Node]) -> dict[str, str]:
+def _relevant_fields(nodes: Sequence[Node]) -> dict[str, str]:
     return {node.metadata.name: node.spec.provider_id for node in nodes}
 
 
-def shown_names(nodes: Sequence[Node]) -> str:
+def load_balanced_node_names(nodes: Sequence[Node]) -> str:
     """The names of the first twenty nodes as Go prints a list."""
     names = sorted(node.metadata.name for node in nodes[:MAX_NAMES])
     if len(nodes) > MAX_NAMES:

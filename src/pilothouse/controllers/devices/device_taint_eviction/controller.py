@@ -90,23 +90,23 @@ class DeviceTaintEvictionController(ManagedController):
         ).labels()
         if rules is not None:
             rules.add_handler(
-                lambda rule, _initial: self._rule_changed(None, rule),
-                self._rule_changed,
-                lambda rule, _unknown: self._rule_changed(rule, None),
+                lambda rule, _initial: self._update_rule(None, rule),
+                self._update_rule,
+                lambda rule, _unknown: self._update_rule(rule, None),
             )
         slices.add_handler(
-            lambda each, _initial: self._slice_changed(None, each),
-            self._slice_changed,
-            lambda each, _unknown: self._slice_changed(each, None),
+            lambda each, _initial: self._update_slice(None, each),
+            self._update_slice,
+            lambda each, _unknown: self._update_slice(each, None),
         )
         claims.add_handler(
             lambda claim, _initial: self._enqueue_users(claim),
-            self._claim_changed,
+            self._update_claim,
             lambda claim, _unknown: self._enqueue_users(claim),
         )
         pods.add_handler(
             lambda pod, _initial: self._enqueue_pod(pod),
-            self._pod_changed,
+            self._update_pod,
             lambda pod, _unknown: self._enqueue_pod(pod),
         )
 
@@ -116,7 +116,7 @@ class DeviceTaintEvictionController(ManagedController):
         if pod.spec.resource_claims:
             self.queue.add(_POD + object_key(pod.metadata))
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _update_pod(self, old: Pod, new: Pod) -> None:
         # Pods change often. The condition that is written before the deletion must not enqueue them again, either.
         if (
             old.metadata.uid != new.metadata.uid
@@ -125,7 +125,7 @@ class DeviceTaintEvictionController(ManagedController):
         ):
             self._enqueue_pod(new)
 
-    def _claim_changed(self, old: ResourceClaim, new: ResourceClaim) -> None:
+    def _update_claim(self, old: ResourceClaim, new: ResourceClaim) -> None:
         if old.status.reserved_for != new.status.reserved_for:
             self._enqueue_users(old)
         self._enqueue_users(new)
@@ -136,12 +136,12 @@ class DeviceTaintEvictionController(ManagedController):
             if pod is not None and pod.metadata.uid == user.uid:
                 self._enqueue_pod(pod)
 
-    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+    def _update_slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         for device in self._pools.update(old, new):
             for claim in self._claims.by_index(DEVICE_INDEX, "/".join(device)):
                 self._enqueue_users(claim)
 
-    def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+    def _update_rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
         if old is not None and new is not None and old.metadata.uid == new.metadata.uid and old.spec == new.spec:
             return
         if new is not None:
@@ -196,14 +196,14 @@ class DeviceTaintEvictionController(ManagedController):
         wait = (eviction.at - self.env.now()).total_seconds()
         if wait > 0:
             return Requeue(wait)
-        await self._evict(key, uid, eviction)
+        await self._evict_pod(key, uid, eviction)
         return None
 
-    async def _evict(self, key: str, uid: str, eviction: Eviction) -> None:
+    async def _evict_pod(self, key: str, uid: str, eviction: Eviction) -> None:
         why = ", ".join(str(reason) for reason in eviction.reasons)
         record_decision(f"pod {key} uses devices with taints that it does not tolerate (any more): {why}")
         try:
-            done = await self._delete(key, uid)
+            done = await self._delete_pod(key, uid)
         except NotFound as error:
             if not is_about(error, split_key(key)[1]):
                 raise
@@ -225,7 +225,7 @@ class DeviceTaintEvictionController(ManagedController):
                 self._evicted_by[reason.rule_uid] = self._evicted_by.get(reason.rule_uid, 0) + 1
         self._enqueue_rules(eviction)
 
-    async def _delete(self, key: str, uid: str) -> bool:
+    async def _delete_pod(self, key: str, uid: str) -> bool:
         """Delete the pod (``addConditionAndDeletePod``). False: it is not deleted."""
         namespace, name = split_key(key)
         pod = await self._client.get(PODS, name, namespace)
@@ -244,8 +244,8 @@ class DeviceTaintEvictionController(ManagedController):
 
     def _record_event(self, key: str, uid: str, message: str) -> None:
         namespace, name = split_key(key)
-        about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
-        self._recorder.event(about, NORMAL, REASON, message)
+        reference = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
+        self._recorder.event(reference, NORMAL, REASON, message)
 
     # Rules
 
@@ -262,7 +262,7 @@ class DeviceTaintEvictionController(ManagedController):
         wait = wait_seconds(rule, self.env.now())
         if wait > 0:
             return Requeue(wait)
-        condition = new_condition(rule, self._count(rule))
+        condition = new_condition(rule, self._count_pods(rule))
         if condition is None:
             return None
         record_decision(f"status of DeviceTaintRule {name}: {condition.reason}: {condition.message}")
@@ -274,7 +274,7 @@ class DeviceTaintEvictionController(ManagedController):
             raise RetryLater(str(error)) from error  # another rule of its name by now
         return None
 
-    def _count(self, rule: DeviceTaintRule) -> Counts:
+    def _count_pods(self, rule: DeviceTaintRule) -> Counts:
         evicted = self._evicted_by.get(rule.metadata.uid, 0)
         match rule.spec.taint.effect:
             case effect if effect == NO_EXECUTE:
@@ -282,7 +282,7 @@ class DeviceTaintEvictionController(ManagedController):
                 return Counts(pending=len(pending), namespaces=len(set(pending)), evicted=evicted)
             case "None":
                 taint = msgspec.structs.replace(rule.spec.taint, effect=NO_EXECUTE)
-                pending = self._pending(rule, lambda device: _as_if_evicting(rule, taint, device))
+                pending = self._pending(rule, lambda device: _as_no_execute(rule, taint, device))
                 return Counts(
                     pending=len(pending),
                     namespaces=len(set(pending)),
@@ -304,7 +304,7 @@ class DeviceTaintEvictionController(ManagedController):
         return found
 
     async def _apply_condition(self, rule: DeviceTaintRule, condition: Condition) -> None:
-        said = {
+        published = {
             "type": condition.type,
             "status": condition.status,
             "observedGeneration": condition.observed_generation,
@@ -316,7 +316,7 @@ class DeviceTaintEvictionController(ManagedController):
             "apiVersion": DEVICE_TAINT_RULES.api_version,
             "kind": DEVICE_TAINT_RULES.kind,
             "metadata": {"name": rule.metadata.name, "uid": rule.metadata.uid},
-            "status": {"conditions": [said]},
+            "status": {"conditions": [published]},
         }
         kind = DEVICE_TAINT_RULES.read_as(Object)
         patch = apply_patch(configuration)
@@ -325,7 +325,7 @@ class DeviceTaintEvictionController(ManagedController):
         )
 
 
-def _as_if_evicting(rule: DeviceTaintRule, taint: DeviceTaint, device: AllocatedDevice) -> list[Tainted]:
+def _as_no_execute(rule: DeviceTaintRule, taint: DeviceTaint, device: AllocatedDevice) -> list[Tainted]:
     """The taint that the rule would put on the device."""
     spec = msgspec.structs.replace(rule.spec, taint=taint)
     return taints_by_rules([msgspec.structs.replace(rule, spec=spec)], device)

@@ -63,7 +63,7 @@ def new_condition(rule: DeviceTaintRule, counts: Counts) -> Condition | None:
     if counts.evicted:
         plural = "pod" if counts.evicted == 1 else "pods"
         message = f"{message} {counts.evicted} {plural} evicted since starting the controller.".lstrip()
-    made = Condition(
+    transition_at = Condition(
         type=IN_PROGRESS,
         status=status,
         reason=reason,
@@ -71,8 +71,8 @@ def new_condition(rule: DeviceTaintRule, counts: Counts) -> Condition | None:
         observed_generation=rule.metadata.generation,
     )
     known = find_condition(rule.status.conditions, IN_PROGRESS)
-    same = known is not None and msgspec.structs.replace(known, last_transition_time=None) == made
-    return None if same else made
+    same = known is not None and msgspec.structs.replace(known, last_transition_time=None) == transition_at
+    return None if same else transition_at
 
 
 def _pods(number: int, one: str, many: str) -> str:

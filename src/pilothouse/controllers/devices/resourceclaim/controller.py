@@ -22,16 +22,16 @@ from pilothouse.controllers.devices.resourceclaim.decide import (
     Reservation,
     Step,
     claim_names,
+    claim_statuses_to_apply,
     claims_to_release,
     decide_owner,
     decide_reservation,
     is_done,
     needs_reservation,
-    needs_work,
+    needs_sync,
     new_claim,
     next_step,
     owner_of,
-    statuses,
 )
 from pilothouse.controllers.devices.resourceclaim.metrics import Metrics
 from pilothouse.controllers.shared.live_nodes import is_about
@@ -73,11 +73,11 @@ _claim = msgspec.json.Decoder(ResourceClaim).decode
 _spec = msgspec.json.Decoder(ResourceClaimSpec).decode
 
 
-class ClaimNotMade(Exception):
+class ClaimNotCreated(Exception):
     """An entry of a pod has no claim; the text has the reason. Retried with backoff."""
 
 
-class ClaimOfAnotherPod(Exception):
+class ClaimNotOwned(Exception):
     """The claim that the pod's status names was created for another pod. Retried with backoff."""
 
 
@@ -91,27 +91,27 @@ class ResourceClaimController(ManagedController):
         self._prioritized_lists = options.prioritized_lists
         self._client = context.client
         self._pods, self._claims, self._templates = pods.cache, claims.cache, templates.cache
-        self._made = CreatedClaims(lambda: claims.read_version)
-        self._gone = DeletedPods()
+        self._created_claims = CreatedClaims(lambda: claims.read_version)
+        self._deleted_pods = DeletedPods()
         self._undecided: dict[str, None] = {}
         """Uids of pods for which a claim may have been created: the response was lost."""
         self._cleared: dict[str, str] = {}
         """By claim: its version once its allocation was cleared here, until its finalizer is removed."""
-        self._behind: dict[str, None] = {}
+        self._missing_reservations: dict[str, None] = {}
         """Claims that are reserved for a pod that the last sync did not find in the cache."""
         self._metrics = Metrics(context.metrics, self._claims.list)
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.add_runnable("events", self._recorder.run)
         pods.add_handler(
-            lambda pod, _initial: self._pod_seen(pod), self._pod_changed, lambda pod, _unknown: self._pod_gone(pod)
+            lambda pod, _initial: self._enqueue_pod(pod), self._update_pod, lambda pod, _unknown: self._delete_pod(pod)
         )
         claims.add_handler(
-            lambda claim, _initial: self._claim_seen(claim),
-            lambda _old, claim: self._claim_seen(claim),
-            self._claim_gone,
+            lambda claim, _initial: self._enqueue_claim(claim),
+            lambda _old, claim: self._enqueue_claim(claim),
+            self._delete_claim,
         )
         templates.add_handler(
-            lambda template, _initial: self._template_seen(template),
+            lambda template, _initial: self._enqueue_pods_of_template(template),
             lambda _old, _new: None,
             lambda _old, _unknown: None,
         )
@@ -124,50 +124,50 @@ class ResourceClaimController(ManagedController):
 
     # Event handlers
 
-    def _pod_seen(self, pod: Pod, *, gone: bool = False) -> None:
+    def _enqueue_pod(self, pod: Pod, *, deleted: bool = False) -> None:
         if not has_claims(pod):
             return
         namespace = pod.metadata.namespace
-        if gone or is_done(pod):
+        if deleted or is_done(pod):
             for name in claims_to_release(pod):
                 self.queue.add(f"{_CLAIM}{namespace}/{name}")
-        if not gone and needs_work(pod, lambda name: self._claims.get(f"{namespace}/{name}")):
+        if not deleted and needs_sync(pod, lambda name: self._claims.get(f"{namespace}/{name}")):
             self.queue.add(_POD + object_key(pod.metadata))
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _update_pod(self, old: Pod, new: Pod) -> None:
         if old.metadata.uid != new.metadata.uid:
             # A recreated pod is reported as an update.
-            self._pod_gone(old)
-        self._pod_seen(new)
+            self._delete_pod(old)
+        self._enqueue_pod(new)
 
-    def _pod_gone(self, pod: Pod) -> None:
+    def _delete_pod(self, pod: Pod) -> None:
         if has_claims(pod):
             uid = pod.metadata.uid
-            self._gone.add(uid)
-            self._made.forget(uid)
+            self._deleted_pods.add(uid)
+            self._created_claims.forget(uid)
             self._undecided.pop(uid, None)
-        self._pod_seen(pod, gone=True)
+        self._enqueue_pod(pod, deleted=True)
 
-    def _claim_seen(self, claim: ResourceClaim) -> None:
-        self._made.shown(claim)
+    def _enqueue_claim(self, claim: ResourceClaim) -> None:
+        self._created_claims.remove_if_cached(claim)
         self.queue.add(_CLAIM + object_key(claim.metadata))
         self._enqueue_users(claim)
 
-    def _claim_gone(self, claim: ResourceClaim, _unknown: bool) -> None:
-        self._made.shown(claim)
+    def _delete_claim(self, claim: ResourceClaim, _unknown: bool) -> None:
+        self._created_claims.remove_if_cached(claim)
         key = object_key(claim.metadata)
         self._cleared.pop(key, None)
-        self._behind.pop(key, None)
+        self._missing_reservations.pop(key, None)
         self._enqueue_users(claim)
 
     def _enqueue_users(self, claim: ResourceClaim) -> None:
         for pod in self._pods.by_index(CLAIM_INDEX, object_key(claim.metadata)):
-            self._pod_seen(pod)
+            self._enqueue_pod(pod)
 
-    def _template_seen(self, template: ResourceClaimTemplate) -> None:
+    def _enqueue_pods_of_template(self, template: ResourceClaimTemplate) -> None:
         # Pods that wait for it are enqueued without backoff.
         for pod in self._pods.by_index(TEMPLATE_INDEX, object_key(template.metadata)):
-            self._pod_seen(pod)
+            self._enqueue_pod(pod)
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Sync a pod or a claim."""
@@ -181,87 +181,91 @@ class ResourceClaimController(ManagedController):
         pod = self._pods.get(key)
         if pod is None or pod.metadata.deletion_timestamp is not None or is_done(pod):
             return None
-        await self._find_out(pod)
-        made: dict[str, str] = {}
+        await self._resolve_undecided(pod)
+        created: dict[str, str] = {}
         requeue = False
         for entry in pod.spec.resource_claims:
             try:
-                claim = await self._claim_for(pod, entry)
+                claim = await self._handle_claim(pod, entry)
             except Exception as error:
-                about = object_reference(PODS, pod.metadata)
+                reference = object_reference(PODS, pod.metadata)
                 message = f"PodResourceClaim {entry.name}: {error}"
-                self._recorder.event(about, WARNING, "FailedResourceClaimCreation", message)
+                self._recorder.event(reference, WARNING, "FailedResourceClaimCreation", message)
                 raise
             if claim is not None:
-                made[entry.name] = claim.metadata.name
+                created[entry.name] = claim.metadata.name
                 requeue |= object_key(claim.metadata) not in self._claims
-        said = statuses(pod, made)
-        if said is not None:
-            await self._apply_claim_statuses(pod, said)
+        claim_names = claim_statuses_to_apply(pod, created)
+        if claim_names is not None:
+            await self._apply_claim_statuses(pod, claim_names)
         if pod.spec.node_name:
-            await self._reserve(pod)
+            await self._reserve_for_pod(pod)
         # A claim that was created and deleted between two lists is never reported.
         return Requeue(RESYNC_SECONDS) if requeue else None
 
-    async def _find_out(self, pod: Pod) -> None:
+    async def _resolve_undecided(self, pod: Pod) -> None:
         """Check whether a claim was created although the response was lost. Upstream creates another one in this
         case."""
         uid = pod.metadata.uid
         if uid in self._undecided:
             for claim in (await self._client.list(RESOURCE_CLAIMS, pod.metadata.namespace)).items:
                 if is_for_pod(pod, claim):
-                    self._made.put(claim)
+                    self._created_claims.put(claim)
             self._undecided.pop(uid, None)
 
-    async def _claim_for(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
+    async def _handle_claim(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
         """The claim that was created for the entry; None if none is needed, or if the pod's status has it already."""
-        if self._is_settled(pod, entry) or entry.resource_claim_template_name is None:
+        if self._has_claim(pod, entry) or entry.resource_claim_template_name is None:
             return None
         named = claim_of(pod, entry)
         if isinstance(named, ClaimOfEntry):
             # It was created once, and the pod may be running with it: the cache is not sufficient to conclude that it
             # was deleted.
-            there = [made for made in self._made.of(pod.metadata.uid) if made.metadata.name == named.name]
+            there = [
+                created for created in self._created_claims.of(pod.metadata.uid) if created.metadata.name == named.name
+            ]
             live = there[0] if there else await self._live_claim(pod, named.name)
             if live is not None:
-                self._made.put(live)
+                self._created_claims.put(live)
                 return live
-        return self._find_made(pod, entry) or await self._make(pod, entry, entry.resource_claim_template_name)
+        return self._find_pod_resource_claim(pod, entry) or await self._create_claim(
+            pod, entry, entry.resource_claim_template_name
+        )
 
-    def _find_made(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
+    def _find_pod_resource_claim(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
         """A claim that was created for the entry and that the pod's status does not name yet: that write failed, or the
         cache is stale."""
-        claims = [*self._claims.by_index(OWNER_INDEX, pod.metadata.uid), *self._made.of(pod.metadata.uid)]
+        claims = [*self._claims.by_index(OWNER_INDEX, pod.metadata.uid), *self._created_claims.of(pod.metadata.uid)]
         for claim in claims:
             meta = claim.metadata
             if meta.annotations.get(POD_CLAIM_NAME) == entry.name and meta.deletion_timestamp is None:
                 return claim
         return None
 
-    def _is_settled(self, pod: Pod, entry: PodResourceClaim) -> bool:
+    def _has_claim(self, pod: Pod, entry: PodResourceClaim) -> bool:
         """Whether no claim has to be created for the entry."""
         found = claim_of(pod, entry)
         if isinstance(found, NoClaim):
             if found is NoClaim.UNKNOWN_SOURCE:
-                raise ClaimNotMade(f"checking for claim before creating it: {no_claim_message(pod, entry, found)}")
+                raise ClaimNotCreated(f"checking for claim before creating it: {no_claim_message(pod, entry, found)}")
             return found is NoClaim.NOT_NEEDED
         if not found.made:
             return True
         claim = self._claims.get(f"{pod.metadata.namespace}/{found.name}")
         return claim is not None and is_for_pod(pod, claim)
 
-    async def _make(self, pod: Pod, entry: PodResourceClaim, template_name: str) -> ResourceClaim:
+    async def _create_claim(self, pod: Pod, entry: PodResourceClaim, template_name: str) -> ResourceClaim:
         namespace = pod.metadata.namespace
         template = self._templates.get(f"{namespace}/{template_name}")
         if template is None:
             missing = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
-            raise ClaimNotMade(f'resource claim template "{template_name}": {missing}')
+            raise ClaimNotCreated(f'resource claim template "{template_name}": {missing}')
         spec = _spec(template.spec.spec)
         if not self._prioritized_lists and any(request.first_available for request in spec.devices.requests):
-            raise ClaimNotMade("template includes a prioritized list of subrequests, but the feature is disabled")
+            raise ClaimNotCreated("template includes a prioritized list of subrequests, but the feature is disabled")
         admin = asks_for_admin_access(ResourceClaim(spec=spec))
         record_decision(
-            f"entry {entry.name} of pod {object_key(pod.metadata)} has no ResourceClaim: made from template "
+            f"entry {entry.name} of pod {object_key(pod.metadata)} has no ResourceClaim: created from template "
             f"{template_name}"
         )
         try:
@@ -270,10 +274,10 @@ class ResourceClaimController(ManagedController):
             self._metrics.tried(success=False, admin_access=admin)
             if may_have_happened(error) and self._pods.still_has(pod.metadata):
                 self._undecided[pod.metadata.uid] = None
-            raise ClaimNotMade(f"create ResourceClaim : {error}") from error
+            raise ClaimNotCreated(f"create ResourceClaim : {error}") from error
         self._metrics.tried(success=True, admin_access=admin)
         self.log.info("Created ResourceClaim", v=4, claim=object_key(claim.metadata), pod=object_key(pod.metadata))
-        self._made.put(claim)
+        self._created_claims.put(claim)
         return claim
 
     async def _live_claim(self, pod: Pod, name: str) -> ResourceClaim | None:
@@ -285,13 +289,13 @@ class ResourceClaimController(ManagedController):
             return None
         return claim if is_for_pod(pod, claim) else None
 
-    async def _apply_claim_statuses(self, pod: Pod, said: dict[str, str | None]) -> None:
+    async def _apply_claim_statuses(self, pod: Pod, claim_names: dict[str, str | None]) -> None:
         """Apply the claim names to the pod's status, if the pod is still as it was read: a stale cache could replace
         names that were written since."""
         meta = pod.metadata
         named = [
             {"name": entry} if name is None else {"name": entry, "resourceClaimName": name}
-            for entry, name in said.items()
+            for entry, name in claim_names.items()
         ]
         configuration = {
             "apiVersion": "v1",
@@ -304,7 +308,9 @@ class ResourceClaimController(ManagedController):
             },
             "status": {"resourceClaimStatuses": named},
         }
-        record_decision(f"the ResourceClaims of pod {object_key(meta)} by entry: {len(said)} names are recorded")
+        record_decision(
+            f"the ResourceClaims of pod {object_key(meta)} by entry: {len(claim_names)} names are written to its status"
+        )
         try:
             await self._client.patch(
                 _POD_META,
@@ -318,7 +324,7 @@ class ResourceClaimController(ManagedController):
         except (Conflict, NotFound) as error:
             raise RetryLater(str(error)) from error  # the cache will get the newer pod, or its deletion
 
-    async def _reserve(self, pod: Pod) -> None:
+    async def _reserve_for_pod(self, pod: Pod) -> None:
         """Reserve allocated claims for a pod that was bound without the scheduler, which would otherwise wait
         forever."""
         namespace = pod.metadata.namespace
@@ -334,7 +340,7 @@ class ResourceClaimController(ManagedController):
                 return
             if found.made and not is_for_pod(pod, claim):
                 who = f"Pod {object_key(pod.metadata)}"
-                raise ClaimOfAnotherPod(f"ResourceClaim {key} was not created for {who} (Pod is not owner)")
+                raise ClaimNotOwned(f"ResourceClaim {key} was not created for {who} (Pod is not owner)")
             if needs_reservation(pod, claim):
                 assert raw is not None, "what is written back whole is cached with its JSON"
                 user = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
@@ -350,8 +356,8 @@ class ResourceClaimController(ManagedController):
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
         namespace = claim.metadata.namespace
-        self._behind.pop(key, None)
-        stays = [await self._stays_reserved(key, namespace, user) for user in claim.status.reserved_for]
+        self._missing_reservations.pop(key, None)
+        stays = [await self._keeps_reservation(key, namespace, user) for user in claim.status.reserved_for]
         kept = sum(stays)
         cleared = self._cleared.get(key) == claim.metadata.resource_version
         if not cleared:
@@ -370,24 +376,24 @@ class ResourceClaimController(ManagedController):
                     if self._claims.still_has(newer.metadata):
                         self._cleared[key] = newer.metadata.resource_version
                     await self._remove_finalizer(key, newer, written)
-            case Step.LET_GO:
+            case Step.REMOVE_FINALIZER:
                 await self._remove_finalizer(key, claim, raw)
         if kept == 0:
-            await self._delete_if_left_behind(key, claim)
+            await self._delete_if_unused(key, claim)
         # There may be no event for a pod that was only read live: it may be deleted before the cache has it.
-        return Requeue(RESYNC_SECONDS) if key in self._behind else None
+        return Requeue(RESYNC_SECONDS) if key in self._missing_reservations else None
 
-    async def _stays_reserved(self, key: str, namespace: str, user: ConsumerReference) -> bool:
+    async def _keeps_reservation(self, key: str, namespace: str, user: ConsumerReference) -> bool:
         found = self._pods.get(f"{namespace}/{user.name}")
-        match decide_reservation(user, found, seen_to_go=user.uid in self._gone):
+        match decide_reservation(user, found, observed_deleted=user.uid in self._deleted_pods):
             case Reservation.KEEP:
                 return True
             case Reservation.DROP:
                 return False
-            case Reservation.ASK:
-                return await self._is_there(key, namespace, user.name, user.uid)
+            case Reservation.READ_LIVE:
+                return await self._pod_exists(key, namespace, user.name, user.uid)
 
-    async def _is_there(self, key: str, namespace: str, name: str, uid: str) -> bool:
+    async def _pod_exists(self, key: str, namespace: str, name: str, uid: str) -> bool:
         """Whether the pod exists, by a live read. The scheduler may be binding one that is not in the cache yet."""
         try:
             pod = await self._client.get(_POD_META, name, namespace)
@@ -398,22 +404,22 @@ class ResourceClaimController(ManagedController):
         if pod.metadata.uid != uid:
             return False
         if key in self._claims:
-            self._behind[key] = None
+            self._missing_reservations[key] = None
         return True
 
     async def _write_status(self, claim: ResourceClaim, raw: bytes, changes: dict[str, bytes | None]) -> bytes:
         """PUT the status, not a patch: it must fail if anything has changed."""
-        return await self._put(claim, replace_fields(raw, changes), "status")
+        return await self._update(claim, replace_fields(raw, changes), "status")
 
     async def _remove_finalizer(self, key: str, claim: ResourceClaim, raw: bytes) -> None:
         finalizers = [each for each in claim.metadata.finalizers if each != ALLOCATION_FINALIZER]
         if claim.status.allocation is None and len(finalizers) < len(claim.metadata.finalizers):
             record_decision(f"ResourceClaim {key} is not allocated: its finalizer {ALLOCATION_FINALIZER} goes")
             changes = {"metadata.finalizers": _json(finalizers) if finalizers else None}
-            await self._put(claim, replace_fields(raw, changes), "")
+            await self._update(claim, replace_fields(raw, changes), "")
         self._cleared.pop(key, None)
 
-    async def _put(self, claim: ResourceClaim, body: bytes, subresource: str) -> bytes:
+    async def _update(self, claim: ResourceClaim, body: bytes, subresource: str) -> bytes:
         meta = claim.metadata
         try:
             written = await self._client.update(
@@ -424,22 +430,22 @@ class ResourceClaimController(ManagedController):
             raise RetryLater(str(error)) from error
         return replace_fields(written, {"metadata.managedFields": None})
 
-    async def _delete_if_left_behind(self, key: str, claim: ResourceClaim) -> None:
+    async def _delete_if_unused(self, key: str, claim: ResourceClaim) -> None:
         """Usually the garbage collector deletes it, but a finished pod may exist for long."""
         meta, owner = claim.metadata, owner_of(claim.metadata)
         if owner is None or meta.deletion_timestamp is not None:
             return
         found = self._pods.get(f"{meta.namespace}/{owner.name}")
-        match decide_owner(owner, found, seen_to_go=owner.uid in self._gone):
+        match decide_owner(owner, found, observed_deleted=owner.uid in self._deleted_pods):
             case Reservation.KEEP:
                 return
-            case Reservation.ASK:
-                if await self._is_there(key, meta.namespace, owner.name, owner.uid):
+            case Reservation.READ_LIVE:
+                if await self._pod_exists(key, meta.namespace, owner.name, owner.uid):
                     return
             case Reservation.DROP:
                 pass
         self.log.info("Deleting unused generated claim", v=5, claim=key, pod=owner.name)
-        record_decision(f"generated ResourceClaim {key} is left behind: its pod {owner.name} has ended or is gone")
+        record_decision(f"generated ResourceClaim {key} is unused: its pod {owner.name} has ended or is gone")
         try:
             await self._client.delete(RESOURCE_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
         except (Conflict, NotFound):

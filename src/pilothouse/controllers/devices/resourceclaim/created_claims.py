@@ -27,7 +27,7 @@ class CreatedClaims:
         if owner is not None:
             self._by_pod.setdefault(owner.uid, {})[claim.metadata.name] = claim
 
-    def shown(self, claim: ResourceClaim) -> None:
+    def remove_if_cached(self, claim: ResourceClaim) -> None:
         owner = owner_of(claim.metadata)
         if owner is not None:
             self._drop(owner.uid, [claim.metadata.name])
@@ -38,7 +38,9 @@ class CreatedClaims:
         if known is None:
             return []
         read = self._read_version()
-        self._drop(pod_uid, [name for name, claim in known.items() if _is_past(read, claim.metadata.resource_version)])
+        self._drop(
+            pod_uid, [name for name, claim in known.items() if _has_passed(read, claim.metadata.resource_version)]
+        )
         return [known[name] for name in sorted(known)]
 
     def forget(self, pod_uid: str) -> None:
@@ -53,8 +55,8 @@ class CreatedClaims:
                 del self._by_pod[pod_uid]
 
 
-def _is_past(read: str, made: str) -> bool:
-    order = compare(read, made)
+def _has_passed(read: str, created: str) -> bool:
+    order = compare(read, created)
     return order is not None and order >= 0
 
 

@@ -53,7 +53,7 @@ def needs_reservation(pod: Pod, claim: ResourceClaim) -> bool:
     return claim.status.allocation is not None and not is_reserved_for(pod, claim) and can_be_reserved(claim)
 
 
-def needs_work(pod: Pod, known: Known) -> bool:
+def needs_sync(pod: Pod, known: Known) -> bool:
     """Whether the pod needs a sync: a claim must be created or reserved. Never after it has finished, because its
     claims are being deleted and must not be created again."""
     if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
@@ -83,19 +83,19 @@ def needs_work(pod: Pod, known: Known) -> bool:
 def generate_name(pod: str, entry: str) -> str:
     """The ``generateName`` of the claim: both names, shortened in proportion where they are too long, but not right
     behind a dot, which would be invalid."""
-    whole = f"{pod}-{entry}-"
-    if len(whole) <= MAX_BASE:
-        return whole
-    shortened = pod[: len(pod) * MAX_BASE // len(whole)].rstrip(".-")
-    return f"{shortened}-{entry[: len(entry) * MAX_BASE // len(whole)]}"
+    full = f"{pod}-{entry}-"
+    if len(full) <= MAX_BASE:
+        return full
+    shortened = pod[: len(pod) * MAX_BASE // len(full)].rstrip(".-")
+    return f"{shortened}-{entry[: len(entry) * MAX_BASE // len(full)]}"
 
 
 def new_claim(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate) -> dict[str, Any]:
     """The claim for an entry, from its template."""
-    made_from = template.spec.metadata
+    template_meta = template.spec.metadata
     metadata: dict[str, Any] = {
         "generateName": generate_name(pod.metadata.name, entry.name),
-        "annotations": {**made_from.annotations, POD_CLAIM_NAME: entry.name},
+        "annotations": {**template_meta.annotations, POD_CLAIM_NAME: entry.name},
         "ownerReferences": [
             {
                 "apiVersion": "v1",
@@ -106,19 +106,19 @@ def new_claim(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate
             }
         ],
     }
-    if made_from.labels:
-        metadata["labels"] = made_from.labels
+    if template_meta.labels:
+        metadata["labels"] = template_meta.labels
     return {"metadata": metadata, "spec": template.spec.spec}
 
 
-def statuses(pod: Pod, made: dict[str, str]) -> dict[str, str | None] | None:
+def claim_statuses_to_apply(pod: Pod, created: dict[str, str]) -> dict[str, str | None] | None:
     """The resourceClaimStatuses to apply, by entry; None if the pod has them all. The list is complete, because entries
     that an applied list omits are removed."""
-    said = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    if all(said.get(entry) == name for entry, name in made.items()):
+    current = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    if all(current.get(entry) == name for entry, name in created.items()):
         return None
     entries = {entry.name for entry in pod.spec.resource_claims}  # never iterated
-    return {**{entry: name for entry, name in said.items() if entry in entries}, **made}
+    return {**{entry: name for entry, name in current.items() if entry in entries}, **created}
 
 
 # Claims
@@ -127,19 +127,19 @@ def statuses(pod: Pod, made: dict[str, str]) -> dict[str, str | None] | None:
 class Reservation(enum.Enum):
     KEEP = "keep"
     DROP = "drop"
-    ASK = "ask the API server: only it can say that there is no such pod any more"
+    READ_LIVE = "read the pod live: the cache cannot prove that it does not exist"
 
 
-def decide_reservation(user: ConsumerReference, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
+def decide_reservation(user: ConsumerReference, pod: Pod | None, *, observed_deleted: bool) -> Reservation:
     """Whether the claim stays reserved for ``user``. ``pod`` is the cached pod with its name. Consumers that are not
     pods keep their reservation."""
     if user.api_group or user.resource != "pods":
         return Reservation.KEEP
-    if seen_to_go:
+    if observed_deleted:
         return Reservation.DROP
     if pod is None or pod.metadata.uid != user.uid:
         # Not known yet, or the cache still has its predecessor.
-        return Reservation.ASK
+        return Reservation.READ_LIVE
     return Reservation.DROP if is_done(pod) else Reservation.KEEP
 
 
@@ -147,9 +147,9 @@ class Step(enum.Enum):
     """The changes of a claim's reservations, allocation and finalizer."""
 
     NOTHING = "nothing"
-    RELEASE = "drop reservations, others stay"
-    DEALLOCATE = "write the status without allocation, then take the finalizer off"
-    LET_GO = "take the finalizer off"
+    RELEASE = "remove some reservations"
+    DEALLOCATE = "clear the allocation, then remove the finalizer"
+    REMOVE_FINALIZER = "remove the finalizer"
 
 
 def next_step(claim: ResourceClaim, kept: int, *, cleared: bool) -> Step:
@@ -165,8 +165,8 @@ def next_step(claim: ResourceClaim, kept: int, *, cleared: bool) -> Step:
     if not allocated_here or kept:
         return Step.NOTHING
     if claim.metadata.deletion_timestamp is not None:
-        return Step.LET_GO if claim.status.allocation is None else Step.DEALLOCATE
-    return Step.LET_GO if cleared and claim.status.allocation is None else Step.NOTHING
+        return Step.REMOVE_FINALIZER if claim.status.allocation is None else Step.DEALLOCATE
+    return Step.REMOVE_FINALIZER if cleared and claim.status.allocation is None else Step.NOTHING
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -181,11 +181,11 @@ def owner_of(meta: ObjectMeta) -> Owner | None:
     return None
 
 
-def decide_owner(owner: Owner, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
+def decide_owner(owner: Owner, pod: Pod | None, *, observed_deleted: bool) -> Reservation:
     """Whether an unused claim is kept for the pod that it was created for. ``pod`` is the cached pod with the owner's
     name. If there is none it may not be observed yet; if it does not exist, the garbage collector deletes the claim."""
     if pod is None:
         return Reservation.KEEP
     if pod.metadata.uid == owner.uid:
         return Reservation.DROP if is_done(pod) else Reservation.KEEP
-    return Reservation.DROP if seen_to_go else Reservation.ASK
+    return Reservation.DROP if observed_deleted else Reservation.READ_LIVE

@@ -12,8 +12,8 @@ from pilothouse.api.resource import (
 )
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.devices.resourcepoolstatusrequest import DESCRIPTOR
-from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import is_over, pools_of
-from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, limited
+from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import pools_of, should_delete_request
+from pilothouse.controllers.devices.resourcepoolstatusrequest.status import has_incomplete, limited, new_status
 from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.splice import replace_fields
@@ -39,7 +39,9 @@ class PoolStatusController(ManagedController):
         self._requests, self._slices, self._claims = requests.cache, slices.cache, claims.cache
         self._rounds: WorkQueue[str] = WorkQueue(context.env, f"{self.name}-rounds")
         self._rounds.add(ROUND)
-        self.add_worker_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._clear_away, log=self.log))
+        self.add_worker_pool(
+            WorkerPool(f"{self.name}-rounds", self._rounds, self._cleanup_expired_requests, log=self.log)
+        )
         subsystem, labels = "resourcepoolstatusrequest_controller", ("driver_name",)
         self._processed = context.metrics.counter(
             f"{subsystem}_requests_processed_total",
@@ -57,14 +59,14 @@ class PoolStatusController(ManagedController):
             labels,
             _BUCKETS,
         )
-        requests.add_handler(on_add=lambda request, _initial: self._seen(request), on_update=self._changed)
+        requests.add_handler(on_add=lambda request, _initial: self._enqueue(request), on_update=self._update)
 
-    def _seen(self, request: ResourcePoolStatusRequest) -> None:
+    def _enqueue(self, request: ResourcePoolStatusRequest) -> None:
         if request.status is None:
             self.queue.add(request.metadata.name)
 
-    def _changed(self, _old: ResourcePoolStatusRequest, request: ResourcePoolStatusRequest) -> None:
-        self._seen(request)
+    def _update(self, _old: ResourcePoolStatusRequest, request: ResourcePoolStatusRequest) -> None:
+        self._enqueue(request)
 
     async def reconcile(self, key: str) -> Requeue | None:
         request, raw = self._requests.get(key), self._requests.raw(key)
@@ -83,18 +85,18 @@ class PoolStatusController(ManagedController):
             raise RetryLater("incomplete pools detected, requeueing")
         record_decision(f"driver {driver} has {len(pools)} pools, at most {limit} are listed")
         try:
-            await self._write(request, raw, answer(pools, limit, self.env.now()))
+            await self._write(request, raw, new_status(pools, limit, self.env.now()))
         except (ApiError, OSError) as error:
             self._errors.labels(driver).inc()
-            self._tried(driver, began)
+            self._record_write(driver, began)
             if isinstance(error, Conflict | NotFound):
                 raise RetryLater(str(error)) from error  # the cache will get its current state, or its deletion
             raise
-        self._tried(driver, began)
+        self._record_write(driver, began)
         self.log.info("Successfully processed ResourcePoolStatusRequest", v=2, request=key, poolCount=len(pools))
         return None
 
-    def _tried(self, driver: str, began: float) -> None:
+    def _record_write(self, driver: str, began: float) -> None:
         """Count a write, whatever its result."""
         self._processed.labels(driver).inc()
         self._duration.labels(driver).observe(self.env.perf_counter() - began)
@@ -104,12 +106,12 @@ class PoolStatusController(ManagedController):
         body = replace_fields(raw, {"status": _json(status)})
         await self._client.update(RESOURCE_POOL_STATUS_REQUESTS.raw, request.metadata.name, body, subresource="status")
 
-    async def _clear_away(self, _key: str) -> Requeue | None:
+    async def _cleanup_expired_requests(self, _key: str) -> Requeue | None:
         """Delete expired requests. Failures are logged and retried in the next round."""
         now = self.env.now()
         for request in self._requests.list():
             meta = request.metadata
-            if meta.deletion_timestamp is not None or not is_over(request, now):
+            if meta.deletion_timestamp is not None or not should_delete_request(request, now):
                 continue
             begin_sync(self.name, meta.name, current_triggers())
             record_decision(f"ResourcePoolStatusRequest {meta.name} has expired")

@@ -9,9 +9,9 @@ import msgspec
 from pilothouse.api.resource import Device, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice
 
 COMPLETE, FAILED = "Complete", "Failed"
-ANSWER_KEPT_FOR = datetime.timedelta(hours=1)
-QUESTION_KEPT_FOR = datetime.timedelta(hours=24)
-_KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
+COMPLETED_TTL = datetime.timedelta(hours=1)
+PENDING_TTL = datetime.timedelta(hours=24)
+_UNSCHEDULABLE_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -54,22 +54,22 @@ def pools_of(
     for each in slices:
         if each.spec.driver == driver and name in ("", each.spec.pool.name):
             published.setdefault(each.spec.pool.name, []).append(each)
-    taken = _taken(driver, claims)
-    return tuple(_pool(driver, pool, published[pool], taken.get(pool, set())) for pool in sorted(published))
+    allocated = _allocated_devices(driver, claims)
+    return tuple(_pool(driver, pool, published[pool], allocated.get(pool, set())) for pool in sorted(published))
 
 
-def _taken(driver: str, claims: Iterable[ResourceClaim]) -> dict[str, set[str]]:
+def _allocated_devices(driver: str, claims: Iterable[ResourceClaim]) -> dict[str, set[str]]:
     """Names of allocated devices by pool. A shared device counts once; admin access allocates nothing."""
-    taken: dict[str, set[str]] = {}
+    allocated: dict[str, set[str]] = {}
     for claim in claims:
         allocation = claim.status.allocation
         for result in allocation.devices.results if allocation is not None else ():
             if result.driver == driver and not result.admin_access:
-                taken.setdefault(result.pool, set()).add(result.device)
-    return taken
+                allocated.setdefault(result.pool, set()).add(result.device)
+    return allocated
 
 
-def _pool(driver: str, name: str, slices: Sequence[ResourceSlice], taken: set[str]) -> Pool:
+def _pool(driver: str, name: str, slices: Sequence[ResourceSlice], allocated: set[str]) -> Pool:
     newest = max(each.spec.pool.generation for each in slices)
     current = [each.spec for each in slices if each.spec.pool.generation == newest]
     nodes = {each.node_name for each in current}
@@ -80,22 +80,22 @@ def _pool(driver: str, name: str, slices: Sequence[ResourceSlice], taken: set[st
         found = Incomplete(len(current), expected)
     else:
         devices = [device for each in current for device in each.devices]
-        away = sum(is_tainted(device) and device.name not in taken for device in devices)
-        found = Counts(len(current), len(devices), len(taken), away)
+        unavailable = sum(is_tainted(device) and device.name not in allocated for device in devices)
+        found = Counts(len(current), len(devices), len(allocated), unavailable)
     return Pool(driver=driver, name=name, generation=newest, node=nodes.pop() if len(nodes) == 1 else "", found=found)
 
 
 def is_tainted(device: Device) -> bool:
-    return any(taint.effect in _KEEPS_PODS_AWAY for taint in device.taints)
+    return any(taint.effect in _UNSCHEDULABLE_EFFECTS for taint in device.taints)
 
 
-def is_over(request: ResourcePoolStatusRequest, now: datetime.datetime) -> bool:
+def should_delete_request(request: ResourcePoolStatusRequest, now: datetime.datetime) -> bool:
     """Whether the request has expired: by the time of its status if it has one, else of its creation."""
-    since, kept_for = request.metadata.creation_timestamp, QUESTION_KEPT_FOR
+    since, ttl = request.metadata.creation_timestamp, PENDING_TTL
     if request.status is not None:
-        kept_for = ANSWER_KEPT_FOR
+        ttl = COMPLETED_TTL
         for condition in request.status.conditions:
             if condition.type in (COMPLETE, FAILED):
                 since = condition.last_transition_time
                 break
-    return since is not None and now - since > kept_for
+    return since is not None and now - since > ttl

@@ -21,11 +21,11 @@ def has_incomplete(pools: Sequence[Pool]) -> bool:
     return any(isinstance(pool.found, Incomplete) for pool in pools)
 
 
-def answer(pools: Sequence[Pool], limit: int | None, now: datetime.datetime) -> dict[str, object]:
+def new_status(pools: Sequence[Pool], limit: int | None, now: datetime.datetime) -> dict[str, object]:
     """``status`` as JSON. Without pools it has no list of them, as upstream."""
-    shown = limited(pools, limit)
-    incomplete = sum(isinstance(pool.found, Incomplete) for pool in shown)
-    message = f"Calculated status for {len(shown)} pools"
+    limited_pools = limited(pools, limit)
+    incomplete = sum(isinstance(pool.found, Incomplete) for pool in limited_pools)
+    message = f"Calculated status for {len(limited_pools)} pools"
     if incomplete:
         message += f" ({incomplete} incomplete)"
     condition = {
@@ -36,8 +36,8 @@ def answer(pools: Sequence[Pool], limit: int | None, now: datetime.datetime) -> 
         "message": message,
     }
     status: dict[str, object] = {"poolCount": len(pools)}
-    if shown:
-        status["pools"] = [_entry(pool) for pool in shown]
+    if limited_pools:
+        status["pools"] = [_entry(pool) for pool in limited_pools]
     status["conditions"] = [condition]
     return status
 

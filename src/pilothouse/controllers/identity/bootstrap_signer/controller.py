@@ -20,7 +20,7 @@ TEXT = "kubeconfig"
 PREFIX = "jws-kubeconfig-"
 
 
-def signed(data: Mapping[str, str], secrets: Iterable[Secret], now: datetime.datetime) -> dict[str, str] | None:
+def signed_data(data: Mapping[str, str], secrets: Iterable[Secret], now: datetime.datetime) -> dict[str, str] | None:
     """The ConfigMap's data with the signatures of all tokens that may sign, and no others. None if there is no
     kubeconfig."""
     text = data.get(TEXT)
@@ -53,18 +53,20 @@ class BootstrapSigner(ManagedController):
         on_any_event(secrets, lambda _secret: self.queue.add(KEY))
 
     async def reconcile(self, key: str) -> Requeue | None:
-        found, raw = self._config_maps.get(key), self._config_maps.raw(key)
-        if found is None:
+        config_map, raw = self._config_maps.get(key), self._config_maps.raw(key)
+        if config_map is None:
             return None
         assert raw is not None, "the informer was asked to keep it"
-        desired = signed(found.data, self._secrets.list(), self.env.now())
+        desired = signed_data(config_map.data, self._secrets.list(), self.env.now())
         if desired is None:
             self.log.info("No key in ConfigMap", v=3, key="kubeconfig", configMap=key)
             return None
-        if desired == found.data:
+        if desired == config_map.data:
             return None
         body = replace_fields(raw, {"data": msgspec.json.encode(desired)})
-        differing = sorted(name for name in {*desired, *found.data} if desired.get(name) != found.data.get(name))
+        differing = sorted(
+            name for name in {*desired, *config_map.data} if desired.get(name) != config_map.data.get(name)
+        )
         record_decision(
             f"signatures of ConfigMap {key} by the bootstrap tokens that may sign: {len(differing)} differ, "
             f"{len(desired)} "

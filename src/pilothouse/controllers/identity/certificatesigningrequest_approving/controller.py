@@ -8,11 +8,11 @@ from pilothouse.api.meta import View
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.identity.certificatesigningrequest_approving import DESCRIPTOR
 from pilothouse.controllers.identity.certificatesigningrequest_approving.decide import (
-    Right,
+    CSRRecognizer,
     approval,
-    is_open,
+    is_undecided,
+    recognizers_for,
     review_of,
-    rights_that_do,
 )
 from pilothouse.controllers.shared.certificate_queue import QUEUE, WORKERS, queue_limiter, with_condition
 from pilothouse.controllers.shared.handlers import on_any_event
@@ -42,41 +42,41 @@ class RequestApprover(ManagedController):
         )
         self._client = context.client
         self._requests = requests.cache
-        on_any_event(requests, self._seen)
+        on_any_event(requests, self._enqueue)
 
-    def _seen(self, request: CertificateSigningRequest) -> None:
+    def _enqueue(self, request: CertificateSigningRequest) -> None:
         self.queue.add(request.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Approve a kubelet's request if one of the rights is granted."""
         request, raw = self._requests.get(key), self._requests.raw(key)
-        if request is None or not is_open(request):
+        if request is None or not is_undecided(request):
             return None
         assert raw is not None, "the informer was asked to keep it"
         # A request that cannot be parsed is retried forever, as upstream.
-        rights = rights_that_do(request, requested_names(parse_request(request.spec.request)))
-        for right in rights:
-            if await self._is_granted(request, right):
-                await self._approve(key, raw, right)
+        recognizers = recognizers_for(request, requested_names(parse_request(request.spec.request)))
+        for recognizer in recognizers:
+            if await self._authorize(request, recognizer):
+                await self._approve(key, raw, recognizer)
                 return None
-        if rights:
-            tried = " ".join(right.subresource for right in rights)
-            raise RetryLater(f'recognized csr "{key}" as [{tried}] but subject access review was not approved')
+        if recognizers:
+            messages = " ".join(recognizer.subresource for recognizer in recognizers)
+            raise RetryLater(f'recognized csr "{key}" as [{messages}] but subject access review was not approved')
         return None
 
-    async def _is_granted(self, request: CertificateSigningRequest, right: Right) -> bool:
-        review = await self._client.create(_REVIEWS, review_of(request, right))
+    async def _authorize(self, request: CertificateSigningRequest, recognizer: CSRRecognizer) -> bool:
+        review = await self._client.create(_REVIEWS, review_of(request, recognizer))
         return review.status.allowed
 
-    async def _approve(self, key: str, raw: bytes, right: Right) -> None:
-        body = with_condition(raw, msgspec.json.encode(approval(right)))
-        record_decision(f"a kubelet asks for its own certificate, and may {right.subresource}: approved")
+    async def _approve(self, key: str, raw: bytes, recognizer: CSRRecognizer) -> None:
+        body = with_condition(raw, msgspec.json.encode(approval(recognizer)))
+        record_decision(f"a kubelet requests its own certificate, and may {recognizer.subresource}: approved")
         try:
             await self._client.update(CERTIFICATE_SIGNING_REQUESTS.raw, key, body, subresource="approval")
         except (Conflict, NotFound) as error:
             # The cache is old: it will get the decision or the deletion.
             raise RetryLater(str(error)) from error
-        self.log.info("Approved a certificate request", v=2, csr=key, right=right.subresource)
+        self.log.info("Approved a certificate request", v=2, csr=key, recognizer=recognizer.subresource)
 
 
 build = RequestApprover

@@ -1,4 +1,4 @@
-"""Which right approves a request. Pure. Upstream: v1.36 ``pkg/controller/certificates/approver/sarapprove.go``."""
+"""Which permissions approve a request. Pure. Upstream: v1.36 ``pkg/controller/certificates/approver/sarapprove.go``."""
 
 from typing import Any
 
@@ -13,23 +13,24 @@ from pilothouse.semantics.certificate_requests import (
 )
 
 
-class Right(msgspec.Struct, frozen=True):
-    """The right to ``create`` this subresource, and the message of the approval."""
+class CSRRecognizer(msgspec.Struct, frozen=True):
+    """A permission that approves a request: to ``create`` this subresource of ``certificatesigningrequests``, with the
+    message of the approval."""
 
     subresource: str
     message: str
 
 
-SELF = Right("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.")
-ANY = Right("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")
+SELF = CSRRecognizer("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.")
+ANY = CSRRecognizer("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")
 
 
-def is_open(request: CertificateSigningRequest) -> bool:
+def is_undecided(request: CertificateSigningRequest) -> bool:
     """Whether the request is a kubelet's and neither decided nor issued."""
     return request.spec.signer_name == KUBELET_CLIENT and not request.status.certificate and not is_decided(request)
 
 
-def rights_that_do(request: CertificateSigningRequest, requested: RequestedNames) -> tuple[Right, ...]:
+def recognizers_for(request: CertificateSigningRequest, requested: RequestedNames) -> tuple[CSRRecognizer, ...]:
     """The permissions of which one is sufficient, in the order of the reviews; none if it is not a kubelet's
     request."""
     spec = request.spec
@@ -38,28 +39,28 @@ def rights_that_do(request: CertificateSigningRequest, requested: RequestedNames
     return (SELF, ANY) if spec.username == requested.common_name else (ANY,)
 
 
-def review_of(request: CertificateSigningRequest, right: Right) -> dict[str, Any]:
+def review_of(request: CertificateSigningRequest, recognizer: CSRRecognizer) -> dict[str, Any]:
     """The SubjectAccessReview for the requester."""
     spec = request.spec
-    asked: dict[str, Any] = {
+    user: dict[str, Any] = {
         "resourceAttributes": {
             "verb": "create",
             "group": GROUP,
             "version": "*",
             "resource": "certificatesigningrequests",
-            "subresource": right.subresource,
+            "subresource": recognizer.subresource,
         },
         "user": spec.username,
     }
     if spec.groups:
-        asked["groups"] = spec.groups
+        user["groups"] = spec.groups
     if spec.extra:
-        asked["extra"] = spec.extra
+        user["extra"] = spec.extra
     if spec.uid:
-        asked["uid"] = spec.uid
-    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": asked}
+        user["uid"] = spec.uid
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": user}
 
 
-def approval(right: Right) -> dict[str, str]:
+def approval(recognizer: CSRRecognizer) -> dict[str, str]:
     """The condition, without the times, which the server sets."""
-    return {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": right.message}
+    return {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": recognizer.message}

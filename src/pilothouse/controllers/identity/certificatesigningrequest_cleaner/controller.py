@@ -12,10 +12,10 @@ with lazy_imports():
     from cryptography import x509
 
 
-DONE_FOR = datetime.timedelta(hours=1)
-"""How long issued, denied and failed requests are kept."""
-OPEN_FOR = datetime.timedelta(hours=24)
-"""How long approvers and signers have."""
+COMPLETED_EXPIRATION = datetime.timedelta(hours=1)
+"""How long issued, denied and failed requests are kept (``approvedExpiration``, ``deniedExpiration``)."""
+PENDING_EXPIRATION = datetime.timedelta(hours=24)
+"""How long requests stay pending or approved without a certificate (``pendingExpiration``)."""
 
 
 def cleanup_reason(request: CertificateSigningRequest, now: datetime.datetime) -> str | None:
@@ -24,17 +24,17 @@ def cleanup_reason(request: CertificateSigningRequest, now: datetime.datetime) -
     for condition in request.status.conditions:
         age = _age(condition.last_update_time, now)
         match condition.type:
-            case "Approved" if issued and age > DONE_FOR:
+            case "Approved" if issued and age > COMPLETED_EXPIRATION:
                 return "it was approved and its certificate issued more than an hour ago"
-            case "Approved" if not issued and age > OPEN_FOR:
+            case "Approved" if not issued and age > PENDING_EXPIRATION:
                 return "it was approved more than a day ago and no certificate was issued"
-            case "Approved" if issued and has_ended(request.status.certificate, now):
+            case "Approved" if issued and is_expired(request.status.certificate, now):
                 return "its certificate has expired"
-            case "Denied" if age > DONE_FOR:
+            case "Denied" if age > COMPLETED_EXPIRATION:
                 return "it was denied more than an hour ago"
-            case "Failed" if age > DONE_FOR:
+            case "Failed" if age > COMPLETED_EXPIRATION:
                 return "it failed more than an hour ago"
-    if not request.status.conditions and _age(request.metadata.creation_timestamp, now) > OPEN_FOR:
+    if not request.status.conditions and _age(request.metadata.creation_timestamp, now) > PENDING_EXPIRATION:
         return "it has been pending for more than a day"
     return None
 
@@ -43,7 +43,7 @@ def _age(at: datetime.datetime | None, now: datetime.datetime) -> datetime.timed
     return datetime.timedelta() if at is None else now - at
 
 
-def has_ended(pem: bytes, now: datetime.datetime) -> bool:
+def is_expired(pem: bytes, now: datetime.datetime) -> bool:
     """Whether the first certificate has expired. One that cannot be parsed has not."""
     try:
         return now > x509.load_pem_x509_certificate(pem).not_valid_after_utc

@@ -36,7 +36,7 @@ _SIGNERS = {
 }
 
 
-class UnusableAuthority(Exception):
+class InvalidAuthority(Exception):
     """Files that no certificate can be signed with."""
 
 
@@ -46,23 +46,23 @@ def authorities(options: SigningOptions, log: Log) -> dict[str, Source]:
     known: dict[tuple[str, str], Source] = {}
     if options.pair is not None:
         # Used like the content of files, for all signers.
-        known["", ""] = _always(authority_of(options.pair))
-    for word, own in options.own_files().items():
-        signer = _SIGNERS[word]
-        files = own if options.names_some else (options.cert_file, options.key_file)
+        known["", ""] = _fixed(authority_of(options.pair))
+    for signer_flag, file_pairs in options.own_files().items():
+        signer = _SIGNERS[signer_flag]
+        files = file_pairs if options.names_some else (options.cert_file, options.key_file)
         if not any(files) and files not in known:
             log.info("Skipping a CSR signer because files were specified for others and not for it", signer=signer)
             continue
         try:
             if files not in known:
                 known[files] = AuthorityFiles(*files, log).current
-        except UnusableAuthority as error:
+        except InvalidAuthority as error:
             raise CannotRun(f"failed to start {signer} certificate controller: {error}") from error
         found[signer] = known[files]
     return found
 
 
-def _always(authority: Authority) -> Source:
+def _fixed(authority: Authority) -> Source:
     return lambda: authority
 
 
@@ -73,12 +73,12 @@ def authority_of(pair: Pair) -> Authority:
         raise ValueError(f"expected 1 certificate, found {len(certificates)}")
     key = serialization.load_pem_private_key(pair.key, None)
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
-        raise ValueError("the key is of no kind that signs certificates here")  # noqa: TRY004  # of a file's content
+        raise ValueError("unsupported type of private key for signing certificates")  # noqa: TRY004  # of a file's content
     return Authority(certificates[0], key)
 
 
 class AuthorityFiles:
-    """A certificate and its key in two files. Raises ``UnusableAuthority`` if they cannot be used at first."""
+    """A certificate and its key in two files. Raises ``InvalidAuthority`` if they cannot be used at first."""
 
     def __init__(self, certificate: str, key: str, log: Log) -> None:
         self._certificate, self._key, self._log = Path(certificate), Path(key), log
@@ -87,7 +87,7 @@ class AuthorityFiles:
         try:
             self._authority = self._read()
         except (OSError, ValueError, UnsupportedAlgorithm) as error:
-            raise UnusableAuthority(f'error reading CA cert file "{certificate}": {error}') from error
+            raise InvalidAuthority(f'error reading CA cert file "{certificate}": {error}') from error
 
     def current(self) -> Authority:
         """The content of the files when they could last be used."""
@@ -97,7 +97,7 @@ class AuthorityFiles:
             try:
                 self._authority = self._read()
             except (OSError, ValueError, UnsupportedAlgorithm) as error:
-                self._log.error("Unable to reload the signing authority, the old one stays in use", error=error)
+                self._log.error("Unable to reload the signing authority, keeping the old one", error=error)
             else:
                 self._log.info("Reloaded the signing authority", file=str(self._certificate))
         return self._authority

@@ -11,9 +11,9 @@ from pilothouse.controllers.identity.certificatesigningrequest_signing import DE
 from pilothouse.controllers.identity.certificatesigningrequest_signing.authorities import authorities
 from pilothouse.controllers.identity.certificatesigningrequest_signing.decide import (
     VALIDATIONS,
-    failure,
-    is_waiting,
-    lifetime,
+    certificate_duration,
+    failed_condition,
+    needs_certificate,
     validity,
 )
 from pilothouse.controllers.identity.certificatesigningrequest_signing.issuing import issue
@@ -49,15 +49,15 @@ class RequestSigner(ManagedController):
         )
         self._client = context.client
         self._requests = requests.cache
-        on_any_event(requests, self._seen)
+        on_any_event(requests, self._enqueue)
 
-    def _seen(self, request: CertificateSigningRequest) -> None:
+    def _enqueue(self, request: CertificateSigningRequest) -> None:
         self.queue.add(request.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Issue the certificate, or record why not."""
+        """Issue the certificate, or set the condition Failed with the reason."""
         request, raw = self._requests.get(key), self._requests.raw(key)
-        if request is None or not is_waiting(request) or request.spec.signer_name not in self._authorities:
+        if request is None or not needs_certificate(request) or request.spec.signer_name not in self._authorities:
             return None
         assert raw is not None, "the informer was asked to keep it"
         spec = request.spec
@@ -65,20 +65,20 @@ class RequestSigner(ManagedController):
         reason = VALIDATIONS[spec.signer_name](requested_names(parsed), spec.usages)
         if reason is not None:
             record_decision(f"signer {spec.signer_name} does not sign it: {reason}")
-            condition = failure(reason, format_time(self.env.now()))
+            condition = failed_condition(reason, format_time(self.env.now()))
             await self._write(key, with_condition(raw, msgspec.json.encode(condition)))
-            self.log.info("Gave up a certificate request", v=2, csr=key, signer=spec.signer_name, reason=reason)
+            self.log.info("Certificate request failed validation", v=2, csr=key, signer=spec.signer_name, reason=reason)
             return None
         record_decision(f"the request is approved: signer {spec.signer_name} issues the certificate")
-        certificate = base64.b64encode(self._issue(request, parsed))
+        certificate = base64.b64encode(self._sign(request, parsed))
         await self._write(key, with_status(raw, {"certificate": msgspec.json.encode(certificate.decode())}))
         self.log.info("Issued a certificate", v=2, csr=key, signer=spec.signer_name)
         return None
 
-    def _issue(self, request: CertificateSigningRequest, parsed: "x509.CertificateSigningRequest") -> bytes:
+    def _sign(self, request: CertificateSigningRequest, parsed: "x509.CertificateSigningRequest") -> bytes:
         spec = request.spec
         authority = self._authorities[spec.signer_name]()
-        length = lifetime(spec.expiration_seconds, self._options.duration)
+        length = certificate_duration(spec.expiration_seconds, self._options.duration)
         valid = validity(self.env.now(), length, authority.certificate.not_valid_after_utc)
         return issue(authority, parsed, spec.usages, valid)
 

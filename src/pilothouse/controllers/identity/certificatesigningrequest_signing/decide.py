@@ -17,18 +17,18 @@ from pilothouse.semantics.certificate_requests import (
     validate_kubelet_serving_csr,
 )
 
-BACKDATED = datetime.timedelta(minutes=5)
+BACKDATE = datetime.timedelta(minutes=5)
 """For clients whose clock is behind."""
-SHORT = datetime.timedelta(hours=8)
+SHORT_DURATION = datetime.timedelta(hours=8)
 """Certificates that are valid for less than this are not shortened by five minutes."""
-LEAST = datetime.timedelta(minutes=10)
+MIN_DURATION = datetime.timedelta(minutes=10)
 
 
-class AuthorityEnded(Exception):
+class AuthorityExpired(Exception):
     """The certificate of the authority is not valid any more."""
 
 
-def is_waiting(request: CertificateSigningRequest) -> bool:
+def needs_certificate(request: CertificateSigningRequest) -> bool:
     """Whether its signer should process it: approved, not denied, not issued, not failed."""
     return not request.status.certificate and is_approved(request) and not has_failed(request)
 
@@ -53,7 +53,7 @@ VALIDATIONS: Mapping[str, Callable[[RequestedNames, Sequence[str]], str | None]]
 """The validation of each signer (``getCSRVerificationFuncForSignerName``): upstream's error, or ``None``."""
 
 
-def failure(reason: str, now: str) -> dict[str, str]:
+def failed_condition(reason: str, now: str) -> dict[str, str]:
     """The condition of a request that fails validation."""
     return {
         "type": "Failed",
@@ -64,27 +64,27 @@ def failure(reason: str, now: str) -> dict[str, str]:
     }
 
 
-def lifetime(seconds: int | None, longest: float) -> datetime.timedelta:
-    """The requested duration, ten minutes at least and ``longest`` at most."""
-    limit = datetime.timedelta(seconds=longest)
+def certificate_duration(seconds: int | None, maximum: float) -> datetime.timedelta:
+    """The requested duration, ten minutes at least and ``maximum`` at most."""
+    limit = datetime.timedelta(seconds=maximum)
     if seconds is None:
         return limit
-    asked = datetime.timedelta(seconds=seconds)
-    return limit if asked > limit else max(asked, LEAST)
+    requested = datetime.timedelta(seconds=seconds)
+    return limit if requested > limit else max(requested, MIN_DURATION)
 
 
 def validity(
     now: datetime.datetime, length: datetime.timedelta, authority_ends: datetime.datetime
 ) -> tuple[datetime.datetime, datetime.datetime]:
-    """notBefore and notAfter, never beyond the CA's. Raises ``AuthorityEnded``.
+    """notBefore and notAfter, never beyond the CA's. Raises ``AuthorityExpired``.
 
     At 12:00 with ten minutes: 11:55 to 12:10. With a day: 11:55 to 11:55 of the next one.
     """
-    begins = now - BACKDATED
-    ends = now + length if length < SHORT else now + length - BACKDATED
+    begins = now - BACKDATE
+    ends = now + length if length < SHORT_DURATION else now + length - BACKDATE
     last = f"NotAfter={authority_ends:%Y-%m-%d %H:%M:%S} +0000 UTC"
     if begins >= authority_ends:
-        raise AuthorityEnded(f"the signer has expired: {last}")
+        raise AuthorityExpired(f"the signer has expired: {last}")
     if now >= authority_ends:
-        raise AuthorityEnded(f"refusing to sign a certificate that expired in the past: {last}")
+        raise AuthorityExpired(f"refusing to sign a certificate that expired in the past: {last}")
     return begins, min(ends, authority_ends)

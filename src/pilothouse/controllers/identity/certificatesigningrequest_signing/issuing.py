@@ -130,9 +130,9 @@ def _builder(
 
 def usages_of(usages: Sequence[str]) -> tuple[frozenset[int], list[x509.ObjectIdentifier]]:
     """Key usage bits and extended key usages. Raises ``CannotIssue`` for unknown ones."""
-    strange = [usage for usage in usages if usage not in _BITS and usage not in _PURPOSES]
-    if strange:
-        listed = " ".join(f'"{usage}"' for usage in strange)
+    unrecognized = [usage for usage in usages if usage not in _BITS and usage not in _PURPOSES]
+    if unrecognized:
+        listed = " ".join(f'"{usage}"' for usage in unrecognized)
         raise CannotIssue(f"unrecognized usage values: [{listed}]")
     desired = [purpose for word, purpose in _PURPOSES.items() if word in usages]
     return frozenset(_BITS[usage] for usage in usages if usage in _BITS), list(dict.fromkeys(desired))
@@ -158,9 +158,9 @@ def _subject(request: x509.CertificateSigningRequest) -> x509.Name:
 
 
 def _names(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
-    asked = alternative_names(request)
+    requested = alternative_names(request)
     kinds = (x509.DNSName, x509.RFC822Name, x509.IPAddress, x509.UniformResourceIdentifier)
-    return [name for kind in kinds for name in asked if isinstance(name, kind)]
+    return [name for kind in kinds for name in requested if isinstance(name, kind)]
 
 
 def _digest(key: SigningKey) -> hashes.SHA256 | hashes.SHA384 | hashes.SHA512 | None:

@@ -6,7 +6,7 @@ from pilothouse.api.rbac import CLUSTER_ROLES, ClusterRole
 from pilothouse.client import apply_patch
 from pilothouse.client.errors import UnsupportedMediaType
 from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR
-from pilothouse.controllers.identity.clusterrole_aggregation.decide import missing_rules, rules_to_apply
+from pilothouse.controllers.identity.clusterrole_aggregation.decide import desired_rules, rules_to_apply
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import SelectorError
@@ -42,7 +42,7 @@ class ClusterRoleAggregation(ManagedController):
         if role is None:
             return None
         try:
-            rules = missing_rules(role, self._roles.list())
+            rules = desired_rules(role, self._roles.list())
         except SelectorError as error:
             raise TerminalError(f"the aggregation rule of {key} cannot be used: {error}") from error
         if rules is None:

@@ -11,25 +11,25 @@ from pilothouse.machinery.labels import selector_from
 Rules = tuple[PolicyRule, ...]
 
 
-def missing_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | None:
+def desired_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | None:
     """The rules to write; ``None`` if they are correct. Raises ``SelectorError``."""
     if role.aggregation_rule is None:
         return None
-    picked = _picked(role, roles)
-    rules = aggregated_rules(picked)
+    selected = _selected_roles(role, roles)
+    rules = aggregated_rules(selected)
     if rules == role.rules:
         return None
     # Roles that select each other can exchange two orders forever: A is B's rules and y, B is A's and x, so that (x y),
     # (y x) becomes (y x), (x y). Upstream keeps writing as long as both are synced alternately.
-    nested = any(other.aggregation_rule is not None for other in picked)
+    nested = any(other.aggregation_rule is not None for other in selected)
     if nested and len(rules) == len(role.rules) and set(rules) == set(role.rules):
         return None
     return rules
 
 
-def _picked(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[ClusterRole]:
+def _selected_roles(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[ClusterRole]:
     """The roles that its selectors match, selector by selector, then by name, so that the result is stable."""
-    assert role.aggregation_rule is not None, "it is made of others"
+    assert role.aggregation_rule is not None, "it has an aggregationRule"
     by_name = sorted(roles, key=lambda other: other.metadata.name)
     found = []
     for each in role.aggregation_rule.cluster_role_selectors:
@@ -38,9 +38,9 @@ def _picked(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[ClusterRole
     return found
 
 
-def aggregated_rules(picked: Sequence[ClusterRole]) -> Rules:
+def aggregated_rules(selected: Sequence[ClusterRole]) -> Rules:
     """All their rules without duplicates: rules are equal if all their lists are, in their order."""
-    return tuple(dict.fromkeys(rule for role in picked for rule in role.rules))
+    return tuple(dict.fromkeys(rule for role in selected for rule in role.rules))
 
 
 def rules_to_apply(meta: ObjectMeta, rules: Rules) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class TrustBundleOptions(msgspec.Struct, frozen=True, kw_only=True):
     authority: str = ""
 
     @property
-    def is_known(self) -> bool:
+    def is_configured(self) -> bool:
         return bool(self.root_ca_file or self.authority)
 
 
@@ -36,7 +36,7 @@ DESCRIPTOR = Descriptor(
     client_name="kube-apiserver-serving-clustertrustbundle-publisher",
     gates=("ClusterTrustBundle",),
     options=TrustBundleOptions,
-    switch="is_known",
+    switch="is_configured",
     flags=(FlagSpec(field="root_ca_file", group="serviceaccount-controller", flag=ROOT_CA_FLAG),),
     watches=(Watch(kind=CLUSTER_TRUST_BUNDLES, field_selector=SELECTOR, keep_raw=True),),
     package=__name__,

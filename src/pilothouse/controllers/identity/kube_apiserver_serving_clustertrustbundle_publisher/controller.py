@@ -36,7 +36,7 @@ def new_bundle(bundle: str) -> dict[str, Any]:
     }
 
 
-def others(found: Sequence[ClusterTrustBundle], bundle: str) -> list[str]:
+def other_bundle_names(found: Sequence[ClusterTrustBundle], bundle: str) -> list[str]:
     """Names of the signer's bundles with other content, or another name."""
     return [each.metadata.name for each in found if each.metadata.name != name_of(bundle)]
 
@@ -70,11 +70,11 @@ class TrustBundlePublisher(ManagedController):
 
     async def reconcile(self, key: str) -> Requeue | None:
         with self._codes.counted():
-            await self._have_it()
-            await self._remove_others()
+            await self._ensure_bundle()
+            await self._delete_other_bundles()
         return None
 
-    async def _have_it(self) -> None:
+    async def _ensure_bundle(self) -> None:
         found = self._bundles.get(self._name)
         if found is None:
             record_decision(f"there is no ClusterTrustBundle {self._name} of the API server's certificates")
@@ -83,14 +83,14 @@ class TrustBundlePublisher(ManagedController):
             raw = self._bundles.raw(self._name)
             assert raw is not None, "the informer was asked to keep it"
             body = replace_fields(raw, {"spec.trustBundle": msgspec.json.encode(self._bundle)})
-            record_decision(f"ClusterTrustBundle {self._name} does not hold the API server's certificates")
+            record_decision(f"ClusterTrustBundle {self._name} does not contain the API server's certificates")
             await self._client.update(CLUSTER_TRUST_BUNDLES.raw, self._name, body)
 
-    async def _remove_others(self) -> None:
+    async def _delete_other_bundles(self) -> None:
         """Delete all that can be deleted, then raise the last failure."""
         failure: ApiError | OSError | None = None
-        for name in others(self._bundles.list(), self._bundle):
-            record_decision(f"ClusterTrustBundle {name} holds former certificates of the API server")
+        for name in other_bundle_names(self._bundles.list(), self._bundle):
+            record_decision(f"ClusterTrustBundle {name} contains former certificates of the API server")
             try:
                 await self._client.delete(CLUSTER_TRUST_BUNDLES, name)
             except NotFound:

@@ -10,14 +10,14 @@ from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import 
     LegacyTokenCleanerOptions,
 )
 from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner.decide import (
-    Due,
-    Moment,
+    Action,
+    CleanUpTime,
     account_key,
     decide,
+    is_auto_generated,
     is_tracked_long_enough,
     is_unused,
     parse_date,
-    was_generated,
 )
 from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, object_key
@@ -43,10 +43,10 @@ class LegacyTokenCleaner(ManagedController):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """One pass. Failures are logged and retried in the next one."""
-        moment = Moment(self.env.now(), self._period)
+        at = CleanUpTime(self.env.now(), self._period)
         try:
-            if await self._is_tracked_long_enough(moment):
-                await self._evaluate_tokens(moment)
+            if await self._is_tracked_long_enough(at):
+                await self._evaluate_tokens(at)
         except NotFound:
             # An API server that does not track usage, such as v1.25, will not start to.
             self.log.info(
@@ -56,47 +56,47 @@ class LegacyTokenCleaner(ManagedController):
             self.log.warning("Failed to read the start date of the tracking of tokens, will retry", err=str(error))
         return Requeue(SECONDS)
 
-    async def _is_tracked_long_enough(self, moment: Moment) -> bool:
+    async def _is_tracked_long_enough(self, at: CleanUpTime) -> bool:
         found = await self._client.get(CONFIG_MAPS, TRACKING, SYSTEM)
         since = parse_date(found.data.get(SINCE, ""))
         if since is None:
             self.log.error("ConfigMap has no start date of the tracking of tokens", configMap=f"{SYSTEM}/{TRACKING}")
             return False
-        return is_tracked_long_enough(since, moment)
+        return is_tracked_long_enough(since, at)
 
-    async def _evaluate_tokens(self, moment: Moment) -> None:
+    async def _evaluate_tokens(self, at: CleanUpTime) -> None:
         used: dict[str, frozenset[str]] = {}
         for secret in self._secrets.list():
             account = self._accounts.get(account_key(secret))
-            if not is_unused(secret, moment) or not was_generated(secret, account):
+            if not is_unused(secret, at) or not is_auto_generated(secret, account):
                 continue
             namespace = secret.metadata.namespace
             if namespace not in used:
-                used[namespace] = await self._used_by_pods(namespace)
-            due = decide(secret, account, used[namespace], moment)
+                used[namespace] = await self._get_mounted_secrets(namespace)
+            action = decide(secret, account, used[namespace], at)
             try:
-                if due is Due.MARK:
-                    await self._mark(secret, moment)
-                elif due is Due.DELETE:
-                    await self._delete(secret)
+                if action is Action.MARK:
+                    await self._mark_as_invalid(secret, at)
+                elif action is Action.DELETE:
+                    await self._delete_secret(secret)
             except (ApiError, OSError) as error:
                 self.log.warning(
                     "Failed to clean up a token, will retry", secret=object_key(secret.metadata), err=str(error)
                 )
 
-    async def _used_by_pods(self, namespace: str) -> frozenset[str]:
+    async def _get_mounted_secrets(self, namespace: str) -> frozenset[str]:
         # From its first such Secret on, the pods of a namespace are watched.
         pods = self._context.informer(PODS_WITH_SECRETS, namespace=namespace)
         await pods.wait_synced()
         return frozenset[str]().union(*map(secrets_of, pods.cache.list(namespace)))
 
-    async def _mark(self, secret: Secret, moment: Moment) -> None:
-        meta, today = secret.metadata, moment.now.date().isoformat()
+    async def _mark_as_invalid(self, secret: Secret, at: CleanUpTime) -> None:
+        meta, today = secret.metadata, at.now.date().isoformat()
         self.log.info(
             "Mark the auto-generated service account token as invalid", invalidSince=today, secret=object_key(meta)
         )
         metadata = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid, "labels": {INVALID_SINCE: today}}
-        self._begin(secret)
+        self._watch_pods(secret)
         record_decision(
             f"auto-generated token Secret {object_key(meta)} was last used {meta.labels.get(LAST_USED) or 'never'}, "
             "and no "
@@ -105,7 +105,7 @@ class LegacyTokenCleaner(ManagedController):
         patch = merge_patch({"kind": "Secret", "apiVersion": "v1", "metadata": metadata})
         await self._client.patch(SECRETS.raw, meta.name, patch, meta.namespace)
 
-    async def _delete(self, secret: Secret) -> None:
+    async def _delete_secret(self, secret: Secret) -> None:
         meta = secret.metadata
         self.log.info(
             "Delete auto-generated service account token",
@@ -114,7 +114,7 @@ class LegacyTokenCleaner(ManagedController):
             lastUsed=meta.labels.get(LAST_USED, ""),
             invalidSince=meta.labels.get(INVALID_SINCE, ""),
         )
-        self._begin(secret)
+        self._watch_pods(secret)
         record_decision(
             f"auto-generated token Secret {object_key(meta)} was last used {meta.labels.get(LAST_USED) or 'never'} "
             "and has "
@@ -125,7 +125,7 @@ class LegacyTokenCleaner(ManagedController):
         except (NotFound, Conflict):
             return  # deleted, or just changed
 
-    def _begin(self, secret: Secret) -> None:
+    def _watch_pods(self, secret: Secret) -> None:
         begin_sync(self.name, object_key(secret.metadata), current_triggers())
 
 

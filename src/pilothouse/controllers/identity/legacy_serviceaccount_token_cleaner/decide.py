@@ -17,7 +17,7 @@ from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, INV
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
-class Due(enum.Enum):
+class Action(enum.Enum):
     NOTHING = "nothing"
     MARK = "mark"
     """Its token must not be accepted any more."""
@@ -25,7 +25,7 @@ class Due(enum.Enum):
     """It was marked long ago, and is still unused."""
 
 
-class Moment(msgspec.Struct, frozen=True):
+class CleanUpTime(msgspec.Struct, frozen=True):
     now: datetime.datetime
     period: float
 
@@ -51,26 +51,26 @@ def parse_date(text: str) -> datetime.date | None:
         return None
 
 
-def is_tracked_long_enough(since: datetime.date, moment: Moment) -> bool:
+def is_tracked_long_enough(since: datetime.date, at: CleanUpTime) -> bool:
     """Whether usage was tracked for a whole period. Tracking may have started as late as the end of that day."""
     try:
-        whole = datetime.datetime.combine(since + datetime.timedelta(days=1), datetime.time(), datetime.UTC)
+        first_full_day = datetime.datetime.combine(since + datetime.timedelta(days=1), datetime.time(), datetime.UTC)
     except OverflowError:
         return False
-    return whole <= moment.oldest
+    return first_full_day <= at.oldest
 
 
-def is_unused(secret: Secret, moment: Moment) -> bool:
+def is_unused(secret: Secret, at: CleanUpTime) -> bool:
     """Whether the token is old and was not used recently. If it was never used since tracking started there is no
     label; a label that is not a date counts as used."""
     meta = secret.metadata
-    made = meta.creation_timestamp
+    created = meta.creation_timestamp
     if secret.type != SECRET_TYPE or meta.deletion_timestamp is not None:
         return False
-    if made is not None and made >= moment.oldest:
+    if created is not None and created >= at.oldest:
         return False
     used = meta.labels.get(LAST_USED)
-    return used is None or (parse_date(used) is not None and used < moment.oldest_date)
+    return used is None or (parse_date(used) is not None and used < at.oldest_date)
 
 
 def account_key(secret: Secret) -> str:
@@ -78,17 +78,17 @@ def account_key(secret: Secret) -> str:
     return f"{secret.metadata.namespace}/{name}" if name else ""
 
 
-def was_generated(secret: Secret, account: ServiceAccount | None) -> bool:
+def is_auto_generated(secret: Secret, account: ServiceAccount | None) -> bool:
     """Whether it was generated: then its service account lists it."""
     if account is None or secret.metadata.annotations.get(ACCOUNT_UID, "") not in ("", account.metadata.uid):
         return False
     return any(listed.name == secret.metadata.name for listed in account.secrets)
 
 
-def decide(secret: Secret, account: ServiceAccount | None, used_by_pods: Set[str], moment: Moment) -> Due:
-    if not is_unused(secret, moment) or not was_generated(secret, account) or secret.metadata.name in used_by_pods:
-        return Due.NOTHING
+def decide(secret: Secret, account: ServiceAccount | None, used_by_pods: Set[str], at: CleanUpTime) -> Action:
+    if not is_unused(secret, at) or not is_auto_generated(secret, account) or secret.metadata.name in used_by_pods:
+        return Action.NOTHING
     since = secret.metadata.labels.get(INVALID_SINCE, "")
     if parse_date(since) is None:
-        return Due.MARK
-    return Due.DELETE if since < moment.oldest_date else Due.NOTHING
+        return Action.MARK
+    return Action.DELETE if since < at.oldest_date else Action.NOTHING

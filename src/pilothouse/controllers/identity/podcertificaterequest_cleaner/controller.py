@@ -9,12 +9,12 @@ from pilothouse.controllers.identity.podcertificaterequest_cleaner import DESCRI
 from pilothouse.controllers.shared.sweep import Sweep
 from pilothouse.runtime import ControllerContext
 
-KEPT_FOR = datetime.timedelta(minutes=15)
+MAX_AGE = datetime.timedelta(minutes=15)
 
 
-def is_over(meta: ObjectMeta, now: datetime.datetime) -> bool:
+def is_expired(meta: ObjectMeta, now: datetime.datetime) -> bool:
     """Whether the request is so old that the kubelet has given up on it."""
-    return meta.creation_timestamp is not None and now - meta.creation_timestamp >= KEPT_FOR
+    return meta.creation_timestamp is not None and now - meta.creation_timestamp >= MAX_AGE
 
 
 PERIOD_SECONDS = 300.0
@@ -32,7 +32,7 @@ class PodRequestCleaner(Sweep[Object]):
         )
 
     def reason(self, found: Object) -> str | None:
-        return "it is too old" if is_over(found.metadata, self.env.now()) else None
+        return "it is too old" if is_expired(found.metadata, self.env.now()) else None
 
 
 build = PodRequestCleaner

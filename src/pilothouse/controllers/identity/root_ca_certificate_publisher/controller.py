@@ -27,7 +27,7 @@ def predicate(namespace: Namespace) -> bool:
     return namespace.status.phase == "Active"
 
 
-def is_right(found: ConfigMap, bundle: str) -> bool:
+def is_up_to_date(found: ConfigMap, bundle: str) -> bool:
     """Whether the ConfigMap is up to date. Users may change the text of its description."""
     return found.data == {KEY: bundle} and bool(found.metadata.annotations.get(ANNOTATION))
 
@@ -62,18 +62,18 @@ class RootCaPublisher(ManagedController):
             context.metrics, context.env.perf_counter, "root_ca_cert_publisher", help_text, help_text
         )
         config_maps.add_handler(
-            on_update=lambda _old, found: self._touched(found),
-            on_delete=lambda found, _unknown: self._touched(found),
+            on_update=lambda _old, found: self._enqueue_namespace_of(found),
+            on_delete=lambda found, _unknown: self._enqueue_namespace_of(found),
         )
         namespaces.add_handler(
             on_add=lambda namespace, _initial: self.queue.add(namespace.metadata.name),
-            on_update=lambda _old, namespace: self._changed(namespace),
+            on_update=lambda _old, namespace: self._enqueue_namespace(namespace),
         )
 
-    def _touched(self, found: ConfigMap) -> None:
+    def _enqueue_namespace_of(self, found: ConfigMap) -> None:
         self.queue.add(found.metadata.namespace)
 
-    def _changed(self, namespace: Namespace) -> None:
+    def _enqueue_namespace(self, namespace: Namespace) -> None:
         if predicate(namespace):
             self.queue.add(namespace.metadata.name)
 
@@ -95,7 +95,7 @@ class RootCaPublisher(ManagedController):
                 if not has_cause(error, "NamespaceTerminating"):
                     raise
             return
-        if is_right(found, self._bundle):
+        if is_up_to_date(found, self._bundle):
             return
         raw = self._config_maps.raw(key)
         assert raw is not None, "the informer was asked to keep it"

@@ -13,10 +13,10 @@ from pilothouse.api.core import SECRETS, SERVICE_ACCOUNTS, Secret, ServiceAccoun
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR, TokenOptions
 from pilothouse.controllers.identity.serviceaccount_token.decide import (
-    filled,
-    is_meant,
-    lacks,
-    orphaned_by,
+    is_referenced_account,
+    list_token_secrets,
+    missing_keys,
+    with_token,
     without_reference,
 )
 from pilothouse.controllers.shared.conflicts import retry_on_conflict
@@ -91,14 +91,14 @@ class TokenController(ManagedController):
                 log=context.log,
             )
         )
-        on_any_event(accounts, self._account_changed)
-        on_any_event(secrets, self._secret_changed)
+        on_any_event(accounts, self._queue_service_account)
+        on_any_event(secrets, self._queue_secret)
 
-    def _account_changed(self, account: ServiceAccount) -> None:
+    def _queue_service_account(self, account: ServiceAccount) -> None:
         meta = account.metadata
         self.queue.add(f"{meta.namespace}/{meta.name}/{meta.uid}")
 
-    def _secret_changed(self, secret: Secret) -> None:
+    def _queue_secret(self, secret: Secret) -> None:
         meta = secret.metadata
         name, uid = meta.annotations.get(ACCOUNT_NAME, ""), meta.annotations.get(ACCOUNT_UID, "")
         self._touched.add(SecretKey(meta.namespace, meta.name, meta.uid, name, uid))
@@ -112,11 +112,11 @@ class TokenController(ManagedController):
         server. And a Secret without a uid may belong to the next account with the name.
         """
         namespace, name, uid = key.split("/")
-        if is_meant(self._accounts.get(f"{namespace}/{name}"), uid):
+        if is_referenced_account(self._accounts.get(f"{namespace}/{name}"), uid):
             return None
-        for secret in orphaned_by(namespace, name, uid, self._secrets.list(namespace)):
+        for secret in list_token_secrets(namespace, name, uid, self._secrets.list(namespace)):
             self.log.info("Service account deleted, removing tokens", v=4, namespace=namespace, serviceaccount=name)
-            self._secret_changed(secret)
+            self._queue_secret(secret)
         return None
 
     # Secrets
@@ -126,10 +126,10 @@ class TokenController(ManagedController):
             raise TerminalError(f"secret {key.namespace}/{key.name} names no service account")
         secret = self._secrets.get(f"{key.namespace}/{key.name}")
         if secret is None or secret.metadata.uid != key.uid:
-            if is_meant(self._accounts.get(f"{key.namespace}/{key.account}"), key.account_uid):
-                await self._remove_reference(key)
+            if is_referenced_account(self._accounts.get(f"{key.namespace}/{key.account}"), key.account_uid):
+                await self._remove_secret_reference(key)
             return None
-        account = await self._find_account(key)
+        account = await self._get_service_account(key)
         if account is None:
             self.log.info("Service account does not exist, deleting token", v=4, secret=f"{key.namespace}/{key.name}")
             # Retried without limit: the token must not outlive the deleted account.
@@ -141,31 +141,31 @@ class TokenController(ManagedController):
             except (NotFound, Conflict):
                 return None  # deleted, perhaps recreated
             return None
-        if lacks(secret, self._authority):
-            await self._limited(key, secret, account)
+        if missing_keys(secret, self._authority):
+            await self._ensure_secret_has_token(key, secret, account)
         return None
 
-    async def _find_account(self, key: SecretKey) -> ServiceAccount | None:
+    async def _get_service_account(self, key: SecretKey) -> ServiceAccount | None:
         """From the cache, else live: it may be newer than the cache."""
         account = self._accounts.get(f"{key.namespace}/{key.account}")
-        if is_meant(account, key.account_uid):
+        if is_referenced_account(account, key.account_uid):
             return account
         try:
             account = await self._client.get(SERVICE_ACCOUNTS, key.account, key.namespace)
         except NotFound:
             return None
-        return account if is_meant(account, key.account_uid) else None
+        return account if is_referenced_account(account, key.account_uid) else None
 
-    async def _limited(self, key: SecretKey, secret: Secret, account: ServiceAccount) -> None:
+    async def _ensure_secret_has_token(self, key: SecretKey, secret: Secret, account: ServiceAccount) -> None:
         """Fill it, retrying ten times; after that only a change enqueues it again."""
         try:
-            await self._fill(secret, account)
+            await self._generate_token_if_needed(secret, account)
         except (ApiError, OSError) as error:
             if self._touched.num_requeues(key) < RETRIES:
                 raise
             raise TerminalError(f"retried {RETRIES} times to fill it: {error}") from error
 
-    async def _fill(self, cached: Secret, account: ServiceAccount) -> None:
+    async def _generate_token_if_needed(self, cached: Secret, account: ServiceAccount) -> None:
         namespace, name = cached.metadata.namespace, cached.metadata.name
         try:
             raw = await self._client.get(SECRETS.raw, name, namespace)
@@ -175,7 +175,7 @@ class TokenController(ManagedController):
         if live.metadata.resource_version != cached.metadata.resource_version:
             self.log.info("Secret is not up to date, skipping token population", v=2, secret=f"{namespace}/{name}")
             return  # there will be an event
-        body = filled(raw, live, account.metadata, self._authority, self._signer)
+        body = with_token(raw, live, account.metadata, self._authority, self._signer)
         record_decision(
             f"the token Secret of ServiceAccount {namespace}/{account.metadata.name} lacks fields: filled in"
         )
@@ -184,11 +184,11 @@ class TokenController(ManagedController):
         except (Conflict, NotFound):
             return  # there will be an event
 
-    async def _remove_reference(self, key: SecretKey) -> None:
+    async def _remove_secret_reference(self, key: SecretKey) -> None:
         async def remove(_attempt: int) -> None:
             try:
                 raw = await self._client.get(SERVICE_ACCOUNTS.raw, key.account, key.namespace)
-                if not is_meant(_account.decode(raw), key.account_uid):
+                if not is_referenced_account(_account.decode(raw), key.account_uid):
                     return
                 body = without_reference(raw, key.name)
                 if body is not None:

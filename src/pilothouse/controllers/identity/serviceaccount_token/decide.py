@@ -24,7 +24,7 @@ _references = msgspec.json.Decoder(list[msgspec.Raw])
 _reference = msgspec.json.Decoder(SecretReference)
 
 
-def lacks(secret: Secret, authority: bytes) -> frozenset[str]:
+def missing_keys(secret: Secret, authority: bytes) -> frozenset[str]:
     """The keys that must be written. An unknown CA is not compared; any namespace and token will do."""
     missing = {key for key in (NAMESPACE_KEY, TOKEN_KEY) if not secret.data.get(key)}
     if authority and secret.data.get(AUTHORITY_KEY) != authority:
@@ -32,9 +32,11 @@ def lacks(secret: Secret, authority: bytes) -> frozenset[str]:
     return frozenset(missing)
 
 
-def filled(raw: bytes | msgspec.Raw, secret: Secret, account: ObjectMeta, authority: bytes, signer: Signer) -> bytes:
+def with_token(
+    raw: bytes | msgspec.Raw, secret: Secret, account: ObjectMeta, authority: bytes, signer: Signer
+) -> bytes:
     """The Secret, ``raw`` as it was read, with the missing keys."""
-    missing = lacks(secret, authority)
+    missing = missing_keys(secret, authority)
     data = dict(secret.data)
     if AUTHORITY_KEY in missing:
         data[AUTHORITY_KEY] = authority
@@ -46,12 +48,12 @@ def filled(raw: bytes | msgspec.Raw, secret: Secret, account: ObjectMeta, author
     return replace_fields(raw, {"data": _json(data), "metadata.annotations": _json(annotations)})
 
 
-def is_meant(account: ServiceAccount | None, uid: str) -> bool:
+def is_referenced_account(account: ServiceAccount | None, uid: str) -> bool:
     """Whether the account exists and has that uid, if one is given."""
     return account is not None and uid in ("", account.metadata.uid)
 
 
-def orphaned_by(namespace: str, name: str, uid: str, secrets: Iterable[Secret]) -> list[Secret]:
+def list_token_secrets(namespace: str, name: str, uid: str, secrets: Iterable[Secret]) -> list[Secret]:
     """The token Secrets of that account."""
     return [secret for secret in secrets if belongs_to(secret, namespace, name, uid)]
 

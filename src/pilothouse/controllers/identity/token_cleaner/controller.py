@@ -30,13 +30,13 @@ class TokenCleaner(ManagedController):
         secret = self._secrets.get(key)
         if secret is None:
             return None
-        left = seconds_left(text_of(secret.data, EXPIRATION), self.env.now())
-        if left is None:
+        remaining = seconds_left(text_of(secret.data, EXPIRATION), self.env.now())
+        if remaining is None:
             return None
-        if left > 0:
-            return Requeue(left)
+        if remaining > 0:
+            return Requeue(remaining)
         self.log.info("Deleting expired secret", v=3, secret=key)
-        record_decision(f"bootstrap token Secret {key} has expired {-left:.0f} s ago")
+        record_decision(f"bootstrap token Secret {key} has expired {-remaining:.0f} s ago")
         try:
             await self._client.delete(SECRETS, secret.metadata.name, NAMESPACE, uid=secret.metadata.uid)
         except NotFound:

@@ -11,7 +11,7 @@ from pilothouse.controllers.network.endpoints.decide import (
     DesiredEndpoints,
     annotations_of,
     desired_endpoints,
-    is_current,
+    endpoint_subsets_equal_ignore_trigger_time,
 )
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.service_pods import ServicePods
@@ -79,14 +79,14 @@ class EndpointsController(ManagedController):
         """The version that our last update replaced, by key."""
         on_any_event(services, lambda service: self.queue.add(object_key(service.metadata)))
         self._pods = ServicePods(services, pods, lambda key: self.queue.add_after(key, options.batch_seconds))
-        endpoints.add_handler(self._found, lambda _old, _new: None, self._gone)
+        endpoints.add_handler(self._on_endpoints_add, lambda _old, _new: None, self._on_endpoints_delete)
 
-    def _found(self, endpoints: Endpoints, initial: bool) -> None:
+    def _on_endpoints_add(self, endpoints: Endpoints, initial: bool) -> None:
         """At the start each is synced once: its service may have been deleted while no manager ran."""
         if initial and not is_lock(endpoints.metadata):
             self.queue.add(object_key(endpoints.metadata))
 
-    def _gone(self, endpoints: Endpoints, _final_state_unknown: bool) -> None:
+    def _on_endpoints_delete(self, endpoints: Endpoints, _final_state_unknown: bool) -> None:
         key = object_key(endpoints.metadata)
         self._overwritten.pop(key, None)
         self.queue.add(key)
@@ -109,7 +109,7 @@ class EndpointsController(ManagedController):
         assert raw is not None, "what is written back whole is cached with its JSON"
         if self._overwritten.get(key) == existing.metadata.resource_version:
             raise StaleEndpoints
-        if not is_current(existing, desired):
+        if not endpoint_subsets_equal_ignore_trigger_time(existing, desired):
             await self._update(key, existing, raw, desired, trigger_time)
         return None
 
@@ -134,7 +134,7 @@ class EndpointsController(ManagedController):
             if isinstance(error, ApiError) and has_cause(error, "NamespaceTerminating"):
                 return
             text = f"Failed to create endpoint for service {key}: {error}"
-            self._say(ObjectMeta(namespace=meta.namespace, name=meta.name), "FailedToCreateEndpoint", text)
+            self._record_event(ObjectMeta(namespace=meta.namespace, name=meta.name), "FailedToCreateEndpoint", text)
             raise
 
     async def _update(
@@ -153,16 +153,16 @@ class EndpointsController(ManagedController):
         )
         record_decision(f"the Endpoints of Service {key} differ from its pods: they get {_counted(desired)}")
         try:
-            answer = await self._client.update(ENDPOINTS.raw, meta.name, body, meta.namespace)
+            response = await self._client.update(ENDPOINTS.raw, meta.name, body, meta.namespace)
         except (ApiError, OSError) as error:
-            self._say(meta, "FailedToUpdateEndpoint", f"Failed to update endpoint {key}: {error}")
+            self._record_event(meta, "FailedToUpdateEndpoint", f"Failed to update endpoint {key}: {error}")
             raise
-        version = take_field(answer, "metadata.resourceVersion")
+        version = take_field(response, "metadata.resourceVersion")
         if version is not None and bytes(version).decode().strip('"') != meta.resource_version:
             self._overwritten[key] = meta.resource_version
 
-    def _say(self, about: ObjectMeta, reason: str, message: str) -> None:
-        self._recorder.event(object_reference(ENDPOINTS, about), "Warning", reason, message)
+    def _record_event(self, reference: ObjectMeta, reason: str, message: str) -> None:
+        self._recorder.event(object_reference(ENDPOINTS, reference), "Warning", reason, message)
 
 
 def _counted(desired: DesiredEndpoints) -> str:

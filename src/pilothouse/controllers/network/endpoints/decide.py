@@ -46,7 +46,7 @@ class DesiredEndpoints(msgspec.Struct, frozen=True, kw_only=True):
 
 def desired_endpoints(service: Service, pods: Iterable[Pod]) -> DesiredEndpoints:
     """Subsets in canonical order, truncated to the maximum."""
-    subsets, truncated = truncate(repack(_found(service, pods)))
+    subsets, truncated = truncate(repack(_subsets(service, pods)))
     labels = {**service.metadata.labels, MANAGED_BY: MANAGER}
     labels.pop(HEADLESS_LABEL, None)
     if not has_cluster_ip(service):
@@ -54,28 +54,28 @@ def desired_endpoints(service: Service, pods: Iterable[Pod]) -> DesiredEndpoints
     return DesiredEndpoints(subsets=subsets, labels=labels, truncated=truncated)
 
 
-def _found(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
+def _subsets(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
     """One subset for each pod and port."""
     found: list[EndpointSubset] = []
-    tolerant = service.spec.publish_not_ready_addresses
+    publish_not_ready = service.spec.publish_not_ready_addresses
     for pod in pods:
-        if not belongs_in_endpoints(pod, with_terminating=tolerant):
+        if not belongs_in_endpoints(pod, with_terminating=publish_not_ready):
             continue
         address = address_of(service, pod)
         if address is None:
             continue
-        ready, bad = ((address,), ()) if tolerant or is_ready(pod) else ((), (address,))
+        ready, not_ready = ((address,), ()) if publish_not_ready or is_ready(pod) else ((), (address,))
         if not service.spec.ports:
             if service.spec.cluster_ip == HEADLESS:
-                found.append(EndpointSubset(addresses=ready, not_ready_addresses=bad))
+                found.append(EndpointSubset(addresses=ready, not_ready_addresses=not_ready))
             continue
         for port in service.spec.ports:
             number = port_of(pod, port)
             if number is not None:
-                said = EndpointsPort(
+                host_name = EndpointsPort(
                     name=port.name, port=number, protocol=port.protocol or "TCP", app_protocol=port.app_protocol
                 )
-                found.append(EndpointSubset(addresses=ready, not_ready_addresses=bad, ports=(said,)))
+                found.append(EndpointSubset(addresses=ready, not_ready_addresses=not_ready, ports=(host_name,)))
     return found
 
 
@@ -110,11 +110,11 @@ def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]
     too many, and then no not-ready ones remain.
     """
     ready = sum(len(subset.addresses) for subset in subsets)
-    bad = sum(len(subset.not_ready_addresses) for subset in subsets)
-    if ready + bad <= capacity:
+    not_ready = sum(len(subset.not_ready_addresses) for subset in subsets)
+    if ready + not_ready <= capacity:
         return subsets, False
     cut_ready = ready > capacity
-    room, total = (capacity, ready) if cut_ready else (capacity - ready, bad)
+    room, total = (capacity, ready) if cut_ready else (capacity - ready, not_ready)
     left = room
     kept: list[EndpointSubset] = []
     for subset in subsets:
@@ -128,22 +128,26 @@ def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]
     return tuple(kept), True
 
 
-def is_current(existing: Endpoints, desired: DesiredEndpoints) -> bool:
+def endpoint_subsets_equal_ignore_trigger_time(existing: Endpoints, desired: DesiredEndpoints) -> bool:
     """Whether no write is needed. The last-change-trigger-time of pods is not compared."""
     labels = {name: value for name, value in existing.metadata.labels.items() if name != HEADLESS_LABEL}
-    due = {name: value for name, value in desired.labels.items() if name != HEADLESS_LABEL}
+    desired_labels = {name: value for name, value in desired.labels.items() if name != HEADLESS_LABEL}
     return (
-        labels == due
+        labels == desired_labels
         and existing.metadata.annotations.get(OVER_CAPACITY) == (TRUNCATED if desired.truncated else None)
-        and repack(map(_without_versions, existing.subsets)) == repack(desired.subsets)
+        and repack(map(_without_resource_versions, existing.subsets)) == repack(desired.subsets)
     )
 
 
-def _without_versions(subset: EndpointSubset) -> EndpointSubset:
-    return replace(subset, addresses=_plain(subset.addresses), not_ready_addresses=_plain(subset.not_ready_addresses))
+def _without_resource_versions(subset: EndpointSubset) -> EndpointSubset:
+    return replace(
+        subset,
+        addresses=_without_resource_version(subset.addresses),
+        not_ready_addresses=_without_resource_version(subset.not_ready_addresses),
+    )
 
 
-def _plain(addresses: Sequence[EndpointAddress]) -> tuple[EndpointAddress, ...]:
+def _without_resource_version(addresses: Sequence[EndpointAddress]) -> tuple[EndpointAddress, ...]:
     return tuple(
         replace(address, target_ref=replace(address.target_ref, resource_version=""))
         if address.target_ref is not None and address.target_ref.resource_version

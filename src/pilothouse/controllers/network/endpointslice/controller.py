@@ -7,19 +7,19 @@ from pilothouse.api.core import NODES, PODS, SERVICES, Node, Pod, Service
 from pilothouse.api.discovery import ENDPOINT_SLICES, EndpointSlice
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.network.endpointslice import DESCRIPTOR, EndpointSliceOptions
-from pilothouse.controllers.network.endpointslice.decide import MANAGER, Plan, decide, recycled
+from pilothouse.controllers.network.endpointslice.decide import MANAGER, Plan, decide, recycle_slices
 from pilothouse.controllers.network.endpointslice.desired import Desired, desired_endpoints
 from pilothouse.controllers.network.endpointslice.hints import (
     DISTRIBUTIONS,
+    add_hints,
     allocate,
-    near,
+    is_topology_enabled,
     ready_count,
-    spread,
-    wants_topology,
+    reconcile_by_distribution,
     without_hints,
 )
 from pilothouse.controllers.network.endpointslice.metrics import Metrics
-from pilothouse.controllers.network.endpointslice.topology_cache import TopologyCache, matters
+from pilothouse.controllers.network.endpointslice.topology_cache import TopologyCache, node_change_matters
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.service_pods import ServicePods
@@ -49,7 +49,7 @@ SLICE_DELAY_SECONDS = 1.0
 _TOPOLOGY = "nodes"
 
 
-class SyncFailed(Exception):
+class ReconcileError(Exception):
     """Some slices of a service could not be written. Retried with backoff."""
 
 
@@ -93,19 +93,19 @@ class EndpointSliceController(ManagedController):
         self._own = OwnSlices(slices, MANAGER, self._tracker, lambda key: self.queue.add_after(key, delay))
         nodes.add_handler(
             lambda _node, _initial: self._node_queue.add(_TOPOLOGY),
-            self._node_changed,
+            self._update_node,
             lambda _node, _unknown: self._node_queue.add(_TOPOLOGY),
         )
 
     # Event handlers
 
-    def _node_changed(self, old: Node, new: Node) -> None:
-        if matters(old, new):
+    def _update_node(self, old: Node, new: Node) -> None:
+        if node_change_matters(old, new):
             self._node_queue.add(_TOPOLOGY)
 
     async def _sync_nodes(self, _key: str) -> Requeue | None:
         self._topology.set_nodes(self._nodes.list())
-        for key in self._topology.overloaded():
+        for key in self._topology.get_overloaded_services():
             self.log.info("Queuing Service after Node change due to overloading", service=key)
             self.queue.add(key)
         return None
@@ -129,15 +129,15 @@ class EndpointSliceController(ManagedController):
         if service is None:
             self._times.forget(key)
             self._tracker.forget(key)
-            self._topology.forget(key)
-            self._metrics.forget(key)
+            self._topology.delete_service(key)
+            self._metrics.delete_service(key)
             return  # its slices are the garbage collector's
         if not is_selecting(service):
             return
         pods = self._pods.selected_by(service)
-        there = self._own.of(key)
-        slices = [each for each in there if each.metadata.deletion_timestamp is None]
-        for each in there:
+        slices = self._own.of(key)
+        slices = [each for each in slices if each.metadata.deletion_timestamp is None]
+        for each in slices:
             if each.metadata.deletion_timestamp is not None:
                 # It is being deleted. Upstream waits until its last finalizer is removed.
                 self._tracker.deleted(key, each)
@@ -150,10 +150,12 @@ class EndpointSliceController(ManagedController):
         errors: list[str] = []
         for address_type in wanted_types:
             existing = [each for each in slices if each.address_type == address_type]
-            errors += await self._settle(key, service, pods, existing, raws, address_type, trigger_time)
+            errors += await self._reconcile_by_address_type(
+                key, service, pods, existing, raws, address_type, trigger_time
+            )
         for each in slices:
             if each.address_type not in wanted_types:
-                self._topology.took(key, each.address_type)
+                self._topology.remove_hints(key, each.address_type)
                 record_decision(f"Service {key} no longer has the address type {each.address_type}: its slice goes")
                 try:
                     await self._writes.delete(key, each)
@@ -162,13 +164,13 @@ class EndpointSliceController(ManagedController):
                     errors.append(f"error deleting {name}: {error}")
         if errors:
             different = list(dict.fromkeys(errors))  # both families may have the same error (``aggregate.Error``)
-            said = different[0] if len(different) == 1 else f"[{', '.join(different)}]"
-            message = f"Error updating Endpoint Slices for Service {key}: {said}"
-            about = object_reference(SERVICES, service.metadata)
-            self._recorder.event(about, "Warning", "FailedToUpdateEndpointSlices", message)
-            raise SyncFailed(message)
+            distribution_name = different[0] if len(different) == 1 else f"[{', '.join(different)}]"
+            message = f"Error updating Endpoint Slices for Service {key}: {distribution_name}"
+            reference = object_reference(SERVICES, service.metadata)
+            self._recorder.event(reference, "Warning", "FailedToUpdateEndpointSlices", message)
+            raise ReconcileError(message)
 
-    async def _settle(
+    async def _reconcile_by_address_type(
         self,
         key: str,
         service: Service,
@@ -181,21 +183,21 @@ class EndpointSliceController(ManagedController):
         """One address family; returns the errors."""
         desired = desired_endpoints(service, pods, address_type, self._nodes.get)
         plan = decide(service, existing, desired, address_type, self._options.max_endpoints)
-        self._measure(key, address_type, plan, desired, len(existing))
+        self._update_metrics(key, address_type, plan, desired, len(existing))
         errors = [
             f"skipping Pod {pod.metadata.name} for Service {key}: Node {pod.spec.node_name} Not Found"
-            for pod in desired.homeless
+            for pod in desired.without_node
         ]
         plan, events = self._with_hints(key, service, plan, address_type)
-        plan = recycled(plan, service)
+        plan = recycle_slices(plan, service)
         try:
             why = f"{len(pods)} pods match the selector of Service {key}; +{plan.added} -{plan.removed} endpoints"
-            await self._apply(key, service, plan, raws, trigger_time, why)
+            await self._write_plan(key, service, plan, raws, trigger_time, why)
         except NotWritten as failed:
             errors.append(f"failed to {failed.doing} for Service {key}: {failed.error}")
-        about = object_reference(SERVICES, service.metadata)
+        reference = object_reference(SERVICES, service.metadata)
         for kind, reason, message in events:
-            self._recorder.event(about, kind, reason, f"{message}, addressType: {address_type}")
+            self._recorder.event(reference, kind, reason, f"{message}, addressType: {address_type}")
         return errors
 
     def _with_hints(
@@ -203,12 +205,12 @@ class EndpointSliceController(ManagedController):
     ) -> tuple[Plan, list[tuple[str, str, str]]]:
         """The plan with hints, after recording the events about them."""
         topology, annotations = self._topology, service.metadata.annotations
-        if wants_topology(annotations):
+        if is_topology_enabled(annotations):
             self._metrics.is_distributed(key, "")
             allocations = allocate(topology.ratios, ready_count(plan))
-            found = allocations if isinstance(allocations, str) else spread(plan, allocations)
+            found = allocations if isinstance(allocations, str) else add_hints(plan, allocations)
             if isinstance(found, str):
-                topology.took(key, address_type)
+                topology.remove_hints(key, address_type)
                 return without_hints(plan), [("Warning", "TopologyAwareHintsDisabled", found)]
             hinted, given = found
             enabled = ("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled")
@@ -218,14 +220,14 @@ class EndpointSliceController(ManagedController):
         events = []
         if topology.has_hints(key):
             events.append(("Warning", "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled"))
-        topology.took(key, address_type)
+        topology.remove_hints(key, address_type)
         distribution = service.spec.traffic_distribution
         self._metrics.is_distributed(key, distribution)
         if distribution in DISTRIBUTIONS:
-            return near(plan, distribution), events
+            return reconcile_by_distribution(plan, distribution), events
         return without_hints(plan), events
 
-    async def _apply(
+    async def _write_plan(
         self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str, why: str
     ) -> None:
         creates = plan.creates if service.metadata.deletion_timestamp is None else ()
@@ -238,14 +240,14 @@ class EndpointSliceController(ManagedController):
         )
         if not done:
             return
-        topology = "Auto" if wants_topology(service.metadata.annotations) else "Disabled"
+        topology = "Auto" if is_topology_enabled(service.metadata.annotations) else "Disabled"
         distribution = service.spec.traffic_distribution
         if topology == "Auto" or distribution not in DISTRIBUTIONS:
             distribution = ""
         number = len(plan.creates) + len(plan.updates) + len(plan.replacements) + len(plan.deletes)
         self._metrics.changed_per_sync.labels(topology, distribution).observe(number)
 
-    def _measure(self, key: str, address_type: str, plan: Plan, desired: Desired, existing: int) -> None:
+    def _update_metrics(self, key: str, address_type: str, plan: Plan, desired: Desired, existing: int) -> None:
         self._metrics.added.observe(plan.added)
         self._metrics.removed.observe(plan.removed)
         groups = [len(group.endpoints) for group in desired.groups.values()]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pilothouse.api.core import SERVICES, Service
 from pilothouse.api.discovery import Endpoint, EndpointPort, EndpointSlice
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.network.endpointslice.desired import Desired, Group
+from pilothouse.controllers.network.endpointslice.desired import Desired, PortGroup
 from pilothouse.controllers.shared.slices import MANAGED_BY, SERVICE_NAME, endpoints_equal, identity, port_key
 from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.semantics.services import HEADLESS_LABEL, has_cluster_ip, slice_name_prefix
@@ -53,7 +53,7 @@ def slice_labels(service: Service) -> dict[str, str]:
     return labels
 
 
-def has_other_labels(each: EndpointSlice, service: Service) -> bool:
+def labels_differ(each: EndpointSlice, service: Service) -> bool:
     """Whether the slice's labels differ from the service's, apart from the three reserved ones."""
     theirs = {key: value for key, value in each.metadata.labels.items() if key not in _RESERVED}
     return theirs != {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED}
@@ -76,7 +76,7 @@ def new_slice(service: Service, address_type: str, ports: tuple[EndpointPort, ..
 def decide(
     service: Service, existing: Sequence[EndpointSlice], desired: Desired, address_type: str, max_endpoints: int
 ) -> Plan:
-    """The plan for one address family, before hints and before names of deleted slices are reused (``recycled``)."""
+    """The plan for one address family, before hints and ``recycle_slices``."""
     of_ports: dict[object, list[EndpointSlice]] = {}
     deletes: list[EndpointSlice] = []
     for each in sorted(existing, key=lambda each: each.metadata.name):
@@ -88,7 +88,9 @@ def decide(
     updates: list[EndpointSlice] = []
     added = removed = 0
     for key in sorted(desired.groups):
-        placed = place(service, of_ports.pop(key, []), desired.groups[key], address_type, max_endpoints)
+        placed = reconcile_by_port_mapping(
+            service, of_ports.pop(key, []), desired.groups[key], address_type, max_endpoints
+        )
         creates += placed.creates
         updates += placed.updates
         deletes += placed.deletes
@@ -122,15 +124,15 @@ def _is_placeholder(each: EndpointSlice, placeholder: EndpointSlice) -> bool:
     )
 
 
-def place(
-    service: Service, existing: Iterable[EndpointSlice], group: Group, address_type: str, max_endpoints: int
+def reconcile_by_port_mapping(
+    service: Service, existing: Iterable[EndpointSlice], group: PortGroup, address_type: str, max_endpoints: int
 ) -> Plan:
     """Place the endpoints of one port list.
 
     Endpoints stay in their slice. New ones fill the slices that are written anyway, fullest first. The rest is added to
     the unchanged slice that it fills best, or else to new ones.
     """
-    left = dict(group.endpoints)
+    remaining = dict(group.endpoints)
     changed: dict[str, list[Endpoint]] = {}
     unchanged: dict[str, list[Endpoint]] = {}
     by_name: dict[str, EndpointSlice] = {}
@@ -142,29 +144,29 @@ def place(
         kept: list[Endpoint] = []
         differs = False
         for endpoint in endpoints:
-            desired = left.pop(identity(endpoint), None)
+            desired = remaining.pop(identity(endpoint), None)
             if desired is not None:
                 kept.append(desired)
                 differs = differs or not endpoints_equal(desired, endpoint)
-        gone = len(endpoints) - len(kept)
-        removed += gone
-        if gone and not kept:
+        deleted = len(endpoints) - len(kept)
+        removed += deleted
+        if deleted and not kept:
             deletes.append(each)
-        elif gone or differs:
+        elif deleted or differs:
             changed[name] = kept
-        elif has_other_labels(each, service):
+        elif labels_differ(each, service):
             changed[name] = list(endpoints)
         else:
             unchanged[name] = list(endpoints)
-    added = len(left)
-    rest = list(left.values())
+    added = len(remaining)
+    rest = list(remaining.values())
     for open_list in sorted(changed.values(), key=len, reverse=True):
-        rest = _fill(open_list, rest, max_endpoints)
+        rest = _fill_slice(open_list, rest, max_endpoints)
     creates: list[EndpointSlice] = []
     while rest:
-        name = _best_to_fill(unchanged, len(rest), max_endpoints) if len(rest) < max_endpoints else ""
+        name = _get_slice_to_fill(unchanged, len(rest), max_endpoints) if len(rest) < max_endpoints else ""
         filled: list[Endpoint] = unchanged.pop(name) if name else []
-        rest = _fill(filled, rest, max_endpoints)
+        rest = _fill_slice(filled, rest, max_endpoints)
         if name:
             changed[name] = filled
         else:
@@ -181,14 +183,14 @@ def place(
     return Plan(creates=tuple(creates), updates=updates, deletes=tuple(deletes), added=added, removed=removed)
 
 
-def _fill(endpoints: list[Endpoint], rest: list[Endpoint], max_endpoints: int) -> list[Endpoint]:
+def _fill_slice(endpoints: list[Endpoint], rest: list[Endpoint], max_endpoints: int) -> list[Endpoint]:
     """Move endpoints to the list until it is full, and return the rest."""
     room = max(0, max_endpoints - len(endpoints))
     endpoints += rest[:room]
     return rest[room:]
 
 
-def _best_to_fill(slices: dict[str, list[Endpoint]], count: int, max_endpoints: int) -> str:
+def _get_slice_to_fill(slices: dict[str, list[Endpoint]], count: int, max_endpoints: int) -> str:
     """The slice that is closest to full with all of them, if any."""
     best, closest = "", max_endpoints
     for name, endpoints in slices.items():
@@ -198,15 +200,15 @@ def _best_to_fill(slices: dict[str, list[Endpoint]], count: int, max_endpoints: 
     return best
 
 
-def recycled(plan: Plan, service: Service) -> Plan:
+def recycle_slices(plan: Plan, service: Service) -> Plan:
     """Reuse the names of slices that would be deleted for new slices: one write instead of two, without a gap. Only of
     slices of this Service; those of an earlier one are being garbage collected."""
     creates, deletes = list(plan.creates), []
     replacements: list[EndpointSlice] = []
     for each in plan.deletes:
         if creates and each.address_type == creates[-1].address_type and is_owned_by(each, service):
-            taken = creates.pop()
-            replacements.append(replace(taken, metadata=replace(taken.metadata, name=each.metadata.name)))
+            reused = creates.pop()
+            replacements.append(replace(reused, metadata=replace(reused.metadata, name=each.metadata.name)))
         else:
             deletes.append(each)
     return replace(plan, creates=tuple(creates), replacements=tuple(replacements), deletes=tuple(deletes))

@@ -20,7 +20,7 @@ from pilothouse.semantics.services import (
 ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
-class Group(msgspec.Struct):
+class PortGroup(msgspec.Struct):
     ports: tuple[EndpointPort, ...]
     endpoints: dict[Identity, Endpoint]
 
@@ -28,8 +28,8 @@ class Group(msgspec.Struct):
 class Desired(msgspec.Struct):
     """All groups of one address family, and the pods that were omitted because their node is unknown."""
 
-    groups: dict[PortKey, Group]
-    homeless: list[Pod]
+    groups: dict[PortKey, PortGroup]
+    without_node: list[Pod]
 
 
 def desired_endpoints(
@@ -45,10 +45,10 @@ def desired_endpoints(
         key = port_key(ports)
         group = found.groups.get(key)
         if group is None:
-            group = found.groups[key] = Group(ports, {})
+            group = found.groups[key] = PortGroup(ports, {})
         node = node_of(pod.spec.node_name)
         if node is None and not service.spec.publish_not_ready_addresses:
-            found.homeless.append(pod)
+            found.without_node.append(pod)
             continue
         endpoint = endpoint_of(pod, node, service, address_type)
         if endpoint.addresses:

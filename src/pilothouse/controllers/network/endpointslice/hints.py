@@ -22,7 +22,7 @@ OVERLOAD = 0.2
 """The share by which a zone's endpoints may be overloaded."""
 
 
-def wants_topology(annotations: Mapping[str, str]) -> bool:
+def is_topology_enabled(annotations: Mapping[str, str]) -> bool:
     """Whether hints follow the share of zones. The older annotation takes precedence."""
     return annotations.get(_OLD_MODE, annotations.get(_MODE)) in ("Auto", "auto")
 
@@ -33,10 +33,10 @@ def _is_ready(endpoint: Endpoint) -> bool:
 
 def without_hints(plan: Plan) -> Plan:
     """Remove all hints; slices that only lose their hints are written, too."""
-    return _rehinted(plan, lambda endpoint: endpoint.hints is not None, lambda _endpoint: None)
+    return _with_desired_hints(plan, lambda endpoint: endpoint.hints is not None, lambda _endpoint: None)
 
 
-def near(plan: Plan, distribution: str) -> Plan:
+def reconcile_by_distribution(plan: Plan, distribution: str) -> Plan:
     """Ready endpoints get their own zone, with ``PreferSameNode`` also their own node, as hints."""
 
     def desired(endpoint: Endpoint) -> EndpointHints | None:
@@ -47,17 +47,17 @@ def near(plan: Plan, distribution: str) -> Plan:
         nodes = (ForTopology(name=endpoint.node_name or ""),) if by_node else ()
         return EndpointHints(for_zones=zones, for_nodes=nodes) if zones or nodes else None
 
-    def is_wrong(endpoint: Endpoint) -> bool:
+    def needs_update(endpoint: Endpoint) -> bool:
         return (endpoint.hints or EndpointHints()) != (desired(endpoint) or EndpointHints())
 
-    return _rehinted(plan, is_wrong, desired)
+    return _with_desired_hints(plan, needs_update, desired)
 
 
-def _rehinted(
-    plan: Plan, is_wrong: Callable[[Endpoint], bool], desired: Callable[[Endpoint], EndpointHints | None]
+def _with_desired_hints(
+    plan: Plan, needs_update: Callable[[Endpoint], bool], desired: Callable[[Endpoint], EndpointHints | None]
 ) -> Plan:
-    touched = tuple(each for each in plan.unchanged if any(is_wrong(endpoint) for endpoint in each.endpoints or ()))
-    names = {each.metadata.name for each in touched}
+    changed = tuple(each for each in plan.unchanged if any(needs_update(endpoint) for endpoint in each.endpoints or ()))
+    names = {each.metadata.name for each in changed}
 
     def rewritten(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
         return tuple(
@@ -68,7 +68,7 @@ def _rehinted(
     return replace(
         plan,
         creates=rewritten(plan.creates),
-        updates=rewritten((*plan.updates, *touched)),
+        updates=rewritten((*plan.updates, *changed)),
         unchanged=tuple(each for each in plan.unchanged if each.metadata.name not in names),
     )
 
@@ -118,7 +118,7 @@ def ready_count(plan: Plan) -> int:
     )
 
 
-def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dict[str, int]] | str:
+def add_hints(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dict[str, int]] | str:
     """Hints by each zone's share, and the resulting number of endpoints per zone; or the reason why there are none.
 
     Correct slices are not changed. In the others each endpoint gets its own zone first, then zones with too many
@@ -126,23 +126,23 @@ def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dic
     """
     given: dict[str, int] = {}
     unchanged: list[EndpointSlice] = []
-    touched: list[EndpointSlice] = []
+    changed: list[EndpointSlice] = []
     for each in plan.unchanged:
-        counts = _hints_of(each, given, allocations)
+        counts = _get_hints_by_zone(each, given, allocations)
         if counts is None:
-            touched.append(each)
+            changed.append(each)
         else:
             unchanged.append(each)
             for zone, number in counts.items():
                 given[zone] = given.get(zone, 0) + number
-    updates = (*plan.updates, *touched)
+    updates = (*plan.updates, *changed)
     for each in (*plan.creates, *updates):
         for endpoint in each.endpoints or ():
             if _is_ready(endpoint):
                 if not endpoint.zone:
                     return NO_ZONE
                 given[endpoint.zone] = given.get(endpoint.zone, 0) + 1
-    giving, receiving = _exchange(allocations, given)
+    giving, receiving = _get_giving_and_receiving_zones(allocations, given)
 
     def desired(endpoint: Endpoint) -> EndpointHints | None:
         if not _is_ready(endpoint):
@@ -171,7 +171,7 @@ def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dic
     return replace(plan, creates=creates, updates=updates, unchanged=tuple(unchanged)), given
 
 
-def _hints_of(
+def _get_hints_by_zone(
     each: EndpointSlice, given: Mapping[str, int], allocations: Mapping[str, Allocation]
 ) -> dict[str, int] | None:
     """The number of endpoints per zone in the slice's hints; None if it must be rewritten."""
@@ -190,12 +190,14 @@ def _hints_of(
     return counts
 
 
-def _exchange(allocations: Mapping[str, Allocation], given: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+def _get_giving_and_receiving_zones(
+    allocations: Mapping[str, Allocation], given: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, int]]:
     """The number of endpoints that each zone gives and receives: one at a time from the largest surplus to the largest
     deficit, as long as it is at least half an endpoint for both and a whole one for either."""
-    over = {zone: given.get(zone, 0) - allocations[zone].desired for zone in sorted(allocations)}
-    to_give = {zone: amount for zone, amount in over.items() if amount > 0}
-    to_receive = {zone: -amount for zone, amount in over.items() if amount < 0}
+    surplus = {zone: given.get(zone, 0) - allocations[zone].desired for zone in sorted(allocations)}
+    to_give = {zone: amount for zone, amount in surplus.items() if amount > 0}
+    to_receive = {zone: -amount for zone, amount in surplus.items() if amount < 0}
     giving: dict[str, int] = {}
     receiving: dict[str, int] = {}
     while to_give and to_receive:

@@ -51,6 +51,6 @@ class Metrics:
             self._distributions[key] = distribution
             self._distributed.labels(distribution).inc()
 
-    def forget(self, key: str) -> None:
+    def delete_service(self, key: str) -> None:
         self.is_distributed(key, "")
         self._gauges.forget(key)

@@ -13,7 +13,7 @@ from pilothouse.semantics.nodes import is_node_ready
 _EXCLUDED = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
-def matters(old: Node, new: Node) -> bool:
+def node_change_matters(old: Node, new: Node) -> bool:
     return is_node_ready(old) != is_node_ready(new) or _zone(old) != _zone(new)
 
 
@@ -21,7 +21,7 @@ def _zone(node: Node) -> str:
     return node.metadata.labels.get(ZONE_LABEL, "")
 
 
-def shares(nodes: Iterable[Node]) -> dict[str, float]:
+def get_cpu_ratios(nodes: Iterable[Node]) -> dict[str, float]:
     """The CPU share of each zone; none if a node has no zone or no CPU, or if there are fewer than two zones.
     Control-plane nodes and nodes that are not ready are ignored."""
     cpu: dict[str, int] = {}
@@ -59,9 +59,9 @@ class TopologyCache:
         self._populated: set[str] = set()  # asked for membership only
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
-        self.ratios = shares(nodes)
+        self.ratios = get_cpu_ratios(nodes)
 
-    def overloaded(self) -> list[str]:
+    def get_overloaded_services(self) -> list[str]:
         """The services that must be synced because a zone's share has grown, sorted."""
         return sorted(
             key
@@ -77,7 +77,7 @@ class TopologyCache:
         self._given.setdefault(key, {})[address_type] = endpoints
         self._populated.add(key)
 
-    def took(self, key: str, address_type: str) -> None:
+    def remove_hints(self, key: str, address_type: str) -> None:
         by_type = self._given.get(key)
         if by_type is not None:
             by_type.pop(address_type, None)
@@ -85,6 +85,6 @@ class TopologyCache:
                 del self._given[key]
         self._populated.discard(key)
 
-    def forget(self, key: str) -> None:
+    def delete_service(self, key: str) -> None:
         self._given.pop(key, None)
         self._populated.discard(key)

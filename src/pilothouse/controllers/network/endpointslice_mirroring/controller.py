@@ -10,8 +10,8 @@ from pilothouse.controllers.network.endpointslice_mirroring.decide import (
     DesiredEndpoints,
     decide,
     desired_endpoints,
-    is_selected,
-    may_be_mirrored,
+    has_selector,
+    should_mirror,
 )
 from pilothouse.controllers.network.endpointslice_mirroring.metrics import Metrics
 from pilothouse.controllers.shared.own_slices import OwnSlices
@@ -55,21 +55,21 @@ class EndpointSliceMirroringController(ManagedController):
         self._metrics = Metrics(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._metrics.changes)
         endpoints.add_handler(
-            lambda each, _initial: self._enqueue_if(may_be_mirrored(each), each),
-            lambda old, new: self._enqueue_if(may_be_mirrored(old) or may_be_mirrored(new), new),
-            lambda each, _unknown: self._enqueue_if(may_be_mirrored(each), each),
+            lambda each, _initial: self._enqueue_if_mirrored(should_mirror(each), each),
+            lambda old, new: self._enqueue_if_mirrored(should_mirror(old) or should_mirror(new), new),
+            lambda each, _unknown: self._enqueue_if_mirrored(should_mirror(each), each),
         )
         services.add_handler(
-            lambda service, _initial: self._enqueue_if(not is_selected(service), service),
-            lambda old, new: self._enqueue_if(is_selected(old) != is_selected(new), new),
-            lambda service, _unknown: self._enqueue_if(not is_selected(service), service),
+            lambda service, _initial: self._enqueue_if_mirrored(not has_selector(service), service),
+            lambda old, new: self._enqueue_if_mirrored(has_selector(old) != has_selector(new), new),
+            lambda service, _unknown: self._enqueue_if_mirrored(not has_selector(service), service),
         )
         self._slices = OwnSlices(
             slices, MANAGER, self._tracker, lambda key: self.queue.add_after(key, options.batch_seconds)
         )
 
-    def _enqueue_if(self, concerned: bool, each: Endpoints | Service) -> None:
-        if concerned:
+    def _enqueue_if_mirrored(self, is_relevant: bool, each: Endpoints | Service) -> None:
+        if is_relevant:
             self.queue.add(object_key(each.metadata))
 
     async def reconcile(self, key: str) -> Requeue | None:
@@ -82,8 +82,8 @@ class EndpointSliceMirroringController(ManagedController):
 
     async def _sync_endpoints(self, key: str) -> None:
         endpoints, service = self._endpoints.get(key), self._services.get(key)
-        if endpoints is None or service is None or is_selected(service) or not may_be_mirrored(endpoints):
-            await self._forget(key)
+        if endpoints is None or service is None or has_selector(service) or not should_mirror(endpoints):
+            await self._delete_endpoints(key)
             return
         slices = self._slices.of(key)
         self._tracker.check(key, slices)
@@ -101,14 +101,14 @@ class EndpointSliceMirroringController(ManagedController):
 
     def _record_events(self, endpoints: Endpoints, desired: DesiredEndpoints) -> None:
         """Record events for what is not mirrored."""
-        about = object_reference(ENDPOINTS, endpoints.metadata)
+        reference = object_reference(ENDPOINTS, endpoints.metadata)
         name = object_key(endpoints.metadata)
         for address in desired.invalid:
             text = "Address in Endpoints is not a valid IP, it will not be mirrored to an EndpointSlice"
             self.log.info(text, endpoints=name, IP=address)
         if desired.invalid:
             text = f"Skipped {len(desired.invalid)} invalid IP addresses when mirroring to EndpointSlices"
-            self._recorder.event(about, "Warning", "InvalidIPAddress", text)
+            self._recorder.event(reference, "Warning", "InvalidIPAddress", text)
         if desired.skipped > len(desired.invalid):
             text = "Addresses in Endpoints were skipped due to exceeding MaxEndpointsPerSubset"
             self.log.info(text, skippedAddresses=desired.skipped, endpoints=name)
@@ -116,16 +116,16 @@ class EndpointSliceMirroringController(ManagedController):
                 f"A max of {self._options.max_endpoints} addresses can be mirrored to EndpointSlices per Endpoints "
                 f"subset. {desired.skipped} addresses were skipped"
             )
-            self._recorder.event(about, "Warning", "TooManyAddressesToMirror", text)
+            self._recorder.event(reference, "Warning", "TooManyAddressesToMirror", text)
 
-    async def _forget(self, key: str) -> None:
+    async def _delete_endpoints(self, key: str) -> None:
         """Delete all our slices, whatever becomes of the others. Upstream does not count these as changes
         (``deleteEndpoints`` of ``reconciler.go``)."""
         self._tracker.forget(key)
         self._metrics.forget(key)
         failure: Exception | None = None
         for each in self._slices.of(key):
-            record_decision(f"Endpoints {key} are not to be mirrored, or are gone: the slice goes")
+            record_decision(f"Endpoints {key} are not mirrored, or were deleted: the slice is deleted")
             try:
                 await self._writes.delete(key, each, counted=False)
             except (ApiError, OSError) as error:

@@ -32,18 +32,18 @@ GroupKey = tuple[PortKey, str]
 """Ports and family, which all endpoints of a slice have in common."""
 
 
-def may_be_mirrored(endpoints: Endpoints) -> bool:
+def should_mirror(endpoints: Endpoints) -> bool:
     """Whether label and annotations of the Endpoints allow it (``shouldMirror``)."""
     meta = endpoints.metadata
     return meta.labels.get(LABEL_SKIP_MIRROR) != "true" and not is_lock(meta)
 
 
-def is_selected(service: Service) -> bool:
+def has_selector(service: Service) -> bool:
     """An empty selector is omitted in JSON and decoded as none."""
     return bool(service.spec.selector)
 
 
-class Group(msgspec.Struct):
+class PortGroup(msgspec.Struct):
     ports: tuple[EndpointPort, ...]
     endpoints: dict[Identity, Endpoint]
 
@@ -51,29 +51,29 @@ class Group(msgspec.Struct):
 class DesiredEndpoints(msgspec.Struct):
     """The groups, also empty ones, the invalid addresses, and how many were skipped in all, these included."""
 
-    groups: dict[GroupKey, Group]
+    groups: dict[GroupKey, PortGroup]
     invalid: list[str]
     skipped: int
 
 
-def desired_endpoints(endpoints: Endpoints, most: int) -> DesiredEndpoints:
-    """For each subset the ready addresses and then the others, up to ``most``."""
+def desired_endpoints(endpoints: Endpoints, max_endpoints: int) -> DesiredEndpoints:
+    """For each subset the ready addresses and then the others, up to ``max_endpoints``."""
     found = DesiredEndpoints({}, [], 0)
     for subset in repack(endpoints.subsets):
         ports = tuple(map(_port_of, subset.ports))
         key = port_key(ports)
         for family in FAMILIES:
-            found.groups.setdefault((key, family), Group(ports, {}))
+            found.groups.setdefault((key, family), PortGroup(ports, {}))
         added = 0
         for ready, addresses in ((True, subset.addresses), (False, subset.not_ready_addresses)):
             for address in addresses:
-                if added >= most:
+                if added >= max_endpoints:
                     break
-                made = endpoint_of(address, ready)
-                if made is None:
+                created = endpoint_of(address, ready)
+                if created is None:
                     found.invalid.append(address.ip)
                     continue
-                family, endpoint = made
+                family, endpoint = created
                 found.groups[key, family].endpoints[identity(endpoint)] = endpoint
                 added += 1
         found.skipped += len(subset.addresses) + len(subset.not_ready_addresses) - added
@@ -119,9 +119,12 @@ def decide(endpoints: Endpoints, existing: Iterable[EndpointSlice], desired: Des
     by_group: dict[GroupKey, list[EndpointSlice]] = {}
     for each in sorted(existing, key=lambda each: each.metadata.name):
         by_group.setdefault((port_key(each.ports or ()), each.address_type), []).append(each)
-    plans = [_settle(endpoints, by_group.pop(key, []), desired.groups[key], key[1]) for key in sorted(desired.groups)]
+    plans = [
+        _reconcile_by_port_mapping(endpoints, by_group.pop(key, []), desired.groups[key], key[1])
+        for key in sorted(desired.groups)
+    ]
     unwanted = [each for slices in by_group.values() for each in slices]
-    return _recycled(
+    return _recycle_slices(
         Plan(
             creates=tuple(each for plan in plans for each in plan.creates),
             updates=tuple(each for plan in plans for each in plan.updates),
@@ -134,24 +137,26 @@ def decide(endpoints: Endpoints, existing: Iterable[EndpointSlice], desired: Des
     )
 
 
-def _settle(endpoints: Endpoints, existing: Sequence[EndpointSlice], group: Group, family: str) -> Plan:
+def _reconcile_by_port_mapping(
+    endpoints: Endpoints, existing: Sequence[EndpointSlice], group: PortGroup, family: str
+) -> Plan:
     """One group (``reconcileByPortMapping``)."""
     if not group.endpoints:
         removed = sum(len(each.endpoints or ()) for each in existing)
         return Plan(deletes=tuple(existing), removed=removed, counts=((0, 0),))
     counts = ((len(group.endpoints), 1),)
     if not existing:
-        made = new_slice(endpoints, family, group)
-        return Plan(creates=(made,), added=len(group.endpoints), counts=counts)
-    first, rest = existing[0], tuple(existing[1:])
+        created = new_slice(endpoints, family, group)
+        return Plan(creates=(created,), added=len(group.endpoints), counts=counts)
+    first, remaining = existing[0], tuple(existing[1:])
     found = [(each, group.endpoints.get(identity(each))) for each in first.endpoints or ()]
     kept = [(each, desired) for each, desired in found if desired is not None]
     removed, added = len(found) - len(kept), len(group.endpoints) - len(kept)
     updated = sum(not endpoints_equal(desired, each) for each, desired in kept)
     updates: tuple[EndpointSlice, ...] = ()
     if removed or added or updated or not _belongs_to(first, endpoints):
-        updates = (_named(new_slice(endpoints, family, group), first.metadata.name),)
-    return Plan(updates=updates, deletes=rest, added=added, updated=updated, removed=removed, counts=counts)
+        updates = (_with_name(new_slice(endpoints, family, group), first.metadata.name),)
+    return Plan(updates=updates, deletes=remaining, added=added, updated=updated, removed=removed, counts=counts)
 
 
 def _belongs_to(each: EndpointSlice, endpoints: Endpoints) -> bool:
@@ -168,7 +173,7 @@ def _annotations(endpoints: Endpoints) -> dict[str, str]:
     return {key: value for key, value in endpoints.metadata.annotations.items() if key not in _NOT_COPIED}
 
 
-def new_slice(endpoints: Endpoints, family: str, group: Group) -> EndpointSlice:
+def new_slice(endpoints: Endpoints, family: str, group: PortGroup) -> EndpointSlice:
     """The slice of a group, with a ``generateName`` (``newEndpointSlice``)."""
     meta = endpoints.metadata
     return EndpointSlice(
@@ -185,19 +190,19 @@ def new_slice(endpoints: Endpoints, family: str, group: Group) -> EndpointSlice:
     )
 
 
-def _named(each: EndpointSlice, name: str) -> EndpointSlice:
+def _with_name(each: EndpointSlice, name: str) -> EndpointSlice:
     return replace(each, metadata=replace(each.metadata, name=name, generate_name=""))
 
 
-def _recycled(plan: Plan) -> Plan:
+def _recycle_slices(plan: Plan) -> Plan:
     """Reuse the names of slices of the same family that would be deleted for new slices: one write instead of two,
     without a gap (``recycleSlices``)."""
     creates, updates, deletes = list(plan.creates), list(plan.updates), []
     for each in plan.deletes:
-        match = next((made for made in creates if made.address_type == each.address_type), None)
+        match = next((created for created in creates if created.address_type == each.address_type), None)
         if match is None:
             deletes.append(each)
         else:
             creates.remove(match)
-            updates.append(_named(match, each.metadata.name))
+            updates.append(_with_name(match, each.metadata.name))
     return replace(plan, creates=tuple(creates), updates=tuple(updates), deletes=tuple(deletes))

@@ -13,12 +13,12 @@ from pilothouse.controllers.network.service_cidr.decide import (
     MANAGED_BY,
     MANAGER,
     address_of,
-    containing,
-    is_covered,
-    is_going,
-    is_protected,
-    overlapping,
-    remaining_address,
+    containing_service_cidrs,
+    has_finalizer,
+    is_contained,
+    is_deleting,
+    orphaned_address,
+    overlapping_service_cidrs,
 )
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.resource_versions import is_newer
@@ -64,34 +64,36 @@ class ServiceCIDRController(ManagedController):
         self._written: dict[str, str] = {}
         """Versions of our own last writes, until the cache has read them."""
         cidrs.add_handler(
-            lambda cidr, _initial: self._enqueue_overlapping(cidr),
-            self._changed,
+            lambda cidr, _initial: self._enqueue_overlapping_service_cidrs(cidr),
+            self._update_service_cidr,
             lambda cidr, _unknown: self._written.pop(cidr.metadata.name, None),
         )
-        addresses.add_handler(lambda each, _initial: self._enqueue_containing(each), None, self._address_gone)
+        addresses.add_handler(
+            lambda each, _initial: self._enqueue_containing_service_cidrs(each), None, self._delete_ip_address
+        )
 
     # Event handlers
 
-    def _enqueue_overlapping(self, cidr: ServiceCIDR) -> None:
+    def _enqueue_overlapping_service_cidrs(self, cidr: ServiceCIDR) -> None:
         """Enqueue it and those that overlap with it."""
         self.queue.add(cidr.metadata.name)
-        for name in overlapping(cidr, self._cidrs.list()):
+        for name in overlapping_service_cidrs(cidr, self._cidrs.list()):
             self.queue.add(name)
 
-    def _changed(self, old: ServiceCIDR, new: ServiceCIDR) -> None:
-        if old.spec == new.spec and is_protected(old) == is_protected(new):
+    def _update_service_cidr(self, old: ServiceCIDR, new: ServiceCIDR) -> None:
+        if old.spec == new.spec and has_finalizer(old) == has_finalizer(new):
             self.queue.add(new.metadata.name)
         else:
-            self._enqueue_overlapping(new)
+            self._enqueue_overlapping_service_cidrs(new)
 
-    def _enqueue_containing(self, each: IPAddress) -> None:
+    def _enqueue_containing_service_cidrs(self, each: IPAddress) -> None:
         address = address_of(each)
         if address is not None:
-            for cidr in containing(address, self._cidrs.list()):
+            for cidr in containing_service_cidrs(address, self._cidrs.list()):
                 self.queue.add(cidr.metadata.name)
 
-    def _address_gone(self, each: IPAddress, _unknown: bool) -> None:
-        self._enqueue_containing(each)
+    def _delete_ip_address(self, each: IPAddress, _unknown: bool) -> None:
+        self._enqueue_containing_service_cidrs(each)
 
     # One sync
 
@@ -101,58 +103,58 @@ class ServiceCIDRController(ManagedController):
         if cidr is None or is_newer(self._written.get(key, ""), cidr.metadata.resource_version):
             # Deleted, or the cache is older than the controller's own write, whose event enqueues the key again.
             return None
-        if is_going(cidr):
+        if is_deleting(cidr):
             return await self._remove_finalizer(cidr)
-        if not is_protected(cidr):
+        if not has_finalizer(cidr):
             record_decision(f"ServiceCIDR {key} gets the finalizer {FINALIZER}")
-        if not is_protected(cidr) and not await self._write(key, _PROTECT):
+        if not has_finalizer(cidr) and not await self._write(key, _PROTECT):
             return None
         try:
-            await self._say(cidr, "True", "", "Kubernetes Service CIDR is ready")
+            await self._set_ready_condition(cidr, "True", "", "Kubernetes Service CIDR is ready")
         except (ApiError, OSError):
-            about = object_reference(SERVICE_CIDRS, cidr.metadata)
+            reference = object_reference(SERVICE_CIDRS, cidr.metadata)
             text = "The ServiceCIDR Status can not be set to Ready=True"
-            self._recorder.event(about, "Warning", "KubernetesServiceCIDRError", text)
+            self._recorder.event(reference, "Warning", "KubernetesServiceCIDRError", text)
             raise
         return None
 
     async def _remove_finalizer(self, cidr: ServiceCIDR) -> Requeue | None:
         key, deleted_at = cidr.metadata.name, cidr.metadata.deletion_timestamp
         assert deleted_at is not None, "it is being deleted"
-        if await self._is_held(cidr, self._addresses.list()):
+        if await self._is_blocked(cidr, self._addresses.list()):
             return None
-        left = GRACE_SECONDS - (self.env.now() - deleted_at).total_seconds()
-        if left > 0:
-            return Requeue(after=left)
+        remaining = GRACE_SECONDS - (self.env.now() - deleted_at).total_seconds()
+        if remaining > 0:
+            return Requeue(after=remaining)
         # The cache of addresses may be old, and a deletion is final: the last check is live.
-        if not is_covered(cidr, self._cidrs.list()):
+        if not is_contained(cidr, self._cidrs.list()):
             page = await self._client.list_all(IP_ADDRESSES, label_selector=f"{MANAGED_BY}={MANAGER}")
-            if await self._is_held(cidr, [entry.object for entry in page.items]):
+            if await self._is_blocked(cidr, [entry.object for entry in page.items]):
                 return None
-        if is_protected(cidr):
+        if has_finalizer(cidr):
             record_decision(
                 f"ServiceCIDR {key} has been deleted for {GRACE_SECONDS:g} s, and no IPAddress needs it: its "
                 "finalizer goes"
             )
             try:
-                await self._write(key, _release(cidr))
+                await self._write(key, _patch_finalizer(cidr))
             except Conflict as error:
                 raise RetryLater(str(error)) from error  # the cache will have its current state
             self._written.pop(key, None)  # there will be no newer one to wait for
             self.log.info("Removed protection finalizer from ServiceCIDR", v=4, ServiceCIDR=key)
         return None
 
-    async def _is_held(self, cidr: ServiceCIDR, addresses: Sequence[IPAddress]) -> bool:
+    async def _is_blocked(self, cidr: ServiceCIDR, addresses: Sequence[IPAddress]) -> bool:
         """Whether it must stay; then its status has the reason."""
-        address = remaining_address(cidr, self._cidrs.list(), addresses)
+        address = orphaned_address(cidr, self._cidrs.list(), addresses)
         if not address:
             return False
         name = cidr.metadata.name
         self.log.info("Deleting ServiceCIDR blocked by IP address", ServiceCIDR=name, IPAddress=address)
-        await self._say(cidr, "False", "Terminating", _BLOCKED)
+        await self._set_ready_condition(cidr, "False", "Terminating", _BLOCKED)
         return True
 
-    async def _say(self, cidr: ServiceCIDR, status: str, reason: str, message: str) -> None:
+    async def _set_ready_condition(self, cidr: ServiceCIDR, status: str, reason: str, message: str) -> None:
         """Set the condition Ready, if it differs."""
         for known in cidr.status.conditions:
             if known.type == "Ready" and (known.status, known.reason, known.message) == (status, reason, message):
@@ -190,7 +192,7 @@ class ServiceCIDRController(ManagedController):
         return True
 
 
-def _release(cidr: ServiceCIDR) -> Patch:
+def _patch_finalizer(cidr: ServiceCIDR) -> Patch:
     """Remove the finalizer, with the resourceVersion that was read: a ServiceCIDR that has changed meanwhile, or
     another one with its name, keeps it."""
     meta = {

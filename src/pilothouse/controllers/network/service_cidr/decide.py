@@ -31,7 +31,7 @@ def address_of(each: IPAddress) -> Address | None:
         return None  # the API server rejects them
 
 
-def overlapping(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[str]:
+def overlapping_service_cidrs(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[str]:
     """The names of those that share an address with it, itself included if it is among them."""
     mine = networks_of(cidr)
     return [
@@ -41,28 +41,28 @@ def overlapping(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[str
     ]
 
 
-def containing(address: Address, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
+def containing_service_cidrs(address: Address, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
     """Those that contain the address."""
     return [each for each in all_cidrs if any(gives(network, address) for network in networks_of(each))]
 
 
-def is_going(cidr: ServiceCIDR) -> bool:
+def is_deleting(cidr: ServiceCIDR) -> bool:
     """Whether it is being deleted: no address is allocated from it any more."""
     return cidr.metadata.deletion_timestamp is not None
 
 
-def is_protected(cidr: ServiceCIDR) -> bool:
+def has_finalizer(cidr: ServiceCIDR) -> bool:
     return FINALIZER in cidr.metadata.finalizers
 
 
-def is_covered(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> bool:
+def is_contained(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> bool:
     covering = [network for each in _others(cidr, all_cidrs) for network in networks_of(each)]
     return all(any(contains(network, mine) for network in covering) for mine in networks_of(cidr))
 
 
-def remaining_address(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: Iterable[IPAddress]) -> str:
+def orphaned_address(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: Iterable[IPAddress]) -> str:
     """An address that no other ServiceCIDR contains; empty if it may be deleted."""
-    if is_covered(cidr, all_cidrs):
+    if is_contained(cidr, all_cidrs):
         return ""
     others = _others(cidr, all_cidrs)
     families = {f"IPv{network.version}" for network in networks_of(cidr)}
@@ -70,7 +70,7 @@ def remaining_address(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addre
         address = address_of(each)
         if address is None or each.metadata.labels.get(FAMILY) not in families:
             continue
-        if containing(address, (cidr,)) and not containing(address, others):
+        if containing_service_cidrs(address, (cidr,)) and not containing_service_cidrs(address, others):
             return each.metadata.name
     return ""
 
@@ -81,5 +81,5 @@ def _others(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[Service
     return [
         each
         for each in all_cidrs
-        if each.metadata.name != cidr.metadata.name and not is_going(each) and is_protected(each)
+        if each.metadata.name != cidr.metadata.name and not is_deleting(each) and has_finalizer(each)
     ]
