@@ -14,8 +14,9 @@ class Sleeper:
         self.name = name
         self._woken = woken
 
-    def ring(self) -> None:
-        self._woken.append((asyncio.get_running_loop().time(), self.name))
+    def ring(self, now: float) -> None:
+        assert now == asyncio.get_running_loop().time()
+        self._woken.append((now, self.name))
 
 
 def timers() -> int:

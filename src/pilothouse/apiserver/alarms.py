@@ -10,8 +10,8 @@ from typing import Protocol
 class Sleeper(Protocol):
     """Gets the callback."""
 
-    def ring(self) -> None:
-        """Called when the time has come."""
+    def ring(self, now: float) -> None:
+        """Called when the time has come; ``now`` is that of the running loop."""
         ...
 
 
@@ -46,5 +46,6 @@ class Alarms:
     def _ring(self, at: float) -> None:
         sleepers = self._sleepers.pop(at)
         del self._timers[at]
+        now = asyncio.get_running_loop().time()
         for sleeper in sleepers:
-            sleeper.ring()
+            sleeper.ring(now)

@@ -316,10 +316,9 @@ class Watch:
         self._alarm_at = at
         alarms.set(at, self)
 
-    def ring(self) -> None:
+    def ring(self, now: float) -> None:
         """A bookmark or the end is due."""
         self._alarm_at = -1.0
-        now = self._core.env.monotonic()
         if now < self._deadline and not self._has_news:
             # The store is idle. Until the next write there is no bookmark to send each minute.
             self._core.quiet[self.notify_written] = None

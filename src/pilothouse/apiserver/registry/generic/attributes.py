@@ -5,6 +5,7 @@ resource before its first selection.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from pilothouse.apiserver.registry.generic.selection_predicate import AttributeReader, Attributes, Selection
 from pilothouse.storage import Change, Record, Store
@@ -27,7 +28,6 @@ class AttributeCache:
         fields."""
         self._indexes: dict[str, _Index] = {}
         self._recent: dict[tuple[AttributeReader, str], tuple[int, Attributes]] = {}
-        store.on_commit.append(self._on_commit)
 
     def at(self, reader: AttributeReader, key: str, revision: int, value: bytes) -> Attributes:
         """The attributes of an object at a revision. The last revision of each object is cached: the state after one
@@ -44,7 +44,10 @@ class AttributeCache:
 
     def of(self, prefix: str, reader: AttributeReader, record: Record) -> Attributes:
         """The attributes of a current record of the resource with that storage prefix."""
-        readers = self._current.setdefault(prefix, {})
+        readers = self._current.get(prefix)
+        if readers is None:
+            readers = self._current[prefix] = {}
+            self._store.follow(prefix, partial(self._on_commit, prefix))
         cached = readers.get(reader)
         if cached is None:
             if len(readers) >= _MAX_READERS:
@@ -73,16 +76,10 @@ class AttributeCache:
                 index.put(record.key, self.of(prefix, reader, record).field(field))
         return index.keys(value)
 
-    def _on_commit(self, changes: list[Change]) -> None:
-        if not self._current:
-            return
+    def _on_commit(self, prefix: str, changes: list[Change]) -> None:
+        readers, index = self._current[prefix], self._indexes.get(prefix)
         for change in changes:
             key = change.key
-            prefix = key[: key.index("/", key.index("/") + 1) + 1]
-            readers = self._current.get(prefix)
-            if readers is None:
-                continue
-            index = self._indexes.get(prefix)
             if change.type == "DELETED":
                 for cached in readers.values():
                     cached.pop(key, None)
