@@ -1,6 +1,6 @@
 """Addresses for simulated nodes and pods.
 
-Nodes have theirs by their number, out of 10.64.0.0/12. Pods get the next free one out of 10.128.0.0/10.
+Nodes have addresses from 10.64.0.0/12 by their number. Pods get the next free one from 10.128.0.0/10.
 """
 
 import functools
@@ -18,13 +18,14 @@ def node_address(index: int) -> str:
 
 
 class PodAddresses:
-    """Hands out addresses. One that a pod is known to have is not given to another, and a freed one not soon again."""
+    """Allocates addresses. An address of a known pod is not given to another one, and a released one is not reused
+    soon."""
 
     def __init__(self) -> None:
         self._last = 0
         self._holders: dict[str, str] = {}
         self._held: dict[str, tuple[str, ...]] = {}
-        """What each uid was given, to be given back at its end whatever became known of it."""
+        """The allocated address per uid, which is released when the pod ends."""
 
     def hold(self, address: str, uid: str) -> None:
         """The pod with this uid has the address."""
@@ -39,7 +40,7 @@ class PodAddresses:
             self._held[uid] = tuple(held for held in self._held[uid] if held != address)
 
     def release_all(self, uid: str) -> None:
-        """The pod with this uid is gone."""
+        """The pod with this uid was deleted."""
         for address in self._held.get(uid, ()):
             self.release(address, uid)
         self._held.pop(uid, None)

@@ -27,7 +27,7 @@ PREFIX = "simulated.pilothouse.dev/"
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """A scripted sequence of a probe's outcomes: how long each lasts. After the last one it begins again."""
+    """A scripted sequence of a probe's results with their durations. After the last one it starts over."""
 
     steps: tuple[tuple[bool, float], ...]
 
@@ -42,13 +42,13 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 SHORTEST_OUTCOME_SECONDS = 1.0
-"""The shortest ``periodSeconds`` of a probe. Every change is a write, and all of them are gone through."""
+"""The minimum ``periodSeconds`` of a probe: every change is a write."""
 PASSES = Timeline(((True, math.inf),))
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """What one container does. Of ``run_seconds`` and ``exit_codes`` the n-th is for the n-th run, the last for all
-    after it."""
+    """The behavior of one container. The n-th of ``run_seconds`` and ``exit_codes`` is for the n-th run, the last one
+    for all later runs."""
 
     run_seconds: tuple[float, ...] = (math.inf,)
     exit_codes: tuple[int, ...] = (0,)
@@ -64,13 +64,13 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     liveness: Timeline = PASSES
 
     def run(self, number: int) -> tuple[float, int]:
-        """How long the n-th run lasts (from 0) and how it ends."""
+        """The duration of the n-th run (from 0) and its exit code."""
         seconds = self.run_seconds[min(number, len(self.run_seconds) - 1)]
         return seconds, self.exit_codes[min(number, len(self.exit_codes) - 1)]
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod does. ``scripts`` in the order of its init containers and containers, ``ephemeral`` with the names."""
+    """The behavior of a pod. ``scripts`` in the order of its init containers and containers, ``ephemeral`` by name."""
 
     accept_delay: float
     start_delay: float
@@ -93,7 +93,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DeriveBehaviour = Callable[["NodePod", "Profile"], Behaviour]
-"""``behaviour_of``, or what changes its result. Called again when the pod's annotations change."""
+"""``behaviour_of``, or a function that modifies its result. Called again when the pod's annotations change."""
 
 
 def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
@@ -144,7 +144,7 @@ _ENDS_SECONDS = 1.0
 
 
 _INIT, _JOB, _ENDS, _STAYS, _EPHEMERAL = "init", "job", "ends", "stays", "ephemeral"
-"""The role of a container, which decides how it ends by default."""
+"""The role of a container, which determines how it ends by default."""
 
 
 def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", role: str) -> Script:
@@ -175,9 +175,9 @@ def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", r
 
     read("log", str, "")  # a known key; ``logs`` reads it on request
     for key in ("cpu-usage", "memory-usage"):
-        read(key, parse_quantity, None)  # likewise; ``usage`` reads them
+        read(key, parse_quantity, None)  # the same; read by ``usage``
     codes = read("exit-code", _codes, None)
-    # An exit code without a run time means that the container exits.
+    # An exit code without a duration means that the container exits.
     stays = sidecar or role in (_ENDS, _STAYS)
     lasts = script.run_seconds if codes is None or not stays else (_ENDS_SECONDS,)
     return Script(
@@ -218,7 +218,7 @@ def _usual_seconds(container: NodeContainer, profile: Profile, words: tuple[str,
     if role == _JOB:
         return profile.job_run_time
     if role == _EPHEMERAL:
-        # Nobody can attach to it, so that a shell finds the end of its input.
+        # Nobody can attach to it, so a shell reads the end of its input.
         return profile.job_run_time
     if role == _ENDS and profile.commands and not _is_server(container, words):
         return profile.job_run_time
@@ -267,7 +267,8 @@ class _Reader:
 
 
 def parse_timeline(text: str) -> Timeline:
-    """``fail 5s, pass 30s, fail``: the last one lasts unless it has a duration; then the sequence begins again."""
+    """``fail 5s, pass 30s, fail``: the last one is permanent unless it has a duration; then the sequence starts
+    over."""
     steps: list[tuple[bool, float]] = []
     words = [part.split() for part in text.split(",")]
     for number, part in enumerate(words):

@@ -1,8 +1,8 @@
 """Faults of a simulated node that annotations of its Node request. Pure; ``heartbeats`` applies them.
 
 ``simulated.pilothouse.dev/fault``: ``silent``, ``slow=5s``, ``gone``, ``out-of-service``; ``…/pressure``: ``memory``,
-``disk``, ``pids``, each optionally with the amount to free (``memory=1Gi``); several with commas. ``…/boot``: any text,
-a new one reboots the node.
+``disk``, ``pids``, each optionally with the amount to free (``memory=1Gi``); several are separated by commas.
+``…/boot``: any text; a new one reboots the node.
 """
 
 from collections.abc import Mapping

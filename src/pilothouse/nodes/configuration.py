@@ -1,9 +1,9 @@
 """Waits for the ConfigMaps and Secrets of the pods on simulated nodes, as a kubelet does.
 
-Volumes come before the sandbox, tried again after 0.5 s doubling to two minutes; the environment of a container when it
-is about to start, tried again after a second and then every ten. A pod without references costs nothing, any other one
-read of each object, by its node. Kubelet v1.36: ``pkg/util/goroutinemap/exponentialbackoff``, ``workerBackOffPeriod``
-in ``pkg/kubelet/pod_workers.go``.
+Volumes are checked before the sandbox is created, with retries after 0.5 s, doubling to two minutes; the environment of
+a container when it is about to start, with retries after a second and then every ten. A pod without references costs
+nothing, others one read of each object, as the node. Kubelet v1.36: ``pkg/util/goroutinemap/exponentialbackoff``,
+``workerBackOffPeriod`` in ``pkg/kubelet/pod_workers.go``.
 
 Unlike with a kubelet, a container that has run once is restarted whatever has become of the objects.
 """
@@ -32,8 +32,8 @@ from pilothouse.runtime import object_reference
 _MOUNT_SECONDS = (0.5, 122.0)
 """First and longest pause between two tries to set up a volume."""
 _START_SECONDS = (1.0, 10.0)
-"""The pause after the first try to start a container, and after any other: that the sandbox is there makes the kubelet
-sync once more (``plegRelistPeriod``)."""
+"""The delay after the first attempt to start a container, and after later ones: the new sandbox makes the kubelet sync
+once more (``plegRelistPeriod``)."""
 
 
 class Configurator:
@@ -73,7 +73,7 @@ class Configurator:
     async def resolve_environments(
         self, pod: NodePod, runtime_pod: RuntimePod, configuration: Configuration, now: float
     ) -> None:
-        """Find out which containers can't be started, if one may be about to."""
+        """Determine which containers cannot be started, if one may be about to."""
         if runtime_pod.starts_at == math.inf:
             return
         if runtime_pod.stopping or not configuration.containers:

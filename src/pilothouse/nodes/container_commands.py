@@ -37,7 +37,8 @@ _AGNHOST = "agnhost"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a container ends, infinite ``seconds`` if it does not. ``output``: its lines, and after how many seconds."""
+    """How a container ends; infinite ``seconds`` if it does not. ``output``: its lines, each with the seconds after the
+    start."""
 
     seconds: float
     code: int
@@ -47,7 +48,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def outcome_of(words: tuple[str, ...]) -> Outcome | None:
-    """What a container with this command and these arguments does, None if they are not understood."""
+    """The behavior of a container with this command and these arguments, None if it cannot be determined."""
     if not words:
         return None
     if _server_of(words):

@@ -56,11 +56,11 @@ class ContainerEvent(msgspec.Struct, frozen=True):
     message: str
     warning: bool = False
     pull_seconds: float = 0.0
-    """Of ``Started``: how long the image was pulled before, 0 if it was there."""
+    """For ``Started``: how long the image was pulled before, 0 if it was present."""
 
 
 class RuntimeContainer(msgspec.Struct, kw_only=True):
-    """One container. ``since``: when its state began. ``*_at``: times of future changes."""
+    """One container. ``since``: start of its state. ``*_at``: times of future changes."""
 
     name: str
     script: Script
@@ -96,25 +96,25 @@ class RuntimeContainer(msgspec.Struct, kw_only=True):
     next_pull_at: float = math.inf
     pull_backoff: float = 0.0
     pull_seconds: float = 0.0
-    """How long before the pod's ``starts_at`` its image begins to be pulled, 0 if it is there."""
+    """How long before the pod's ``starts_at`` pulling its image starts, 0 if it is present."""
     pulling: bool = False
     environment_error: str = ""
     """Why it can't be started: something that its environment refers to is missing (``configuration``)."""
 
     @property
     def restartable(self) -> bool:
-        """Whether its last end leads to a restart."""
+        """Whether it will be restarted after its last run."""
         assert self.end is not None, "the container has ended"
         return self.policy == "Always" or (self.policy == "OnFailure" and self.end.code != 0)
 
     @property
     def over(self) -> bool:
-        """It has ended and is not started again."""
+        """It has ended and will not be restarted."""
         return self.state == TERMINATED and not self.restartable
 
 
 class RuntimePod(msgspec.Struct, kw_only=True):
-    """The containers of a pod, in the order init containers, containers, and what applies to all of them."""
+    """The containers of a pod in the order init containers, containers, and settings that apply to all of them."""
 
     containers: list[RuntimeContainer]
     ephemeral: Sequence[RuntimeContainer] = ()
@@ -122,7 +122,7 @@ class RuntimePod(msgspec.Struct, kw_only=True):
     starts_at: float
     """When the first container may start: images are there, volumes mounted."""
     gap: float
-    """From the end of a container to its restart."""
+    """The delay from the end of a container to its restart."""
     stop_delay: float
     sandbox: bool = False
     stopping: bool = False
@@ -216,7 +216,8 @@ def reboot(pod: RuntimePod, at: float) -> None:
     for container in pod.all_containers:
         if container.state == RUNNING:
             _terminate(container, at, LOST_CODE, "Unknown")
-    # An API server lets no init container of any other pod leave its end (``ValidateContainerStateTransition``).
+    # The API server does not allow init containers of other pods to leave the state terminated
+    # (``ValidateContainerStateTransition``).
     if all(container.policy == "Always" for container in pod.containers[pod.inits :]):
         for container in pod.containers[: pod.inits]:
             if container.state == TERMINATED and not container.sidecar and not container.restartable:
@@ -227,7 +228,7 @@ def reboot(pod: RuntimePod, at: float) -> None:
 
 
 def crash(pod: RuntimePod, at: float, name: str, code: int) -> bool:
-    """End a running container, or all of them if no name is given. Whether there was any."""
+    """End a running container, or all of them if no name is given. Returns whether there was any."""
     found = [each for each in pod.all_containers if each.state == RUNNING and name in ("", each.name)]
     for container in found:
         _terminate(container, at, code)
@@ -309,7 +310,7 @@ def _due(pod: RuntimePod, container: RuntimeContainer, may_start_at: float) -> f
 
 
 def _passed_at(container: RuntimeContainer) -> float:
-    """When an init container let the next one start."""
+    """When an init container lets the next one start."""
     if container.sidecar:
         return container.started_at if container.started else math.inf
     return (
@@ -320,7 +321,7 @@ def _passed_at(container: RuntimeContainer) -> float:
 
 
 def _sidecars_end_at(pod: RuntimePod) -> float:
-    """When sidecars and ephemeral containers end, after all others have."""
+    """When sidecars and ephemeral containers end, after all others."""
     if not any((c.sidecar or c.ephemeral) and c.state == RUNNING for c in pod.all_containers):
         return math.inf
     failed = [c for c in pod.containers[: pod.inits] if not c.sidecar and c.over and c.end and c.end.code]
@@ -362,7 +363,7 @@ def _pull(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -
     """Pull an image in vain, or wait for the next try, as ``pkg/kubelet/images/image_manager.go`` does."""
     failure = container.script.pull
     assert failure is not None, "its image cannot be pulled"
-    pod.sandbox = True  # comes before the images, and with it the pod's address
+    pod.sandbox = True  # precedes pulling images, and assigns the pod's address
     failed, back_off = image_pulls.ERR_IMAGE_PULL, image_pulls.IMAGE_PULL_BACK_OFF
 
     def record(reason: str, message: str, warning: bool = True) -> None:

@@ -1,7 +1,7 @@
-"""Simulated storage, whole: a CSI driver's provisioner, attacher and resizer as one program.
+"""A complete simulated CSI driver: provisioner, attacher and resizer in one program.
 
-``attach`` says whether its volumes have to be attached, which takes an attach/detach controller in some manager: then
-there is a CSIDriver that says so, and simulated nodes wait for their volumes (``volume_manager``).
+``attach``: whether its volumes must be attached, which requires a manager with the attach/detach controller: then there
+is a CSIDriver with ``attachRequired``, and simulated nodes wait for their volumes (``volume_manager``).
 """
 
 import asyncio

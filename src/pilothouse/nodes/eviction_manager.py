@@ -33,7 +33,7 @@ class ResourcePressure(msgspec.Struct):
     """Pressure on one resource of one node. Times are loop times."""
 
     wanted: int | None
-    """How much has to be freed; None: until relieved."""
+    """How much must be freed; None: until the pressure is relieved."""
     freed: int = 0
     active: bool = True
     last_at: float = 0.0
@@ -87,7 +87,7 @@ class EvictionManager:
                 self._queue.add(node)
 
     def conditions(self, node: str) -> list[str]:
-        """The conditions that hold, in the order of ``CONDITIONS``."""
+        """The conditions that are true, in the order of ``CONDITIONS``."""
         pressures = self._pressures.get(node)
         return [CONDITIONS[name] for name in CONDITIONS if name in pressures] if pressures else []
 
@@ -150,7 +150,7 @@ def usage_of(pod: NodePod, behaviour: Behaviour, resource: str) -> Usage:
 
 
 def rank(pod: NodePod, usage: Usage, resource: str) -> tuple[object, ...]:
-    """Whoever sorts first is evicted first: who exceeds its request, then low priority, then by how much.
+    """The order of eviction: pods that exceed their request first, then by priority, then by the excess.
 
     Process ids have no requests: priority, then how many. Equal ones by name, so that order is chosen.
     """

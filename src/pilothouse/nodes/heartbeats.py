@@ -7,7 +7,7 @@ kubelet v1.36 ``pkg/kubelet/kubelet_node_status.go``, component-helpers ``apimac
 A node that is down (``outages``) sends nothing. Annotations on the Node can cause faults (``commands``). With
 ``reports`` off another program writes the status, and only Leases are renewed here.
 
-As with a kubelet, a Node that is deleted stays deleted until it is created again, or the simulator restarts:
+As with a kubelet, a deleted Node is not created again by itself, until somebody creates it or the simulator restarts:
 then the simulator writes its whole status and a new Lease.
 """
 
@@ -58,27 +58,27 @@ _OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", value="nodeshut
 
 
 class _NodeState(msgspec.Struct):
-    """What is known of one node. Times are loop times."""
+    """The state of one node. Times are loop times."""
 
     name: str
     profile: Profile
     registered: bool = False
     uid: str = ""  # "" while there is no Node
-    deleted: str = ""  # the uid of the previous Node: the watch may still show it, or a finalizer hold it
+    deleted: str = ""  # the uid of the previous Node, which the watch may still have, or a finalizer may keep
     deletion_sent: bool = False
     version: str = ""
     conditions: tuple[NodeCondition, ...] = ()
     lease: msgspec.Raw | None = None
     renew: Callable[[str], bytes | None] | None = None  # renews ``lease`` without a request
-    moment: Moment | None = None  # of such renewals
+    moment: Moment | None = None  # of these renewals
     renewed_at: datetime.datetime | None = None  # the last of them
-    lease_spec: bytes = b""  # as it was sent last: at the end of ``lease``, unless another client has changed it
+    lease_spec: bytes = b""  # as last sent: the final part of ``lease``, unless another client has changed it
     lease_due: float = 0.0
     turn: float = -1.0
-    """The turn in which the Lease is going to be renewed; none if it is negative."""
+    """The turn in which the Lease will be renewed; none if it is negative."""
     status_due: float = 0.0
-    new: bool = False  # the Node has not been served yet: its start taint has to go, its status is written whole
-    whole: bool = False  # the next status report has to be complete
+    new: bool = False  # the Node was not processed yet: its start taint must be removed, its whole status written
+    whole: bool = False  # the next status report must be complete
     commands: Commands | None = None
     boots: int = 0
     tainted: bool = False  # with our out-of-service taint
@@ -287,7 +287,7 @@ class Heartbeats:
         self._record_event(name, self._reference(name), "Rebooted", message, warning=True)
 
     async def _delete(self, node_state: _NodeState) -> None:
-        """Delete the Node of a machine that is gone, as a cloud provider's controller does."""
+        """Delete the Node of a deleted machine, as a cloud provider's controller does."""
         uid, node_state.deletion_sent = node_state.uid, True
         record_decision(f"the machine of {node_state.name} is gone: its Node is deleted")
         try:
@@ -308,7 +308,8 @@ class Heartbeats:
             node_state.tainted = wanted
 
     async def _edit_taints(self, node: Node, key: str, effect: str, *instead: Taint) -> None:
-        """Remove a taint, or replace it. The list has no merge key: the patch carries the version it was made from."""
+        """Remove a taint, or replace it. The list has no merge key, so the patch has the resourceVersion that it is
+        based on."""
         client = self._administrators[node.metadata.name]
         for tries in range(1, _TAINT_TRIES + 1):
             taints = [t for t in node.spec.taints if (t.key, t.effect) != (key, effect)] + list(instead)
@@ -362,11 +363,11 @@ class Heartbeats:
         try:
             await self._write_status(node_state)
         except NotFound:
-            # Deleted, as the watch will show; unless it has shown a new one meanwhile.
+            # Deleted, as the watch will report; unless it has already reported a new one.
             if node_state.uid == uid:
                 self._on_node_gone(node_state)
         except (ApiError, OSError) as error:
-            # Not a reason to let the Lease wait. A kubelet tries again with its next status sync.
+            # This must not delay the Lease. A kubelet retries with its next status sync.
             self._log.error("Error updating node status, will retry", error=error, node=node_state.name)
             node_state.status_due = self._env.monotonic() + self._stretched(
                 node_state.profile, node_state.profile.sync_period
@@ -394,7 +395,7 @@ class Heartbeats:
             node_state.new = node_state.whole = node_state.deletion_sent = False
             if not is_newer(node_state.version, node.metadata.resource_version):
                 node_state.remember(node)
-            # Meanwhile the pressure may have changed, or another client the conditions.
+            # Meanwhile the pressure may have changed, or another client may have changed the conditions.
             period = self._stretched(node_state.profile, node_state.profile.status_period)
             if self._rows(name) != rows:
                 period = 0.0
@@ -460,8 +461,8 @@ class Heartbeats:
             waiting[1].append(node_state.name)
 
     def _take_turn(self, due: float) -> None:
-        """Renew the Leases that are due: without waking anybody, if that is possible for all of them, as all others are
-        to be renewed in the same order."""
+        """Renew the Leases that are due: without waking a task, if that is possible for all of them, because their
+        order must be kept."""
         names = [name for name in self._turns.pop(due)[1] if self._states[name].turn == due]
         states = [self._states[name] for name in names]
         for node_state in states:
@@ -522,8 +523,8 @@ class Heartbeats:
         node_state.lease_due = self._turn_after(self._stretched(profile, profile.lease_period))
 
     def _turn_after(self, seconds: float) -> float:
-        """The first turn at least so many seconds from now: Leases that are due at about the same time are renewed one
-        after the other, and wake the loop and the readers of their watch once."""
+        """The first turn at least this many seconds from now: Leases that are due at about the same time are renewed
+        together, and wake the loop and the readers of their watch once."""
         return math.ceil((self._env.monotonic() + seconds) / _TURN_SECONDS) * _TURN_SECONDS
 
     def _stretched(self, profile: Profile, seconds: float) -> float:
@@ -535,7 +536,7 @@ class Heartbeats:
         self._record_event(name, self._reference(name), reason, f"Node {name} status is now: {reason}")
 
     def _reference(self, name: str) -> ObjectReference:
-        # A kubelet uses the name as uid, which it knows before the Node exists (v1.36 ``pkg/kubelet/kubelet.go``).
+        # A kubelet uses the name as uid, because it has it before the Node exists (v1.36 ``pkg/kubelet/kubelet.go``).
         return ObjectReference(kind="Node", name=name, uid=name)
 
 

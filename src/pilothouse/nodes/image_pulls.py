@@ -1,7 +1,7 @@
-"""Images that cannot be pulled, and what the kubelet reports about pulls. Pure.
+"""Images that cannot be pulled, and the kubelet's reports about pulls. Pure.
 
-Nothing is pulled here: an image exists unless its name says that it does not, by a host in the domain ``invalid`` (RFC
-2606) or a tag such as ``404`` or ``nonexistent``. Reasons, messages and backoff: kubelet v1.36
+Nothing is pulled: an image exists unless its name indicates otherwise, by a host in the domain ``invalid`` (RFC 2606)
+or a tag such as ``404`` or ``nonexistent``. Reasons, messages and backoff: kubelet v1.36
 ``pkg/kubelet/images/image_manager.go``; the errors are containerd's.
 """
 
@@ -57,12 +57,13 @@ def pull_failure(image: str, policy: str) -> PullFailure | None:
 
 
 def pulling_message(image: str) -> str:
-    """Of the event ``Pulling``."""
+    """The message of the event ``Pulling``."""
     return f'Pulling image "{_with_tag(image)}"'
 
 
 def pulled_message(image: str, seconds: float) -> str:
-    """Of the event ``Pulled``. An image of which only the name exists has no size, which the kubelet reports as 0."""
+    """The message of the event ``Pulled``. An image that does not really exist has no size, which the kubelet reports
+    as 0."""
     took = format_duration(round(seconds, 3))
     return f'Successfully pulled image "{_with_tag(image)}" in {took} ({took} including waiting). Image size: 0 bytes.'
 

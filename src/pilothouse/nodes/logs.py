@@ -1,6 +1,6 @@
 """The logs of simulated containers, for ``kubectl logs``. Pure.
 
-A log is computed from the stored pod and the time; nothing is kept. The lines come from annotations
+A log is computed from the stored pod and the time; nothing is stored. The lines come from annotations
 (``docs/nodes.md``), else from the output of the command, else one line at the start and one at the exit. Errors are a
 kubelet's (``validateContainerLogStatus``, ``pkg/kubelet/kubelet_pods.go``, v1.36).
 """
@@ -21,15 +21,15 @@ with lazy_imports():
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _SCRIPTED = ("log", "run-time", "exit-code")
 _WHOLE_SECOND = datetime.timedelta(seconds=1)
-"""Times in a status have no fractions: what was written up to so much after the end was written before it."""
+"""Times in a status have whole seconds: lines within this time after the end were written before it."""
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
 def container_log(
     pod: Mapping[str, Any], container: str, previous: bool, now: datetime.datetime, *, commands: bool = True
 ) -> ContainerLog:
-    """The log of one container, of the run under way or the last one, or with ``previous`` of the one before.
-    ``commands``: as in the profile of the nodes."""
+    """The log of one container: of the current or last run, or with ``previous`` of the one before. ``commands``: as in
+    the profile of the nodes."""
     where = f'container "{container}" in pod "{pod["metadata"]["name"]}"'
     status = _status_of(pod, container)
     if status is None:
@@ -113,7 +113,7 @@ def _planned(pod: Mapping[str, Any], container: str) -> list[tuple[float, str]]:
 
 
 def _timed(line: str) -> tuple[float, str]:
-    """``@5s text``: the text, five seconds after the start. What is no duration is text."""
+    """``@5s text``: the text, five seconds after the start. Without a valid duration everything is text."""
     if line.startswith("@"):
         after, _space, text = line[1:].partition(" ")
         try:

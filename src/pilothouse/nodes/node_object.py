@@ -57,7 +57,7 @@ STATUS_EVENTS = {
 
 
 def rows_under(pressures: Sequence[str]) -> tuple[Row, ...]:
-    """The conditions of a node of which ``pressures`` hold."""
+    """The conditions of a node with these ``pressures``."""
     if not pressures:
         return HEALTHY
     return (*(bad if bad[0] in pressures else good for good, bad in _PRESSURES), _READY)
@@ -132,7 +132,7 @@ def status_patch(
 ) -> dict[str, Any]:
     """The strategic merge patch of a node's status with the conditions ``rows``, where those ``before`` were.
 
-    ``whole`` is the ``machine``, for a Node that another client or an older process has created.
+    ``whole`` is the ``machine``, for a Node that another client or an earlier process has created.
     """
     status: dict[str, Any] = {}
     if whole is not None:
@@ -172,7 +172,7 @@ def _conditions(rows: Sequence[Row], before: Sequence[NodeCondition], now: datet
 
 
 def new_lease(name: str, node_uid: str, now: datetime.datetime) -> dict[str, Any]:
-    """The Lease as a kubelet creates it: owned by its node, so that it goes when the node goes."""
+    """The Lease as a kubelet creates it: owned by its node, so that it is garbage collected with the node."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
     return {
         "apiVersion": "coordination.k8s.io/v1",

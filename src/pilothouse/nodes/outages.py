@@ -1,8 +1,8 @@
-"""Faults of nodes: silent, slow, gone, out of service. Everything that writes as a node checks them first.
+"""Faults of nodes: silent, slow, gone, out of service. All writes of a node check them first.
 
 They are set through ``NodeSimulator``, and by annotations through ``heartbeats``. A node that is *down* sends nothing:
-its containers keep running (``silent``) or are lost with the machine (``gone``). A *slow* node sends everything late.
-Pressure is in ``eviction_manager``.
+its containers keep running (``silent``) or are lost with the machine (``gone``). A *slow* node sends everything with a
+delay. Pressure is in ``eviction_manager``.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class Outages:
             self._changed(node)
 
     def slow(self, node: str, seconds: float) -> None:
-        """Whatever the node sends is late by so much; 0 ends that."""
+        """Delay everything that the node sends; 0 ends that."""
         if self._slow.get(node, 0.0) != seconds:
             self._slow[node] = seconds
             if not seconds:
@@ -54,7 +54,7 @@ class Outages:
             self._changed(node)
 
     def take_out_of_service(self, node: str) -> None:
-        """The node is silent, and declared not to come back."""
+        """The node is silent and tainted as out of service."""
         if node not in self._serviceless:
             self._serviceless.add(node)
             self._silent.setdefault(node, self._env.monotonic())
@@ -82,20 +82,20 @@ class Outages:
             self._changed(node)
 
     def take_lost(self, node: str) -> bool:
-        """Whether the node has lost its containers since this was last asked."""
+        """Whether the node has lost its containers since the last call."""
         if node in self._lost:
             self._lost.discard(node)
             return True
         return False
 
     def is_slow(self, node: str) -> bool:
-        """Whether what the node sends is delayed."""
+        """Whether the node's requests are delayed."""
         return node in self._slow
 
     def lateness(self, node: str, what: str) -> float:
-        """How many seconds the node has to wait before it sends ``what``, 0.0 if it may.
+        """The seconds that the node must wait before it sends ``what``; 0.0 if it may send it.
 
-        The caller asks again then. After an answer of 0.0 the next request is delayed again.
+        The caller checks again after that time. After a result of 0.0 the next request is delayed again.
         """
         seconds = self._slow.get(node)
         if seconds is None:
@@ -109,7 +109,7 @@ class Outages:
         return 0.0
 
     def forget(self, node: str, what: str) -> None:
-        """Drop the delay of ``what``, which is gone."""
+        """Drop the delay of ``what``, which was deleted."""
         waiting = self._late.get(node)
         if waiting is not None:
             waiting.pop(what, None)

@@ -38,7 +38,7 @@ _LOST = {
 }
 
 _Rows = list[tuple[str, bool, str, str]]
-"""Type, whether it holds, reason, message."""
+"""Type, status, reason, message."""
 
 
 class PodFailure(msgspec.Struct, frozen=True):
@@ -74,8 +74,8 @@ def status(
 ) -> dict[str, Any]:
     """The pod as its containers are.
 
-    Once everything was made to stop and nothing runs any more the phase is terminal: containers that never ran count
-    as lost, and the pod as failed (``TerminatePod`` in ``pkg/kubelet/status/status_manager.go``).
+    When everything was stopped and nothing runs any more, the phase is terminal: containers that never ran count as
+    lost, and the pod as failed (``TerminatePod`` in ``pkg/kubelet/status/status_manager.go``).
     """
     phase = final_phase(runtime_pod, failure)
     over = phase in (SUCCEEDED, FAILED)
@@ -98,7 +98,7 @@ def status(
     initialized = _incomplete(runtime_pod) == []
     kinds = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
     statuses = []
-    # A new ephemeral container that the worker has not seen yet has no status.
+    # A new ephemeral container that the worker has not processed yet has no status.
     for spec, container in zip(kinds, runtime_pod.all_containers, strict=False):
         # Regular containers of a pod that was never initialized are still reported as waiting.
         is_lost = lost and (not container.init and (initialized or begun)) and container.end is None
@@ -301,7 +301,7 @@ def _conditions(pod: NodePod, runtime_pod: RuntimePod, phase: str, failure: PodF
 
 
 def _incomplete(runtime_pod: RuntimePod) -> list[str]:
-    """The init containers that are not done; none once a regular container has run."""
+    """The init containers that have not completed; none after a regular container has run."""
     if any(c.state in (RUNNING, TERMINATED) or c.restarts for c in runtime_pod.containers[runtime_pod.inits :]):
         return []
     return [c.name for c in runtime_pod.containers[: runtime_pod.inits] if not (c.started if c.sidecar else c.ready)]
@@ -312,7 +312,7 @@ def _word(holds: bool) -> str:
 
 
 def _closed_gates(pod: NodePod) -> str:
-    """The message about readiness gates that are not met, "" for none."""
+    """The message about unsatisfied readiness gates, "" if there are none."""
     if not pod.spec.readiness_gates:
         return ""
     present = {c.type: c.status for c in pod.status.conditions}

@@ -1,7 +1,7 @@
 """Decides the next step of a pod worker from the pod, its sync status and the time. Pure.
 
-A node admits or rejects a bound pod; then its containers (``containers``) decide, until the pod is deleted or evicted,
-or ends. ``pod_workers`` executes the steps: one write per change of the status.
+A node admits or rejects a bound pod; then its containers (``containers``) determine the steps, until the pod is
+deleted, evicted, or finished. ``pod_workers`` executes the steps: one write per change of the status.
 """
 
 import datetime
@@ -36,14 +36,15 @@ DEADLINE = PodFailure("DeadlineExceeded", "Pod was active on the node longer tha
 
 
 class PodSyncStatus(msgspec.Struct, kw_only=True):
-    """The state of one pod worker besides the cache, as the kubelet's ``podSyncStatus``. Times are loop times."""
+    """The state of one pod worker in addition to the cache, as the kubelet's ``podSyncStatus``. Times are loop
+    times."""
 
     uid: str
     behaviour: Behaviour
     annotations: dict[str, str]
     seen_at: float
     runtime_pod: RuntimePod | None = None
-    """None until the node has admitted the pod."""
+    """None before the node has admitted the pod."""
     configuration: "Configuration | None" = None
     """None for pods that need no ConfigMap or Secret."""
     written: tuple[Any, ...] | None = None
@@ -57,9 +58,9 @@ class PodSyncStatus(msgspec.Struct, kw_only=True):
     kill_at: float = math.inf
     """When the shortest grace period so far is over."""
     ended_at: float = 0.0
-    """When the terminal phase was written or first seen."""
+    """When the terminal phase was written or first observed."""
     differs_since: float | None = None
-    """Since when the status is not what this node last wrote."""
+    """Since when the status has differed from this node's last write."""
     finished: bool = False
     """The final delete was sent: if finalizers keep the object, the node does nothing more."""
 
@@ -109,7 +110,7 @@ def observe(pod: NodePod, sync_status: PodSyncStatus, now: float) -> None:
                 for container in sync_status.runtime_pod.containers:
                     # While a pod terminates readiness is still probed, liveness is not.
                     container.unhealthy_at = math.inf
-        # A second, shorter grace period counts from when it was given; a longer one is not accepted by the API server.
+        # A second, shorter grace period starts when it is set; the API server does not accept a longer one.
         sync_status.kill_at = min(sync_status.kill_at, now + (pod.metadata.deletion_grace_period_seconds or 0))
     if is_terminal(pod):
         sync_status.ended_at = sync_status.ended_at or now
@@ -135,7 +136,7 @@ def decide(pod: NodePod, sync_status: PodSyncStatus, now: float, profile: Profil
     if is_terminal(pod):
         if not deleted:
             return IDLE  # a terminal phase never changes
-        # kube-apiserver writes the grace period of 0 before it deletes: if it dies in between, the pod looks as if
+        # kube-apiserver writes the grace period of 0 before it deletes: if it crashes in between, the pod looks as if
         # finalizers kept it.
         if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
             return IDLE
@@ -180,8 +181,8 @@ def _decide_end(sync_status: PodSyncStatus, runtime_pod: RuntimePod, now: float)
 
 
 def _after(due: float, now: float, step: Step) -> Step:
-    # The instant, not the rest of the delay: that may be too small to move a clock (47.1 + 7e-15 is 47.1), and a
-    # virtual one would then stand still.
+    # Use the time itself, not the remaining delay: that may be too small to advance a clock (47.1 + 7e-15 is 47.1), and
+    # a virtual clock would then stop.
     return step if now >= due else Wait(due - now)
 
 

@@ -1,10 +1,10 @@
 """Runs the pods on simulated nodes, as the pod workers of a kubelet, with one status write per change.
 
-One informer on pods feeds one queue for all nodes; pods that are not bound to one of them are ignored. ``pod_steps``
-decides, ``containers`` simulates the containers, ``pod_status`` builds the status; this module writes it and keeps the
-state of each pod. A version of a pod that is older than our last write to it is ignored. A write that fails is retried
-with backoff, whatever the reason, as long as the pod exists. A node that is down does nothing; its containers may
-continue meanwhile.
+One informer of pods feeds one queue for all nodes; pods of other nodes are ignored. ``pod_steps`` decides,
+``containers`` simulates the containers, ``pod_status`` builds the status; this module writes it and keeps the state of
+each pod. A version of a pod that is older than the node's last write is ignored. A failed write is retried with
+backoff, for any error, as long as the pod exists. A node that is down does nothing; its containers may continue
+meanwhile.
 """
 
 import math
@@ -100,7 +100,7 @@ class PodWorkers:
         self._pressures = pressures
         self._record_event = record_event
         self._configurator: configuration.Configurator | None = None
-        """Made for the first pod that needs a ConfigMap or Secret."""
+        """Created for the first pod that needs a ConfigMap or Secret."""
         self._sync_statuses: dict[str, PodSyncStatus] = {}
         self._on_node: dict[str, dict[str, None]] = {name: {} for name in index}
         self._node_infos: dict[str, NodeInfo] = {}
@@ -159,7 +159,7 @@ class PodWorkers:
         self._queue.add(key)
 
     def crash(self, key: str, container: str, code: int) -> bool:
-        """End a container of a pod, or all of them. Whether any was running."""
+        """End a container of a pod, or all of them. Returns whether any was running."""
         sync_status = self._sync_statuses.get(key)
         if sync_status is None or sync_status.runtime_pod is None:
             return False
@@ -178,7 +178,7 @@ class PodWorkers:
             self._on_delete(old)
             old = None
         if old is not None and old.status.pod_ip != pod.status.pod_ip != "":
-            self._addresses.release(old.status.pod_ip, meta.uid)  # a boot has given it another
+            self._addresses.release(old.status.pod_ip, meta.uid)  # a reboot has assigned another one
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses.hold(pod.status.pod_ip, meta.uid)
         if node in self._index:
@@ -229,7 +229,7 @@ class PodWorkers:
         if sync_status is None:
             sync_status = self._sync_statuses[key] = self._new_sync_status(pod)
         elif is_newer(sync_status.version, pod.metadata.resource_version):
-            return None  # the watch will bring what we wrote
+            return None  # the watch will deliver the written version
         elif self._is_changed(pod, sync_status):
             self._update_behaviour(pod, sync_status)
         try:
@@ -363,7 +363,7 @@ class PodWorkers:
         return not attached or (sync_status.configuration is not None and bool(sync_status.configuration.mounts))
 
     async def _set_up_volumes(self, pod: NodePod, sync_status: PodSyncStatus) -> bool:
-        """Whether the pod's volumes are attached and what they are made of is there."""
+        """Whether the pod's volumes are attached, and the objects that they contain exist."""
         needs = sync_status.configuration
         if not self._mount(pod):
             if needs is not None:

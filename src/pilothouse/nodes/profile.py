@@ -9,11 +9,11 @@ EVENTFUL_NODES = 20
 
 
 KUBELET = "kubelet"
-"""The component of what simulated nodes write."""
+"""The event source component of simulated nodes."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """What one kind of simulated node is like. The defaults are quick but in a kubelet's order."""
+    """The properties of one kind of simulated node. The defaults are quick but in a kubelet's order."""
 
     cpu: str = "32"
     memory: str = "256Gi"
@@ -23,12 +23,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     """Those that the node registers with, as ``--register-with-taints``."""
     clears_start_taint: bool = True
-    """Take off the taint that admission gives every new node, in place of a node lifecycle controller."""
+    """Remove the taint that admission adds to every new node, instead of a node lifecycle controller."""
     adopts: bool = False
     """A Node of this name that is there when the simulator starts is kept as it is, but for its heartbeats: it is of a
     snapshot, with the addresses, capacity and labels of the real one."""
     events: bool | None = None
-    """Send a kubelet's events about pods and nodes (Pulled, Created, Started, Killing, NodeReady, ...). They double the
+    """Send a kubelet's events of pods and nodes (Pulled, Created, Started, Killing, NodeReady, ...). They double the
     writes per pod. None: in clusters of up to ``EVENTFUL_NODES``."""
 
     accept_delay: float = 0.0
@@ -38,17 +38,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ready_delay: float = 0.0
     """From running to Ready. At 0 both are one write, as for a pod without readiness probes."""
     stop_delay: float = 1.0
-    """From the deletion to the end of the containers. Where the pod's grace period is shorter, they are killed then."""
+    """From the deletion to the end of the containers. If the pod's grace period is shorter, they are killed then."""
     remove_delay: float = 0.0
     """From the terminal phase to the final delete."""
     init_run_time: float = 0.0
-    """How long each init container runs that is no sidecar. At 0 they end in the moment in which the others start."""
+    """How long each init container runs that is not a sidecar. With 0 they end at the moment in which the others
+    start."""
     job_run_time: float = 1.0
-    """How long the containers of a Job's pods run, before they end with exit code 0."""
+    """How long the containers of a Job's pods run before they exit with code 0."""
     commands: bool = True
-    """Derive the behaviour of pods from their specs: commands such as ``sleep 5`` and ``exit 3`` end accordingly;
-    containers that are not restarted end as those of Jobs, unless they are servers; images such as ``app:404`` can't be
-    pulled. Without it all containers except those of Jobs run until stopped."""
+    """Derive the behavior of pods from their specs: commands such as ``sleep 5`` and ``exit 3`` end accordingly;
+    containers that are not restarted end as those of Jobs, unless they are servers; images such as ``app:404`` cannot
+    be pulled. Without it all containers except those of Jobs run until they are stopped."""
     restart_gap: float = 1.0
     """From the end of a container to the next step: a kubelet relists the containers once a second."""
 
@@ -64,7 +65,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     sync_period: float = 10.0
     """How soon a status that another client changed, of a node or a pod, is corrected."""
     jitter: float = 0.04
-    """Periods are stretched by up to this share, drawn anew each time."""
+    """Periods are extended by a random share of up to this."""
 
     def sends_events(self, nodes: int) -> bool:
         """Whether a simulator of so many nodes sends events."""

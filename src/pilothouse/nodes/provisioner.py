@@ -1,9 +1,9 @@
 """Simulated storage: a provisioner as those of CSI drivers are, for volumes that are nothing but their objects.
 
-It makes a volume for each claim that the binder hands to it, at once or on the node that the scheduler has chosen, and
-deletes the volumes that were let go and are to be deleted. Requests, names, annotations, the finalizer and the events
-are those of sig-storage-lib-external-provisioner v13 (``controller/controller.go``) and external-provisioner v6. A
-client like any other; works against any API server.
+It creates a volume for each claim that the binder requests, at once or on the node that the scheduler has selected, and
+deletes released volumes with policy Delete. Requests, names, annotations, the finalizer and the events are those of
+sig-storage-lib-external-provisioner v13 (``controller/controller.go``) and external-provisioner v6. A client like any
+other; works with any API server.
 
 ``driver`` puts it together with the other parts of a driver. Not simulated: how much room there is, copies of snapshots
 and other claims.
@@ -54,7 +54,7 @@ from pilothouse.semantics.volumes import (
 )
 
 PROVISIONER = "simulated.pilothouse.dev"
-"""What a StorageClass names to get its volumes from here, and the CSI driver of those volumes."""
+"""The provisioner of StorageClasses, and the CSI driver of the volumes."""
 CLASS = "standard"
 HOSTNAME = "kubernetes.io/hostname"
 _WORKERS = 8
@@ -64,7 +64,7 @@ Key = tuple[str, str]
 
 
 def default_class() -> dict[str, Any]:
-    """The class of claims that name none."""
+    """The default class."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -79,12 +79,12 @@ def default_class() -> dict[str, Any]:
 def volume_for(
     claim: PersistentVolumeClaim, class_: StorageClass, topology: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """The volume that a claim asks for. ``topology`` are the terms of which a node must match one to reach it."""
+    """The volume for a claim. ``topology`` are the terms of which a node must match one to use it."""
     spec, meta = claim.spec, claim.metadata
     name = f"pvc-{meta.uid}"
     metadata: dict[str, Any] = {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}}
     if class_.reclaim_policy == "Delete":
-        # So that the storage outlives no deletion of its object, in whichever order both go.
+        # So that the storage is deleted with the object, in whichever order both are deleted.
         metadata["finalizers"] = [EXTERNAL_FINALIZER]
     made: dict[str, Any] = {
         "capacity": {"storage": spec.resources.requests["storage"]},
@@ -107,7 +107,7 @@ def volume_for(
 
 
 class Provisioner:
-    """Makes and deletes volumes of ``PROVISIONER``, and sees to it that there is a default class once it starts."""
+    """Creates and deletes volumes of ``PROVISIONER``, and creates a default class at the start."""
 
     def __init__(self, env: Env, *, client: Client, informers: InformerFactory, log: Log | None = None) -> None:
         self._client = client
@@ -209,7 +209,7 @@ class Provisioner:
         return wanted == PROVISIONER and not claim.spec.volume_name and claim.metadata.deletion_timestamp is None
 
     def _topology(self, class_: StorageClass, chosen: str) -> list[dict[str, Any]] | None:
-        """From where the volume is to be reached: the chosen node, as a disk in it; else where the class says."""
+        """From which nodes the volume is accessible: the selected node, like a local disk; else those of the class."""
         if chosen:
             node = self._nodes.cache.get(chosen)
             hostname = node.metadata.labels.get(HOSTNAME, chosen) if node is not None else chosen
@@ -225,7 +225,7 @@ class Provisioner:
         ] or None
 
     async def _reschedule(self, claim: PersistentVolumeClaim, class_: StorageClass, chosen: str) -> None:
-        """The selected node is gone: let the scheduler select another one."""
+        """The selected node was deleted: let the scheduler select another one."""
         why = f"failed to get target node: node {quote(chosen)} not found"
         text = f"failed to provision volume with StorageClass {quote(class_.metadata.name)}: {why}"
         self._record_event(claim, WARNING, "ProvisioningFailed", text)
@@ -251,7 +251,7 @@ class Provisioner:
         delete = volume.spec.persistent_volume_reclaim_policy == "Delete"
         if delete and volume.status.phase == "Released" and (protected or not going):
             if self._attachments.cache.by_index(BY_VOLUME, name):
-                return  # what is still attached is not deleted; it comes again when it is not
+                return  # an attached volume is not deleted; there will be an event when it is detached
             record_decision(
                 f"volume {name} is released, reclaim policy Delete, and attached nowhere: its storage is deleted"
             )
@@ -268,7 +268,7 @@ class Provisioner:
             await self._set_finalizers(Known(volume, raw), _without(meta.finalizers))
 
     async def _release(self, name: str) -> None:
-        """The storage is gone, and nothing holds the object any more, as far as this program is concerned."""
+        """The storage is deleted; remove this program's finalizer."""
         answer = await self._client.get(PERSISTENT_VOLUMES.raw, name)
         newest = known(bytes(answer), PersistentVolume)
         finalizers = newest.object.metadata.finalizers

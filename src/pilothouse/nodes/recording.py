@@ -21,7 +21,7 @@ class NodeEventRecorder:
         self._group: TaskGroup | None = None
 
     def start(self, group: TaskGroup) -> None:
-        """Send what is recorded, until the group ends."""
+        """Send events until the group ends."""
         self._group = group
         for node, recorder in self._recorders.items():
             group.start(recorder.run(), name=f"events of {node}")
@@ -36,12 +36,12 @@ class NodeEventRecorder:
         warning: bool = False,
         always: bool = False,
     ) -> None:
-        """Record an event. ``always``: also where kubelets record none, and while the node is down."""
+        """Record an event. ``always``: also if events are disabled, and while the node is down."""
         if not always and (not self._enabled or self._outages.is_down(node)):
             return
         recorder = self._recorders.get(node)
         if recorder is None:
-            # Made late: most nodes of a large cluster never record an event.
+            # Created at the first use: most nodes of a large cluster never record an event.
             recorder = self._recorders[node] = EventRecorder(self._clients[node], self._env, "kubelet", host=node)
             if self._group is not None:
                 self._group.start(recorder.run(), name=f"events of {node}")

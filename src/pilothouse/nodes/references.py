@@ -1,4 +1,4 @@
-"""What the containers and volumes of a pod need of ConfigMaps and Secrets, and what is missing of it. Pure.
+"""The ConfigMaps, Secrets and keys that the containers and volumes of a pod need, and which of them are missing. Pure.
 
 Messages: kubelet v1.36 ``pkg/kubelet/kubelet_pods.go`` (``makeEnvironmentVariables``), ``pkg/volume/configmap``,
 ``pkg/volume/secret`` and ``pkg/volume/projected``.
@@ -24,7 +24,7 @@ ObjectId = tuple[str, str]
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """An object that has to be there, with these keys. Optional ones are none."""
+    """A required object, with required keys. Optional ones are omitted."""
 
     kind: str
     name: str
@@ -37,28 +37,28 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A volume that is made of objects."""
+    """A volume with content from API objects."""
 
     volume: str
     references: tuple[Reference, ...]
 
 
 class References(msgspec.Struct, frozen=True):
-    """What a pod needs. ``containers`` by index: init containers, then containers."""
+    """The references of a pod. ``containers`` by index: init containers, then containers."""
 
     mounts: tuple[Mount, ...]
     containers: Mapping[int, tuple[Reference, ...]]
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What a reference found: the keys of an object, or the error."""
+    """The result of reading an object: its keys, or the error."""
 
     keys: frozenset[str] = frozenset()
     error: str = ""
 
 
 def references_of(pod: NodePod) -> References | None:
-    """What has to be there for the pod, None for most pods: nothing."""
+    """The required objects of the pod, None for most pods."""
     mounts = tuple(Mount(volume.name, found) for volume in pod.spec.volumes if (found := tuple(_of_volume(volume))))
     containers = {}
     for index, container in enumerate((*pod.spec.init_containers, *pod.spec.containers)):
@@ -70,12 +70,12 @@ def references_of(pod: NodePod) -> References | None:
 
 
 class Configuration(msgspec.Struct):
-    """What a pod still needs."""
+    """The objects that a pod still needs."""
 
     mounts: tuple[Mount, ...]
     """Volumes that are not set up."""
     containers: dict[int, tuple[Reference, ...]]
-    """What the environments of containers that have never started need."""
+    """The objects for the environments of containers that have never started."""
     retry_at: float = math.inf
     """When to try again, in loop time."""
     mount_pause: float = 0.0
@@ -84,7 +84,7 @@ class Configuration(msgspec.Struct):
 
 
 def configuration_of(pod: NodePod, *, mounted: bool) -> Configuration | None:
-    """What a pod still needs, None for most pods: nothing. ``mounted``: its volumes were set up before."""
+    """The objects that a pod still needs, None for most pods. ``mounted``: its volumes were set up before."""
     references = references_of(pod)
     if references is None:
         return None
@@ -105,7 +105,7 @@ def mount_error(mount: Mount, contents: Mapping[ObjectId, Content]) -> str:
 
 
 def environment_error(references: tuple[Reference, ...], namespace: str, contents: Mapping[ObjectId, Content]) -> str:
-    """Why the environment of a container can't be made, "" if it can: the first error."""
+    """Why the environment of a container cannot be created, the first error; "" if it can."""
     for reference in references:
         content = contents[reference.id]
         if content.error:
@@ -134,7 +134,7 @@ def _of_source(kind: str, name: str, source: ObjectSource) -> Iterator[Reference
 
 
 def _of_container(container: NodeContainer) -> Iterator[Reference]:
-    # ``envFrom`` comes first, as upstream.
+    # ``envFrom`` first, as upstream
     for source in container.env_from or ():
         for kind, whole in ((CONFIG_MAP, source.config_map_ref), (SECRET, source.secret_ref)):
             if whole is not None and whole.name and not whole.optional:

@@ -1,8 +1,8 @@
 """Simulated storage: a driver's resizer, for volumes that are nothing but their objects.
 
-A bound claim that asks for more gets it: conditions, the volume's new capacity, the claim's, and the events in the
-order of external-resizer v2 (``pkg/controller/{controller,expand_and_recover}.go``) for a driver whose volumes need
-nothing done on their nodes. A client like any other; works against any API server.
+A bound claim that requests more is expanded: conditions, the volume's new capacity, the claim's, and the events in the
+order of external-resizer v2 (``pkg/controller/{controller,expand_and_recover}.go``) for a driver without node
+expansion. A client like any other; works with any API server.
 
 Not simulated: file systems that have to grow on a node, how much room there is, classes of attributes.
 """

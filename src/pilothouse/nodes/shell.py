@@ -1,8 +1,8 @@
-"""Interprets shell scripts: how long they take, how they end, what they write. Pure; nothing is executed.
+"""Interprets shell scripts: their duration, exit code and output. Pure; nothing is executed.
 
-Known are ``sleep``, ``exit``, ``true``, ``false``, ``echo`` and the like, with lists, loops and conditions. An unknown
-program makes the script ``Unclear``, unless it runs in the background or in an endless loop. Size, depth and the number
-of commands are limited.
+Supported are ``sleep``, ``exit``, ``true``, ``false``, ``echo`` and similar commands, with lists, loops and conditions.
+An unknown program makes the script ``Unclear``, unless it runs in the background or in an endless loop. Size, depth and
+the number of commands are limited.
 """
 
 import math
@@ -47,27 +47,27 @@ _ENDLESS = ("yes", "top")
 _LEAVES = ("break", "exit", "return", "exec", "kill")
 
 Value = str | None
-"""The text of a word, None if that is not known."""
+"""The text of a word, None if it cannot be determined."""
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a script does. ``output``: chunks of text, and after how many seconds each was written."""
+    """The result of a script. ``output``: chunks of text, each with the seconds after the start."""
 
     seconds: float
     code: int
     output: tuple[tuple[float, str], ...] = ()
     message: str = ""
-    """What it wrote into the file for its termination message."""
+    """The content of its termination message file."""
 
 
 def run_script(script: str) -> Result:
-    """What ``sh -c script`` does. Raises ``Unclear``."""
+    """The result of ``sh -c script``. Raises ``Unclear``."""
     shell = Shell()
     return shell.result(lambda: shell.run_text(script))
 
 
 def run_words(words: Sequence[Value]) -> Result:
-    """What a command does that is given as words, without a shell around it. Raises ``Unclear``."""
+    """The result of a command given as arguments, without a shell. Raises ``Unclear``."""
     shell = Shell()
     return shell.result(lambda: shell.run_program(words, ()))
 
@@ -92,7 +92,7 @@ class _Leave(Exception):
 
 
 class Shell:
-    """One shell, and what has happened in it so far."""
+    """One shell, and its state."""
 
     def __init__(self, parent: "Shell | None" = None) -> None:
         self.seconds: float = parent.seconds if parent else 0.0
@@ -107,7 +107,7 @@ class Shell:
         """When each of them ends, None if unknown."""
 
     def result(self, run: Callable[[], object]) -> Result:
-        """What has happened when ``run`` is over."""
+        """The result after ``run``."""
         try:
             self._until_exit(run)
             seconds = self.seconds
@@ -155,7 +155,7 @@ class Shell:
         self._pipeline(item.first, tested=tested or bool(item.rest))
         for position, (operator, pipeline) in enumerate(item.rest, 1):
             if (self.status == 0) == (operator == "&&"):
-                # Only the last one of a list may end a shell with -e.
+                # With -e only the last command of a list can end a shell.
                 self._pipeline(pipeline, tested=tested or position < len(item.rest))
 
     def _pipeline(self, pipeline: Pipeline, *, tested: bool) -> None:
@@ -265,7 +265,7 @@ class Shell:
         return str(self.status) if name == "?" else self._variables.get(name)
 
     def _shown(self, word: Word) -> str:
-        """The word as it is written out: what is not known stays as it is in the script."""
+        """The word with its expansions; unknown parts stay as in the script."""
         shown = []
         for kind, text in word.pieces:
             value = text if kind == TEXT else self._variable(text, kind)
@@ -463,7 +463,7 @@ def _is_constant(condition: CommandList, name: str) -> bool:
 
 
 def _may_leave(body: object) -> bool:
-    """Whether anything in there could end a loop, in whatever it is."""
+    """Whether anything in it could end a loop, at any depth."""
     if isinstance(body, Word):
         return body.keyword in _LEAVES
     if isinstance(body, msgspec.Struct):

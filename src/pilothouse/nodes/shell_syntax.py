@@ -1,7 +1,7 @@
-"""The commands of a shell script: what ``shell`` goes through. Pure.
+"""Parses a shell script into commands for ``shell``. Pure.
 
 Simple commands with assignments and redirections, lists, pipelines, groups, subshells, ``if``, ``while``, ``until`` and
-``for``. Whatever else there is (functions, ``case``, here-documents) makes a script unclear.
+``for``. Anything else (functions, ``case``, here-documents) makes a script unclear.
 """
 
 import re
@@ -19,7 +19,7 @@ _CLOSING = ("then", "else", "elif", "fi", "do", "done", "}", "esac")
 
 
 class Redirection(msgspec.Struct, frozen=True):
-    """Where input comes from or output goes to."""
+    """A redirection of input or output."""
 
     operator: Operator
     target: Word
@@ -48,7 +48,7 @@ class AndOr(msgspec.Struct, frozen=True):
 
 
 class CommandList(msgspec.Struct, frozen=True):
-    """One after the other; those in the background beside the rest."""
+    """Commands in sequence; those in the background run in parallel."""
 
     items: tuple[tuple[AndOr, bool], ...]
 
@@ -62,7 +62,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class If(msgspec.Struct, frozen=True):
-    """Conditions with what follows from them; the last one may have none."""
+    """Conditions with their branches; the last one may have no condition."""
 
     branches: tuple[tuple[CommandList | None, CommandList], ...]
 
@@ -87,7 +87,7 @@ Command = Simple | Group | If | While | For
 
 
 def parse(found: Sequence[Token]) -> CommandList:
-    """The whole script. Raises ``Unclear``."""
+    """Parse the whole script. Raises ``Unclear``."""
     parser = _Parser(found)
     script = parser.sequence(())
     if not parser.at_end:

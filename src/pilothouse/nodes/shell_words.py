@@ -1,7 +1,7 @@
 """The words and operators of a shell script, as far as they can be read without running anything. Pure.
 
-``shell_syntax`` makes commands of them. A word whose text depends on what is not known (the output of a program, files,
-arithmetic) is kept with that part marked, because mostly it does not matter.
+``shell_syntax`` parses them into commands. A word whose text depends on unknown values (the output of a program, files,
+arithmetic) is kept with that part marked, because usually it does not matter.
 """
 
 import re
@@ -13,7 +13,7 @@ TEXT, VARIABLE, UNKNOWN = "text", "variable", "unknown"
 
 
 class Unclear(Exception):
-    """The script has more than is read here, or depends on what is not known. Nothing is said about it then."""
+    """The script uses unsupported features, or depends on unknown values. Its behavior is then not derived."""
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Operator(msgspec.Struct, frozen=True):
-    """What stands between words. ``descriptor`` is the number before a redirection, "" for none."""
+    """A token between words. ``descriptor`` is the number before a redirection, "" for none."""
 
     text: str
     descriptor: str = ""

@@ -1,7 +1,7 @@
 """``NodeSimulator``: simulated nodes and the pods on them, as one program.
 
-Every node writes as itself through ``client_for(name)``, so that an API server can hold it to the rights of
-``system:node:NAME``; what is read is read once, through the informers, for all of them.
+Every node writes with its own identity through ``client_for(name)``, so that an API server can enforce the permissions
+of ``system:node:NAME``; informers are shared by all nodes.
 """
 
 import asyncio
@@ -36,14 +36,15 @@ with lazy_imports():
 class NodeSimulator:
     """Simulated nodes ``names`` on one API server.
 
-    For their kinds ``stages`` replace the built-in behaviour: the status of Nodes, the lifecycle of Pods. Registration
-    and Leases stay. With ``storage`` pods wait for volumes that have to be attached.
+    ``stages`` replace the built-in behavior of their kinds: the status of Nodes, the lifecycle of Pods, but not
+    registration and Leases. With ``storage`` pods wait for volumes that must be attached.
 
-    ``administrator`` makes the writes that a node may not make: taints, the deletion of a Node whose machine is gone,
-    and those of stages. Default: the node's own client.
+    ``administrator`` is the client for writes that a node may not make: taints, the deletion of a Node whose machine is
+    gone, and those of stages. Default: the node's own client.
 
-    ``profiles`` has those of nodes that differ in size and pace, by name; it takes the place of ``profile``, which then
-    says whether commands are read and events sent. ``derive_behaviour`` may change what pods do.
+    ``profiles`` returns the profiles of nodes that differ in size and timing, by name; it replaces ``profile``, which
+    then only determines whether commands are interpreted and events sent. ``derive_behaviour`` may change the behavior
+    of pods.
 
     Faults (``silence`` …) may be set at any time; they take effect with the next sync of the node.
     """
@@ -144,7 +145,7 @@ class NodeSimulator:
                 group.start(controller.run(), name="stages")
 
     def log(self, pod: Mapping[str, Any], container: str, previous: bool) -> ContainerLog | None:
-        """The log of a container on one of these nodes, None for any other; an error if the node is down."""
+        """The log of a container on one of these nodes, None for other nodes; an error if the node is down."""
         node = (pod.get("spec") or {}).get("nodeName") or ""
         if node not in self._index:
             return None
@@ -153,12 +154,13 @@ class NodeSimulator:
         return container_log(pod, container, previous, self._env.now(), commands=self._reads_commands)
 
     def containers(self, pod: Mapping[str, Any], share: Mapping[str, int]) -> Sequence[ContainerUsage] | None:
-        """What the containers of a pod on one of these nodes use; None for any other, and for one out of reach."""
+        """The usage of the containers of a pod on one of these nodes; None for other nodes, and for one that is
+        down."""
         node = (pod.get("spec") or {}).get("nodeName") or ""
         return container_usages(pod, share) if self._answers(node) else None
 
     def node(self, name: str) -> Usage | None:
-        """What one of these nodes uses besides its pods; None for any other, and for one out of reach."""
+        """The usage of one of these nodes without its pods; None for other nodes, and for one that is down."""
         return IDLE if self._answers(name) else None
 
     def _answers(self, node: str) -> bool:
@@ -171,43 +173,44 @@ class NodeSimulator:
         self._outages.silence(self._known(name))
 
     def slow(self, name: str, seconds: float) -> None:
-        """Everything that the node sends is late by so much; 0 ends that."""
+        """Delay everything that the node sends; 0 ends that."""
         if seconds < 0:
             raise ValueError(f"a node can't be early: {seconds}")
         self._outages.slow(self._known(name), seconds)
 
     def vanish(self, name: str) -> None:
-        """The machine is gone, and its Node is deleted, as a cloud provider's controller does."""
+        """Delete the machine, and its Node, as a cloud provider's controller does."""
         self._outages.remove(self._known(name))
 
     def take_out_of_service(self, name: str) -> None:
-        """The node is silent and gets the taint ``node.kubernetes.io/out-of-service``, as an administrator gives it."""
+        """Silence the node and add the taint ``node.kubernetes.io/out-of-service``, as an administrator does."""
         self._outages.take_out_of_service(self._known(name))
 
     def revive(self, name: str, *, pods: bool = True) -> None:
-        """The node is as before: in reach, quick, in service, registered.
+        """End all faults of the node: it is reachable, quick, in service and registered.
 
-        With ``pods`` its containers have run on meanwhile. Without, and always after ``vanish``, the machine has
-        booted: what ran has ended with exit code 255, and is started again where its restart policy says so.
+        With ``pods`` its containers have continued to run. Without, and always after ``vanish``, the machine has
+        rebooted: its containers have ended with exit code 255, and are restarted by their restart policy.
         """
         self._outages.restore(self._known(name), containers=pods)
 
     def press(self, name: str, resource: str, amount: int | None = None) -> None:
-        """The node lacks ``memory``, ``disk`` or ``pids``: it says so, and evicts a pod every ten seconds.
+        """Put the node under pressure of ``memory``, ``disk`` or ``pids``: it reports the condition, and evicts a pod
+        every ten seconds.
 
         With ``amount`` until the evicted pods used so much, otherwise until ``relieve``.
         """
         self._eviction_manager.press(self._known(name), resource, amount)
 
     def relieve(self, name: str, resource: str = "") -> None:
-        """There is enough again, of one resource or of all. The node's condition says so five minutes later."""
+        """End the pressure, of one resource or of all. The node's condition changes five minutes later."""
         if resource and resource not in CONDITIONS:
             raise ValueError(f"{resource!r} is none of {', '.join(CONDITIONS)}")
         self._eviction_manager.relieve(self._known(name), resource)
 
     def crash(self, namespace: str, name: str, container: str = "", exit_code: int = 1) -> bool:
-        """A container of a pod ends, or all of them do, and what becomes of it is up to the restart policy. Whether any
-        was running on these nodes."""
+        """End a container of a pod, or all of them; the restart policy determines what follows. Returns whether any was
+        running on these nodes."""
         return self._pod_workers is not None and self._pod_workers.crash(f"{namespace}/{name}", container, exit_code)
 
     def _known(self, name: str) -> str:

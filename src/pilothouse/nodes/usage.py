@@ -1,9 +1,9 @@
 """Cpu and memory usage of simulated containers: by annotations, else derived from their requests.
 
-Usage is computed from the stored pod: it changes with the annotations, and nothing is kept. For a pod:
-``simulated.pilothouse.dev/cpu-usage`` and ``memory-usage``, for one container with ``.CONTAINER`` behind. A load on a
-whole workload (``cpu-load``, ``memory-load`` on a Deployment, …) comes in here as each pod's share of it. The table is
-in docs/nodes.md.
+Usage is computed from the stored pod: it changes with the annotations, and nothing is stored. For a pod:
+``simulated.pilothouse.dev/cpu-usage`` and ``memory-usage``, for one container with the suffix ``.CONTAINER``. A load of
+a whole workload (``cpu-load``, ``memory-load`` on a Deployment, …) is passed as each pod's share. The table is in
+docs/nodes.md.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from pilothouse.machinery.quantities import QuantityError, parse_quantity
 from pilothouse.nodes.behaviour import PREFIX
 
 IDLE = Usage(cpu=10, memory=64 << 20)
-"""What a node uses of itself."""
+"""The usage of a node without its pods."""
 UNSAID = Usage(cpu=1, memory=32 << 20)
-"""What a container uses that requests nothing."""
+"""The usage of a container without requests."""
 CPU_SHARE, MEMORY_SHARE = 10, 50
-"""What a container uses of its requests, in percent: a program that waits for work needs little cpu, and memory it has
-already. So nothing is scaled up without a load."""
+"""The usage of a container in percent of its requests: an idle program needs little CPU, but has allocated its memory.
+So nothing is scaled up without a load."""
 
 
 def container_usages(pod: Mapping[str, Any], share: Mapping[str, int]) -> list[ContainerUsage]:
-    """What the running containers of a pod use. A share comes before what the pod as a whole is said to use, and what
-    one container is said to use before both."""
+    """The usage of the running containers of a pod. A share takes precedence over the usage of the pod, and that of a
+    container over both."""
     running = [name for name in _running(pod) if name]
     requests = {
         container["name"]: (container.get("resources") or {}).get("requests") or {}
@@ -44,7 +44,7 @@ def container_usages(pod: Mapping[str, Any], share: Mapping[str, int]) -> list[C
                 whole = _read(annotations, f"{resource}-usage", resource)
             if whole is None:
                 return _usual(requests.get(name) or {}, resource)
-            # In equal parts; what cannot be divided goes to the first.
+            # In equal parts; the remainder is added to the first.
             part, left = divmod(whole, len(running))
             return part + (left if number == 0 else 0)
 

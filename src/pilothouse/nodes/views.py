@@ -11,13 +11,13 @@ from pilothouse.api.meta import View
 
 
 class Probe(View, frozen=True):
-    """A probe, of which only the time before the first one counts."""
+    """A probe, of which only the initial delay matters."""
 
     initial_delay_seconds: int = 0
 
 
 class KeyReference(View, frozen=True):
-    """One key of a ConfigMap or Secret, or all of them where ``key`` is not asked for."""
+    """One key of a ConfigMap or Secret, or all of them if ``key`` is empty."""
 
     name: str = ""
     key: str = ""
@@ -25,7 +25,7 @@ class KeyReference(View, frozen=True):
 
 
 class ValueSource(View, frozen=True):
-    """Where the value of a variable comes from."""
+    """The source of a variable's value."""
 
     config_map_key_ref: KeyReference | None = None
     secret_key_ref: KeyReference | None = None
@@ -38,7 +38,7 @@ class Variable(View, frozen=True):
 
 
 class VariablesSource(View, frozen=True):
-    """An object all keys of which become variables."""
+    """An object whose keys all become variables."""
 
     config_map_ref: KeyReference | None = None
     secret_ref: KeyReference | None = None
@@ -60,7 +60,7 @@ class ObjectSource(View, frozen=True):
 
 
 class ProjectedSource(View, frozen=True):
-    """One of the things that are put together in a projected volume."""
+    """One source of a projected volume."""
 
     config_map: ObjectSource | None = None
     secret: ObjectSource | None = None
@@ -73,7 +73,7 @@ class ProjectedVolume(View, frozen=True):
 
 
 class NodeVolume(core.Volume, frozen=True):
-    """A volume with the objects that it is made of."""
+    """A volume with its API objects."""
 
     config_map: ObjectSource | None = None
     secret: ObjectSource | None = None
@@ -124,7 +124,7 @@ class ContainerState(core.ContainerState, frozen=True):
 
 
 class NodeContainerStatus(ContainerStatus, frozen=True):
-    """What a container is doing."""
+    """The state of a container."""
 
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
@@ -132,7 +132,7 @@ class NodeContainerStatus(ContainerStatus, frozen=True):
 
 
 class NodePodSpec(PodSpec, frozen=True):
-    """What a pod should be, for its kubelet."""
+    """A pod's spec, for its kubelet."""
 
     containers: tuple[NodeContainer, ...] = ()
     init_containers: tuple[NodeContainer, ...] = ()
@@ -142,7 +142,7 @@ class NodePodSpec(PodSpec, frozen=True):
 
 
 class NodePodStatus(PodStatus, frozen=True):
-    """What a pod is, for its kubelet."""
+    """A pod, for its kubelet."""
 
     container_statuses: tuple[NodeContainerStatus, ...] = ()
     init_container_statuses: tuple[NodeContainerStatus, ...] = ()

@@ -1,9 +1,9 @@
 """The volumes that pods on simulated nodes have mounted: the kubelet's part in attaching and detaching.
 
-The containers of a pod start when all volumes that need it are attached: the node lists them in
+The containers of a pod start when all volumes that must be attached are: the node lists them in
 ``status.volumesInUse``, and waits until the attach/detach controller lists them in ``status.volumesAttached``. When the
-pod has ended, the node removes them from its list, so that they may be detached. ``pod_workers`` calls. As kubelet
-v1.36 ``pkg/kubelet/volumemanager`` and ``pkg/kubelet/nodestatus/setters.go`` (``VolumesInUse``).
+pod has terminated, the node removes them from its list, so that they may be detached. Called by ``pod_workers``. As
+kubelet v1.36 ``pkg/kubelet/volumemanager`` and ``pkg/kubelet/nodestatus/setters.go`` (``VolumesInUse``).
 
 Unlike a kubelet, a node does not wait for volumes of a driver without a CSIDriver object: in clusters without an
 attacher pods would wait for ever.
@@ -33,7 +33,7 @@ _NOT_ATTACHED = Driver(spec=DriverSpec(attach_required=False))
 
 
 class _Reported(msgspec.Struct):
-    """The ``volumesInUse`` that one node last wrote, and in which version of which Node."""
+    """The ``volumesInUse`` that one node last wrote, and the version of which Node that was."""
 
     volumes: tuple[str, ...] = ()
     uid: str = ""
@@ -111,7 +111,7 @@ class VolumeManager:
         return False
 
     def unmount(self, node: str, key: str) -> None:
-        """Drop the volumes of a pod that has ended."""
+        """Drop the volumes of a pod that has terminated."""
         self._stop_waiting(node, key)
         if self._pods[node].pop(key, ()):
             self._queue.add(node)
@@ -137,7 +137,7 @@ class VolumeManager:
         return tuple(sorted(names)), undecided
 
     def _is_binding(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether the claim is about to be bound to a volume that the cache does not show yet."""
+        """Whether the claim will be bound to a volume that is not in the cache yet."""
         if claim.status.phase != "Bound":
             return bool(claim.spec.volume_name)
         volume = self._volumes.get(claim.spec.volume_name)

@@ -1,1 +1,2 @@
-"""What the fields of Pods and Nodes mean, pure. Everybody above asks here instead of reading conditions himself."""
+"""The meaning of the fields of Pods, Nodes and other kinds. Pure. Higher packages use these functions instead of
+reading conditions themselves."""

@@ -1,6 +1,6 @@
-"""What has to be attached to a node before a pod can use it, and what that is called. Pure.
+"""Which volumes must be attached to a node before a pod can use them, and their unique names. Pure.
 
-The attach/detach controller and simulated nodes and drivers speak of volumes by these names. Sources: kubernetes v1.36,
+Used by the attach/detach controller, simulated nodes and drivers. Sources: kubernetes v1.36,
 ``pkg/volume/csi/{csi_plugin,csi_attacher}.go``, ``pkg/volume/util/util.go`` (``GetUniqueVolumeName``,
 ``IsMultiAttachAllowed``).
 """
@@ -25,8 +25,8 @@ _SHARED = frozenset(("ReadWriteMany", "ReadOnlyMany"))
 
 
 class Disk(msgspec.Struct, frozen=True, gc=False):
-    """A volume of a CSI driver that has to be attached. ``name`` is what nodes call it, ``volume`` the
-    PersistentVolume; an ``exclusive`` one may be attached to one node at a time."""
+    """A volume of a CSI driver that must be attached. ``name`` is its unique name, ``volume`` the PersistentVolume; an
+    ``exclusive`` one may only be attached to one node at a time."""
 
     name: str
     volume: str
@@ -36,12 +36,12 @@ class Disk(msgspec.Struct, frozen=True, gc=False):
 
 
 def unique_name(driver: str, handle: str) -> str:
-    """What ``status.volumesAttached`` and ``status.volumesInUse`` of nodes call a volume."""
+    """The unique name of a volume in ``status.volumesAttached`` and ``status.volumesInUse`` of nodes."""
     return f"{_PREFIX}{driver}{_SEPARATOR}{handle}"
 
 
 def driver_and_handle(name: str) -> tuple[str, str] | None:
-    """The parts of such a name; None if it is no CSI driver's."""
+    """The parts of such a name; None if it is not a CSI driver's."""
     if not name.startswith(_PREFIX):
         return None
     parts = name.removeprefix(_PREFIX).split(_SEPARATOR)
@@ -58,17 +58,17 @@ def index_by_volume(attachment: VolumeAttachment) -> tuple[str, ...]:
 
 
 def is_attached_by(driver: Driver | None) -> bool:
-    """Whether volumes of the driver have to be attached. Those of a driver of which nothing is known have."""
+    """Whether volumes of the driver must be attached; True for a driver without a CSIDriver object."""
     return driver is None or driver.spec.attach_required is not False
 
 
 def disk_of(volume: PersistentVolume) -> Disk | None:
-    """The volume as something to be attached; None if it is no CSI driver's."""
+    """The volume as an attachable one; None if it is not a CSI driver's."""
     source = volume.spec.csi
     if source is None:
         return None
     modes = volume.spec.access_modes
-    # Where nothing is said of access the driver has to know.
+    # Without access modes it may be attached to several nodes; the driver decides.
     exclusive = bool(modes) and not _SHARED.intersection(modes)
     return Disk(
         unique_name(source.driver, source.volume_handle),
@@ -86,7 +86,7 @@ def disk_for(
     find_volume: Callable[[str], PersistentVolume | None],
     find_driver: Callable[[str], Driver | None],
 ) -> Disk | None:
-    """What has to be attached for one volume of a pod; None if nothing has, or if that is not known yet.
+    """The attachable volume of a pod's volume; None if it needs no attachment, or if that is not known yet.
 
     Claims are found by namespace and name, the others by name.
     """

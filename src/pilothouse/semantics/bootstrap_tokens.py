@@ -1,4 +1,4 @@
-"""Bootstrap tokens: Secrets by which a machine that knows nothing yet trusts a cluster, and is let in. Pure.
+"""Bootstrap tokens: Secrets by which a new machine authenticates and verifies the cluster. Pure.
 
 After cluster-bootstrap's ``token/api`` and ``util/secrets`` (v1.36). The API server logs people in by them; controllers
 sign for their holders and clean up after them.
@@ -19,21 +19,20 @@ _NAME = re.compile(r"bootstrap-token-([a-z0-9]{6})")
 
 
 def text_of(data: Mapping[str, bytes | None], key: str) -> str:
-    """A value of the Secret, "" if it is missing. What is no text is none of a token's, and reads as something that no
-    token has."""
+    """A value of the Secret, "" if it is missing. A value that is not text is replaced by a text that no token
+    matches."""
     value = data.get(key)
     return "" if value is None else value.decode(errors="replace")
 
 
 def id_from_name(name: str) -> str | None:
-    """The id in the name of a Secret; None for any other name."""
+    """The token ID in the name of a Secret; None for any other name."""
     match = _NAME.fullmatch(name)
     return None if match is None else match.group(1)
 
 
 def seconds_left(expiration: str, now: datetime.datetime) -> float | None:
-    """How long a token with that end is still good: None without an end, 0 if it is over. What cannot be read is over,
-    to be on the safe side."""
+    """The seconds until the expiration: None without one, 0 if it has passed or cannot be parsed."""
     if not expiration:
         return None
     try:
@@ -43,7 +42,7 @@ def seconds_left(expiration: str, now: datetime.datetime) -> float | None:
 
 
 def signing_secret(name: str, data: Mapping[str, bytes | None], now: datetime.datetime) -> tuple[str, bytes] | None:
-    """Id and secret of a token that may sign now, None of any other."""
+    """ID and secret of a token that may sign now, None for any other Secret."""
     token_id, secret = text_of(data, TOKEN_ID), data.get(TOKEN_SECRET)
     if not token_id or id_from_name(name) != token_id or not secret:
         return None

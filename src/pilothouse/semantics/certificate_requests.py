@@ -1,4 +1,4 @@
-"""What a CertificateSigningRequest asks for, what was said about it, and whether a kubelet may have it.
+"""The content of a CertificateSigningRequest, its conditions, and whether it is a kubelet's.
 
 The approver and the signer decide by these, the API server reads requests with them. Sources: kubernetes v1.36
 ``pkg/apis/certificates/helpers.go``, ``pkg/controller/certificates/certificate_controller_utils.go``. ``cryptography``
@@ -32,7 +32,7 @@ _NO_NODE = "subject common name does not begin with system:node:"
 _PEM = re.compile(rb"-----BEGIN ([^-]*)-----(.*?)-----END \1-----", re.DOTALL)
 
 
-# What was said
+# Conditions
 
 
 def is_approved(request: CertificateSigningRequest) -> bool:
@@ -46,15 +46,15 @@ def is_decided(request: CertificateSigningRequest) -> bool:
 
 
 def has_failed(request: CertificateSigningRequest) -> bool:
-    """Whether its signer gave it up. A condition without a status counts: old clients wrote none."""
+    """Whether its signer has failed it. A condition without a status counts: old clients did not set it."""
     return any(each.type == FAILED and each.status in ("", "True") for each in request.status.conditions)
 
 
-# What is asked for
+# The request
 
 
 class UnreadableRequest(ValueError):
-    """Bytes that are no certificate request, or one that can't be understood. The text repeats nothing of them."""
+    """Bytes that are not a valid certificate request. The message does not repeat them."""
 
 
 class RequestedNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +91,8 @@ def check_signature(request: "x509.CertificateSigningRequest") -> None:
 
 
 def requested_names(request: "x509.CertificateSigningRequest") -> RequestedNames:
-    """The names that it asks for. Of several common names the last counts, as in Go. Raises ``UnreadableRequest`` for
-    extensions that can't be read."""
+    """The requested names. Of several common names the last one counts, as in Go. Raises ``UnreadableRequest`` for
+    invalid extensions."""
     subject, names = request.subject, alternative_names(request)
     common_names = [str(each.value) for each in subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)]
     organizations = [str(each.value) for each in subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)]
@@ -107,7 +107,7 @@ def requested_names(request: "x509.CertificateSigningRequest") -> RequestedNames
 
 
 class UnreadableCertificate(ValueError):
-    """Bytes that are no certificates. The text repeats nothing of them."""
+    """Bytes that are not certificates. The message does not repeat them."""
 
 
 def check_certificates(pem: bytes) -> None:
@@ -129,7 +129,7 @@ def check_certificates(pem: bytes) -> None:
 
 
 def alternative_names(request: "x509.CertificateSigningRequest") -> "x509.SubjectAlternativeName":
-    """The other names of who asks, if there are any. Raises ``UnreadableRequest``."""
+    """The subject alternative names, if any. Raises ``UnreadableRequest``."""
     try:
         return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -138,11 +138,11 @@ def alternative_names(request: "x509.CertificateSigningRequest") -> "x509.Subjec
         raise UnreadableRequest(str(error)) from error
 
 
-# What a kubelet may have
+# Kubelets
 
 
 def validate_kubelet_client_csr(requested: RequestedNames, usages: Sequence[str]) -> str | None:
-    """Why this is no request of a kubelet that wants to log in, in upstream's words; ``None`` if it is one."""
+    """Why this is not a kubelet's request for a client certificate, with upstream's message; ``None`` if it is."""
     if list(requested.organizations) != _NODES:
         return _NOT_FOR_NODES
     for names, kind in (
@@ -159,7 +159,7 @@ def validate_kubelet_client_csr(requested: RequestedNames, usages: Sequence[str]
 
 
 def validate_kubelet_serving_csr(requested: RequestedNames, usages: Sequence[str]) -> str | None:
-    """Why this is no request of a kubelet for its own server, in upstream's words; ``None`` if it is one."""
+    """Why this is not a kubelet's request for a serving certificate, with upstream's message; ``None`` if it is."""
     if list(requested.organizations) != _NODES:
         return _NOT_FOR_NODES
     if not requested.dns_names and not requested.ip_addresses:

@@ -15,9 +15,9 @@ from pilothouse.api.resource import DeviceTaint, DeviceToleration, ResourceClaim
 from pilothouse.machinery.owners import is_controlled_by
 
 ALLOCATION_FINALIZER = "resource.kubernetes.io/delete-protection"
-"""On claims: the scheduler has allocated them, and who clears the allocation removes it."""
+"""The finalizer of allocated claims; set by the scheduler, removed when the allocation is cleared."""
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of claims made from templates: the entry of the pod that they were made for."""
+"""The annotation of claims created from templates: the entry of the pod."""
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 """Annotation, ``true``, of claims that the scheduler made for extended resources."""
 MAX_RESERVATIONS = 256
@@ -30,18 +30,18 @@ class NoClaim(enum.Enum):
     NOT_MADE_YET = "ResourceClaim not created yet"
     NOT_NEEDED = "claim is not needed"
     UNKNOWN_SOURCE = "none of the supported fields are set"
-    """A newer API has a way to name claims that is not known here."""
+    """A newer API references claims in a way that is unknown here."""
 
 
 class ClaimOfEntry(msgspec.Struct, frozen=True):
-    """The claim of an entry. One that was ``made`` for the pod counts only if the pod is its controller."""
+    """The claim of an entry. One that was ``made`` for the pod only counts if the pod is its controller."""
 
     name: str
     made: bool
 
 
 def claim_of(pod: Pod, entry: PodResourceClaim) -> ClaimOfEntry | NoClaim:
-    """The claim that the entry of the pod stands for."""
+    """The claim of the pod's entry."""
     if entry.resource_claim_name is not None:
         return ClaimOfEntry(entry.resource_claim_name, made=False)
     if entry.resource_claim_template_name is None:
@@ -68,7 +68,7 @@ def no_claim_message(pod: Pod, entry: PodResourceClaim, reason: NoClaim) -> str:
 
 
 def is_for_pod(pod: Pod, claim: ResourceClaim) -> bool:
-    """Whether the claim was made for this very pod."""
+    """Whether the claim was created for this pod."""
     return claim.metadata.namespace == pod.metadata.namespace and is_controlled_by(claim.metadata, pod.metadata.uid)
 
 
@@ -98,5 +98,5 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
 
 
 def asks_for_admin_access(claim: ResourceClaim) -> bool:
-    """Whether a claim asks for devices that others use."""
+    """Whether a claim requests devices with admin access."""
     return any(each.exactly is not None and each.exactly.admin_access for each in claim.spec.devices.requests)

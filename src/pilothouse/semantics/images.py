@@ -1,7 +1,7 @@
-"""What the name of an image says.
+"""Parses the names of images.
 
-``pod_defaults`` asks, for how an image is pulled, and simulated nodes do, for whether it can be. Follows
-``ParseImageName`` (``pkg/util/parsers/parsers.go``, v1.36), which reads names by the grammar of
+Used by ``pod_defaults`` for the pull policy, and by simulated nodes to determine whether an image exists. Follows
+``ParseImageName`` (``pkg/util/parsers/parsers.go``, v1.36), which uses the grammar of
 ``github.com/distribution/reference`` (v0.6).
 """
 
@@ -19,13 +19,13 @@ _IDENTIFIER = "[a-f0-9]{64}"
 _MOST = 255
 _DEFAULT_DOMAIN = "docker.io"
 _OFFICIAL = "library/"
-"""What ``nginx`` is short for begins with it, and it counts."""
+"""The implied prefix of ``nginx``, which counts for the length."""
 
 
 @bounded_cache(1024, longest=512)
 def tag_of(image: str) -> str:
-    """The tag of an image. ``latest`` where there is neither tag nor digest; "" for a digest alone, and for what is no
-    name at all."""
+    """The tag of an image. ``latest`` if there is neither tag nor digest; "" for a digest only, and for an invalid
+    name."""
     found = re.fullmatch(_NAME, image, re.ASCII)  # compiled with the first pod rather than at every start
     if found is None or re.fullmatch(_IDENTIFIER, image) is not None:
         return ""
@@ -65,7 +65,7 @@ def _split_domain(image: str) -> tuple[str, str]:
 
 
 def _is_too_long(name: str) -> bool:
-    """Only what comes after the host counts."""
+    """Only the part after the host counts."""
     first, slash, rest = name.partition("/")
     if slash and (first == "localhost" or "." in first or ":" in first or first.lower() != first):
         official = first in ("docker.io", "index.docker.io") and "/" not in rest

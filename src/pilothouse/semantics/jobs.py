@@ -1,4 +1,4 @@
-"""What a Job's fields say: has it finished, and how. Sources: kubernetes v1.36 ``pkg/controller/job/util``."""
+"""Whether and how a Job has finished. Sources: kubernetes v1.36 ``pkg/controller/job/util``."""
 
 from pilothouse.api.batch import Job, JobCondition
 
@@ -19,5 +19,5 @@ def finished_condition(job: Job) -> JobCondition | None:
 
 
 def is_finished(job: Job) -> bool:
-    """Whether the Job is over, one way or the other."""
+    """Whether the Job has finished."""
     return finished_condition(job) is not None

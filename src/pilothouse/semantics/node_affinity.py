@@ -29,13 +29,13 @@ def matches_node_selector(selector: NodeSelector, node: Node) -> bool:
 
 
 def selects_labels(selector: NodeSelector, labels: Mapping[str, str]) -> bool:
-    """Whether one of the terms fits a node of which only the labels are known. Terms see an empty name, as those of
-    volumes do upstream (``CheckNodeAffinity``, v0.36 component-helpers ``storage/volume/helpers.go``)."""
+    """Whether one of the terms matches a node of which only the labels are known, with an empty name, as upstream for
+    volumes (``CheckNodeAffinity``, v0.36 component-helpers ``storage/volume/helpers.go``)."""
     return any(_fits(term, labels, "") for term in selector.node_selector_terms)
 
 
 def matches_node_selector_term(term: NodeSelectorTerm, node: Node) -> bool:
-    """Whether all of a term's expressions hold. An empty term fits nothing."""
+    """Whether all expressions of a term match. An empty term matches nothing."""
     return _fits(term, node.metadata.labels, node.metadata.name)
 
 

@@ -1,4 +1,4 @@
-"""What a node's fields say: is it ready, and whom do its taints keep away.
+"""Whether a node is ready, and which pods tolerate its taints.
 
 Sources: kubernetes v1.36, ``pkg/controller/util/node``, ``component-helpers/scheduling/corev1/helpers.go``.
 """
@@ -29,7 +29,7 @@ def is_node_ready(node: Node) -> bool:
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:
-    """Whether the pod can live with the taint: an empty key or effect of the toleration means any.
+    """Whether the toleration matches the taint: an empty key or effect of the toleration matches any.
 
     ``Gt`` and ``Lt`` tolerate something only with ``comparison_operators``: the gate
     ``TaintTolerationComparisonOperators`` is alpha and off in v1.36.
@@ -46,7 +46,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: boo
 
 
 def _compares(operator: str, taint: str, toleration: str) -> bool:
-    """Whether the taint's number is beyond the toleration's; what is no decimal integer compares with nothing
+    """Compare the taint's value with the toleration's as numbers; if one is not a decimal integer the result is False
     (``compareNumericValues``, v1.36 ``k8s.io/api/core/v1/toleration.go``)."""
     if not (_decimal_integer.fullmatch(taint) and _decimal_integer.fullmatch(toleration)):
         return False
@@ -63,7 +63,7 @@ def untolerated_taint(
     *,
     comparison_operators: bool = False,
 ) -> Taint | None:
-    """The first taint with one of ``effects`` that no toleration covers, or ``None`` when the pod may come."""
+    """The first taint with one of ``effects`` that is not tolerated, or ``None``."""
     for taint in taints:
         if taint.effect in effects and not any(
             tolerates(toleration, taint, comparison_operators=comparison_operators) for toleration in tolerations
@@ -75,7 +75,7 @@ def untolerated_taint(
 def toleration_seconds(
     taint: Taint, tolerations: Sequence[Toleration], *, comparison_operators: bool = False
 ) -> float | None:
-    """How long a running pod may stay with a NoExecute ``taint``: seconds, infinity, or ``None`` for not at all.
+    """How long a running pod tolerates a NoExecute ``taint``: seconds, infinity, or ``None`` for not at all.
 
     If several tolerations cover the taint, the first one of the pod's list counts (v1.36
     ``pkg/apis/core/v1/helper/helpers.go``, ``GetMatchingTolerations``). Negative times count as 0.

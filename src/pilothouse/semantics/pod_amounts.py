@@ -1,7 +1,7 @@
-"""What a whole pod asks for: requests and limits of its containers, summed up. Pure, over JSON.
+"""The requests and limits of a whole pod. Pure, on JSON.
 
-After component-helpers' ``resource/helpers.go`` (v0.36). Limit ranges use the spec alone; quota also counts
-overhead, and what containers still have while they are resized.
+After component-helpers' ``resource/helpers.go`` (v0.36). Limit ranges only use the spec; quota also counts overhead,
+and allocated resources during a resize.
 """
 
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ _ZERO = Quantity(0)
 
 
 def amounts(listed: Mapping[str, Any] | None) -> Amounts:
-    """A ResourceList, parsed. Raises ``QuantityError`` for what is no quantity."""
+    """A parsed ResourceList. Raises ``QuantityError`` for an invalid quantity."""
     return {name: parse_quantity(str(text)) for name, text in (listed or {}).items()}
 
 
 def is_pod_level(name: str) -> bool:
-    """Whether a pod may ask for it as a whole, besides its containers."""
+    """Whether a pod may request it at pod level."""
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
 def has_pod_level_resources(spec: Json) -> bool:
-    """Whether the pod has requests or limits of its own."""
+    """Whether the pod has pod-level requests or limits."""
     whole = spec.get("resources") or {}
     return any(is_pod_level(name) for field in ("requests", "limits") for name in whole.get(field) or ())
 
@@ -34,9 +34,8 @@ def has_pod_level_resources(spec: Json) -> bool:
 def pod_amounts(
     spec: Json, field: str, *, status: Json | None = None, overhead: bool = False, pod_level: bool = True
 ) -> Amounts:
-    """What the pod needs at once at most. ``field`` is ``requests`` or ``limits``; with ``status``, what its containers
-    have been given counts where it is more than what they ask for; with ``pod_level``, what it asks for as a whole
-    comes first.
+    """The maximum that the pod needs at once. ``field`` is ``requests`` or ``limits``; with ``status``, allocated
+    resources count if they exceed the requests; with ``pod_level``, pod-level resources take precedence.
 
     Containers run together and add up. Init containers run one after the other, each with the sidecars that started
     before it, so the largest of them is the least that the pod needs. With sidecar s (1), init i (5) and containers
@@ -73,7 +72,7 @@ def pod_amounts(
 
 
 class _Given:
-    """What the status says containers have, by name."""
+    """The resources in the status of containers, by name."""
 
     def __init__(self, amounts_by_name: dict[str, Amounts], *, infeasible: bool) -> None:
         self.by_name = amounts_by_name
@@ -123,7 +122,7 @@ def add(total: Amounts, more: Mapping[str, Quantity]) -> None:
 
 
 def raise_to(total: Amounts, floor: Mapping[str, Quantity]) -> None:
-    """Have every amount in ``total`` be at least that of ``floor``, in place."""
+    """Raise every amount in ``total`` to at least that of ``floor``, in place."""
     for name, amount in floor.items():
         known = total.get(name)
         if known is None or amount > known:

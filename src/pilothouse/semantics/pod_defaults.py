@@ -1,7 +1,7 @@
-"""What the API server fills into pod specs that say nothing, in pods and in templates.
+"""The API server's defaults of pod specs, in pods and in templates.
 
-The API server's strategies call it on what comes in; a controller that compares an old template with a new one fills in
-both first. Nothing is taken away. Follows ``pkg/apis/core/v1/defaults.go`` of v1.36.
+Used by the API server's strategies; a controller that compares an old template with a new one defaults both first.
+Nothing is removed. Follows ``pkg/apis/core/v1/defaults.go`` of v1.36.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def default_template(template: Object) -> None:
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Fill in a pod spec, as in templates; ``default_pod`` adds what only pods get."""
+    """Set the defaults of a pod spec, as in templates; ``default_pod`` adds those of pods only."""
     if not spec.get("restartPolicy"):
         spec["restartPolicy"] = "Always"
     if spec.get("terminationGracePeriodSeconds") is None:
@@ -89,7 +89,7 @@ def _default_container(container: Object) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """``Always`` for the tag ``latest``, given or implied; not for an invalid image name."""
+    """``Always`` for the tag ``latest``, explicit or implied; not for an invalid image name."""
     return "Always" if tag_of(image) == "latest" else "IfNotPresent"
 
 
@@ -150,7 +150,7 @@ def _default_volume(volume: Object) -> None:
 
 
 def default_claim_spec(spec: Object) -> None:
-    """Fill in the spec of a claim that is to be made, as templates have it."""
+    """Set the defaults of the spec of a claim template."""
     if not spec.get("volumeMode"):
         spec["volumeMode"] = "Filesystem"
     for field in ("dataSource", "dataSourceRef"):
@@ -164,12 +164,12 @@ def _default_field_ref(item: Object) -> None:
         reference["apiVersion"] = "v1"
     resource = item.get("resourceFieldRef")
     if resource:
-        # Go has no way to leave a quantity out.
+        # Go cannot omit a quantity.
         resource["divisor"] = canonical(str(resource.get("divisor") or "0"))
 
 
 def default_pod(pod: Object) -> None:
-    """What pods get and templates do not."""
+    """Defaults of pods that do not apply to templates."""
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     if spec.get("enableServiceLinks") is None:
@@ -192,8 +192,8 @@ def default_pod(pod: Object) -> None:
 
 
 def _default_pod_resources(spec: Object, whole: Object) -> None:
-    """What a pod that says something about its resources as a whole leaves open follows from its containers, or its
-    requests from its limits (``defaultHugePagePodLimits``, ``defaultPodRequests``)."""
+    """With pod-level resources, defaults of the pod are derived from its containers, and requests from limits
+    (``defaultHugePagePodLimits``, ``defaultPodRequests``)."""
     for field in ("limits", "requests"):
         canonicalize(whole.get(field))
     limits, requests = dict(whole.get("limits") or {}), dict(whole.get("requests") or {})

@@ -1,5 +1,4 @@
-"""Which secrets a pod uses. Pure, with a view of its own: the pods of caches show nothing of this, since hardly anybody
-asks.
+"""The Secrets that a pod uses. Pure, with a view of its own, because the usual views of pods do not have these fields.
 
 Upstream: ``VisitPodSecretNames``, v1.36 ``pkg/api/v1/pod/util.go``.
 """
@@ -32,7 +31,7 @@ class CsiVolume(View, frozen=True):
 
 
 class ProjectedSource(View, frozen=True):
-    """One of the things that are put together in a projected volume."""
+    """One source of a projected volume."""
 
     secret: Reference | None = None
 
@@ -69,7 +68,7 @@ class SecretsOfContainer(View, frozen=True):
 
 
 class SecretsOfSpec(View, frozen=True):
-    """All places of a pod that can name a secret."""
+    """All fields of a pod that can refer to a Secret."""
 
     volumes: tuple[SecretsOfVolume, ...] | None = ()
     image_pull_secrets: tuple[Reference, ...] | None = ()

@@ -1,4 +1,4 @@
-"""What a pod's fields say: is it live, ready, available, and how cheap is it to delete.
+"""Whether a pod is active, ready, available, and its deletion cost.
 
 Workload controllers, the scheduler and the simulated nodes import these predicates by name. Sources: kubernetes
 v1.36, ``pkg/api/v1/pod/util.go``, ``pkg/controller/controller_utils.go``,
@@ -20,17 +20,17 @@ _integer = re.compile("0|-[0-9]+|[1-9][0-9]*", re.ASCII)
 
 
 def is_terminal(pod: Pod) -> bool:
-    """Whether it has run to its end: Succeeded or Failed."""
+    """Whether it is finished: Succeeded or Failed."""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
 def is_active(pod: Pod) -> bool:
-    """Whether it counts as a replica: neither at its end nor being deleted."""
+    """Whether it counts as a replica: neither finished nor being deleted."""
     return pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Succeeded", "Failed")
 
 
 def is_terminating(pod: Pod) -> bool:
-    """Whether it is being deleted and has not yet run to its end."""
+    """Whether it is being deleted and not finished."""
     return pod.metadata.deletion_timestamp is not None and not is_terminal(pod)
 
 
@@ -54,10 +54,10 @@ def is_available(pod: Pod, min_ready_seconds: int, now: datetime.datetime) -> bo
 
 
 def time_until_available(pod: Pod, min_ready_seconds: int, now: datetime.datetime) -> float | None:
-    """Seconds until it will be available if it stays ready; 0 when it is, ``None`` when it is not ready.
+    """Seconds until it is available if it stays ready; 0 if it is, ``None`` if it is not ready.
 
-    ``None`` also if the time of its transition to ready is unknown and ``min_ready_seconds`` is set: then only a new
-    transition makes the pod available.
+    ``None`` also if its transition to ready has no time and ``min_ready_seconds`` is set: then only a new transition
+    makes the pod available.
     """
     condition = ready_condition(pod)
     if condition is None or condition.status != "True":
@@ -74,9 +74,9 @@ def time_until_available(pod: Pod, min_ready_seconds: int, now: datetime.datetim
 def seconds_until_next_available(
     pods: Iterable[Pod], min_ready_seconds: int, counted_at: datetime.datetime, now: datetime.datetime
 ) -> float:
-    """Until the first of those that were not available at ``counted_at`` is, seen from ``now``.
+    """Seconds from ``now`` until the first of those that were not available at ``counted_at`` is.
 
-    ``min_ready_seconds`` if there is none of which that is known.
+    ``min_ready_seconds`` if that is unknown for all of them.
     """
     waits = [time_until_available(pod, min_ready_seconds, counted_at) for pod in pods]
     earliest = min((wait for wait in waits if wait), default=None)
@@ -86,7 +86,7 @@ def seconds_until_next_available(
 
 
 def deletion_cost(annotations: Mapping[str, str]) -> int:
-    """What the annotation says, a 32-bit integer; lower goes first. Missing and invalid count as 0.
+    """The value of the annotation, an int32; lower values are deleted first. Missing and invalid ones count as 0.
 
     Upstream reads neither ``+10`` nor ``008`` (``pkg/controller/controller_utils.go``, ``validFirstDigit``).
     """
@@ -110,12 +110,12 @@ def max_restart_counts(pod: Pod) -> tuple[int, int]:
 
 
 def effective_requests(pod: Pod, missing: Mapping[str, int] = NOTHING_ASSUMED) -> dict[str, int]:
-    """What it needs of every resource on its node: ``cpu`` in thousandths, all else in whole units.
+    """The pod's requests: ``cpu`` in milli-units, others in whole units.
 
-    Containers run together with the sidecars; a plain init container runs alone with the sidecars started before it,
-    so the need is the larger of the two, plus the overhead of the runtime. What the pod itself requests for cpu,
-    memory and huge pages takes the place of the sum of its containers. A container that says nothing about a resource
-    in ``missing`` is taken to need that much of it (upstream's ``NonMissingContainerRequests``).
+    Containers run together with the sidecars; a plain init container runs only with the sidecars started before it, so
+    the result is the larger of the two, plus the overhead of the runtime. Pod-level requests of cpu, memory and huge
+    pages replace the sum of the containers. A container without a request of a resource in ``missing`` counts with that
+    value (upstream's ``NonMissingContainerRequests``).
     """
     spec = pod.spec
     total: dict[str, int] = {}
@@ -145,7 +145,7 @@ def effective_requests(pod: Pod, missing: Mapping[str, int] = NOTHING_ASSUMED) -
 def host_ports(pod: Pod) -> tuple[tuple[str, str, int], ...]:
     """(address, protocol, port) of every port that it takes on its node, without doubles.
 
-    Sidecars count, other init containers don't: they are over before anybody connects. No address means all.
+    Sidecars count, other init containers do not: they have ended before anybody connects. No address means all.
     """
     spec = pod.spec
     sidecars = tuple(c for c in spec.init_containers if c.restart_policy == "Always") if spec.init_containers else ()

@@ -1,4 +1,4 @@
-"""What counts against a ResourceQuota: how much an object uses, of which resources, and which scopes it is in. Pure.
+"""The usage of objects for ResourceQuota: resources, amounts, and scopes. Pure.
 
 Admission and the controller that computes ``status.used`` share the evaluators. After kubernetes'
 ``pkg/quota/v1/evaluator/core`` and apiserver's ``pkg/quota/v1`` (v1.36). Objects are JSON.
@@ -41,7 +41,7 @@ class Evaluator:
         self._names = frozenset({self.count, alias} - {""})
 
     def handles(self, operation: str, subresource: str, obj: Json, old: Json | None) -> bool:
-        """Whether such a write can change what is used."""
+        """Whether such a write can change usage."""
         return operation == "CREATE" and not subresource
 
     def matching(self, names: Iterable[str]) -> list[str]:
@@ -52,15 +52,15 @@ class Evaluator:
         return name in self._names
 
     def usage(self, obj: Json, now: datetime.datetime) -> Amounts:
-        """What the object uses. Names that are not counted may be among them."""
+        """The usage of the object. It may include resources that are not counted."""
         return dict.fromkeys(sorted(self._names), ONE)
 
     def in_scope(self, scope: ScopeRequirement, obj: Json) -> bool:
-        """Whether the object is in the scope. Objects that are only counted are in none."""
+        """Whether the object matches the scope. Objects that are only counted match none."""
         return False
 
     def lacking(self, required: Sequence[str], obj: Json) -> str:
-        """What the object would have to specify, as these are limited; empty if nothing."""
+        """The resources that the object must specify because they are limited; empty if there are none."""
         return ""
 
 
@@ -82,7 +82,7 @@ _MUST_BE_GIVEN = frozenset(
 
 
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""How names of implicit extended resources begin: devices of the class that follows (``ResourceDeviceClassPrefix``)."""
+"""The prefix of implicit extended resources: devices of the class (``ResourceDeviceClassPrefix``)."""
 
 
 def is_native(name: str) -> bool:
@@ -91,19 +91,19 @@ def is_native(name: str) -> bool:
 
 
 def is_dra_extended_resource_name(name: str) -> bool:
-    """Whether containers may ask for it as an extended resource, of a device plugin or of a device class
-    (v1.36 ``pkg/scheduler/util/utils.go``)."""
+    """Whether containers may request it as an extended resource, of a device plugin or a device class (v1.36
+    ``pkg/scheduler/util/utils.go``)."""
     return (not is_native(name) and not name.startswith(REQUESTS)) or name.startswith(DEVICE_CLASS_PREFIX)
 
 
 def _is_extended_resource_name_for_quota(name: str) -> bool:
-    """Quota limits extended resources by the names of their requests alone."""
+    """Extended resources can only be limited by their requests."""
     return name.startswith(REQUESTS) and (not is_native(name) or name.startswith(REQUESTS + DEVICE_CLASS_PREFIX))
 
 
 class PodEvaluator(Evaluator):
-    """Pods, and what their containers ask for, as long as they are not at their end. ``pod_level_resources`` is the
-    gate: whether what a pod asks for as a whole counts."""
+    """Pods, and their resources, until they are finished. ``pod_level_resources`` is the gate: whether pod-level
+    resources count."""
 
     def __init__(self, *, pod_level_resources: bool = True) -> None:
         super().__init__("", "pods")
@@ -197,7 +197,7 @@ def has_ended(pod: Json, now: datetime.datetime) -> bool:
 
 
 def in_terminating_scope(pod: Json) -> bool:
-    """Whether the pod has a deadline, and so ends by itself."""
+    """Whether the pod has a deadline."""
     seconds = (pod.get("spec") or {}).get("activeDeadlineSeconds")
     return seconds is not None and seconds >= 0
 
@@ -309,7 +309,7 @@ class ClaimEvaluator(Evaluator):
 
 
 def attribute_classes(claim: Json) -> list[str]:
-    """The classes that the claim has, wants, or is being changed to."""
+    """The current class of the claim, the requested one, and the target of a modification."""
     status = claim.get("status") or {}
     named = {
         (claim.get("spec") or {}).get("volumeAttributesClassName"),
@@ -322,9 +322,9 @@ def attribute_classes(claim: Json) -> list[str]:
 # Devices
 
 OF_DEVICE_CLASS = ".deviceclass.resource.k8s.io/devices"
-"""How the names of limits of devices end."""
+"""The suffix of limits of devices."""
 _ALL_DEVICES = 32
-"""What a request for all devices of a class is charged as: as many as a claim can have."""
+"""The charge of a request for all devices of a class: the maximum of a claim."""
 
 
 class ResourceClaimEvaluator(Evaluator):
@@ -389,7 +389,7 @@ def standing_evaluators() -> list[Evaluator]:
 
 
 def evaluator_for(group: str, resource: str) -> Evaluator | None:
-    """Who counts that resource; None for what is never limited (``pkg/quota/v1/install/registry.go``)."""
+    """The evaluator of that resource; None if it is never limited (``pkg/quota/v1/install/registry.go``)."""
     special = _SPECIAL.get((group, resource))
     if special is not None:
         return special

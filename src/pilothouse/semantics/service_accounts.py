@@ -1,8 +1,8 @@
-"""Service accounts and the Secrets that hold tokens of theirs: names, labels, claims. Pure.
+"""ServiceAccounts and their token Secrets: names, labels, claims. Pure.
 
-Such tokens are the older kind: they name their Secret, have no end, and are good for as long as they stand in it. After
-kubernetes' ``pkg/serviceaccount/legacy.go`` and the apiserver library's ``authentication/serviceaccount`` (v1.36). The
-API server, which takes the tokens, and the controllers that fill and clean up the Secrets read this.
+These are legacy tokens: they refer to their Secret, do not expire, and are valid as long as the Secret contains them.
+After kubernetes' ``pkg/serviceaccount/legacy.go`` and the apiserver library's ``authentication/serviceaccount``
+(v1.36). Used by the API server, which accepts the tokens, and by the controllers of the Secrets.
 """
 
 from pilothouse.api.core import Secret
@@ -15,10 +15,10 @@ TOKEN_KEY, NAMESPACE_KEY, AUTHORITY_KEY = "token", "namespace", "ca.crt"  # name
 LAST_USED = "kubernetes.io/legacy-token-last-used"
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 TRACKING = "kube-apiserver-legacy-service-account-token-tracking"
-"""The ConfigMap in kube-system that says since when the API server writes ``LAST_USED``."""
+"""The ConfigMap in kube-system with the date since which the API server tracks ``LAST_USED``."""
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 LEGACY_CLAIMS = "kubernetes.io/serviceaccount"
-"""What the names of the claims begin with, which is not the issuer."""
+"""The prefix of the claims' names, which is not the issuer."""
 
 
 def user_name(namespace: str, name: str) -> str:
@@ -27,7 +27,7 @@ def user_name(namespace: str, name: str) -> str:
 
 
 def legacy_claims(account: ObjectMeta, secret: str) -> dict[str, str]:
-    """What the token in a Secret of that name says, in the order in which it is written."""
+    """The claims of the token in a Secret with that name, in the order in which they are encoded."""
     return {
         "iss": LEGACY_ISSUER,
         f"{LEGACY_CLAIMS}/namespace": account.namespace,
@@ -39,7 +39,7 @@ def legacy_claims(account: ObjectMeta, secret: str) -> dict[str, str]:
 
 
 def belongs_to(secret: Secret, namespace: str, name: str, uid: str) -> bool:
-    """Whether a token Secret is that account's: by name, and by uid if it says one."""
+    """Whether a token Secret belongs to that account: by name, and by uid if it has one."""
     meta = secret.metadata
     return (
         meta.namespace == namespace

@@ -1,4 +1,4 @@
-"""What a service's fields say: whom it selects, which families, which port of a pod is meant.
+"""The selector, IP families and target ports of a Service.
 
 Read by the controllers of Endpoints and EndpointSlices. Sources: kubernetes v1.36,
 ``staging/src/k8s.io/endpointslice/utils.go`` and ``util/controller_utils.go``.
@@ -12,7 +12,7 @@ from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.semantics.pods import is_terminal
 
 HEADLESS = "None"
-"""The cluster IP of a service that has none by intention."""
+"""The cluster IP of a headless Service."""
 
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
@@ -21,10 +21,9 @@ _leading_zeros = re.compile(r"(?<![0-9])0+(?=[0-9])")
 
 
 def canonical_ip(text: str) -> tuple[str, str] | None:
-    """``("IPv4", "10.0.0.1")``: the family, and the address as Go writes it; None for what is not an address.
+    """``("IPv4", "10.0.0.1")``: the family, and the address in Go's format; None for an invalid address.
 
-    As Go's ``ParseIPSloppy``: leading zeros of an IPv4 address mean nothing, and an IPv4 address in IPv6's clothes is
-    one of IPv4.
+    As Go's ``ParseIPSloppy``: leading zeros of an IPv4 address are ignored, and an IPv4-mapped IPv6 address is IPv4.
     """
     if "%" in text:
         return None
@@ -44,7 +43,7 @@ def canonical_ip(text: str) -> tuple[str, str] | None:
 def is_selecting(service: Service) -> bool:
     """Whether the endpoints are found by a selector: it has one, and is more than a name for something outside.
 
-    An empty selector is left out on the wire and reads as none.
+    An empty selector is omitted in JSON and decoded as none.
     """
     return bool(service.spec.selector) and service.spec.type != "ExternalName"
 
@@ -56,7 +55,7 @@ def has_cluster_ip(service: Service) -> bool:
 def address_types(service: Service) -> tuple[str, ...]:
     """``IPv4``, ``IPv6`` or both, in this order.
 
-    A service without families comes from a server older than them: the family of its address, or both.
+    A Service without families was stored by an old server: the family of its address, or both.
     """
     families = [family for family in ("IPv4", "IPv6") if family in service.spec.ip_families]
     if families:
@@ -68,21 +67,21 @@ def address_types(service: Service) -> tuple[str, ...]:
 
 
 def belongs_in_endpoints(pod: Pod, *, with_terminating: bool) -> bool:
-    """Whether the pod has an address and has not run to its end, nor is on its way there unless that is welcome."""
+    """Whether the pod has an address and is not finished, and not terminating unless that is allowed."""
     if is_terminal(pod) or not (pod.status.pod_ip or pod.status.pod_ips):
         return False
     return with_terminating or pod.metadata.deletion_timestamp is None
 
 
 def has_hostname_in(pod: Pod, service: Service) -> bool:
-    """Whether the pod asks for a name of its own below the service's."""
+    """Whether the pod has a hostname below the Service's domain."""
     return bool(pod.spec.hostname) and pod.spec.subdomain == service.metadata.name
 
 
 def port_of(pod: Pod, port: ServicePort) -> int | None:
-    """The number behind a service's port in this pod; None when the pod has no port of that name and protocol.
+    """The port number of a Service's port in this pod; None if the pod has no port with that name and protocol.
 
-    Sidecars count, other init containers don't: they are over before anybody connects.
+    Sidecars count, other init containers do not: they have ended before anybody connects.
     """
     target = port.target_port
     if isinstance(target, int):
@@ -96,6 +95,6 @@ def port_of(pod: Pod, port: ServicePort) -> int | None:
 
 
 def slice_name_prefix(name: str) -> str:
-    """``<name>-``, without the dash where that would make it too long."""
+    """``<name>-``, without the dash if that would be too long."""
     # Validated without the dash, and with a letter before it (apimachinery ``validation.maskTrailingDash``).
     return name if dns_subdomain_errors(name[:-1] + "a") else f"{name}-"

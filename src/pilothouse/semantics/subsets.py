@@ -1,4 +1,4 @@
-"""The subsets of Endpoints in their canonical form, and which Endpoints are none. Pure.
+"""The canonical form of the subsets of Endpoints, and which Endpoints are not mirrored. Pure.
 
 Read by the controllers that write Endpoints and that mirror them into slices. Upstream: v1.36
 ``pkg/api/v1/endpoints/util.go``.
@@ -24,11 +24,11 @@ _NO_PORTS = EndpointsPort(port=-1)
 
 
 def repack(subsets: Iterable[EndpointSubset]) -> Subsets:
-    """The same in canonical form (``RepackSubsets``): each address once for each port, not ready if anybody says so;
-    ports with the same addresses in one subset; all sorted.
+    """The canonical form (``RepackSubsets``): each address once per port, not ready if any entry says so; ports with
+    the same addresses in one subset; all sorted.
 
-    Ports and subsets are sorted by what they say. Upstream sorts them by a hash, which is not the same in all releases:
-    who compares must repack first.
+    Ports and subsets are sorted by their content. Upstream sorts them by a hash, which differs between releases: repack
+    both before comparing.
     """
     known: dict[_Key, EndpointAddress] = {}
     by_port: dict[EndpointsPort, dict[_Key, bool]] = {}
@@ -62,7 +62,7 @@ def _key(address: EndpointAddress) -> _Key:
 def _sorted(
     known: Mapping[_Key, EndpointAddress], states: Iterable[tuple[_Key, bool]], ready: bool
 ) -> tuple[EndpointAddress, ...]:
-    # As text; who has no target comes last.
+    # As text; addresses without a target come last.
     keys = sorted((key for key, state in states if state is ready), key=lambda key: (key[0], not key[1], key[1]))
     return tuple(known[key] for key in keys)
 

@@ -1,4 +1,4 @@
-"""What a claim asks of a volume, and which volume serves it best.
+"""The requirements of a claim, and the best volume for it.
 
 The binder, the scheduler and the simulated provisioner decide by these. Sources: kubernetes v1.36,
 ``component-helpers/storage/volume/pv_helpers.go``, ``pkg/controller/volume/persistentvolume/pv_controller.go``
@@ -22,7 +22,7 @@ from pilothouse.semantics.pods import is_terminal
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """On claims: they have been bound once. From then on a missing volume is a loss."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-"""On both: the controller made the link, so that it may take it back. Without it a user did."""
+"""On both: the controller created the binding, so that it may undo it. Without the annotation a user did."""
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 MIGRATED_TO = "pv.kubernetes.io/migrated-to"
 STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
@@ -34,7 +34,7 @@ BETA_DEFAULT_CLASS = "storageclass.beta.kubernetes.io/is-default-class"
 IN_TREE_FINALIZER = "kubernetes.io/pv-controller"
 EXTERNAL_FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-"""The provisioner of classes whose volumes are made by hand."""
+"""The provisioner of classes whose volumes are created manually."""
 
 _CLASS = "volume.beta.kubernetes.io/storage-class"
 _WAITS = "WaitForFirstConsumer"
@@ -46,7 +46,7 @@ _EARLY = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 def has_class(claim: PersistentVolumeClaim) -> bool:
-    """Whether anything was said about the class; that there be none is something, too."""
+    """Whether a class is specified; the empty class counts."""
     return _CLASS in claim.metadata.annotations or claim.spec.storage_class_name is not None
 
 
@@ -85,7 +85,7 @@ def capacity_of(volume: PersistentVolume) -> Quantity:
 
 
 def request_of(claim: PersistentVolumeClaim) -> Quantity:
-    """How large a volume the claim asks for."""
+    """The requested size of a claim."""
     return _amount(claim.spec.resources.requests)
 
 
@@ -119,12 +119,12 @@ def attributes_differ(claim: PersistentVolumeClaim, volume: PersistentVolume) ->
 
 
 def allows_access(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Whether the volume can be used in all the ways that the claim asks for."""
+    """Whether the volume supports all access modes of the claim."""
     return set(claim.spec.access_modes) <= set(volume.spec.access_modes)
 
 
 def unsatisfied_reason(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
-    """Why a volume that a claim asks for by name does not do, or nothing."""
+    """Why a volume that a claim requests by name does not match, or an empty string."""
     if volume.metadata.deletion_timestamp is not None:
         return f"the volume is marked for deletion {quote(volume.metadata.name)}"
     if capacity_of(volume).value < request_of(claim).value:
@@ -157,7 +157,7 @@ def is_reachable(volume: PersistentVolume, labels: Mapping[str, str]) -> bool:
 
 
 def fits_topologies(terms: Collection[TopologySelectorTerm], labels: Mapping[str, str]) -> bool:
-    """Whether a class with these ``allowedTopologies`` makes volumes for a node with these labels."""
+    """Whether a class with these ``allowedTopologies`` provisions volumes for a node with these labels."""
     return not terms or any(
         all(labels.get(each.key) in each.values for each in term.match_label_expressions) for term in terms
     )
@@ -177,10 +177,10 @@ def find_match(
 ) -> PersistentVolume | None:
     """The volume that is reserved for the claim, or the smallest of those that are free and do.
 
-    With the labels of a ``node``, as the scheduler asks: one that can be used there. Without, as the binder asks: when
-    binding is ``delayed`` only what is reserved counts. ``taken`` are names that were given away meanwhile. Who knows
-    them ``ascending``, those that are reserved before the free ones and the smallest of these first, has no more looked
-    at than it takes. Raises ``SelectorError``.
+    With the labels of a ``node``, for the scheduler: one that can be used there. Without, for the binder: if binding is
+    ``delayed`` only reserved volumes match. ``taken`` are names that were assumed meanwhile. If the volumes are
+    ``ascending``, i.e. reserved ones first, then by size, the search stops at the first match. Raises
+    ``SelectorError``.
     """
     selector = selector_from(claim.spec.selector) if claim.spec.selector is not None else None
     requested, class_ = request_of(claim), claim_class(claim)
@@ -221,7 +221,7 @@ class Named(Protocol):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """What it is called."""
+        """The unique name."""
         ...
 
 
@@ -238,7 +238,7 @@ class Listed(Protocol):
 
     @property
     def ephemeral(self) -> EphemeralVolumeSource | None:
-        """The claim that is made for it, if one is."""
+        """The name of its generic ephemeral claim, if it has one."""
         ...
 
 
@@ -304,7 +304,7 @@ def claim_names(pod: UsesVolumes) -> tuple[str, ...]:
 
 
 def has_ended(pod: Pod) -> bool:
-    """Whether the pod uses its volumes no more: at its end, or being deleted with no container left (v1.36
+    """Whether the pod does not use its volumes any more: finished, or being deleted without running containers (v1.36
     ``pkg/volume/util/util.go``, ``IsPodTerminated``)."""
     if is_terminal(pod):
         return True

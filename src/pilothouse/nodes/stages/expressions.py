@@ -1,8 +1,8 @@
 """The jq that stages are selected with: paths, iteration, ``select``, comparisons, the usual small functions.
 
-``compile_expression`` turns a text into a function from a decoded JSON value to the list of results. As in KWOK
-(``pkg/utils/expression/query.go``) null results are dropped, and an expression that fails on a value has no result at
-all, which ``None`` says: iterating over what is not there is such a failure, and counts as not there.
+``compile_expression`` converts a text to a function from a decoded JSON value to the list of results. As in KWOK
+(``pkg/utils/expression/query.go``) null results are dropped, and an expression that fails on a value has no result,
+which is ``None``: iterating over a missing value is such a failure, and counts as missing.
 """
 
 import functools
@@ -238,7 +238,7 @@ class _Parser:
         return made(*arguments)
 
 
-# What the parts mean
+# Evaluation
 
 
 def _identity(value: Any) -> Results:
@@ -420,7 +420,7 @@ def _text(apply: Callable[[str, str], Any]) -> Callable[[Any, Any], Any]:
 
 def _test(value: str, pattern: str) -> bool:
     try:
-        # Text and pattern may be somebody's annotations. gojq has Go's expressions, as KWOK does.
+        # Text and pattern may come from annotations. gojq uses Go's regular expressions, as KWOK does.
         return compiled(pattern).search(value) is not None
     except PatternError as error:
         raise _Failure(f"{pattern!r} is no pattern: {error}") from error

@@ -1,4 +1,4 @@
-"""Which stage comes next for an object, after how long, and what it does. Pure, chance comes in as an argument.
+"""The next stage of an object, its delay, and its steps. Pure; random numbers are arguments.
 
 The rules are KWOK's (``pkg/utils/lifecycle``): of all stages that match, one is drawn by weight; its delay is drawn
 between ``duration`` and ``jitterDuration``, or is the latter if that is the shorter.
@@ -67,7 +67,7 @@ def _word(value: Any) -> str | None:
 
 
 def possible(stages: Sequence[Stage], document: Document) -> list[tuple[Stage, int]]:
-    """The stages that may come next, each with its weight. All of a weight of 0 are equally likely."""
+    """The stages that may be next, each with its weight. If all weights are 0 they are equally likely."""
     found = [stage for stage in stages if matches(stage, document)]
     if len(found) < 2:
         return [(stage, 1) for stage in found]
@@ -81,7 +81,7 @@ def possible(stages: Sequence[Stage], document: Document) -> list[tuple[Stage, i
 
 
 def choose(stages: Sequence[Stage], document: Document, random: Random) -> Stage | None:
-    """The stage that comes next, or None. Chance is asked only where there is a choice."""
+    """The next stage, or None. A random number is only drawn if there is a choice."""
     found = possible(stages, document)
     if len(found) < 2:
         return found[0][0] if found else None
@@ -94,7 +94,7 @@ def choose(stages: Sequence[Stage], document: Document, random: Random) -> Stage
 
 
 def weight_of(stage: Stage, document: Document) -> int | None:
-    """A stage's weight; None if what the object says is not a number."""
+    """A stage's weight; None if the value in the object is not a number."""
     found = _first(stage.weight, document)
     if isinstance(found, str):
         try:
@@ -105,7 +105,7 @@ def weight_of(stage: Stage, document: Document) -> int | None:
 
 
 def delay_range(stage: Stage, document: Document, now: datetime.datetime) -> tuple[float, ...]:
-    """Between which seconds the delay is drawn; one if it is fixed, none if there is none."""
+    """The bounds of the random delay in seconds; one value if it is fixed, none if there is no delay."""
     least = _seconds(stage.delay, document, now)
     if least is None:
         return ()

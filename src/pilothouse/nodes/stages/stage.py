@@ -229,7 +229,7 @@ class _Node:
 
 
 def stage_from(document: Any, source: str) -> Stage | None:
-    """The stage in a document; None for one without selector, which matches nothing. Raises ``StageError``."""
+    """The stage in a document; None if it has no selector, which matches nothing. Raises ``StageError``."""
     root = _Node(document, source)
     if (root.text("apiVersion"), root.text("kind")) != (API_VERSION, "Stage"):
         raise StageError(

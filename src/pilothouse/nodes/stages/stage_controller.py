@@ -1,9 +1,8 @@
 """Applies stages: after each change of an object on a simulated node its stage is matched, delayed, and applied.
 
-As KWOK's controllers (``pkg/kwok/controllers/pod_controller.go``): a change before the delay is over starts over; a
-stage works on the object as it was when it matched; steps that were done are not repeated after a failure. One informer
-and one queue for all objects. Where KWOK leaves out a patch that would change nothing we send it, and the API server
-writes nothing.
+As KWOK's controllers (``pkg/kwok/controllers/pod_controller.go``): a change before the delay has passed starts over; a
+stage uses the object as it was when it matched; completed steps are not repeated after a failure. One informer and one
+queue for all objects. KWOK omits a patch that would change nothing; here it is sent, and the API server writes nothing.
 """
 
 import datetime
@@ -49,7 +48,7 @@ KWOK_NODE_CONDITIONS = [
         ("NetworkUnavailable", "False", "RouteCreated", "RouteController created a route"),
     )
 ]
-"""What ``NodeConditions`` answers (KWOK ``pkg/utils/gotpl/funcs.go``)."""
+"""The result of ``NodeConditions`` (KWOK ``pkg/utils/gotpl/funcs.go``)."""
 
 _WORKERS = 16
 _RETRY_SECONDS = (1.0, 32 * 60.0)
@@ -57,9 +56,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 class _Job(msgspec.Struct):
-    """What was chosen for a version of an object, and how much of it is done. ``due`` is a loop time.
+    """The chosen stage for a version of an object, and its completed steps. ``due`` is a loop time.
 
-    Versions older than ``floor``, our own last write, say nothing.
+    Versions older than ``floor``, the controller's own last write, are ignored.
     """
 
     version: str
@@ -173,7 +172,7 @@ class StageController:
         job = self._jobs.get(key)
         meta = thing.metadata
         if job is not None and job.uid == meta.uid and is_newer(job.floor, meta.resource_version):
-            return None  # the watch will bring what we wrote
+            return None  # the watch will deliver the written version
         if job is None or job.uid != meta.uid or job.version != meta.resource_version:
             raw = self._informer.cache.raw(key)
             assert raw is not None, "the informer keeps what it read"
@@ -188,7 +187,7 @@ class StageController:
 
     def _match(self, raw: bytes, version: str, uid: str) -> _Job:
         document: dict[str, Any] = msgspec.json.decode(raw)
-        # Items of a list come without these fields, and templates may use them.
+        # Items of a list do not have these fields, and templates may use them.
         document = {"apiVersion": "v1", "kind": self._kind.kind, **document}
         stage = choose(self._stages, document, self._random)
         if stage is None:
@@ -202,14 +201,14 @@ class StageController:
         try:
             while job.step < len(stage.steps):
                 if job.step and not self._informer.cache.still_has(thing.metadata):
-                    break  # it went meanwhile: what a step remembers of it would never be forgotten
+                    break  # it was deleted meanwhile: state of a step would never be dropped
                 await self._apply_step(stage, stage.steps[job.step], job, thing)
                 job.step += 1
         except NotFound:
             job.stage = None
             return None
         except StageError as error:
-            # It would fail again in the same way: the next change of the object brings the next chance.
+            # It would fail again in the same way: the next change of the object is the next attempt.
             self._log.error("Stage can't be applied", error=error, object=key)
             job.stage = None
             return None
@@ -299,5 +298,5 @@ def _meta(raw: bytes) -> ObjectMeta:
 
 
 def _rfc3339(at: datetime.datetime) -> str:
-    """Go's ``time.RFC3339Nano``: no zeros at the end of the fraction."""
+    """Go's ``time.RFC3339Nano``: no trailing zeros."""
     return format_micro_time(at)[:-1].rstrip("0").rstrip(".") + "Z"

@@ -4,7 +4,7 @@
 ``with``, ``break``, ``continue``, parentheses, Go's own functions, and those of ``template_functions``. Not supported,
 and rejected when the template is read: ``define``, ``template``, ``block``, method calls, unknown functions.
 
-As in Go over ``map[string]any``, what is missing is no error: it prints as ``<no value>``, is false, and so are its
+As in Go with ``map[string]any``, a missing value is not an error: it prints as ``<no value>``, is false, and has no
 fields.
 """
 
@@ -19,7 +19,7 @@ Execute = Callable[["Frame", Any, list[str]], None]
 
 
 class Frame:
-    """One rendering: the variables, each in its slot, and the functions that know the cluster."""
+    """The state of one rendering: the variables, by slot, and the functions that depend on the cluster."""
 
     __slots__ = ("context", "slots")
 
@@ -37,7 +37,7 @@ class _Continue(Exception):
 
 
 class Template:
-    """A template that was read. Raises ``TemplateError``, which says where."""
+    """A parsed template. Raises ``TemplateError`` with the position."""
 
     def __init__(self, source: str) -> None:
         source = source.strip()  # as KWOK does (``pkg/utils/gotpl/renderer.go``)
@@ -74,7 +74,7 @@ class _Parser:
     # Actions
 
     def _block(self) -> tuple[Execute, str]:
-        """Everything up to ``end`` or ``else``, and which of the two; the words after ``else`` are left to be read."""
+        """Everything up to ``end`` or ``else``, and which of the two; the words after ``else`` are not consumed."""
         nodes: list[Execute] = []
         for part in self._parts:
             if isinstance(part, Text):
@@ -256,12 +256,12 @@ class _Parser:
         return self._value_with_position(word.position, value)
 
     def _call_alone(self) -> Evaluate:
-        """A function among the arguments of another: it gets none itself."""
+        """A function as an argument of another one: it gets no arguments."""
         name = self._words[self._at]
         self._at += 1
         return self._value_with_position(name.position, self._function(name, []))
 
-    # Small things
+    # Helpers
 
     def _declare(self, name: str) -> int:
         self._scope.append((name, self.slots))
@@ -311,13 +311,13 @@ class _Parser:
             except TemplateError:
                 raise
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                # A missing value where a string is wanted, most of all.
+                # Usually a missing value where a string is required.
                 raise error_at(source, position, f"wrong arguments: {error}") from error
 
         return run
 
 
-# What the parts do
+# Functions
 
 
 def _text(text: str) -> Execute:

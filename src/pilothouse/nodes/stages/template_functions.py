@@ -1,6 +1,6 @@
 """The functions that templates may call: Go's own, KWOK's, and the part of sprig that stages use.
 
-Argument order is sprig's: the value that a pipe brings comes last. ``CONTEXT`` are those that depend on the cluster
+The order of arguments is sprig's: the value of a pipe is the last one. ``CONTEXT`` are those that depend on the cluster
 or the time; the caller of ``render`` passes them.
 """
 
@@ -27,7 +27,7 @@ CONTEXT = frozenset(
 
 
 class FunctionError(ValueError):
-    """A function that can't answer for these arguments."""
+    """A function cannot be evaluated for these arguments."""
 
 
 def truth(value: Any) -> bool:
@@ -178,7 +178,7 @@ def _number(value: Any) -> int | float:
         try:
             return float(value)
         except (TypeError, ValueError):
-            return 0  # sprig's casts know no failure
+            return 0  # sprig's casts never fail
 
 
 def _integer(value: Any) -> int:

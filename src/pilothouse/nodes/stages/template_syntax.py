@@ -1,8 +1,8 @@
-"""How a Go template is written: text and actions, the words of an action, and where each stands.
+"""The lexer of Go templates: text and actions, the words of an action, with positions.
 
-Feeds ``template``. Go's rules (``text/template/parse/lex.go``): an action is ``{{ … }}``, ``{{-`` and ``-}}`` also take
-the white space next to them, ``{{/* … */}}`` is a comment, and a field that follows without a space belongs to what
-stands before it.
+Used by ``template``. Go's rules (``text/template/parse/lex.go``): an action is ``{{ … }}``, ``{{-`` and ``-}}`` also
+trim the adjacent white space, ``{{/* … */}}`` is a comment, and a field without a space before it belongs to the
+preceding operand.
 """
 
 import json
@@ -13,7 +13,7 @@ import msgspec
 
 
 class TemplateError(ValueError):
-    """A template that can't be read or carried out. ``line`` and ``column`` count from 1."""
+    """A template that cannot be parsed or executed. ``line`` and ``column`` start at 1."""
 
     def __init__(self, line: int, column: int, reason: str) -> None:
         super().__init__(f"line {line}, column {column}: {reason}")
@@ -23,7 +23,7 @@ class TemplateError(ValueError):
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One word of an action. ``joined``: no space stands before it."""
+    """One word of an action. ``joined``: there is no space before it."""
 
     kind: str
     text: str
@@ -32,13 +32,13 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """What stands between actions, already trimmed."""
+    """Text between actions, already trimmed."""
 
     text: str
 
 
 class Action(msgspec.Struct, frozen=True):
-    """What stands between the braces."""
+    """The content of an action."""
 
     words: tuple[Word, ...]
     position: int
@@ -95,7 +95,7 @@ def split(source: str) -> Iterator[Text | Action]:
 
 
 def _words(source: str, at: int, start: int, words: list[Word]) -> tuple[int, bool]:
-    """Collect the words of the action that began at ``start``; return where it ends and whether it trims."""
+    """Collect the words of the action that starts at ``start``; returns its end and whether it trims."""
     joined = False
     while True:
         if source.startswith(_RIGHT, at):
@@ -108,7 +108,7 @@ def _words(source: str, at: int, start: int, words: list[Word]) -> tuple[int, bo
                 raise error_at(source, start, "the action is not closed")
             raise error_at(source, at, f"{source[at]!r} is not supported in an action")
         kind = match.lastgroup or ""
-        # ``.5`` and ``1.a`` are no numbers here; a sign before digits is one only where a value may stand.
+        # ``.5`` and ``1.a`` are not numbers here; a sign is part of a number only where an operand may be.
         if kind != "space":
             words.append(Word(kind, match[0], at, joined))
         # Of several spaces before a closing ``-}}`` the last one belongs to it.

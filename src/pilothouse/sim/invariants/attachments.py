@@ -1,6 +1,6 @@
-"""What must hold for volumes on nodes: on no two at once unless they may be, and not taken from under a pod that runs.
+"""Invariants of volumes on nodes: on no two at once unless they may be, and not taken from under a pod that runs.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 from pilothouse.api.core import Node, PersistentVolumeClaim, Pod

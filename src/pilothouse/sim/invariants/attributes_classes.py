@@ -1,6 +1,6 @@
-"""What must hold for classes of volume attributes: none is let go while somebody names it.
+"""Invariants of classes of volume attributes: none is let go while somebody names it.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""What must hold for workloads that are scaled: never outside the bounds, never faster than the policies say.
+"""Invariants of workloads that are scaled: never outside the bounds, never faster than the policies say.
 
 Checks the stored sizes of Deployments where a manager wrote them through ``scale``. A manager does not know what an
 earlier one did (as upstream): policies limit one process.

@@ -1,6 +1,6 @@
-"""What must hold for load balancers: none without its Service, and every Service that wants one has it.
+"""Invariants of load balancers: none without its Service, and every Service that wants one has it.
 
-Counted anew from what was committed, after every write, and compared with what the cloud has.
+Computed from the committed objects after every write, and compared with what the cloud has.
 """
 
 from pilothouse.api.core import Service

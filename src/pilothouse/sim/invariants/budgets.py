@@ -1,4 +1,4 @@
-"""What must hold for evictions: a disruption budget is never overdrawn."""
+"""Invariants of evictions: a disruption budget is never overdrawn."""
 
 import asyncio
 

@@ -1,6 +1,6 @@
-"""What must hold for certificates: none is issued without approval, and each approved request gets one.
+"""Invariants of certificates: none is issued without approval, and each approved request gets one.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 from collections.abc import Collection

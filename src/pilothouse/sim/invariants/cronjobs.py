@@ -1,6 +1,6 @@
-"""What must hold for CronJobs: a moment brings one Job and no second one, none comes early, and ``Forbid`` forbids.
+"""Invariants of CronJobs: a moment brings one Job and no second one, none comes early, and ``Forbid`` forbids.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 import datetime

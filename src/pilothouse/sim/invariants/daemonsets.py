@@ -1,4 +1,4 @@
-"""What must hold for DaemonSets: one live pod on a node, during a surge one old and one new, and an honest end.
+"""Invariants of DaemonSets: one live pod on a node, during a surge one old and one new, and an honest end.
 
 Which nodes a DaemonSet wants is taken from ``placement``, the pure decision that tables hold to upstream's; everything
 else is counted here anew, from what was committed. The bounds of rolling updates are checked in ``daemonset_bounds``.

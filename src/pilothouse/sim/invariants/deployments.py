@@ -1,4 +1,4 @@
-"""What must hold for Deployments that are rolled and not scaled: the bounds, after every write.
+"""Invariants of Deployments that are rolled and not scaled: the bounds, after every write.
 
 Sizes of ReplicaSets and the pods themselves are checked, both as they are in the store.
 """

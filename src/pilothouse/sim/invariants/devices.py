@@ -1,6 +1,6 @@
-"""What must hold for claims for devices: who uses one keeps it, and who is done lets it go.
+"""Invariants of claims for devices: who uses one keeps it, and who is done lets it go.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 from pilothouse.api.core import Pod

@@ -1,4 +1,4 @@
-"""What must hold for services in the end: slices and Endpoints name the pods that are there, each once.
+"""Invariants of services in the end: slices and Endpoints name the pods that are there, each once.
 
 Meanwhile little can be promised: what they say follows the pods at a distance.
 """

@@ -1,6 +1,6 @@
-"""What must hold for ephemeral volumes: each has its claim, which is its pod's and goes with it.
+"""Invariants of ephemeral volumes: each has its claim, which is its pod's and goes with it.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod

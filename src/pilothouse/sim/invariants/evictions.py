@@ -1,4 +1,4 @@
-"""What must hold for taint eviction: no pod is deleted that tolerates the taints, or before its toleration ends."""
+"""Invariants of taint eviction: no pod is deleted that tolerates the taints, or before its toleration ends."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What must hold for the garbage collector: nothing with a living owner goes, nothing without one stays.
+"""Invariants of the garbage collector: nothing with a living owner goes, nothing without one stays.
 
 An owner *lives* if an object with that uid is at exactly the coordinates that the reference gives (kind, name, and the
 dependent's namespace or none) and does not wait for its dependents to go.

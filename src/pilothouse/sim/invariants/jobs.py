@@ -1,6 +1,6 @@
-"""What must hold for Jobs: pods are counted as they ended, never more of them run than may, and no finalizer is left.
+"""Invariants of Jobs: pods are counted as they ended, never more of them run than may, and no finalizer is left.
 
-Counted anew from what was committed, after every write. Who deletes pods, or changes how many may run, checks less: see
+Computed from the committed objects after every write. Who deletes pods, or changes how many may run, checks less: see
 the arguments.
 """
 

@@ -1,4 +1,4 @@
-"""What must hold for warnings of SELinux labels: they are true, and reveal nothing of other namespaces.
+"""Invariants of warnings of SELinux labels: they are true, and reveal nothing of other namespaces.
 
 Each warning is checked against all pods and volumes that ever were. Events may be lost, so none has to come.
 """

@@ -1,7 +1,7 @@
-"""What must hold for migrations of stored versions: no version is forgotten in which something is stored, nothing comes
+"""Invariants of migrations of stored versions: no version is forgotten in which something is stored, nothing comes
 back that was deleted, and what objects say stays as it is.
 
-Checked against what was committed, in the version in which it was stored.
+Checked against the committed objects, in the version in which it was stored.
 """
 
 from typing import Any

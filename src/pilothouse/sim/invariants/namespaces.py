@@ -1,4 +1,4 @@
-"""What must hold for the namespace controller: what is deleted ends, what is not is left alone."""
+"""Invariants of the namespace controller: what is deleted ends, what is not is left alone."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What must hold for the node lifecycle controller: who is called silent, whose pods are marked, how fast zones are
+"""Invariants of the node lifecycle controller: who is called silent, whose pods are marked, how fast zones are
 tainted, and that all of it is taken back."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What must hold for pod garbage collection: a live read of the node confirms each deletion, and it means one uid."""
+"""Invariants of pod garbage collection: a live read of the node confirms each deletion, and it means one uid."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,6 +1,6 @@
-"""What must hold for PodGroups: none is released while pods belong to it, and none is kept without pods.
+"""Invariants of PodGroups: none is released while pods belong to it, and none is kept without pods.
 
-Checked against what was committed, and against the pods in the caches of the process that removes the finalizer:
+Checked against the committed objects, and against the pods in the caches of the process that removes the finalizer:
 nothing is promised about other pods.
 """
 

@@ -1,7 +1,7 @@
-"""What must hold for certificate requests of pods: the cleaner takes none that is younger than a quarter of an hour,
+"""Invariants of certificate requests of pods: the cleaner takes none that is younger than a quarter of an hour,
 and leaves none that is much older.
 
-Checked against what was committed, when it is.
+Checked against the committed objects, when it is.
 """
 
 import datetime

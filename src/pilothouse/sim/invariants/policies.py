@@ -1,7 +1,7 @@
-"""What must hold for what is said of ValidatingAdmissionPolicies: it is said of the policy as it is, and never taken
+"""Invariants of what is said of ValidatingAdmissionPolicies: it is said of the policy as it is, and never taken
 back for what was said of an earlier one.
 
-Checked against what was committed, after every write; what is wrong with an expression the test knows.
+Checked against the committed objects after every write; what is wrong with an expression the test knows.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""What must hold for requests about pools of devices: each is answered once, with numbers that add up, and kept for as
+"""Invariants of requests about pools of devices: each is answered once, with numbers that add up, and kept for as
 long as people may want to read it.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 import datetime

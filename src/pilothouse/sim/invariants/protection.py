@@ -1,6 +1,6 @@
-"""What must hold for what is in use: it loses its protection no sooner than its last user goes, and then soon.
+"""Invariants of what is in use: it loses its protection no sooner than its last user goes, and then soon.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 import msgspec

@@ -1,6 +1,6 @@
-"""What must hold for ResourceQuotas: limits in force are those asked for, and in the end what is used is what is there.
+"""Invariants of ResourceQuotas: limits in force are those asked for, and in the end what is used is what is there.
 
-Counted anew from what was committed, for quotas of the number of pods.
+Computed from the committed objects, for quotas of the number of pods.
 """
 
 from pilothouse.api.core import Pod, ResourceQuota

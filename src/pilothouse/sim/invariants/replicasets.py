@@ -1,4 +1,4 @@
-"""What must hold for ReplicaSets: how many pods, whose pods, and what the status may say.
+"""Invariants of ReplicaSets: how many pods, whose pods, and what the status may say.
 
 ``ReplicaSets`` checks writes against the state of the store; ``replicaset_status`` checks status writes against the
 cache of the process that sent them.

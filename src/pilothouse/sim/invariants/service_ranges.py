@@ -1,7 +1,7 @@
-"""What must hold for the ranges of service addresses: no address loses the last range that gives it, a range goes no
+"""Invariants of the ranges of service addresses: no address loses the last range that gives it, a range goes no
 sooner than every API server has heard of it, and none stays that is not needed.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""What must hold for one StatefulSet: who its pods are, that only so many are missing, and an honest end.
+"""Invariants of one StatefulSet: who its pods are, that only so many are missing, and an honest end.
 
-Counted anew from what was committed, after every write. Who deletes pods by hand, or takes nodes away, checks less: see
+Computed from the committed objects after every write. Who deletes pods by hand, or takes nodes away, checks less: see
 the arguments.
 """
 

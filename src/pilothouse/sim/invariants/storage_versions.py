@@ -1,7 +1,7 @@
-"""What must hold for StorageVersions: no API server that lives loses what it has said since it came, what is left says
+"""Invariants of StorageVersions: no API server that lives loses what it has said since it came, what is left says
 on what the others agree, and in the end no server is listed that is gone.
 
-Checked against what was committed: Leases, and entries of StorageVersions.
+Checked against the committed objects: Leases, and entries of StorageVersions.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What must hold for Secrets with tokens of service accounts: no token for an account that was never there, none taken
+"""Invariants of Secrets with tokens of service accounts: no token for an account that was never there, none taken
 from an account that is, and none left when its account is gone.
 
-Checked against what was committed: uids, names and who wrote.
+Checked against the committed objects: uids, names and who wrote.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
-"""What must hold for the trust bundle of the API server: the publisher writes nothing but its own, takes no older one
+"""Invariants of the trust bundle of the API server: the publisher writes nothing but its own, takes no older one
 before it knows that the right one is there, and in the end that is the only one.
 
-Checked against what was committed and by what each process was shown.
+Checked against the committed objects and by what each process was shown.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What must hold for tokens that seem unused: none is marked of which its process could know that it is in use,
+"""Invariants of tokens that seem unused: none is marked of which its process could know that it is in use,
 young or made by hand, and none is deleted that was not, for a whole period, marked and unused in fact.
 
 A mark can be removed again, and is checked against the caches of the process, which may be behind. A deletion cannot

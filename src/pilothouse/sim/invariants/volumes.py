@@ -1,6 +1,6 @@
-"""What must hold for claims and volumes: one of each for one of the other, and nothing lost that somebody has.
+"""Invariants of claims and volumes: one of each for one of the other, and nothing lost that somebody has.
 
-Counted anew from what was committed, after every write.
+Computed from the committed objects after every write.
 """
 
 import msgspec
