@@ -1,8 +1,9 @@
-"""The whole cluster on one loop, in virtual time, with faults and with invariants that are checked after every write.
+"""A whole cluster in one event loop, in virtual time, with faults and with invariants that are checked after every
+write.
 
 ``simulate(scenario, seed=…, invariants=…)`` runs a coroutine ``scenario(simulation)``; the same seed gives the same run
-in every process. ``faults`` defines faults as data; ``faults.draw`` makes a plan from a seed, and ``Simulation.follow``
-executes it. ``invariants`` has what must hold after every write and in the end.
+in every process. ``faults`` defines faults as data; ``faults.draw`` creates a plan from a seed, and
+``Simulation.follow`` executes it. ``invariants`` has the conditions that are checked after every write and at the end.
 
 Not simulated: sockets, TLS and time spent computing.
 """

@@ -1,5 +1,4 @@
-"""How one process of the manager reaches the API servers: through faults, to a server that may be behind, until it
-dies.
+"""The connection of a manager process to the API servers: with faults, possibly to a stale server, until it is killed.
 
 Every client of a process has one ``Connection`` (a ``wire.Transport``)::
 
@@ -22,7 +21,7 @@ from pilothouse.sim.story import CURRENT, Origin, Story
 from pilothouse.storage import Store
 
 CONSISTENT_SECONDS = 3.0
-"""How long a server that is behind waits until it may answer with the newest state, before it says so (v1.36)."""
+"""How long a stale server waits for the latest state before it returns an error (v1.36)."""
 
 _TOO_LARGE = {
     "kind": "Status",
@@ -58,14 +57,14 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class Death(msgspec.Struct):
-    """Where a process dies: at its ``nth`` write from now on, before or after the server has carried it out."""
+    """When a process is killed: at its ``nth`` write from now on, before or after the server has carried it out."""
 
     nth: int
     when: Literal["before", "after"]
 
 
 class Wire:
-    """What all connections of one process share."""
+    """The state that all connections of one process share."""
 
     def __init__(self, env: Env, name: str, story: Story, primary: Store, *, observer: Observer) -> None:
         self.env = env
@@ -73,26 +72,26 @@ class Wire:
         self.story = story
         self.primary = primary
         self.replica: Replica | None = None
-        """The server that lists and watches are answered by; None for the one that has everything."""
+        """The server for lists and watches; None for the current one."""
         self.streams = True
-        """Off: the server has no WatchList, so that informers begin with a list from wherever the server is."""
+        """If off, the server has no WatchList, so informers start with a list from that server's state."""
         self.alive = True
         self.death: Death | None = None
         self.on_death: Callable[[], None] = lambda: None
         self.observer = observer
         self.interceptors: list[Interceptor] = []
         self.rules: list[Rule] = []
-        """Of this process alone, for connections that it has yet to make."""
+        """For future connections of this process only."""
 
     def die(self) -> None:
-        """The process is gone: nothing that it has not sent by now is ever sent."""
+        """Kill the process: nothing more is sent."""
         if self.alive:
             self.alive = False
             self.story.record(f"{self.name} dies")
             self.on_death()
 
     def check(self) -> None:
-        """Ends the calling task if the process is dead."""
+        """Ends the calling task if the process was killed."""
         if not self.alive:
             raise asyncio.CancelledError(f"{self.name} is dead")
 
@@ -107,7 +106,7 @@ class Connection:
         wiring.interceptors.append(self.interceptor)
 
     async def request(self, request: wire.Request) -> wire.Response:
-        """Send and wait. Once the process is dead this ends the calling task."""
+        """Send and wait. After the process was killed this ends the calling task."""
         self._wire.check()
         try:
             response = await self.interceptor.request(request)
@@ -122,7 +121,7 @@ class Connection:
         return response
 
     async def open(self, request: wire.Request) -> wire.Stream:
-        """Open a watch. Once the process is dead this ends the calling task."""
+        """Open a watch. After the process was killed this ends the calling task."""
         self._wire.check()
         stream = await self.interceptor.open(request)
         self._wire.check()
@@ -131,7 +130,7 @@ class Connection:
         return stream
 
     async def close(self) -> None:
-        """Close what is below."""
+        """Close the wrapped transport."""
         await self.interceptor.close()
 
 
@@ -185,7 +184,7 @@ class Route:
         if replica is None:
             return await self._transport.open(request)
         if initial and not _query(request, "resourceVersion"):
-            # The newest state was asked for, and nothing else will do (KEP-2340): the server waits until it has it.
+            # The latest state is requested explicitly (KEP-2340): the server waits until it has it.
             try:
                 async with asyncio.timeout(CONSISTENT_SECONDS):
                     await replica.reached(self._wire.primary.revision)
@@ -194,11 +193,11 @@ class Route:
         return await self._replica_transport(replica).open(request)
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
 
 class ErrorStream:
-    """An answer to a watch that is none (``wire.Stream``)."""
+    """A response to a watch that is an error (``wire.Stream``)."""
 
     def __init__(self, status: int, body: object) -> None:
         self.status = status
@@ -213,7 +212,7 @@ class ErrorStream:
 
 
 class Marked:
-    """The transport of a program that has no faults of its own: its writes are known by its name."""
+    """The transport of a program without faults: its writes are recorded with its name."""
 
     def __init__(self, name: str, transport: wire.Transport, story: Story | None = None) -> None:
         self._name = name
@@ -258,7 +257,7 @@ class Marked:
         return await self._transport.open(request)
 
     async def close(self) -> None:
-        """Close what is below."""
+        """Close the wrapped transport."""
         await self._transport.close()
 
 
@@ -267,7 +266,7 @@ def _query(request: wire.Request, name: str) -> str:
 
 
 def _controller(request: wire.Request) -> str:
-    """The last part of the User-Agent: the service account or component that asks."""
+    """The last part of the User-Agent: the service account or component."""
     return request.headers.get("user-agent", "").rpartition("/")[2].rpartition(":")[2]
 
 
@@ -275,12 +274,12 @@ __all__ = ["Connection", "Death", "Marked", "RequestInfo", "Wire"]
 
 
 def _shown(response: wire.Response) -> str:
-    """The status code, and what was wrong."""
+    """The status code, and the error."""
     if response.status < 400 or response.status in _SELF_EXPLANATORY:
         return str(response.status)
     try:
         message = msgspec.json.decode(response.body, type=_Status).message
-    except msgspec.MsgspecError:  # no Status: what a server or fault said in plain text
+    except msgspec.MsgspecError:  # not a Status: plain text of the server or a fault
         return str(response.status)
     line = " ".join(message.split())
     return f"{response.status}: {line[:_LONGEST]}" if line else str(response.status)

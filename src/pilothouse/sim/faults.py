@@ -1,6 +1,6 @@
-"""Faults as data: what goes wrong when, printable, and drawn from a seed.
+"""Faults as data: printable, and drawn from a seed.
 
-A plan says nothing about how a fault is brought about; ``Simulation`` does that.
+``Simulation`` executes a plan.
 """
 
 import random  # noqa: TID251  # the type of a stream
@@ -26,18 +26,18 @@ READ_FAILURES: tuple[ReadFailure, ...] = ("internal error", "refused", "request 
 
 class _Fault(msgspec.Struct, frozen=True, kw_only=True):
     at: float
-    """Seconds after the plan began."""
+    """Seconds after the start of the plan."""
 
 
 class DropWatches(_Fault, frozen=True, kw_only=True):
-    """The open watches of a resource end: by themselves, with their connection, or with 410. Empty: all of them."""
+    """The open watches of a resource end: normally, with their connection, or with 410. Empty: all of them."""
 
     resource: str = ""
     how: Literal["ended", "lost", "gone"]
 
 
 class SlowWatches(_Fault, frozen=True, kw_only=True):
-    """For a while each event of a resource takes up to ``longest`` seconds to arrive."""
+    """For some time each event of a resource is delayed by up to ``longest`` seconds."""
 
     resource: str = ""
     longest: float
@@ -45,14 +45,15 @@ class SlowWatches(_Fault, frozen=True, kw_only=True):
 
 
 class HoldWatches(_Fault, frozen=True, kw_only=True):
-    """For a while no event of a resource arrives."""
+    """For some time no event of a resource is delivered."""
 
     resource: str = ""
     seconds: float
 
 
 class FailWrites(_Fault, frozen=True, kw_only=True):
-    """For a while some writes fail. ``answer lost`` and ``timed out``: they were carried out all the same."""
+    """For some time a share of the writes fails. ``answer lost`` and ``timed out``: they were carried out
+    nevertheless."""
 
     how: WriteFailure
     resource: str = ""
@@ -69,7 +70,7 @@ class FailWrite(_Fault, frozen=True, kw_only=True):
 
 
 class FailReads(_Fault, frozen=True, kw_only=True):
-    """For a while some reads fail."""
+    """For some time a share of the reads fails."""
 
     how: ReadFailure
     probability: float
@@ -77,16 +78,16 @@ class FailReads(_Fault, frozen=True, kw_only=True):
 
 
 class SlowRequests(_Fault, frozen=True, kw_only=True):
-    """For a while each request takes up to ``longest`` seconds before the server has it."""
+    """For some time each request reaches the server with a delay of up to ``longest`` seconds."""
 
     longest: float
     seconds: float
 
 
 class Crash(_Fault, frozen=True, kw_only=True):
-    """The manager dies at its ``nth`` write from then on, and is started again after ``down`` seconds.
+    """The manager is killed at its ``nth`` write from then on, and started again after ``down`` seconds.
 
-    ``stale``: it then begins with lists from a server that is behind.
+    ``stale``: it then starts with lists from a stale server.
     """
 
     nth: int
@@ -96,20 +97,20 @@ class Crash(_Fault, frozen=True, kw_only=True):
 
 
 class SecondProcess(_Fault, frozen=True, kw_only=True):
-    """For a while a second process of the same program runs besides the first one, then it dies."""
+    """For some time a second process of the same program runs in parallel, then it is killed."""
 
     seconds: float
 
 
 class Lag(_Fault, frozen=True, kw_only=True):
-    """For a while the second API server is ``lag`` seconds behind; with None it hears nothing at all."""
+    """For some time the second API server lags by ``lag`` seconds; with None it gets no changes at all."""
 
     lag: float | None
     seconds: float
 
 
 class Move(_Fault, frozen=True, kw_only=True):
-    """The manager's connections break, and are made again to the other API server."""
+    """The manager's connections break, and are established again to the other API server."""
 
     behind: bool
 
@@ -121,26 +122,27 @@ class JumpClock(_Fault, frozen=True, kw_only=True):
 
 
 class FailWebhook(_Fault, frozen=True, kw_only=True):
-    """The ``nth`` call of a webhook or conversion from then on fails. ``answer lost``: it was answered all the same."""
+    """The ``nth`` call of an admission or conversion webhook from then on fails. ``answer lost``: the webhook handled
+    it nevertheless."""
 
     how: WebhookFailure
     nth: int = 1
 
 
 class SlowWebhooks(_Fault, frozen=True, kw_only=True):
-    """For a while each call of a webhook or conversion takes up to ``longest`` seconds before it arrives."""
+    """For some time each call of an admission or conversion webhook is delayed by up to ``longest`` seconds."""
 
     longest: float
     seconds: float
 
 
 class Compact(_Fault, frozen=True, kw_only=True):
-    """The servers forget their history, so that watches cannot be resumed."""
+    """The servers drop their history, so that watches cannot be resumed."""
 
 
 class _AtChange(_Fault, frozen=True, kw_only=True):
-    """Begins with a change and not at a time: the ``nth`` one of the object with this key in the store, counted from
-    ``at``. A run of the same seed is the same run until then."""
+    """Starts with a change instead of a time: the ``nth`` one of the object with this key in the store, counted from
+    ``at``. Until then the run equals one with the same seed and without the fault."""
 
     at: float = 0.0
     key: str
@@ -160,21 +162,21 @@ class StaleCache(_AtChange, frozen=True, kw_only=True):
 
 
 class StaleRestart(_AtChange, frozen=True, kw_only=True):
-    """The second API server stops just before the change. ``seconds`` later the process dies, and the next one begins
-    with lists from that server: it goes back to a state that the former one had left behind."""
+    """The second API server stops just before the change. ``seconds`` later the process is killed, and the next one
+    starts with lists from that server: it goes back to a state that its predecessor had passed."""
 
     seconds: float
 
 
 class MissedChange(_AtChange, frozen=True, kw_only=True):
     """The change is never observed: its resource is not watched until the change ``until`` of the same object, and then
-    listed anew."""
+    listed again."""
 
     until: int
 
 
 class DownDuringChange(_AtChange, frozen=True, kw_only=True):
-    """The process dies just before it would learn of the change, and is started again after ``down`` seconds."""
+    """The process is killed just before it would observe the change, and started again after ``down`` seconds."""
 
     down: float
 
@@ -203,7 +205,7 @@ Fault = (
 
 
 class FaultPlan(msgspec.Struct, frozen=True):
-    """What goes wrong, in order."""
+    """The faults, in order."""
 
     faults: tuple[Fault, ...] = ()
 
@@ -214,7 +216,8 @@ class FaultPlan(msgspec.Struct, frozen=True):
 def draw(
     chance: random.Random, seconds: float, *, count: int, resources: tuple[str, ...], restarts: bool = True
 ) -> FaultPlan:
-    """A plan with ``count`` faults within ``seconds``, about these resources. The same stream draws the same plan."""
+    """Draw a plan with ``count`` faults within ``seconds``, for these resources. The same random stream gives the same
+    plan."""
     faults: list[Fault] = []
     for at in sorted(round(chance.uniform(0, seconds), 3) for _ in range(count)):
         resource = chance.choice((*resources, ""))
@@ -281,8 +284,9 @@ def _crash(chance: random.Random, at: float, down: tuple[float, ...]) -> Crash:
 def draw_for_program(
     chance: random.Random, seconds: float, *, count: int, resources: tuple[str, ...], webhooks: bool = False
 ) -> FaultPlan:
-    """As ``draw``, for a program that is no manager: single writes fail rather than a share of them, and a second
-    process runs for a while. The clock does not jump. ``webhooks``: the program has some, whose calls fail, too."""
+    """As ``draw``, for a program that is not the manager: single writes fail instead of a share of them, and a second
+    process runs for some time. The clock does not jump. ``webhooks``: the program has webhooks, whose calls fail,
+    too."""
     faults = [
         _drawn_for_program(chance, at, chance.choice((*resources, "")), webhooks=webhooks)
         for at in sorted(round(chance.uniform(0, seconds), 3) for _ in range(count))
@@ -320,7 +324,7 @@ def _drawn_for_program(chance: random.Random, at: float, resource: str, *, webho
 
 
 def stretched(plan: FaultPlan, factor: float) -> FaultPlan:
-    """The same faults, each that many times as late and as long, for controllers that sync seldom.
+    """The same faults, with times and durations multiplied, for controllers that sync rarely.
 
     Slow requests and events keep their delay, because clients don't wait longer for them.
     """

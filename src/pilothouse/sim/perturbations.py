@@ -1,8 +1,8 @@
-"""The faults that begin with a change of an object and not at a time: what a level-triggered program tolerates.
+"""Faults that start with a change of an object instead of a time, which a level-triggered program must tolerate.
 
-They take the three patterns of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers",
-OSDI 2022) to single changes: a program acts on a stale state, or never observes a state at all. The third, a process
-that dies in an intermediate state, is ``faults.Crash``.
+They apply two of Sieve's patterns (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers", OSDI
+2022) to single changes: a program acts on a stale state, or never observes a state. The third one, a crash in an
+intermediate state, is ``faults.Crash``.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from pilothouse.sim.replica import Replica
 from pilothouse.sim.triggers import ChangeTriggers
 
 MISSED_SECONDS = 60.0
-"""A resource is not watched for longer than that, should the change that is awaited never come."""
+"""Maximum time for which a resource is not watched, if the awaited change does not happen."""
 _DOWN_SECONDS = 0.5
 
 AtChange = faults.StaleCache | faults.StaleRestart | faults.MissedChange | faults.DownDuringChange
 
 
 class Simulated(Protocol):
-    """What a simulation lets a fault do."""
+    """The operations of a simulation that a fault may use."""
 
     triggers: ChangeTriggers
 
@@ -30,7 +30,7 @@ class Simulated(Protocol):
         """The second API server."""
 
     def kill(self, *, down: float = 0.0, stale: bool = False) -> None:
-        """The program dies."""
+        """The program is killed."""
 
     def end_watches(self, resource: str = "", how: str = "ended") -> None:
         """Its watches end."""
@@ -40,7 +40,7 @@ class Simulated(Protocol):
 
 
 async def inject(simulation: Simulated, fault: AtChange) -> None:
-    """Wait for the change and bring the fault about; returns when it is over."""
+    """Wait for the change and execute the fault; returns when it has ended."""
     triggers = simulation.triggers
     match fault:
         case faults.StaleCache(key=key, nth=nth, seconds=seconds):
@@ -48,7 +48,7 @@ async def inject(simulation: Simulated, fault: AtChange) -> None:
                 await triggers.at(key, nth, lambda: _hold(simulation, stack, fault.resource))
                 await asyncio.sleep(seconds)
         case faults.StaleRestart(key=key, nth=nth, seconds=seconds):
-            # This is called before the second server learns of the change: it stops at the state before.
+            # This is called before the second server gets the change: it stops at the previous state.
             await triggers.at(key, nth, lambda: simulation.replica.set_lag(None))
             await asyncio.sleep(seconds)
             simulation.kill(down=_DOWN_SECONDS, stale=True)
@@ -58,7 +58,7 @@ async def inject(simulation: Simulated, fault: AtChange) -> None:
                 await triggers.at(key, nth, lambda: _hold(simulation, stack, fault.resource))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(last, MISSED_SECONDS)
-                # What was held back is dropped, and cannot be resumed.
+                # Held back events are dropped, and the watches cannot be resumed.
                 simulation.end_watches(fault.resource, "gone")
         case faults.DownDuringChange(key=key, nth=nth, down=down):
             await triggers.at(key, nth, lambda: simulation.kill(down=down))

@@ -14,8 +14,8 @@ from pilothouse.sim.webhooks import ProgramWebhooks
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program that takes the manager's place in a simulation: it is what dies and meets the faults. The manager then
-    is a part of the cluster, and is spared."""
+    """A program that replaces the manager as the target of faults in a simulation. The manager is then part of the
+    cluster, without faults."""
 
     name: str
     start: Callable[[Client, Env], Coroutine[Any, Any, object]]
@@ -26,13 +26,13 @@ class Program(msgspec.Struct, frozen=True):
 
 
 class Process:
-    """One life of the manager, or of the program in its place."""
+    """One process of the manager, or of the program that replaces it."""
 
     def __init__(self, number: int, wiring: Wire, *, stale: bool) -> None:
         self.number = number
         self.wire = wiring
         self.stale = stale
-        """Begins with lists from a server that may be behind."""
+        """Starts with lists from a stale server."""
         self.down = 0.0
         """How long until the next one is started, should it die."""
         self.next_is_stale = False

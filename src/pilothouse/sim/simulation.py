@@ -1,8 +1,8 @@
-"""``Simulation``: a whole cluster in virtual time whose manager is mortal.
+"""``Simulation``: a whole cluster in virtual time whose manager can be killed.
 
-API server, scheduler and nodes come from ``Plane``; they stay up and are believed. The manager is started here as one
-``Process`` after the other, each with new caches and new connections, because what happens to it is the point. A second
-API server (``Replica``) may be behind; a process watches one of the two.
+API server, scheduler and nodes come from ``Plane`` and always run. The manager is started here as a sequence of
+``Process``es, each with new caches and connections, because it is the target of faults. A second API server
+(``Replica``) may lag; a process watches one of the two.
 """
 
 import asyncio
@@ -70,9 +70,9 @@ with lazy_imports():
     from pilothouse.why import chain, steps
 
 _MOST_NODE_FAULTS = 50
-"""Of each node, the last ones."""
+"""The last ones of each node."""
 QUIET_SECONDS = 1200.0
-"""A cluster is at rest after so long without writes: the longest back-off of a queue is 1000 s."""
+"""A cluster is settled after this time without writes: the longest backoff of a queue is 1000 s."""
 SETTLE_SECONDS = 4 * 3600.0
 CALM = Profile(lease_period=40.0, status_period=1800.0)
 """Nodes that heartbeat seldom, so that an hour of quiet costs little."""
@@ -95,16 +95,16 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[str, ...] = ("*",)
     controller_options: dict[str, msgspec.Struct] = {}
     gates: tuple[str, ...] = ()
-    """Feature gates that are on, of the API servers and the manager, besides those that are on by default."""
+    """Feature gates of the API servers and the manager that are on, in addition to the default ones."""
     leader_election: bool = False
     storage: bool = False
     """Whether volumes are provisioned for claims."""
     groups: tuple[NodeGroup, ...] = ()
     """Further nodes, with profiles of their own."""
     stages: "tuple[Stage, ...]" = ()
-    """Take the place of what nodes or pods do by themselves."""
+    """Replace the default behavior of nodes or pods."""
     derive_behaviour: DeriveBehaviour = behaviour_of
-    """What the pods on the nodes do."""
+    """The behavior of pods on the nodes."""
     manager: Options | None = None
     """Everything about the manager; ``controllers``, ``controller_options``, ``leader_election`` and its gates count
     without it."""
@@ -113,12 +113,13 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_rate: tuple[float, int] = (0.0, 0)
     """As in ``PlaneOptions``."""
     records: Sequence[Record] = ()
-    """What is in the store from the beginning: the cluster of a snapshot."""
+    """The initial content of the store: the cluster of a snapshot."""
     adopted_nodes: tuple[str, ...] = ()
     """Nodes of ``records`` that are simulated as they are."""
     service_range: str = SERVICE_RANGE
     replicas: int = 1
-    """Processes of the manager: with a second one, which needs leader election, another is there when one dies."""
+    """Processes of the manager: with a second one, which needs leader election, there is a standby when one is
+    killed."""
 
 
 class SimulationFailed(AssertionError):
@@ -138,7 +139,7 @@ class Simulation:
         self.env = env
         self.options = options
         self.program = program
-        """What dies and meets the faults in the manager's place."""
+        """The program that replaces the manager as the target of faults."""
         self.invariants = list(invariants)
         self.store = MemoryStore(env, records=options.records, revision=newest_revision(options.records))
         nodes = options.nodes + len(options.adopted_nodes) + sum(group.count for group in options.groups)
@@ -171,7 +172,7 @@ class Simulation:
         if program is not None and program.webhooks is not None:
             self.webhooks = SimulatedWebhooks(env, self.story, program.webhooks, self.user)
         self.process: Process | None = None
-        """The manager process that lives, if one does."""
+        """The running manager process, if there is one."""
         self._second: Process | None = None
         self.processes = 0
         self._replica: Replica | None = None

@@ -1,8 +1,8 @@
-"""What must hold after every write of a simulated cluster.
+"""The invariants of a simulated cluster, which are checked after every write.
 
-An ``Invariant`` sees each committed change together with its origin, and everything that passes between a manager
-process and the API server; it raises ``Violation`` the moment something is wrong, and that ends the run. Each module
-holds the invariants of one controller.
+An ``Invariant`` observes each committed change with its origin, and all traffic between a manager process and the API
+server; it raises ``Violation`` as soon as it is violated, which ends the run. Each module has the invariants of one
+controller.
 """
 
 from typing import TYPE_CHECKING, TypeVar
@@ -25,19 +25,19 @@ class Violation(AssertionError):
 
 
 class Invariant:
-    """Raises ``Violation`` when something is wrong. Every method may be left out."""
+    """Raises ``Violation``. All methods are optional."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """A write has just become visible. ``origin`` is None for what the API server does by itself."""
+        """A write has become visible. ``origin`` is None for writes of the API server itself."""
 
     def started(self, process: "Process") -> None:
-        """A manager process was started. It has asked for nothing yet."""
+        """A manager process was started, and has not sent a request yet."""
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """A request, an answer or a watch event has just passed between this process and the server."""
+        """A request, response or watch event was exchanged between this process and the server."""
 
     def settled(self) -> None:
-        """Faults are over and nothing has been written for a while: this is the end state."""
+        """Faults are over and nothing has been written for some time: this is the final state."""
 
 
 class Objects(dict[str, T]):
@@ -49,7 +49,7 @@ class Objects(dict[str, T]):
         self._decode = msgspec.json.Decoder(type_).decode
 
     def follow(self, change: Change) -> tuple[str, T | None, T | None] | None:
-        """Keep up. Returns key, object before and object now, or None if the change is to another resource."""
+        """Apply the change. Returns key, previous object and current object, or None for another resource."""
         if not change.key.startswith(self._prefix):
             return None
         key = change.key.removeprefix(self._prefix)

@@ -107,7 +107,7 @@ class Attachments(Invariant):
         return [claim.spec.volume_name for claim in claims if claim is not None]
 
     def settled(self) -> None:
-        """What is attached is used, what runs has its volumes, and no finalizer waits for anything."""
+        """Attached volumes are used, running pods have their volumes, and no finalizer remains."""
         used = {
             (volume, pod.spec.node_name)
             for pod in self._pods.values()

@@ -18,13 +18,13 @@ FINALIZER = "kubernetes.io/vac-protection"
 
 
 class AttributesClasses(Invariant):
-    """All classes of a cluster in which the caches know all claims and volumes by the time that classes are deleted:
-    classes that no manager has observed are not checked. ``kept`` counts deletions that had to wait."""
+    """For all classes of a cluster whose caches have all claims and volumes when classes are deleted. Classes that no
+    manager has observed are not checked. ``kept`` counts deletions that had to wait."""
 
     def __init__(self) -> None:
         self._classes = Objects("storage.k8s.io/volumeattributesclasses/", VolumeAttributesClass)
         self._names: dict[str, tuple[str, ...]] = {}
-        """By claim or volume: what it names."""
+        """By claim or volume: the classes that it refers to."""
         self.kept = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:

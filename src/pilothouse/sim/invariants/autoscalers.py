@@ -1,7 +1,7 @@
 """Invariants of workloads that are scaled: never outside the bounds, never faster than the policies say.
 
-Checks the stored sizes of Deployments where a manager wrote them through ``scale``. A manager does not know what an
-earlier one did (as upstream): policies limit one process.
+Checks the sizes of Deployments that a manager wrote through ``scale``. As upstream, a manager does not have the history
+of its predecessor: policies limit one process.
 """
 
 import math
@@ -24,14 +24,14 @@ _deployment = msgspec.json.Decoder(Deployment).decode
 
 
 class Autoscalers(Invariant):
-    """Of Deployments, each with an autoscaler of its own name whose spec stays the same. ``now`` is loop time.
-    ``changes`` counts how often a size was changed by a manager."""
+    """Of Deployments, each with an autoscaler with its name whose spec does not change. ``now`` is loop time.
+    ``changes`` counts scalings by a manager."""
 
     def __init__(self, now: "Callable[[], float]") -> None:
         self._now = now
         self._autoscalers = Objects("autoscaling/horizontalpodautoscalers/", HorizontalPodAutoscaler)
         self._sizes: dict[str, list[tuple[float, int]]] = {}
-        """Every size there was since this process began."""
+        """All sizes since the start of this process."""
         self.changes = 0
 
     def started(self, process: "Process") -> None:
@@ -55,13 +55,13 @@ class Autoscalers(Invariant):
     def _check(self, key: str, size: int) -> None:
         autoscaler = self._autoscalers.get(key)
         if autoscaler is None:
-            return  # it has just been deleted, and the manager has not heard of it
+            return  # it was just deleted, and the manager has not observed that
         spec, before = autoscaler.spec, self._sizes[key][-1][1]
         least = 1 if spec.min_replicas is None else spec.min_replicas
         if not least <= size <= spec.max_replicas:
             raise Violation(f"{key} is set to {size}, between {least} and {spec.max_replicas} it may be")
         if not least <= before <= spec.max_replicas:
-            return  # put right at once, however far it is
+            return  # corrected at once, whatever the difference
         up = size > before
         if spec.behavior is None:
             if size > max(2 * before, 4):
@@ -75,7 +75,7 @@ class Autoscalers(Invariant):
             raise Violation(f"{key} goes from {before} to {size}, the policies allow {furthest}: {self._sizes[key]}")
 
     def _reach(self, key: str, policy: HPAScalingPolicy, direction: int) -> int:
-        """How far a policy lets it go, from the size at which its period began."""
+        """The limit of a policy, from the size at the start of its period."""
         since = self._now() - policy.period_seconds
         sizes = self._sizes[key]
         start = next((size for at, size in reversed(sizes) if at <= since), sizes[0][1])
@@ -83,7 +83,7 @@ class Autoscalers(Invariant):
         return math.ceil(start + step) if direction > 0 else math.trunc(start - step)
 
     def settled(self) -> None:
-        """The size is what the autoscaler says that it should be, and the metrics are available."""
+        """The size equals the autoscaler's desired one, and the metrics are available."""
         for key, autoscaler in self._autoscalers.items():
             size, status = self._sizes[key][-1][1], autoscaler.status
             if status.desired_replicas != size:

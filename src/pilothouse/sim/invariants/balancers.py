@@ -1,6 +1,6 @@
 """Invariants of load balancers: none without its Service, and every Service that wants one has it.
 
-Computed from the committed objects after every write, and compared with what the cloud has.
+Computed from the committed objects after every write, and compared with the cloud's.
 """
 
 from pilothouse.api.core import Service
@@ -15,7 +15,7 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 class Balancers(Invariant):
     """The load balancers of a cloud, in a cluster in which users remove no finalizers.
 
-    ``lost`` counts Services that had one and went (for tests).
+    ``lost`` counts Services that lost theirs (for tests).
     """
 
     def __init__(self, cloud: SimulatedCloud) -> None:
@@ -31,7 +31,7 @@ class Balancers(Invariant):
                 raise Violation(f"service {key} is gone, and its load balancer is not")
 
     def settled(self) -> None:
-        """What is wanted is there, what is said is true, and nothing else is there."""
+        """All required load balancers exist, their status is correct, and there are no others."""
         desired: dict[str, str] = {}
         for key, service in self._services.items():
             balancer = self._cloud.balancers.get(service.metadata.uid)

@@ -11,10 +11,10 @@ from pilothouse.storage import Change
 
 
 class Budgets(Invariant):
-    """One budget that is about all pods, of which ``least`` must be healthy.
+    """A budget for all pods, of which ``least`` must be healthy.
 
-    Checked is each eviction of a healthy pod: as many must be left. Those count as left that others than evictions took
-    away within ``lag`` seconds, because no manager can have observed them yet.
+    Checked at each eviction of a healthy pod: that many must remain. Pods that were removed otherwise within ``lag``
+    seconds count as remaining, because no manager can have observed that yet.
     """
 
     def __init__(self, *, least: int, lag: float = 60.0) -> None:

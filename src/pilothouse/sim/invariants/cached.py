@@ -1,7 +1,6 @@
-"""What a manager process has been shown of one resource: its cache, as seen from the wire.
+"""The state of one resource that was delivered to a manager process: its cache, derived from its traffic.
 
-Fed with the observations of one process. Only the informers' own lists and watches count; what a controller reads by
-itself does not.
+Only lists and watches of informers count; live reads of controllers do not.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from pilothouse.runtime.cache import Cached
 T = TypeVar("T", bound=Cached)
 
 INFORMERS = "/shared-informers"
-"""How the User-Agent of the shared informers' client ends."""
+"""The suffix of the User-Agent of informers."""
 METADATA_INFORMERS = "/metadata-informers"
 """And that of the metadata informers' client."""
 
@@ -35,8 +34,8 @@ class _List(View, Generic[T], frozen=True):
 class Shown(Generic[T]):
     """The objects of a resource as a process was last shown them.
 
-    ``on_change(old, new)`` is called for each object that is shown anew, differently or no more; within one list all
-    are in place before the first call.
+    ``on_change(old, new)`` is called for each object that is added, changed or removed; within one list the cache is
+    complete before the first call.
     """
 
     def __init__(
@@ -56,9 +55,9 @@ class Shown(Generic[T]):
         self._on_change = on_change
         self._objects: dict[str, T] = {}
         self.is_filled = False
-        """Whether there was a whole list once, whose objects were all reported."""
+        """Whether there was a complete list whose objects were all reported."""
         self._streams: dict[int, tuple[RequestInfo, dict[str, T] | None]] = {}
-        """Open watches by identity; with what they have brought so far as long as the initial events go on."""
+        """Open watches by identity, with the initial events so far."""
 
     @property
     def objects(self) -> Mapping[str, T]:

@@ -37,7 +37,7 @@ class Certificates(Invariant):
             self._check(name, before, now)
 
     def _check(self, name: str, before: CertificateSigningRequest | None, now: CertificateSigningRequest) -> None:
-        """Somebody has just got a certificate. What counts is what was said before that."""
+        """A certificate was just issued. The conditions before that count."""
         self.issued += 1
         if before is None or not is_approved(before):
             raise Violation(f"{name} was issued a certificate that was not approved")
@@ -51,7 +51,7 @@ class Certificates(Invariant):
             raise Violation(f"{name} was issued somebody else's certificate")
 
     def settled(self) -> None:
-        """Nobody waits who was approved."""
+        """No approved request is pending."""
         for name, request in self._requests.items():
             waits = is_approved(request) and not has_failed(request) and not request.status.certificate
             if waits and request.spec.signer_name in self._signers:

@@ -1,4 +1,4 @@
-"""What a wall clock has said lately: who decides by it may write after it has jumped."""
+"""Recent values of a wall clock: a decision based on an earlier value may be written after a jump."""
 
 import asyncio
 import datetime
@@ -8,7 +8,7 @@ from pilothouse.env.virtual import VirtualClock
 
 
 def recent(env: Env, within: float) -> list[datetime.datetime]:
-    """What somebody may have read in these last seconds, roughly: the time of now, the earliest, and one for each jump.
+    """The times that may have been read within the last seconds: the current one, the earliest, and one for each jump.
 
     Example: the clock was set back by a day ten seconds ago. A time that was read a minute ago is then tomorrow.
     """

@@ -53,7 +53,7 @@ class CronJobs(Invariant):
                 raise Violation(f"of {reference.name} run at once: {sorted(running)}")
 
     def settled(self) -> None:
-        """Nothing that has ended, or is gone, is still listed as active."""
+        """No finished or deleted Job is listed as active."""
         alive = {job.metadata.uid for job in self._jobs.values() if not is_finished(job)}
         for owner in self._owners.values():
             stale = [each.name for each in owner.status.active if each.uid not in alive]

@@ -1,7 +1,7 @@
 """A rolling update of a DaemonSet stays within its bounds, checked at each write of a manager.
 
-For runs in which only managers delete pods and change nodes, and requests are not slowed: then a pod that was
-shown to be available is, and what a manager decided is what it was shown when the request came.
+For runs in which only managers delete pods and change nodes, and requests are not delayed: then a pod that was observed
+available is available, and a manager's decision is based on what it had observed when the request arrived.
 """
 
 from typing import TYPE_CHECKING
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class DaemonSetBounds(Daemons):
-    """Without surge: when a manager deletes a pod that it was shown to serve, no more nodes than ``maxUnavailable`` are
-    without a serving pod. With surge: it deletes such a pod only where another one serves, and makes a pod beside one
-    only while no more than ``maxSurge`` nodes have a new pod that does not serve yet. Once more the bound for each
-    process that began with an old list of pods.
+    """Without surge: when a manager deletes a pod that it had observed as available, at most ``maxUnavailable`` nodes
+    have no available pod. With surge: it deletes such a pod only if another one is available, and creates a pod beside
+    one only if at most ``maxSurge`` nodes have a new pod that is not available yet. Processes that started with an old
+    list of pods may each exceed it by the same amount.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class DaemonSetBounds(Daemons):
         for name in sorted(self.nodes):
             here = [each for each in live if target_node(each) == name]
             coming = [each for each in here if each.metadata.labels.get(HASH_LABEL) == current and not is_ready(each)]
-            # Beside a pod that does not serve a new one may come whatever the bound.
+            # Beside an unavailable pod a new one may be created in any case.
             leaving = [each for each in here if each not in coming and self._serves_as_shown(process, each)]
             if coming and leaving:
                 surging.append(name)

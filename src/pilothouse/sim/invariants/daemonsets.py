@@ -1,7 +1,7 @@
 """Invariants of DaemonSets: one live pod on a node, during a surge one old and one new, and an honest end.
 
-Which nodes a DaemonSet wants is taken from ``placement``, the pure decision that tables hold to upstream's; everything
-else is counted here anew, from what was committed. The bounds of rolling updates are checked in ``daemonset_bounds``.
+The nodes that need a pod are computed by ``placement``, the pure decision that is tested with upstream's tables;
+everything else is computed here from the committed objects. ``daemonset_bounds`` checks the bounds of rolling updates.
 """
 
 from collections import Counter
@@ -35,8 +35,8 @@ _template = msgspec.json.Decoder(PodTemplateSpec).decode
 
 
 class Daemons(Invariant):
-    """DaemonSets with their pods, nodes and revisions as they are committed, and which processes began with old pods.
-    Checks nothing by itself."""
+    """The committed DaemonSets with their pods, nodes and revisions, and which processes started with old pods. Checks
+    nothing by itself."""
 
     def __init__(self) -> None:
         self.sets: dict[str, DaemonSet] = {}
@@ -70,20 +70,20 @@ class Daemons(Invariant):
         self.stale.observed(process, seen)
 
     def placements(self, owner: DaemonSet) -> dict[str, Placement]:
-        """What each node is to the DaemonSet."""
+        """The decision for each node."""
         wants = wants_of(_template(owner.spec.template).spec)
         return {name: decide_placement(wants, self.nodes[name]) for name in sorted(self.nodes)}
 
     def live_pods(self, uid: str) -> list[Pod]:
-        """The pods of a DaemonSet that have not ended and are not being deleted."""
+        """The pods of a DaemonSet that are neither finished nor being deleted."""
         return [pod for pod in self.pods.values() if owner_of(pod) == uid and is_active(pod)]
 
 
 class DaemonSets(Daemons):
-    """Checked at each creation by a manager: without surge nothing of the DaemonSet is on that node but what has ended;
-    where a surge was ever allowed at most one live pod, and that of another revision. Each process that began with an
-    old list of pods may add one. At each commit: a pod has one controller, never exchanged for another without a
-    release; ``observedGeneration`` does not go back; no number is negative. In the end: see ``settled``.
+    """Checked at each creation by a manager: without surge there is only a finished pod of the DaemonSet on that node;
+    if a surge was ever allowed at most one active pod, of another revision. Each process that started with an old list
+    of pods may add one. At each commit: a pod has one controller, which is never replaced without a release;
+    ``observedGeneration`` does not decrease; no count is negative. For the final state see ``settled``.
     """
 
     def __init__(self) -> None:
@@ -142,9 +142,9 @@ class DaemonSets(Daemons):
             raise Violation(f"{key} is one too many on {node}, which has {names}")
 
     def settled(self) -> None:
-        """Every node that wants a pod has one, of the newest template, and no other node has one, but that NoSchedule
-        sends none away. The status says so, the newest revision holds the template, and the old ones are within the
-        limit or carried by a pod."""
+        """Every node that needs a pod has one, of the latest template, and no other node has one, except because of
+        NoSchedule taints. The status is correct, the latest revision has the template, and old ones are within the
+        limit or used by a pod."""
         for owner in self.sets.values():
             if owner.metadata.deletion_timestamp is None:
                 self._check(owner)
@@ -203,7 +203,7 @@ class DaemonSets(Daemons):
             raise Violation(f"{name} has no revision")
         patch = template_patch(owner.spec.template)
         current = newest(sorted(own, key=lambda each: each.metadata.name))
-        # There may be two: one that somebody else makes is found with the next sync only.
+        # There may be two: one that somebody else creates is only found by the next sync.
         same = [each.metadata.name for each in own if same_data(each.data, patch)]
         if current.metadata.name not in same:
             raise Violation(f"the template of {name} is held by {same}; the newest revision is {current.metadata.name}")

@@ -13,8 +13,8 @@ from pilothouse.storage import Change
 
 
 class Deployments(Invariant):
-    """The bounds of one Deployment whose ``replicas`` stay the same. ``most`` pods are wanted at any time, and once all
-    were there at least ``least`` are available."""
+    """The bounds of one Deployment with constant ``replicas``. At most ``most`` pods are desired at any time, and after
+    all were available at least ``least`` are."""
 
     def __init__(self, *, replicas: int, most: int, least: int) -> None:
         self._replicas = replicas
@@ -42,7 +42,7 @@ class Deployments(Invariant):
                     raise Violation(f"{change.key}: {available} pods are available, {self._least} must be")
 
     def settled(self) -> None:
-        """One ReplicaSet has all pods, and the Deployment says so."""
+        """One ReplicaSet has all pods, and the status is correct."""
         for owner in self._deployments.values():
             own = [each for each in self._sets.values() if _is_of(each, owner)]
             used = [each.metadata.name for each in own if each.spec.replicas]

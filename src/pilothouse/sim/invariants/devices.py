@@ -15,7 +15,7 @@ from pilothouse.storage import Change
 class DeviceClaims(Invariant):
     """All claims of a cluster whose schedulers reserve a claim before they bind the pod.
 
-    ``made`` counts claims made for pods, ``cleared`` allocations that were cleared (for tests).
+    ``made`` counts claims created for pods, ``cleared`` deallocations (for tests).
     """
 
     def __init__(self) -> None:
@@ -90,5 +90,5 @@ def _may_run(pod: Pod) -> bool:
 
 
 def _uses(pod: Pod) -> bool:
-    """Whether the pod runs, or may be about to get its node."""
+    """Whether the pod runs, or may be about to be scheduled."""
     return not is_terminal(pod) and (bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is None)

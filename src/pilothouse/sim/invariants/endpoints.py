@@ -1,6 +1,6 @@
-"""Invariants of services in the end: slices and Endpoints name the pods that are there, each once.
+"""Invariants of the final state of Services: slices and Endpoints have the existing pods, each once.
 
-Meanwhile little can be promised: what they say follows the pods at a distance.
+Before that little is guaranteed, because endpoints follow the pods with a delay.
 """
 
 from collections import Counter

@@ -12,14 +12,14 @@ from pilothouse.storage import Change
 
 
 class EphemeralClaims(Invariant):
-    """All pods with ephemeral volumes of a cluster, and all claims that have pods for owners. Claims of such names that
-    users make for themselves belong to nobody. ``made`` counts (for tests)."""
+    """All pods with ephemeral volumes of a cluster, and all claims owned by pods. Claims with such names that users
+    create are not checked. ``made`` counts (for tests)."""
 
     def __init__(self) -> None:
         self._pods = Objects("/pods/", Pod)
         self._claims = Objects("/persistentvolumeclaims/", PersistentVolumeClaim)
         self._expected: dict[str, str] = {}
-        """Of every pod that there ever was: by uid and claim, the volume."""
+        """Of every pod that ever existed: by uid and claim, the volume."""
         self.made = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
@@ -45,7 +45,7 @@ class EphemeralClaims(Invariant):
             raise Violation(f"claim {key} was made for {owner.name}, which has no such volume")
 
     def settled(self) -> None:
-        """Every pod that lives has its claims, unless others have their names; no claim has outlived its pod."""
+        """Every existing pod has its claims, unless other objects have their names; no claim has outlived its pod."""
         living = {pod.metadata.uid for pod in self._pods.values()}
         for key, pod in self._pods.items():
             if pod.metadata.deletion_timestamp is not None:

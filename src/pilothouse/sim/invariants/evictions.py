@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CONTROLLER = "node-controller"
 MAX_AGE = 8.0
-"""A read serves for a second; patch and deletion may each be three seconds on their way."""
+"""A read is used for a second; patch and deletion may each take three seconds."""
 FOREVER = float("inf")
 
 _node = msgspec.json.Decoder(Node).decode
@@ -38,16 +38,16 @@ class _Bound:
 class Evictions(Invariant):
     """Checked is each deletion of a pod that was not being deleted.
 
-    A live read of the node, not older than ``MAX_AGE``, must have shown a taint that the pod does not tolerate for
-    ever, or no node. If it showed that the pod tolerates all for a time, then taints must have been there as long as
-    the shortest time that the pod tolerates any of them. A moment without taints ends that, unless nobody could tell
-    afterwards that there was one: the taints that came next were others, or say nothing of since when.
+    A live read of the node, not older than ``MAX_AGE``, must have returned a taint that the pod does not tolerate
+    without limit, or no node. If the pod tolerates all of them for some time, there must have been taints for the
+    shortest of these times. A moment without taints restarts that, unless it cannot be detected afterwards: the next
+    taints were others, or have no time.
     """
 
     def __init__(self) -> None:
         self._reads = LiveReads()
         self._taints: dict[str, list[tuple[float, Taints]]] = {}
-        """By node; what it was tainted with since when. Without end: a node that is gone has none."""
+        """By node: its taints, and since when. A deleted node has none."""
         self._pods: dict[str, Pod] = {}
         self._bound: dict[str, _Bound] = {}
         self.evicted = 0
@@ -103,7 +103,7 @@ class Evictions(Invariant):
             return
         bound = self._bound[key]
         taints = no_execute(node)
-        # What it tolerated a moment ago counts too: a toleration may be added while the deletion is on its way.
+        # The previous tolerations count, too: one may be added while the deletion is in flight.
         recent = [t for i, (_since, t) in enumerate(bound.tolerations) if _until(bound.tolerations, i) > now - MAX_AGE]
         stays = [shortest(taints, tolerations) for tolerations in recent]
         if all(seconds == FOREVER for seconds in stays):
@@ -117,8 +117,8 @@ class Evictions(Invariant):
             )
 
     def _stretch(self, name: str, bound: _Bound, at: float) -> tuple[float, float]:
-        """Since when the pod was on a node with taints, as far as anybody could tell, and the shortest time that it
-        tolerated any of them."""
+        """Since when the pod was observably on a node with taints, and the shortest time for which it tolerated any of
+        them."""
         history = [entry for entry in self._taints[name] if entry[0] <= at]
         began, least = at, FOREVER
         next_taints: Taints = ()
@@ -140,7 +140,7 @@ class Evictions(Invariant):
         self._reads.observe(process, seen)
 
     def settled(self) -> None:
-        """Nobody is left where he may not stay, or not for long."""
+        """No pod remains that does not tolerate its node's taints, or only for some time."""
         for key, pod in self._pods.items():
             history = self._taints.get(pod.spec.node_name)
             if not history or pod.metadata.deletion_timestamp is not None:
@@ -151,19 +151,19 @@ class Evictions(Invariant):
 
 
 def no_execute(node: Node) -> Taints:
-    """The taints because of which pods must leave."""
+    """The taints that evict pods."""
     return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
 
 
 def shortest(taints: Taints, tolerations: tuple[Toleration, ...]) -> float | None:
-    """How long a pod may stay; None for not at all."""
+    """How long a pod tolerates the taints; None for not at all."""
     times = [toleration_seconds(taint, tolerations) for taint in taints]
     known = [seconds for seconds in times if seconds is not None]
     return None if len(known) < len(times) else min(known, default=FOREVER)
 
 
 def _shows_a_gap(before: list[tuple[float, Taints]], after: Taints) -> bool:
-    """Whether taints say that they are not those that were there before: the same key, and another time."""
+    """Whether taints are recognizably not the previous ones: the same key, and another time."""
     last: Taints = next((taints for _since, taints in reversed(before) if taints), ())
     times = {(taint.key, taint.effect): taint.time_added for taint in last}
     return not any(taint in last for taint in after) and any(

@@ -1,7 +1,7 @@
-"""Invariants of the garbage collector: nothing with a living owner goes, nothing without one stays.
+"""Invariants of the garbage collector: objects with an existing owner are not deleted, objects without one are.
 
-An owner *lives* if an object with that uid is at exactly the coordinates that the reference gives (kind, name, and the
-dependent's namespace or none) and does not wait for its dependents to go.
+An owner *exists* if an object with that uid has exactly the coordinates of the reference (kind, name, and the
+dependent's namespace or none) and does not wait for the deletion of its dependents.
 """
 
 from typing import TYPE_CHECKING
@@ -37,16 +37,16 @@ class Garbage(Invariant):
         self._uids: dict[tuple[str, str, str, str], str] = {}
         """The uid at (apiVersion, kind, namespace, name)."""
         self._waiting: set[str] = set()
-        """Uids of what is being deleted in the foreground, or was."""
+        """Uids of objects that are or were in foreground deletion."""
         self._orphaning: dict[str, tuple[int, frozenset[str]]] = {}
-        """By the uid of an owner that is to leave orphans: the process that was alive when that was asked for, and the
-        keys of the dependents that it had been shown by then."""
+        """By the uid of an owner that orphans its dependents: the process that was running when that was requested, and
+        the keys of the dependents that it had observed by then."""
         self._shown: dict[int, dict[str, Shown[Object]]] = {}
         self._process = 0
         self.deleted = 0
         self.orphaned = 0
 
-    # What was shown
+    # Observations
 
     def started(self, process: "Process") -> None:
         self._process = process.number
@@ -60,7 +60,7 @@ class Garbage(Invariant):
         if shown is not None:
             shown.observe(seen)
 
-    # What was written
+    # Writes
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if change.key.startswith(_IGNORED):
@@ -141,10 +141,10 @@ class Garbage(Invariant):
             return False
         return self._uids.get((ref.api_version, ref.kind, namespace, ref.name)) == ref.uid
 
-    # The end
+    # Final state
 
     def settled(self) -> None:
-        """Every reference is to a living owner, and nothing waits but for what can never be collected."""
+        """Every reference is to an existing owner, and nothing waits except for objects that cannot be collected."""
         excused = self._excused()
         for key, obj in self._objects.items():
             meta = obj.metadata
@@ -187,7 +187,7 @@ class Garbage(Invariant):
 
 def _names(dependent: Object, owner: Object) -> bool:
     """Whether a reference is to this owner. One with its uid and another kind or name has no owner: the object is
-    garbage, not a dependent to be left behind."""
+    garbage, not an orphaned dependent."""
     meta = owner.metadata
     return any(
         (ref.uid, ref.api_version, ref.kind, ref.name) == (meta.uid, owner.api_version, owner.kind, meta.name)

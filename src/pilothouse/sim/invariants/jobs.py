@@ -1,7 +1,7 @@
-"""Invariants of Jobs: pods are counted as they ended, never more of them run than may, and no finalizer is left.
+"""Invariants of Jobs: pods are counted correctly, not too many run, and no finalizer remains.
 
-Computed from the committed objects after every write. Who deletes pods, or changes how many may run, checks less: see
-the arguments.
+Computed from the committed objects after every write. If somebody else deletes pods or changes parallelism, less can be
+checked: see the arguments.
 """
 
 import msgspec
@@ -22,13 +22,13 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class _Lives:
-    """What has become of the pods of one Job, by uid."""
+    """The results of the pods of one Job, by uid."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}
         self.made: dict[str, None] = {}
         self.succeeded: dict[str, str] = {}
-        """The index that the pod says it is for, or "" of one that is for none."""
+        """The completion index of the pod, "" if it has none."""
         self.lost: dict[str, None] = {}
         """Failed, or deleted."""
 
@@ -36,8 +36,8 @@ class _Lives:
 class Jobs(Invariant):
     """All Jobs, with their pods.
 
-    ``bounded``: only the controller deletes pods, and Jobs are not changed. Then at no time run more pods
-    than ``parallelism`` says, or than completions are still missing, and in the end exactly those count that succeeded.
+    ``bounded``: only the controller deletes pods, and Jobs are not changed. Then the number of running pods never
+    exceeds ``parallelism`` or the remaining completions, and at the end exactly the succeeded pods are counted.
     """
 
     def __init__(self, *, bounded: bool = True) -> None:
@@ -48,7 +48,7 @@ class Jobs(Invariant):
 
     @property
     def made(self) -> int:
-        """How many pods were made for Jobs, in all."""
+        """The number of pods created for Jobs."""
         return sum(len(lives.made) for lives in self._lives.values())
 
     def committed(self, change: Change, origin: Origin | None) -> None:
@@ -95,7 +95,7 @@ class Jobs(Invariant):
             raise Violation(f"{key} was made for {job.metadata.name}: {done} of {desired} are done, {len(active)} run")
 
     def _check_status(self, job: Job, before: Job | None) -> None:
-        """Nothing counts that has not happened, and what was counted is not taken back."""
+        """Nothing is counted that has not happened, and counts do not decrease."""
         name, status = job.metadata.name, job.status
         lives = self._lives.get(job.metadata.uid, _Lives())
         if min(status.active, status.succeeded, status.failed) < 0:
@@ -113,7 +113,7 @@ class Jobs(Invariant):
             raise Violation(f"{name} had ended with {former} and now says {counts}")
 
     def settled(self) -> None:
-        """Every Job has ended and says of it what happened; pods whose Job is over or gone are free."""
+        """Every Job is finished with the correct result; pods of finished or deleted Jobs have no finalizer."""
         alive = {job.metadata.uid: job for job in self._jobs.values()}
         for key, pod in self._pods.items():
             reference = controller_of(pod.metadata)

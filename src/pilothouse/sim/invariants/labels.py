@@ -1,6 +1,6 @@
-"""Invariants of warnings of SELinux labels: they are true, and reveal nothing of other namespaces.
+"""Invariants of SELinux warnings: they are correct, and reveal nothing about other namespaces.
 
-Each warning is checked against all pods and volumes that ever were. Events may be lost, so none has to come.
+Each warning is checked against all pods and volumes that ever existed. Events may be lost, so none is required.
 """
 
 import re
@@ -92,8 +92,8 @@ class LabelWarnings(Invariant):
 
 
 def _has(pod: MountingPod, about: str, value: str) -> bool:
-    """Whether that is the pod's label or policy, of all its containers. One that asks for no label has each file
-    labelled."""
+    """Whether that is the pod's label or policy, of all its containers. Without a label the volume is relabeled
+    recursively."""
     context = pod.spec.security_context
     options = context.se_linux_options if context is not None else None
     asked = f"{options.user}:{options.role}:{options.type}:{options.level}" if options is not None else ":::"

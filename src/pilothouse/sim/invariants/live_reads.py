@@ -1,4 +1,4 @@
-"""Which nodes a manager process has read live, and the answer: for the invariants about deletions."""
+"""Which nodes a manager process has read live, and the results; for the invariants of deletions."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ _Key = tuple[str, str, str]
 
 
 class LiveReads:
-    """The newest live read of each node by each controller. Reads that accept an older state do not count."""
+    """The latest live read of each node by each controller. Reads that accept an older state do not count."""
 
     def __init__(self) -> None:
         self._reads: dict[_Key, tuple[float, Node | None]] = {}

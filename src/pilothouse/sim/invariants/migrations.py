@@ -1,7 +1,7 @@
-"""Invariants of migrations of stored versions: no version is forgotten in which something is stored, nothing comes
-back that was deleted, and what objects say stays as it is.
+"""Invariants of storage version migrations: no version is removed in which an object is stored, deleted objects are not
+recreated, and the content of objects does not change.
 
-Checked against the committed objects, in the version in which it was stored.
+Checked against the committed objects, in the version in which they were stored.
 """
 
 from typing import Any
@@ -27,7 +27,8 @@ CONTROLLER = "storage-version-migrator-controller"
 
 
 class Migrations(Invariant):
-    """Those of one custom resource. ``stored_anew`` and ``forgotten`` count objects and versions (for tests)."""
+    """The migrations of one custom resource. ``stored_anew`` and ``forgotten`` count objects and versions (for
+    tests)."""
 
     def __init__(self, resource: GroupResource) -> None:
         self._resource = resource
@@ -86,7 +87,7 @@ class Migrations(Invariant):
             raise Violation(f"migrations {runs} run together")
 
     def settled(self) -> None:
-        """None waits or runs."""
+        """None is pending or running."""
         for name, found in self._migrations.items():
             conditions = found.status.conditions
             if is_condition_true(conditions, "Running"):

@@ -1,4 +1,4 @@
-"""Invariants of the namespace controller: what is deleted ends, what is not is left alone."""
+"""Invariants of the namespace controller: deleted namespaces are removed, others are not changed."""
 
 import msgspec
 
@@ -12,8 +12,8 @@ _object = msgspec.json.Decoder(Object).decode
 
 
 class Namespaces(Invariant):
-    """The controller writes only to namespaces that are being deleted and to what is in them; a namespace goes only
-    when nothing is left in it; in the end none is still going."""
+    """The controller only writes to terminating namespaces and their content; a namespace is only removed when it is
+    empty; at the end none is terminating."""
 
     def __init__(self) -> None:
         self._going: dict[str, Object] = {}
@@ -57,6 +57,6 @@ class Namespaces(Invariant):
             self._going[name] = found
 
     def settled(self) -> None:
-        """None is still going."""
+        """None is terminating."""
         if self._going:
             raise Violation(f"namespaces are still being deleted: {sorted(self._going)}")

@@ -1,5 +1,5 @@
-"""Invariants of the node lifecycle controller: who is called silent, whose pods are marked, how fast zones are
-tainted, and that all of it is taken back."""
+"""Invariants of the node lifecycle controller: which nodes are marked unreachable, which pods not ready, how fast zones
+are tainted, and that all of it is reverted."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -28,17 +28,18 @@ _pod = msgspec.json.Decoder(Pod).decode
 
 
 class NodeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the controller, and how late it may be. Without faults nothing is late."""
+    """The options of the controller, and the tolerated delay. Without faults there is none."""
 
     period: float = 5.0
     grace: float = 50.0
     rate: float = 0.1
     large: int = 50
-    """Zones with more nodes than this are left at a lower rate when they are disrupted; that one is not checked."""
+    """Larger zones have a reduced eviction rate when they are disrupted, which is not checked."""
     slack: float = 1.0
     """How much later than the token was taken a taint may be there."""
     patience: float = 12.0
-    """After so long everybody knows how many nodes of a zone are down: a pass, and what it takes to be heard."""
+    """The time until every process has observed how many nodes of a zone are down: a pass, and the delivery of
+    events."""
 
 
 class NodeHealth(Invariant):
@@ -51,7 +52,7 @@ class NodeHealth(Invariant):
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._signs: dict[tuple[str, str], list[float]] = {}
-        """When a process was shown that a node lives: a Lease or heartbeat unlike the one before."""
+        """When a process observed a sign of life of a node: a changed Lease or heartbeat."""
         self._heartbeats: dict[str, float] = {}
         """When each node last reported."""
         self._down_until: dict[str, float] = {}
@@ -68,7 +69,7 @@ class NodeHealth(Invariant):
     # Events
 
     def started(self, process: "Process") -> None:
-        """Follow what it is shown of Leases and nodes."""
+        """Apply its observations of Leases and nodes."""
 
         def hear(name: str) -> None:
             self._signs.setdefault((process.name, name), []).append(_now())
@@ -77,7 +78,7 @@ class NodeHealth(Invariant):
             if new is not None and (old is None or old.spec.renew_time != new.spec.renew_time):
                 hear(new.metadata.name)
             elif new is None and old is not None:
-                # What is gone again before the next pass has not been seen.
+                # Changes that are reverted before the next pass are not observed.
                 signs = self._signs[process.name, old.metadata.name]
                 signs[:] = [at for at in signs if _now() - at > self._limits.period]
 
@@ -125,7 +126,7 @@ class NodeHealth(Invariant):
         disrupted = disrupted_zones(self._nodes, self._limits.large)
         self._disrupted = {zone: self._disrupted.get(zone, now) for zone in disrupted}
 
-    # What is checked
+    # Checks
 
     def _check_node(self, name: str, before: Node, node: Node, origin: Origin) -> None:
         now = _now()
@@ -165,7 +166,7 @@ class NodeHealth(Invariant):
             raise Violation(f"{key} is marked as not ready; node {name} is ready since {late:.3f} s")
 
     def settled(self) -> None:
-        """Taints say what conditions say, and pods of silent nodes are not ready."""
+        """Taints match conditions, and pods of unresponsive nodes are not ready."""
         quiet = _now() - self._last_write
         if quiet < 600.0:
             raise Violation(f"the node controller still wrote on a node {quiet:.0f} s ago")
@@ -208,7 +209,7 @@ def disrupted_zones(nodes: dict[str, Node], large: int) -> list[str]:
 
 
 def _leave_for(node: Node) -> tuple[str, ...]:
-    """The keys of the taints because of which pods must leave, of those that the controller gives."""
+    """The keys of the controller's taints that evict pods."""
     return tuple(
         sorted(t.key for t in node.spec.taints if t.effect == NO_EXECUTE and t.key in (NOT_READY, UNREACHABLE))
     )

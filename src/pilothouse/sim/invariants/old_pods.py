@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 class OldPods:
-    """The processes whose first list of pods came from a replica that was behind.
+    """The processes whose first list of pods came from a stale replica.
 
-    ``newest_change`` is the revision of the last write of a pod; who keeps this up to date tells.
+    ``newest_change`` is the revision of the last write of a pod; the caller updates it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""Invariants of pod garbage collection: a live read of the node confirms each deletion, and it means one uid."""
+"""Invariants of pod garbage collection: each deletion is confirmed by a live read of the node, and has the uid as
+precondition."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 COLLECTOR = "pod-garbage-collector"
 MAX_AGE = 8.0
-"""A read serves for a second; patch and deletion may each be three seconds on their way."""
+"""A read is used for a second; patch and deletion may each take three seconds."""
 
 
 class PodGarbage(Invariant):
-    """Checked is each deletion, and each pod that is made Failed, by the collector.
+    """Checked at each deletion, and each pod that is set to Failed, by the garbage collector.
 
-    With fewer finished pods than the threshold: none is collected for being one too many.
+    With fewer finished pods than the threshold: none is collected because of it.
     """
 
     def __init__(self) -> None:
@@ -60,7 +61,7 @@ class PodGarbage(Invariant):
         self._reads.observe(process, seen)
 
     def settled(self) -> None:
-        """No garbage is left, but for what finalizers hold."""
+        """No garbage remains, except objects with finalizers."""
         for key, pod in self._pods.items():
             if pod.metadata.finalizers and is_terminal(pod):
                 continue
@@ -74,7 +75,7 @@ class PodGarbage(Invariant):
 
 
 def is_out_of_service(node: Node) -> bool:
-    """Tainted so by somebody, and not ready."""
+    """Tainted as out of service, and not ready."""
     return not is_node_ready(node) and any(t.key == "node.kubernetes.io/out-of-service" for t in node.spec.taints)
 
 

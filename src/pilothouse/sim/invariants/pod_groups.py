@@ -1,7 +1,7 @@
 """Invariants of PodGroups: none is released while pods belong to it, and none is kept without pods.
 
-Checked against the committed objects, and against the pods in the caches of the process that removes the finalizer:
-nothing is promised about other pods.
+Checked against the committed objects, and against the cached pods of the process that removes the finalizer: other pods
+do not count.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
 CONTROLLER = "podgroup-protection-controller"
 SLOWEST_REQUEST = 10.0
-"""Seconds between a decision and the write that comes of it, at most."""
+"""Maximum seconds between a decision and its write."""
 
 
 class PodGroups(Invariant):
@@ -39,7 +39,7 @@ class PodGroups(Invariant):
         self._pods = Objects("/pods/", Pod)
         self._shown: dict[str, Pod] = {}
         self._since: dict[str, float] = {}
-        """What the process that lives has been shown, and since when each pod."""
+        """The observations of the current process, with the time of each pod."""
         self._feed: Shown[Pod] | None = None
         self.kept = 0
 

@@ -1,7 +1,7 @@
-"""Invariants of certificate requests of pods: the cleaner takes none that is younger than a quarter of an hour,
-and leaves none that is much older.
+"""Invariants of PodCertificateRequests: none younger than 15 minutes is deleted by the cleaner, and none much older
+remains.
 
-Checked against the committed objects, when it is.
+Checked against the committed objects.
 """
 
 import datetime
@@ -27,7 +27,7 @@ KEPT_FOR = datetime.timedelta(minutes=15)
 MUCH_OLDER = datetime.timedelta(minutes=21)
 """The cleaner runs every five minutes."""
 ON_ITS_WAY = 60.0
-"""So long a deletion may take that was decided on, in seconds: others may go before it, each of them slowly."""
+"""Maximum seconds from a decision to the deletion: earlier deletions may be slow."""
 
 
 class PodRequests(Invariant):
@@ -71,7 +71,7 @@ class PodRequests(Invariant):
             raise Violation(f"request {key} was taken after {age}")
 
     def settled(self) -> None:
-        """None is left whose time is over. What was made while the clock was ahead may be there for long."""
+        """No expired one remains. One created while the clock was ahead may remain for long."""
         for key, made in self._made.items():
             if self.env.now() - made > MUCH_OLDER:
                 raise Violation(f"request {key} of {made} is still there")

@@ -1,7 +1,7 @@
-"""Invariants of what is said of ValidatingAdmissionPolicies: it is said of the policy as it is, and never taken
-back for what was said of an earlier one.
+"""Invariants of the status of ValidatingAdmissionPolicies: it belongs to the current policy, and never goes back to
+that of an earlier generation.
 
-Checked against the committed objects after every write; what is wrong with an expression the test knows.
+Checked against the committed objects after every write; the test has the expected warnings of expressions.
 """
 
 from collections.abc import Callable
@@ -69,7 +69,7 @@ class PolicyStatuses(Invariant):
             self.warned += bool(self._check(name, now))
 
     def _check(self, name: str, policy: _Policy) -> list[str]:
-        """What is warned of, which must be what is wrong."""
+        """The fields with warnings, which must be those with errors."""
         checking = policy.status.type_checking
         said = [] if checking is None else [each.field_ref for each in checking.expression_warnings]
         wrong = []

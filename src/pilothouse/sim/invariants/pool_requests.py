@@ -1,5 +1,5 @@
-"""Invariants of requests about pools of devices: each is answered once, with numbers that add up, and kept for as
-long as people may want to read it.
+"""Invariants of ResourcePoolStatusRequests: each gets one status, with consistent numbers, and is kept long enough to
+be read.
 
 Computed from the committed objects after every write.
 """
@@ -56,7 +56,7 @@ _request = msgspec.json.Decoder(_Request).decode
 
 
 class PoolRequests(Invariant):
-    """All requests of a cluster. ``answered`` counts answers, ``incomplete`` those of them that lack a pool's counts,
+    """All requests of a cluster. ``answered`` counts statuses, ``incomplete`` those without the counts of a pool,
     ``expired`` requests that the manager has deleted."""
 
     def __init__(self) -> None:
@@ -118,6 +118,6 @@ class PoolRequests(Invariant):
             raise Violation(f"request {name} was deleted after {self._env.now() - since}")
 
     def settled(self) -> None:
-        """Nobody waits for an answer."""
+        """No request is without a status."""
         if self._open:
             raise Violation(f"requests {sorted(self._open)} are not answered")

@@ -1,4 +1,4 @@
-"""Invariants of what is in use: it loses its protection no sooner than its last user goes, and then soon.
+"""Invariants of objects in use: the protection finalizer is not removed before the last user is gone, but soon after.
 
 Computed from the committed objects after every write.
 """
@@ -20,7 +20,7 @@ CLAIM, VOLUME = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
 
 
 class Protection(Invariant):
-    """All claims and volumes of a cluster in which users don't remove finalizers of what is being deleted.
+    """All claims and volumes of a cluster in which users do not remove finalizers of objects that are being deleted.
 
     A pod that gets its node after the deletion of its claim does not count: a real kubelet would not start it.
     ``kept`` counts claims that were deleted while pods used them (for tests).
@@ -95,7 +95,7 @@ class Protection(Invariant):
 
 
 def _uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """By name, or because it was made for an ephemeral volume of the pod: as long as that is not deleted for good."""
+    """By name, or by an ephemeral volume of the pod, until that is finally deleted."""
     name, meta = claim.metadata.name, pod.metadata
     if any(
         v.persistent_volume_claim is not None and v.persistent_volume_claim.claim_name == name for v in pod.spec.volumes

@@ -1,4 +1,4 @@
-"""Invariants of ResourceQuotas: limits in force are those asked for, and in the end what is used is what is there.
+"""Invariants of ResourceQuotas: ``status.hard`` equals the spec, and at the end ``used`` equals the existing objects.
 
 Computed from the committed objects, for quotas of the number of pods.
 """
@@ -11,7 +11,7 @@ from pilothouse.storage import Change
 
 
 class Quotas(Invariant):
-    """Of every namespace. ``writes`` counts what was written into quotas."""
+    """Of every namespace. ``writes`` counts writes of quotas."""
 
     def __init__(self) -> None:
         self.pods = Objects("/pods/", Pod)

@@ -28,7 +28,7 @@ _patch = msgspec.json.Decoder(_Patch).decode
 
 
 class _Counts:
-    """Every number that the pods of one ReplicaSet have come to, of all instants of one cache."""
+    """All counts of the pods of one ReplicaSet at any moment of one cache."""
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
@@ -44,11 +44,10 @@ class _Counts:
 
 
 class StatusBehindCache(Invariant):
-    """Each status that a process sends can be explained by what it had been shown.
+    """Each status that a process sends matches its observations.
 
-    ``observedGeneration`` is that of a generation that was shown; replicas, ready and terminating replicas are each
-    what the cache came to at some instant of the life of that process. Where it adopts pods, there are at least no more
-    replicas than pods it knows.
+    ``observedGeneration`` is a generation that was observed; replicas, ready and terminating replicas are each a count
+    of the cache at some moment of that process. If it adopts pods, replicas are at most the number of observed pods.
     """
 
     def __init__(self) -> None:

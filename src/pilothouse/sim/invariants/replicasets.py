@@ -1,4 +1,4 @@
-"""Invariants of ReplicaSets: how many pods, whose pods, and what the status may say.
+"""Invariants of ReplicaSets: number and owners of pods, and the status.
 
 ``ReplicaSets`` checks writes against the state of the store; ``replicaset_status`` checks status writes against the
 cache of the process that sent them.
@@ -30,10 +30,9 @@ _set = msgspec.json.Decoder(ReplicaSet).decode
 class ReplicaSets(Invariant):
     """Numbers of pods, checked whenever one is created.
 
-    Pods that somebody made and a ReplicaSet adopted may make it more than wanted for a moment, and that is nobody's
-    fault: so what is checked is each *creation*. It must not bring the active pods of its owner above the largest
-    ``replicas`` that the owner ever had, plus one burst for each process that began with a list of pods that was not
-    the newest state.
+    Pods that somebody created and a ReplicaSet adopted may exceed the desired number for a moment. Therefore each
+    *creation* is checked: the active pods of its owner must not exceed the largest ``replicas`` that the owner ever
+    had, plus one burst for each process that started with a list of pods that was not the latest state.
     """
 
     def __init__(self, *, burst: int) -> None:
@@ -101,7 +100,7 @@ class ReplicaSets(Invariant):
         self._stale.observed(process, seen)
 
     def settled(self) -> None:
-        """Every ReplicaSet has exactly the pods that it wants, and says so."""
+        """Every ReplicaSet has exactly the desired pods, and reports that."""
         for owner in self._sets.values():
             meta, status = owner.metadata, owner.status
             if meta.deletion_timestamp is not None:

@@ -1,5 +1,5 @@
-"""Invariants of the ranges of service addresses: no address loses the last range that gives it, a range goes no
-sooner than every API server has heard of it, and none stays that is not needed.
+"""Invariants of ServiceCIDRs: no address loses its last range, none is removed before every API server has observed the
+deletion, and none remains unnecessarily.
 
 Computed from the committed objects after every write.
 """
@@ -27,8 +27,8 @@ GRACE_SECONDS = 9.0
 
 
 class ServiceRanges(Invariant):
-    """All ranges of a cluster in which none is deleted before it has its finalizer, and no other program removes it
-    from one that goes. ``kept`` counts deletions that had to wait for an address, ``gone`` ranges that went."""
+    """All ServiceCIDRs of a cluster in which none is deleted before it has its finalizer, and no other program removes
+    the finalizer. ``kept`` counts deletions that had to wait for an address, ``gone`` removed ServiceCIDRs."""
 
     def __init__(self) -> None:
         self._ranges = Objects(_RANGES, ServiceCIDR)
@@ -86,7 +86,7 @@ class ServiceRanges(Invariant):
         ]
 
     def settled(self) -> None:
-        """What lives is protected and ready; what goes is needed, and says so."""
+        """Existing ones have the finalizer and are ready; terminating ones are needed, and report that."""
         for name, found in self._ranges.items():
             ready = {each.type: (each.status, each.reason) for each in found.status.conditions}.get("Ready")
             if found.metadata.deletion_timestamp is None:

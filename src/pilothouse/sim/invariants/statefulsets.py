@@ -1,7 +1,7 @@
-"""Invariants of one StatefulSet: who its pods are, that only so many are missing, and an honest end.
+"""Invariants of one StatefulSet: identity of its pods, unavailability, and the final state.
 
-Computed from the committed objects after every write. Who deletes pods by hand, or takes nodes away, checks less: see
-the arguments.
+Computed from the committed objects after every write. If pods are deleted manually, or nodes removed, less can be
+checked: see the arguments.
 """
 
 from pilothouse.api.apps import ControllerRevision, StatefulSet
@@ -18,10 +18,9 @@ REVISION = "controller-revision-hash"
 class StatefulSets(Invariant):
     """One StatefulSet of the namespace default, with its pods.
 
-    ``ordered``: a pod comes only when all before it are ready, and goes only when none above it is still going.
-    ``missing``: once all ``replicas`` have been ready, at most so many of them are not. ``held``: below this ordinal
-    pods stay of the revision that they were made from first. ``claims``: names of claim templates. ``limit``: of
-    revisions to keep.
+    ``ordered``: a pod is created only when all before it are ready, and deleted only when none above it is terminating.
+    ``missing``: after all ``replicas`` were ready, at most this many are not. ``held``: pods below this ordinal keep
+    their first revision. ``claims``: names of claim templates. ``limit``: the revision history limit.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class StatefulSets(Invariant):
         self._first: dict[str, str] = {}
         self._complete = False
         self.made = 0
-        """How many pods were made."""
+        """The number of created pods."""
         self.most_missing = 0
         """The most that were missing at once, after all had been there."""
 
@@ -72,7 +71,7 @@ class StatefulSets(Invariant):
             raise Violation(f"{owner.metadata.name} counts pods below nothing: {counts}")
 
     def _check_new(self, name: str, pod: Pod) -> None:
-        """A pod has been made: it is who it is called, and it was its turn."""
+        """A pod was created: it has the identity of its name, and was next in order."""
         self.made += 1
         parent, _dash, ordinal = name.rpartition("-")
         labels = pod.metadata.labels
@@ -99,7 +98,7 @@ class StatefulSets(Invariant):
                 raise Violation(f"{name} was made while {parent}-{lower} is not there or not ready")
 
     def _check_deletion(self, name: str) -> None:
-        """A pod was deleted. One below it may be going, for an update that began before the size changed."""
+        """A pod was deleted. One below it may be terminating because of an update that started before a scale-down."""
         above = [each for each, pod in self._pods.items() if _goes(pod) and _ordinal(each) > _ordinal(name)]
         if self._ordered and above:
             raise Violation(f"{name} was deleted while {sorted(above)} are still going")
@@ -115,7 +114,7 @@ class StatefulSets(Invariant):
                 raise Violation(f"{key}: {serving} of {self._replicas} pods serve, {self._missing} may be missing")
 
     def settled(self) -> None:
-        """All pods that there should be are there, of the revision that they should be of, and the status says so."""
+        """All desired pods exist with the desired revision, and the status is correct."""
         for owner in self._owners.values():
             name, spec, status = owner.metadata.name, owner.spec, owner.status
             start = spec.ordinals.start if spec.ordinals is not None else 0

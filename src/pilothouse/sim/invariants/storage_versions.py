@@ -1,7 +1,7 @@
-"""Invariants of StorageVersions: no API server that lives loses what it has said since it came, what is left says
-on what the others agree, and in the end no server is listed that is gone.
+"""Invariants of StorageVersions: no running API server loses an entry that it has written since its start, the common
+version matches the remaining entries, and at the end there are no entries of servers that do not exist.
 
-Checked against the committed objects: Leases, and entries of StorageVersions.
+Checked against the committed Leases and entries of StorageVersions.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _LEASES, _PREFIX = "coordination.k8s.io/leases/kube-system/", "internal.apiserve
 _LABEL, _VALUE = "apiserver.kubernetes.io/identity", "kube-apiserver"
 
 ON_ITS_WAY = 60.0
-"""So long a write may take after the read of the Lease, in seconds: there may be many before it, each of them slow."""
+"""Maximum seconds between reading the Lease and the write: there may be many slow writes before it."""
 
 
 class StorageVersions(Invariant):
@@ -30,10 +30,10 @@ class StorageVersions(Invariant):
     def __init__(self) -> None:
         self._clock = 0
         self._came: dict[str, tuple[int, float]] = {}
-        """The servers that live: since which commit, and when that was."""
+        """The running servers: the commit and time since which they run."""
         self._versions: dict[str, dict[str, Any]] = {}
         self._written: dict[tuple[str, str], int] = {}
-        """By object and server: the commit by which the entry came to say what it says."""
+        """By object and server: the commit that wrote the current entry."""
         self.removed = 0
         self.deleted = 0
 
@@ -101,7 +101,7 @@ class StorageVersions(Invariant):
             raise Violation(f"{name} has lost {server}, which has been there for long")
 
     def settled(self) -> None:
-        """Nobody is named who is gone."""
+        """No entry of a server that does not exist."""
         for name, found in self._versions.items():
             left = [server for server in entries(found) if server not in self._came]
             if left:
@@ -109,7 +109,7 @@ class StorageVersions(Invariant):
 
 
 def entries(found: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """What each server says, in its order."""
+    """The entry of each server, in their order."""
     listed = ((found or {}).get("status") or {}).get("storageVersions") or []
     return {entry["apiServerID"]: entry for entry in listed}
 

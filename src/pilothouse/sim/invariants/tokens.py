@@ -1,7 +1,7 @@
-"""Invariants of Secrets with tokens of service accounts: no token for an account that was never there, none taken
-from an account that is, and none left when its account is gone.
+"""Invariants of ServiceAccount token Secrets: no token for an account that never existed, none is deleted whose account
+exists, and none remains whose account is deleted.
 
-Checked against the committed objects: uids, names and who wrote.
+Checked against committed uids, names and writers.
 """
 
 import msgspec
@@ -17,11 +17,11 @@ _account = msgspec.json.Decoder(ServiceAccount).decode
 _SECRETS, _ACCOUNTS = "/secrets/", "/serviceaccounts/"
 
 WITHIN = 30
-"""So many commits may lie between the read that finds no account and the deletion that follows from it."""
+"""Maximum number of commits between the read that finds no account and the resulting deletion."""
 
 
 class Tokens(Invariant):
-    """All token Secrets of a cluster. ``filled`` and ``deleted`` count what the manager did (for tests)."""
+    """All token Secrets of a cluster. ``filled`` and ``deleted`` count writes of the manager (for tests)."""
 
     def __init__(self) -> None:
         self._clock = 0
@@ -77,7 +77,7 @@ class Tokens(Invariant):
             raise Violation(f"secret {key} was deleted, and its account is there")
 
     def settled(self) -> None:
-        """Every Secret has its account, and what it should have."""
+        """Every Secret has an account, and all its fields."""
         for key, secret in self._secrets.items():
             uid, _since = self._accounts.get(_account_key(secret), ("", 0))
             if not uid or secret.metadata.annotations.get(ACCOUNT_UID, "") not in ("", uid):

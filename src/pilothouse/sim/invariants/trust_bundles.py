@@ -1,7 +1,7 @@
-"""Invariants of the trust bundle of the API server: the publisher writes nothing but its own, takes no older one
-before it knows that the right one is there, and in the end that is the only one.
+"""Invariants of the API server's ClusterTrustBundle: the publisher only writes its own content, deletes older bundles
+only after it has observed the current one, and at the end that is the only one.
 
-Checked against the committed objects and by what each process was shown.
+Checked against the committed objects and the observations of each process.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ _SIGNER = "kubernetes.io/kube-apiserver-serving"
 
 
 def name_of(content: str) -> str:
-    """What the bundle with that content is to be called."""
+    """The name of the bundle with that content."""
     return f"kubernetes.io:kube-apiserver-serving:{hashlib.sha256(content.encode()).hexdigest()[:24]}"
 
 
 class _Life:
-    """One process: what it may publish, and of which of these it has learnt that they are there."""
+    """One process: the contents that it may publish, and which of them it has observed."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -47,10 +47,10 @@ class _Life:
 
 
 class TrustBundles(Invariant):
-    """All bundles of a cluster. ``contents`` is what the manager publishes, the last one last; it may grow.
-    A process publishes the one that was the last when it started, or a later one.
+    """All bundles of a cluster. ``contents`` are the manager's contents, the latest one last; it may grow. A process
+    publishes the one that was the latest when it started, or a later one.
 
-    ``written`` and ``removed`` count what the publisher did (for tests).
+    ``written`` and ``removed`` count writes of the publisher (for tests).
     """
 
     def __init__(self, contents: Sequence[str]) -> None:

@@ -1,5 +1,5 @@
-"""Invariants of tokens that seem unused: none is marked of which its process could know that it is in use,
-young or made by hand, and none is deleted that was not, for a whole period, marked and unused in fact.
+"""Invariants of unused legacy tokens: none is marked that is observably in use, recent or user-created, and none is
+deleted that was not marked and unused for a whole period.
 
 A mark can be removed again, and is checked against the caches of the process, which may be behind. A deletion cannot
 be undone, and is checked against the deleted Secret; accounts and pods in the caches may be behind.
@@ -36,13 +36,13 @@ _secret = msgspec.json.Decoder(Secret).decode
 _PREFIX = "/secrets/"
 DAY = datetime.timedelta(days=1)
 ON_ITS_WAY = 10.0
-"""So long a request may take until it is sent, in seconds."""
+"""Maximum seconds until a request is sent."""
 
 
 class _Life:
-    """One process: what it was shown since its sync began, and when that was.
+    """One process: its observations since the start of its sync, with times.
 
-    A sync takes a while. It may use any state of the Secrets, accounts and pods that was shown meanwhile.
+    A sync takes time. It may use any state of Secrets, accounts and pods that was observed during that.
     """
 
     def __init__(self, process: "Process") -> None:
@@ -54,9 +54,9 @@ class _Life:
         self._old_accounts: list[ServiceAccount] = []
         self._named: frozenset[str] = frozenset()
         self._was_free: set[str] = set()  # never iterated
-        """Secrets that no pod named for a moment."""
+        """Secrets that were not used by any pod at some moment."""
         self.moments: list[datetime.datetime] = []
-        """The time of the sync. It asks for the time once, and for what comes next perhaps again."""
+        """The time of the sync. It reads the clock once, and possibly again for the next steps."""
         self._is_answered = True
         self.tracked_since: datetime.date | None = None
 
@@ -79,7 +79,7 @@ class _Life:
             self._old_secrets.clear()
             self._old_accounts.clear()
             self._was_free.clear()
-        # It may have looked at the clock somewhat earlier: requests can be slow to be sent.
+        # It may have read the clock earlier: requests may be sent late.
         self.moments += recent(self._env, ON_ITS_WAY)
 
     def _keep(self, olds: list[Any], old: Any) -> None:
@@ -112,8 +112,8 @@ class _Life:
 
 
 class UnusedTokens(Invariant):
-    """The token Secrets of a cluster with one namespace that has pods. ``period``: how long a token may be unused, and
-    then invalid. ``marked`` and ``deleted`` count what the cleaner did (for tests)."""
+    """The token Secrets of a cluster in which one namespace has pods. ``period``: how long a token may be unused, and
+    then invalid. ``marked`` and ``deleted`` count writes of the cleaner (for tests)."""
 
     def __init__(self, period: datetime.timedelta) -> None:
         self._period = period
@@ -191,7 +191,7 @@ class UnusedTokens(Invariant):
 
 
 def date_of(text: str) -> datetime.date | None:
-    """The day; None if it is none."""
+    """The date; None if it is invalid."""
     try:
         return datetime.datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=datetime.UTC).date()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Invariants of claims and volumes: one of each for one of the other, and nothing lost that somebody has.
+"""Invariants of claims and volumes: they are bound one to one, and no bound volume is lost.
 
 Computed from the committed objects after every write.
 """
@@ -94,7 +94,7 @@ class Volumes(Invariant):
             raise Violation(f"{name} is called {new.status.phase} while {owner} has it")
 
     def settled(self) -> None:
-        """Whoever is called bound is bound, both ways; no volume waits for a claim that has another one."""
+        """Bound claims and volumes refer to each other; no volume refers to a claim with another volume."""
         for key, claim in self._claims.items():
             if claim.status.phase != "Bound":
                 continue
