@@ -1,4 +1,4 @@
-"""Expressions in what is registered for admission: whether they compile, where they are written.
+"""Validation of the CEL expressions in policies and webhook configurations.
 
 After kubernetes' ``pkg/apis/admissionregistration/validation/validation.go`` (v1.36).
 """
@@ -30,9 +30,9 @@ _PATCHES = ("ApplyConfiguration", "JSONPatch")
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _VARIABLE = re.compile(r"\bvariables\s*\.(?:\s|//[^\n]*\n)*(\w+)")
 _MISSING = "expression is not specified"
-_MOST_CONDITIONS = 64
-_MOST_ANNOTATIONS = 20
-_LONGEST_VALUE = 5 * 1024
+_MAX_CONDITIONS = 64
+_MAX_ANNOTATIONS = 20
+_MAX_VALUE_LENGTH = 5 * 1024
 
 
 def _is_identifier(name: str) -> bool:
@@ -50,7 +50,7 @@ def validate_variables(spec: Object) -> ErrorList:
             errors.append(required(f"{path}.name", "name is not specified"))
         elif not _is_identifier(name):
             errors.append(invalid(f"{path}.name", name, "must be a valid CEL identifier"))
-        # A variable may use those before it. Only those that it uses are declared: there may be thousands.
+        # A variable may use the variables before it. Only those that it uses are declared: there may be thousands.
         text = variable.get("expression") or ""
         used = [before[one] for one in dict.fromkeys(_VARIABLE.findall(text)) if one in before]
         scope = _scope(params, used) if used else plain
@@ -66,7 +66,7 @@ def _scope(params: bool, variables: Sequence[Object], *, authorizer: bool = True
 
 def validate_validations(spec: Object, name: str) -> ErrorList:
     params, variables = spec.get("paramKind") is not None, spec.get("variables") or []
-    scope, quiet = _scope(params, variables), _scope(params, variables, authorizer=False)
+    scope, message_scope = _scope(params, variables), _scope(params, variables, authorizer=False)
     errors: ErrorList = []
     for position, validation in enumerate(spec.get("validations") or ()):
         path = f"spec.validations[{position}]"
@@ -75,7 +75,7 @@ def validate_validations(spec: Object, name: str) -> ErrorList:
         if text and not text.strip():
             errors.append(invalid(f"{path}.messageExpression", text, "must be non-empty if specified"))
         elif text:
-            errors += _validate_expression(quiet, text, f"{path}.messageExpression", ("string",))
+            errors += _validate_expression(message_scope, text, f"{path}.messageExpression", ("string",))
         message = validation.get("message") or ""
         if message and not message.strip():
             errors.append(invalid(f"{path}.message", message, "must be non-empty if specified"))
@@ -90,8 +90,8 @@ def validate_validations(spec: Object, name: str) -> ErrorList:
 def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: str) -> ErrorList:
     path = "spec.auditAnnotations"
     errors: ErrorList = []
-    if len(annotations) > _MOST_ANNOTATIONS:
-        text = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
+    if len(annotations) > _MAX_ANNOTATIONS:
+        text = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
         errors.append(invalid(path, internal_value("[]admissionregistration.AuditAnnotation", annotations), text))
     keys: list[str] = []
     for position, annotation in enumerate(annotations):
@@ -101,8 +101,8 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
         here = f"{child_path}.valueExpression"
         if not value.strip():
             errors.append(required(here, "valueExpression is not specified"))
-        elif len(value.strip().encode()) > _LONGEST_VALUE:
-            errors.append(required(here, f"must not exceed {_LONGEST_VALUE} bytes in length"))
+        elif len(value.strip().encode()) > _MAX_VALUE_LENGTH:
+            errors.append(required(here, f"must not exceed {_MAX_VALUE_LENGTH} bytes in length"))
         else:
             errors += _validate_expression(scope, value, here, ("string", "null_type"), compiled=value.strip())
         if key in keys:
@@ -139,8 +139,8 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
 
 def validate_match_conditions(conditions: Sequence[Object], path: str, *, params: bool = False) -> ErrorList:
     errors: ErrorList = []
-    if len(conditions) > _MOST_CONDITIONS:
-        errors.append(too_many(path, len(conditions), _MOST_CONDITIONS))
+    if len(conditions) > _MAX_CONDITIONS:
+        errors.append(too_many(path, len(conditions), _MAX_CONDITIONS))
     names: list[str] = []
     scope = scopes.Scope(params=params)
     for position, condition in enumerate(conditions):
@@ -157,13 +157,14 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
 
 
 def _validate_expression(
-    scope: Any, text: str | None, path: str, gives: Iterable[str], *, compiled: str = "", missing: str = _MISSING
+    scope: Any, text: str | None, path: str, return_types: Iterable[str], *, compiled: str = "", missing: str = _MISSING
 ) -> ErrorList:
-    """``compiled`` is what is compiled in its stead, ``missing`` the detail when there is none."""
+    """``compiled`` is compiled instead of ``text`` if it is set; ``missing`` is the detail of the error for an empty
+    expression."""
     if not (text or "").strip():
         return [required(path, missing)]
     try:
-        scope.compile(compiled or text, gives)
+        scope.compile(compiled or text, return_types)
     except scopes.ExpressionError as error:
         return [invalid(path, text, str(error))]
     return []

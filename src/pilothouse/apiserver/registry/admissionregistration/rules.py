@@ -1,4 +1,4 @@
-"""Which requests webhooks and policies are asked about: rules, and what else they match by.
+"""Defaults and validation of the rules and match resources of webhooks and policies.
 
 After ``validateRuleWithOperations`` and ``validateMatchResources`` in kubernetes'
 ``pkg/apis/admissionregistration/validation/validation.go`` (v1.36).
@@ -14,29 +14,29 @@ from pilothouse.machinery.names import path_segment_errors
 
 MATCH = ("Equivalent", "Exact")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-_OF_MUTATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
+_MUTATION_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
 
 
-def default_rules(rules: Sequence[Object] | None) -> None:
-    """A rule is about both kinds of resources."""
+def set_defaults_rules(rules: Sequence[Object] | None) -> None:
+    """The default scope includes namespaced and cluster-scoped resources."""
     for rule in rules or ():
         set_default_fields(rule, {"scope": "*"})
 
 
-def default_matched(matched: Object) -> None:
-    """What is not said matches all."""
+def set_defaults_match_resources(matched: Object) -> None:
+    """``SetDefaults_MatchResources``: missing selectors match everything."""
     ensure_object(matched, "namespaceSelector")
     ensure_object(matched, "objectSelector")
     set_default_fields(matched, {"matchPolicy": "Equivalent"})
-    default_rules(matched.get("resourceRules"))
-    default_rules(matched.get("excludeResourceRules"))
+    set_defaults_rules(matched.get("resourceRules"))
+    set_defaults_rules(matched.get("excludeResourceRules"))
 
 
 def validate_rule_with_operations(rule: Object, path: str) -> ErrorList:
     operations = rule.get("operations") or []
     errors = [] if operations else [required(f"{path}.operations")]
-    errors += _alone(operations, f"{path}.operations", "operations")
+    errors += _validate_wildcard(operations, f"{path}.operations", "operations")
     errors += [
         not_supported(f"{path}.operations[{position}]", operation, _OPERATIONS)
         for position, operation in enumerate(operations)
@@ -45,7 +45,7 @@ def validate_rule_with_operations(rule: Object, path: str) -> ErrorList:
     for field, called in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values, child_path = rule.get(field) or [], f"{path}.{field}"
         errors += [] if values else [required(child_path)]
-        errors += _alone(values, child_path, called)
+        errors += _validate_wildcard(values, child_path, called)
         if field == "apiVersions":
             # A group may be "", a version may not.
             errors += [required(f"{child_path}[{at}]") for at, value in enumerate(values) if not value]
@@ -55,18 +55,19 @@ def validate_rule_with_operations(rule: Object, path: str) -> ErrorList:
     return errors
 
 
-def _alone(values: list[str], path: str, called: str) -> ErrorList:
-    """``*`` must be the only value."""
+def _validate_wildcard(values: list[str], path: str, called: str) -> ErrorList:
+    """``*`` must be the only value. ``called``: the noun in the message."""
     if len(values) < 2 or "*" not in values:
         return []
     return [invalid(path, values, f"if '*' is present, must not specify other {called}")]
 
 
 def _validate_resources(resources: list[str], path: str) -> ErrorList:
-    """``pods``, ``pods/*``, ``*/scale``, ``*`` (no subresources) or ``*/*``, none of which another one covers."""
+    """``validateResources``: ``pods``, ``pods/*``, ``*/scale``, ``*`` (no subresources) or ``*/*``; none may include
+    another one."""
     errors = [] if resources else [required(path)]
-    whole, everywhere = set[str](), set[str]()
-    is_plain = False
+    resources_with_all_subresources, subresources_of_all_resources = set[str](), set[str]()
+    has_plain_resource = False
     for position, text in enumerate(resources):
         child_path = f"{path}[{position}]"
         if not text:
@@ -74,18 +75,21 @@ def _validate_resources(resources: list[str], path: str) -> ErrorList:
             continue
         resource, slash, part = text.partition("/")
         if not slash:
-            is_plain = text != "*"  # as upstream has it: the last one without a subresource counts
+            has_plain_resource = text != "*"  # as upstream, only the last entry without a subresource counts
             continue
-        for covers, form in ((resource in whole, f"{resource}/*"), (part in everywhere, f"*/{part}")):
-            if covers:
+        for is_included, form in (
+            (resource in resources_with_all_subresources, f"{resource}/*"),
+            (part in subresources_of_all_resources, f"*/{part}"),
+        ):
+            if is_included:
                 errors.append(invalid(child_path, text, f"if '{form}' is present, must not specify {text}"))
         if part == "*":
-            whole.add(resource)
+            resources_with_all_subresources.add(resource)
         if resource == "*":
-            everywhere.add(part)
+            subresources_of_all_resources.add(part)
     if len(resources) > 1 and "*/*" in resources:
         errors.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
-    if "*" in resources and is_plain:
+    if "*" in resources and has_plain_resource:
         text = "if '*' is present, must not specify other resources without subresources"
         errors.append(invalid(path, resources, text))
     return errors
@@ -100,12 +104,12 @@ def validate_match_resources(matched: Object, path: str) -> ErrorList:
     for field in ("resourceRules", "excludeResourceRules"):
         for position, rule in enumerate(matched.get(field) or ()):
             child_path = f"{path}.{field}[{position}]"
-            errors += _validate_name(rule.get("resourceNames") or (), f"{child_path}.resourceNames")
+            errors += _validate_resource_names(rule.get("resourceNames") or (), f"{child_path}.resourceNames")
             errors += validate_rule_with_operations(rule, child_path)
     return errors
 
 
-def _validate_name(names: Sequence[str], path: str) -> ErrorList:
+def _validate_resource_names(names: Sequence[str], path: str) -> ErrorList:
     errors: ErrorList = []
     for position, name in enumerate(names):
         child_path = f"{path}[{position}]"
@@ -116,12 +120,12 @@ def _validate_name(names: Sequence[str], path: str) -> ErrorList:
 
 
 def validate_mutation_operations(matched: Object, path: str) -> ErrorList:
-    """Of what a mutating policy matches: nothing that is deleted can be mutated."""
+    """A mutating policy cannot match the operation DELETE."""
     return [
-        not_supported(f"{path}.resourceRules.operations", operation, _OF_MUTATIONS)
+        not_supported(f"{path}.resourceRules.operations", operation, _MUTATION_OPERATIONS)
         for rule in matched.get("resourceRules") or ()
         for operation in rule.get("operations") or ()
-        if operation not in _OF_MUTATIONS
+        if operation not in _MUTATION_OPERATIONS
     ]
 
 

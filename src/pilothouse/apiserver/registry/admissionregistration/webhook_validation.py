@@ -1,4 +1,7 @@
-"""Validation of webhooks. After kubernetes' ``pkg/apis/admissionregistration/validation/validation.go`` (v1.36)."""
+"""Validation of admission webhooks, and of webhook client configs.
+
+After kubernetes' ``pkg/apis/admissionregistration/validation/validation.go`` (v1.36).
+"""
 
 import base64
 import re
@@ -43,9 +46,9 @@ def validate_webhook(webhook: Object, name: str, path: str) -> ErrorList:
         errors.append(invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds"))
     for field in ("namespaceSelector", "objectSelector"):
         errors += validate_label_selector(webhook.get(field) or {}, f"{path}.{field}")
-    again = webhook.get("reinvocationPolicy")
-    if again is not None and again not in REINVOCATION:
-        errors.append(not_supported(f"{path}.reinvocationPolicy", again, REINVOCATION))
+    policy = webhook.get("reinvocationPolicy")
+    if policy is not None and policy not in REINVOCATION:
+        errors.append(not_supported(f"{path}.reinvocationPolicy", policy, REINVOCATION))
     config = webhook.get("clientConfig") or {}
     if (config.get("url") is None) == (config.get("service") is None):
         errors.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
@@ -68,7 +71,7 @@ def _validate_fully_qualified_name(name: str, path: str) -> ErrorList:
 
 
 def validate_admission_review_versions(versions: list[str], webhook: str) -> ErrorList:
-    """Versions of reviews: at least one that the server knows."""
+    """``admissionReviewVersions`` must include at least one version that the server supports."""
     path = f"{webhook}.admissionReviewVersions"
     if not versions:
         return [required(path, "must specify one of v1, v1beta1")]
@@ -83,8 +86,8 @@ def validate_admission_review_versions(versions: list[str], webhook: str) -> Err
 
 
 def validate_webhook_service(service: Object, path: str) -> ErrorList:
-    """After apiserver's ``pkg/util/webhook/validation.go`` (v0.36), whose caller gives it name and namespace the other
-    way round: each is reported as the other."""
+    """``ValidateWebhookService`` (apiserver ``pkg/util/webhook/validation.go``, v0.36). Its caller swaps name and
+    namespace, so a missing name is reported as a missing namespace and vice versa."""
     errors = [
         required(f"{path}.{detail}")
         for detail, field in (("name", "namespace"), ("namespace", "name"))
@@ -99,7 +102,7 @@ def validate_webhook_service(service: Object, path: str) -> ErrorList:
         return [*errors, invalid(f"{path}.path", target, "segment[0] may not be empty")]
     if not target.startswith("/"):
         errors.append(invalid(f"{path}.path", target, "must start with a '/'"))
-    # Upstream cuts off one byte, of whatever it is a part.
+    # Upstream cuts off the first byte, even if it is a part of a longer character.
     rest = target.encode()[1:].decode(errors="replace")
     for position, step in enumerate(rest.removesuffix("/").split("/")):
         texts = [f"segment[{position}]: {text}" for text in dns_subdomain_errors(step)] if step else []
@@ -109,7 +112,7 @@ def validate_webhook_service(service: Object, path: str) -> ErrorList:
 
 
 def validate_webhook_url(url: str, path: str) -> ErrorList:
-    """The errors in the address of a webhook; the same file."""
+    """``ValidateWebhookURL`` (the same file)."""
     form = "; desired format: https://host[/path]"
     try:
         parts = urlsplit(url)
@@ -131,12 +134,12 @@ def validate_webhook_url(url: str, path: str) -> ErrorList:
 
 
 def validate_ca_bundle(bundle: str, path: str) -> ErrorList:
-    """A bundle, in base64, must have one certificate at least (apiserver ``pkg/util/webhook/validation.go``, and
-    client-go ``transport/transport.go``, v0.36)."""
+    """``ValidateCABundle``: a base64 PEM bundle must have at least one certificate (apiserver
+    ``pkg/util/webhook/validation.go``, client-go ``transport/transport.go``, v0.36)."""
     if not bundle:
         return []
-    why = _ca_bundle_error(base64.b64decode(bundle))
-    return [invalid(path, named(bundle), f"unable to load root certificates: {why}")] if why else []
+    reason = _ca_bundle_error(base64.b64decode(bundle))
+    return [invalid(path, named(bundle), f"unable to load root certificates: {reason}")] if reason else []
 
 
 def _ca_bundle_error(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What the strategies of the kinds that make pods share: defaults of their templates. After kubernetes'
+"""The strategy shared by workload kinds: defaults and warnings of pod templates. After kubernetes'
 ``pkg/registry/apps`` (v1.36).
 """
 
@@ -22,14 +22,14 @@ with lazy_imports():
 
 
 def drop_zeros(spec: Object, *fields: str) -> None:
-    """Numbers that upstream leaves out when they are zero."""
+    """Drop fields that upstream does not serialize if they are zero."""
     for field in fields:
         if field in spec and not spec[field]:
             del spec[field]
 
 
 def default_update_strategy(strategy: Object, rolling: Object) -> None:
-    """Pods are replaced one after the other unless something else is said; ``rolling`` is how."""
+    """Default the type to RollingUpdate, and its parameters to ``rolling``."""
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
@@ -37,7 +37,7 @@ def default_update_strategy(strategy: Object, rolling: Object) -> None:
 
 
 class WorkloadStrategy(Strategy):
-    """What Deployments, ReplicaSets, DaemonSets and StatefulSets share."""
+    """The base class of the strategies of Deployments, ReplicaSets, DaemonSets and StatefulSets."""
 
     disabled_gates = GATES
     zeros: tuple[str, ...] = ("minReadySeconds",)
@@ -56,7 +56,7 @@ class WorkloadStrategy(Strategy):
         drop_disabled_template_fields(obj["spec"]["template"], stored, self.disabled_gates)
 
     def default_spec(self, spec: Object) -> None:
-        """What the kind fills in besides."""
+        """Set the defaults of the kind's own fields."""
 
     def warnings(self, obj: Object) -> Iterable[str]:
         template = (obj.get("spec") or {}).get("template") or {}

@@ -1,4 +1,4 @@
-"""Validation that several kinds share, in this group and in others: resources, tolerations, drivers, addresses.
+"""Validation shared by kinds of this and other groups: resources, tolerations, CSI driver names, IP addresses.
 
 After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
 """
@@ -21,7 +21,7 @@ _COMPARING = ("Lt", "Gt")
 
 @bounded_cache(512)
 def _key_errors(key: str) -> tuple[str, ...]:
-    # Nearly every pod tolerates the same two taints.
+    # Nearly every pod has the same two tolerations.
     return tuple(qualified_name_errors(key))
 
 
@@ -56,7 +56,7 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
             if found:
                 errors.append(invalid(f"{child_path}.operator", value, ";".join(found)))
         elif operator in _COMPARING:
-            # Known, and only of use behind a gate (``TaintTolerationComparisonOperators``).
+            # Requires the gate ``TaintTolerationComparisonOperators``, which is off.
             errors.append(not_supported(f"{child_path}.operator", operator, (*_TOLERATION_OPERATORS, *_COMPARING)))
         elif operator != "Exists":
             errors.append(not_supported(f"{child_path}.operator", operator, _TOLERATION_OPERATORS))
@@ -67,91 +67,99 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
     return errors
 
 
-LONGEST_DRIVER = 63
+MAX_DRIVER_NAME_LENGTH = 63
 
 
 def validate_csi_driver_name(name: str, path: str) -> ErrorList:
-    """The errors in the name of a driver (``ValidateCSIDriverName``, kubernetes
-    ``pkg/apis/core/validation/validation.go``, v1.36)."""
+    """``ValidateCSIDriverName``."""
     if not name:
         return [required(path)]
     errors: ErrorList = []
-    if len(name.encode()) > LONGEST_DRIVER:
-        errors.append(too_long(path, LONGEST_DRIVER))
+    if len(name.encode()) > MAX_DRIVER_NAME_LENGTH:
+        errors.append(too_long(path, MAX_DRIVER_NAME_LENGTH))
     return errors + [invalid(path, name, text) for text in dns_subdomain_errors(name.lower())]
 
 
 NameCheck = Callable[[str, str], ErrorList]
-"""The errors in the name of a resource at a path."""
+"""(name, path) → the errors in the name of a resource."""
 
-COUNTED = frozenset(
+INTEGER_RESOURCES = frozenset(
     (
         *("pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"),
         *("persistentvolumeclaims", "services.nodeports", "services.loadbalancers"),
     )
 )
-"""What comes in whole numbers."""
+"""The resources whose quantities must be integers."""
 _CONTAINER_RESOURCES = frozenset(("cpu", "memory", "ephemeral-storage"))
 _STANDARD_RESOURCES = (
     _CONTAINER_RESOURCES
-    | COUNTED
+    | INTEGER_RESOURCES
     | {"storage", "requests.storage"}
     | {f"{kind}.{name}" for kind in ("requests", "limits") for name in _CONTAINER_RESOURCES}
 )
 _HUGE = "hugepages-"
-_HUGE_OF_QUOTAS = (_HUGE, f"requests.{_HUGE}")
+_QUOTA_HUGE_PAGES = (_HUGE, f"requests.{_HUGE}")
 
 
 def validate_resource_quantity(name: str, amount: object, path: str) -> ErrorList:
-    """The errors in an amount (``ValidateResourceQuantityValue``). The names by which quotas count objects
-    (``count/pods``) are extended ones."""
+    """The errors in a quantity (``ValidateResourceQuantityValue``). Object counts of quotas (``count/pods``) are
+    extended resources."""
     try:
         quantity = parse_quantity(str(amount))
     except QuantityError as error:
         return [invalid(path, amount, str(error))]
     errors = [invalid(path, amount, NON_NEGATIVE)] if quantity.mantissa < 0 else []
-    if not quantity.is_whole and (name in COUNTED or is_extended(name)):
+    if not quantity.is_whole and (name in INTEGER_RESOURCES or is_extended_resource_name(name)):
         errors.append(invalid(path, amount, "must be an integer"))
     return errors
 
 
-def is_extended(name: str) -> bool:
-    """Whether it has a domain that is not Kubernetes' own, and could be counted by quotas."""
-    return not _is_native(name) and not name.startswith("requests.") and not qualified_name_errors(f"requests.{name}")
+def is_extended_resource_name(name: str) -> bool:
+    """``IsExtendedResourceName``: a name with a domain other than ``kubernetes.io``, valid in quotas."""
+    return (
+        not _is_native_resource(name)
+        and not name.startswith("requests.")
+        and not qualified_name_errors(f"requests.{name}")
+    )
 
 
-def _is_native(name: str) -> bool:
+def _is_native_resource(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
-def is_huge_of_quotas(name: str) -> bool:
-    """Huge pages, as quotas may call them (``IsQuotaHugePageResourceName``)."""
-    return name.startswith(_HUGE_OF_QUOTAS)
+def is_quota_huge_page_resource_name(name: str) -> bool:
+    """``IsQuotaHugePageResourceName``."""
+    return name.startswith(_QUOTA_HUGE_PAGES)
 
 
 def resource_name_errors(name: str) -> list[str]:
     """The errors in the name of any resource (``validateResourceName``)."""
     errors = qualified_name_errors(name)
-    if not errors and "/" not in name and name not in _STANDARD_RESOURCES and not is_huge_of_quotas(name):
+    if (
+        not errors
+        and "/" not in name
+        and name not in _STANDARD_RESOURCES
+        and not is_quota_huge_page_resource_name(name)
+    ):
         return ["must be a standard resource type or fully qualified"]
     return errors
 
 
 @bounded_cache(512)
-def container_resource_texts(name: str) -> tuple[str, ...]:
+def container_resource_name_errors(name: str) -> tuple[str, ...]:
     """The errors in the name of a container's resource (``validateContainerResourceName``)."""
     texts = tuple(resource_name_errors(name))
     if "/" not in name:
         if name in _CONTAINER_RESOURCES or name.startswith(_HUGE):
             return texts
         return (*texts, "must be a standard resource for containers")
-    if not _is_native(name) and not is_extended(name):
+    if not _is_native_resource(name) and not is_extended_resource_name(name):
         return (*texts, "doesn't follow extended resource name standard")
     return texts
 
 
 def validate_container_resource_name(name: str, path: str) -> ErrorList:
-    return [invalid(path, name, text) for text in container_resource_texts(name)]
+    return [invalid(path, name, text) for text in container_resource_name_errors(name)]
 
 
 def validate_pod_resource_name(name: str, path: str) -> ErrorList:
@@ -166,8 +174,7 @@ def validate_pod_resource_name(name: str, path: str) -> ErrorList:
 def validate_resource_requirements(
     resources: Object, path: str, *, names: NameCheck = validate_container_resource_name
 ) -> ErrorList:
-    """The errors in the requests and limits of a container (``ValidateContainerResourceRequirements``), or of what
-    may have others."""
+    """``ValidateContainerResourceRequirements``. ``names`` validates the names of resources, which differ for pods."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     all_errors: ErrorList = []
     for field, amounts in (("limits", limits), ("requests", requests)):
@@ -175,23 +182,23 @@ def validate_resource_requirements(
             child_path = f"{path}.{field}[{name}]"
             all_errors += names(name, child_path)
             all_errors += validate_resource_quantity(name, amount, child_path)
-            if name.startswith(_HUGE) and not _is_pages(name, amount):
+            if name.startswith(_HUGE) and not _is_multiple_of_page_size(name, amount):
                 all_errors.append(invalid(child_path, amount, f"{amount} is not positive integer multiple of {name}"))
             if field == "requests":
-                all_errors += _against_limit(name, amount, limits, path)
+                all_errors += _validate_against_limit(name, amount, limits, path)
     all_names = {*limits, *requests}
     if any(name.startswith(_HUGE) for name in all_names) and not all_names & {"cpu", "memory"}:
         all_errors.append(forbidden(path, "HugePages require cpu or memory"))
     return all_errors
 
 
-def may_be_overcommitted(name: str) -> bool:
-    """Whether more of it may be asked for than there is (``IsOvercommitAllowed``)."""
-    return _is_native(name) and not name.startswith(_HUGE)
+def is_overcommit_allowed(name: str) -> bool:
+    """``IsOvercommitAllowed``: whether the request may be lower than the limit."""
+    return _is_native_resource(name) and not name.startswith(_HUGE)
 
 
-def _against_limit(name: str, amount: object, limits: Object, path: str) -> ErrorList:
-    may_overcommit = may_be_overcommitted(name)
+def _validate_against_limit(name: str, amount: object, limits: Object, path: str) -> ErrorList:
+    may_overcommit = is_overcommit_allowed(name)
     limit = limits.get(name)
     if limit is None:
         if may_overcommit:
@@ -200,29 +207,29 @@ def _against_limit(name: str, amount: object, limits: Object, path: str) -> Erro
     if amount == limit:
         return []
     try:
-        asked, most = parse_quantity(str(amount)), parse_quantity(str(limit))
+        request, max_request = parse_quantity(str(amount)), parse_quantity(str(limit))
     except QuantityError:
         return []  # reported already
-    if not may_overcommit and asked != most:
+    if not may_overcommit and request != max_request:
         return [invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")]
-    if asked > most:
+    if request > max_request:
         return [invalid(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")]
     return []
 
 
-def _is_pages(name: str, amount: object) -> bool:
-    """Whether an amount of huge pages consists of whole ones."""
+def _is_multiple_of_page_size(name: str, amount: object) -> bool:
+    """``IsHugePageResourceValueDivisible``."""
     try:
         size = parse_quantity(name.removeprefix(_HUGE))
-        asked = parse_quantity(str(amount))
+        quantity = parse_quantity(str(amount))
     except QuantityError:
-        return True  # an error of the name, or of the amount
-    return size.value > 0 and asked.is_whole and asked.value % size.value == 0
+        return True  # the invalid name or quantity is reported elsewhere
+    return size.value > 0 and quantity.is_whole and quantity.value % size.value == 0
 
 
 @bounded_cache(8192)
 def non_special_ip_errors(text: str) -> tuple[str, ...]:
-    """Why no endpoint can have the address (``ValidateEndpointIP``)."""
+    """The errors in the IP address of an endpoint (``ValidateEndpointIP``)."""
     parsed = None if "%" in text else parse_ip_sloppy(text)
     if parsed is None:
         return ("must be a valid IP address",)

@@ -1,7 +1,7 @@
-"""The priority levels and flow schemas that every server has: apiserver's ``pkg/apis/flowcontrol/bootstrap/default.go``
-(v1.36).
+"""The mandatory and suggested PriorityLevelConfigurations and FlowSchemas, after apiserver's
+``pkg/apis/flowcontrol/bootstrap/default.go`` (v1.36).
 
-No request is queued here; the objects exist because clients and tests expect them.
+Requests are not queued here; the objects exist because clients and tests expect them.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from pilothouse.apiserver.objects import Object
 _FLOW = "flowcontrol.apiserver.k8s.io"
 _APF = {"apf.kubernetes.io/autoupdate-spec": "true"}
 _LEVELS: dict[str, tuple[int, int, tuple[int, int] | None]] = {
-    # name: shares, percent that may be lent, (queues, hand size)
+    # name: nominal concurrency shares, lendable percent, (queues, hand size)
     "catch-all": (5, 0, None),
     "system": (30, 33, (64, 6)),
     "node-high": (40, 25, (64, 6)),
@@ -24,7 +24,7 @@ _LEVELS: dict[str, tuple[int, int, tuple[int, int] | None]] = {
 
 
 def flow_control(now: str) -> Iterator[tuple[str, str, Object]]:
-    """Group, resource and object of priority levels, and of the schemas that sort requests into them."""
+    """(group, resource, object) of the priority levels and flow schemas."""
     exempt = {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}
     yield _FLOW, "prioritylevelconfigurations", _flow_object("exempt", exempt)
     for name, (shares, lendable, queues) in _LEVELS.items():

@@ -1,4 +1,4 @@
-"""Validation that both kinds of this group share."""
+"""Validation shared by FlowSchemas and PriorityLevelConfigurations."""
 
 from functools import lru_cache
 
@@ -12,8 +12,7 @@ with lazy_imports():
 
 @lru_cache(maxsize=1)
 def mandatory() -> dict[str, Object]:
-    """The specs that are fixed, by kind and name."""
-    # Start objects know what else there is, strategies too.
+    """``<resource>/<name>`` → the spec of a mandatory object, which is fixed."""
     found = {(resource, obj["metadata"]["name"]): obj["spec"] for _group, resource, obj in bootstrap.flow_control("")}
     return {f"{resource}/{name}": found[resource, name] for resource, name in found if name in ("catch-all", "exempt")}
 

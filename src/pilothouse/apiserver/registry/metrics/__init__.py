@@ -1,4 +1,4 @@
-"""Kinds of the group ``metrics.k8s.io``, which are not stored: what containers use, of nodes and of pods."""
+"""NodeMetrics and PodMetrics of the group ``metrics.k8s.io``, which are not stored."""
 
 from pilothouse.apiserver.registry.generic.printers import NAME, Column, Doc, Now, Printer, Row
 from pilothouse.apiserver.registry.generic.registration import Registration
@@ -8,10 +8,10 @@ from pilothouse.machinery.quantities import Quantity, parse_quantity
 
 def print_metrics(value: Doc, _now: Now) -> Row:
     """Metrics of a pod or a node, as metrics-server prints them (v0.8 ``pkg/api/table.go``)."""
-    used = [each.get("usage") or {} for each in value.get("containers") or (value,)]
+    usages = [holder.get("usage") or {} for holder in value.get("containers") or (value,)]
 
     def total(resource: str) -> str:
-        return str(sum((parse_quantity(each.get(resource) or "0") for each in used), Quantity(0)))
+        return str(sum((parse_quantity(usage.get(resource) or "0") for usage in usages), Quantity(0)))
 
     return [total("cpu"), total("memory"), value.get("window") or ""]
 

@@ -1,7 +1,7 @@
-"""Expressions that choose devices.
+"""Validation of the CEL selectors of devices.
 
 After k8s.io/dynamic-resource-allocation ``cel/compile.go`` (v0.36) and ``validateSelector`` in kubernetes'
-``pkg/apis/resource/validation/validation.go`` (v1.36). The type of an attribute is not known before it is read.
+``pkg/apis/resource/validation/validation.go`` (v1.36). Attributes have the type ``dyn``.
 """
 
 from functools import lru_cache
@@ -17,16 +17,16 @@ with lazy_imports():
     from pilothouse.cel import schemas, sizes
 
 
-_MOST = 32
-_LONGEST = 10 * 1024
-_MOST_COST = 1_000_000
-_MOST_MEMBERS, _LONGEST_VALUE, _LONGEST_DRIVER = 32, 64, 63
+_MAX_SELECTORS = 32
+_MAX_EXPRESSION_BYTES = 10 * 1024
+_MAX_COST = 1_000_000
+_MAX_MEMBERS, _MAX_VALUE_LENGTH, _MAX_DRIVER_LENGTH = 32, 64, 63
 _TOO_COMPLEX = "too complex, exceeds cost limit"
 
 
 def validate_selectors(selectors: list[Object], path: str, *, stored: bool = False) -> ErrorList:
-    """The errors in selectors. Expressions that are ``stored`` were valid before."""
-    return validate_slice(selectors, _MOST, path, lambda one, path: _validate_selector(one, path, stored))
+    """The errors in selectors. ``stored``: the selectors are unchanged, and expressions are not compiled again."""
+    return validate_slice(selectors, _MAX_SELECTORS, path, lambda one, path: _validate_selector(one, path, stored))
 
 
 def _validate_selector(selector: Object, path: str, stored: bool) -> ErrorList:
@@ -36,8 +36,8 @@ def _validate_selector(selector: Object, path: str, stored: bool) -> ErrorList:
     text, child_path = cel.get("expression") or "", f"{path}.cel.expression"
     if stored:
         return []
-    if len(text.encode()) > _LONGEST:
-        return [too_long(child_path, _LONGEST)]
+    if len(text.encode()) > _MAX_EXPRESSION_BYTES:
+        return [too_long(child_path, _MAX_EXPRESSION_BYTES)]
     detail = _compile_error(text)
     if not detail:
         return []
@@ -46,8 +46,7 @@ def _validate_selector(selector: Object, path: str, stored: bool) -> ErrorList:
 
 @lru_cache(maxsize=256)
 def _compile_error(text: str) -> str:
-    """Why an expression is no selector; "" when it is one."""
-    # Strategies are made before what evaluates expressions can be imported.
+    """The error of an expression; "" if it is a valid selector."""
     environment, sizes = _environment()
     try:
         program = environment.compile(text, gives=("bool", "dyn"))
@@ -56,12 +55,12 @@ def _compile_error(text: str) -> str:
         if detail.startswith("ERROR: "):
             return f"compilation failed: {detail}"
         return f"must evaluate to bool or the unknown type, not {detail}"
-    return _TOO_COMPLEX if program.cost(sizes) > _MOST_COST else ""
+    return _TOO_COMPLEX if program.cost(sizes) > _MAX_COST else ""
 
 
 @lru_cache(maxsize=1)
 def _environment() -> tuple[Any, Any]:
-    """Where they are compiled, and how large the parts of a device can be."""
+    """The CEL environment, and the maximum sizes of the fields of a device, for cost estimates."""
     types, members = schemas.Types(), ("map", ("map", "dyn"))
     device: dict[str, schemas.Kind] = {
         "driver": "string",
@@ -70,11 +69,11 @@ def _environment() -> tuple[Any, Any]:
         "capacity": members,
     }
     types.messages.append(("Device", device))
-    value = sizes.Sized(1, _LONGEST_VALUE)
-    values = sizes.Sized(2, _MOST_MEMBERS, of=value, is_map=True, every=value)
-    domains = sizes.Sized(2, _MOST_MEMBERS, of=values, is_map=True)
+    value = sizes.Sized(1, _MAX_VALUE_LENGTH)
+    values = sizes.Sized(2, _MAX_MEMBERS, of=value, is_map=True, every=value)
+    domains = sizes.Sized(2, _MAX_MEMBERS, of=values, is_map=True)
     fields = {
-        "driver": sizes.Sized(2, _LONGEST_DRIVER),
+        "driver": sizes.Sized(2, _MAX_DRIVER_LENGTH),
         "allowMultipleAllocations": sizes.Sized(4, 1),
         "attributes": domains,
         "capacity": domains,

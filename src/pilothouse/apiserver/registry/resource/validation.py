@@ -1,4 +1,4 @@
-"""What claims for devices, their classes and what is said of devices have in common: names, configuration, taints.
+"""Validation shared by ResourceClaims, DeviceClasses and ResourceSlices: names, configuration, taints.
 
 After kubernetes' ``pkg/apis/resource/validation/validation.go`` (v1.36).
 """
@@ -32,11 +32,11 @@ from pilothouse.machinery.names import (
 
 Item = TypeVar("Item")
 
-LARGEST_JSON = 10 * 1024
-_LONGEST_POOL = 253
-_LONGEST_ID = 32
-_LONGEST_KEY = 63 + 1 + _LONGEST_ID
-_MOST_CONDITIONS = 4
+MAX_RAW_EXTENSION_BYTES = 10 * 1024
+_MAX_POOL_LENGTH = 253
+_MAX_ID_LENGTH = 32
+_MAX_KEY_LENGTH = 63 + 1 + _MAX_ID_LENGTH
+_MAX_CONDITIONS = 4
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 _OPERATORS = ("Equal", "Exists")
 _IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
@@ -53,24 +53,24 @@ _UID_LENGTHS = {32: re.compile(r"[0-9a-fA-F]{32}"), 38: re.compile(r"\{.*\}"), 4
 
 
 def validate_slice(
-    items: Sequence[Item], most: int, path: str, validate: Callable[[Item, str], Iterable[FieldError]]
+    items: Sequence[Item], max_size: int, path: str, validate: Callable[[Item, str], Iterable[FieldError]]
 ) -> ErrorList:
-    """The errors in each item; only their number when there are too many."""
-    if len(items) > most:
-        return [too_many(path, len(items), most)]
+    """``validateSlice``: the errors in each item, or only TooMany if there are more than ``max_size``."""
+    if len(items) > max_size:
+        return [too_many(path, len(items), max_size)]
     return [error for position, item in enumerate(items) for error in validate(item, f"{path}[{position}]")]
 
 
 def validate_set(
     items: Sequence[Item],
-    most: int,
+    max_size: int,
     path: str,
     validate: Callable[[Item, str], Iterable[FieldError]],
     key: Callable[[Item], Hashable],
 ) -> ErrorList:
-    """The same of items that have a key. A key that is a tuple of pairs is shown as an object."""
-    all_errors = validate_slice(items, most, path, validate)
-    if len(items) > most:
+    """``validateSet``: ``validate_slice``, with unique keys. A key that is a tuple of pairs is reported as a struct."""
+    all_errors = validate_slice(items, max_size, path, validate)
+    if len(items) > max_size:
         return all_errors
     seen = set[Hashable]()
     for position, item in enumerate(items):
@@ -88,24 +88,24 @@ def validate_map(
     validate_key: Callable[[str, str], ErrorList],
     validate: Callable[[Any, str], ErrorList] | None = None,
     *,
-    most: int | None = None,
-    longest: int = _LONGEST_KEY,
+    max_size: int | None = None,
+    max_key_length: int = _MAX_KEY_LENGTH,
 ) -> ErrorList:
-    """Keys, whose errors name the map, and members."""
-    if most is not None and len(members) > most:
-        return [too_many(path, len(members), most)]
+    """``validateMap``: the errors in keys, with the path of the map, and in values."""
+    if max_size is not None and len(members) > max_size:
+        return [too_many(path, len(members), max_size)]
     all_errors: ErrorList = []
     for name, member in members.items():
         all_errors += validate_key(name, path)
         if validate is not None:
-            all_errors += validate(member, f"{path}[{_cut(name, longest)}]")
+            all_errors += validate(member, f"{path}[{_truncate_key(name, max_key_length)}]")
     return all_errors
 
 
-def _cut(text: str, longest: int) -> str:
-    if len(text) <= longest:
+def _truncate_key(text: str, max_key_length: int) -> str:
+    if len(text) <= max_key_length:
         return text
-    rest = longest - 3
+    rest = max_key_length - 3
     return f"{text[: (rest + 1) // 2]}...{text[len(text) - rest // 2 :]}"
 
 
@@ -113,7 +113,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def validate_label(name: str, path: str) -> ErrorList:
-    """Names of devices, requests and counters."""
+    """The name of a device, request or counter."""
     return [invalid(path, name, text) for text in _label_errors(name)]
 
 
@@ -123,15 +123,15 @@ def _label_errors(name: str) -> tuple[str, ...]:
 
 
 def validate_pool_name(name: str, path: str) -> ErrorList:
-    """Names of pools: subdomains with slashes between them."""
+    """``validatePoolName``: DNS subdomains separated by slashes."""
     if not name:
         return [required(path)]
-    all_errors = [too_long(path, _LONGEST_POOL)] if len(name.encode()) > _LONGEST_POOL else []
+    all_errors = [too_long(path, _MAX_POOL_LENGTH)] if len(name.encode()) > _MAX_POOL_LENGTH else []
     return all_errors + [invalid(path, part, text) for part in name.split("/") for text in dns_subdomain_errors(part)]
 
 
 def validate_qualified_name(name: str, path: str) -> ErrorList:
-    """Names of attributes and capacities, in the domain of the driver or in another one."""
+    """``validateQualifiedName``: the name of an attribute or capacity, with an optional domain."""
     return [FieldError(path, reason, text) for reason, text in _qualified_name_errors(name)]
 
 
@@ -141,7 +141,7 @@ def _qualified_name_errors(name: str) -> tuple[tuple[str, str], ...]:
     all_errors: ErrorList = []
     if not slash:
         all_errors = _validate_c_identifier(domain, "")
-    elif "/" not in own:  # of more slashes upstream says nothing
+    elif "/" not in own:  # upstream does not reject more than one slash
         empty = "the domain must not be empty"
         all_errors += validate_csi_driver_name(domain, "") if domain else [invalid("", "", empty)]
         empty = "the name must not be empty"
@@ -150,7 +150,7 @@ def _qualified_name_errors(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def validate_fully_qualified_name(name: str, path: str) -> ErrorList:
-    """Names of attributes that constraints are about: the domain is a part of them."""
+    """``validateFullyQualifiedName``: the name of an attribute in a constraint, with a domain."""
     all_errors = validate_qualified_name(name, path)
     if "/" not in name:
         text = "a fully qualified name must be a domain and a name separated by a slash"
@@ -159,7 +159,7 @@ def validate_fully_qualified_name(name: str, path: str) -> ErrorList:
 
 
 def _validate_c_identifier(name: str, path: str) -> ErrorList:
-    all_errors = [too_long(path, _LONGEST_ID)] if len(name.encode()) > _LONGEST_ID else []
+    all_errors = [too_long(path, _MAX_ID_LENGTH)] if len(name.encode()) > _MAX_ID_LENGTH else []
     if _identifier.fullmatch(name) is None:
         detail = regex_error(_IDENTIFIER_TEXT, _IDENTIFIER, ("my_name", "MY_NAME", "MyName"))
         all_errors.append(invalid(path, name, detail))
@@ -186,7 +186,7 @@ def validate_uid(uid: str, path: str) -> ErrorList:
 
 
 def validate_device_configuration(configuration: Object, path: str) -> ErrorList:
-    """How a driver shall set devices up."""
+    """``validateDeviceConfiguration``."""
     opaque = configuration.get("opaque")
     if opaque is None:
         return [required(f"{path}.opaque")]
@@ -197,8 +197,8 @@ def validate_device_configuration(configuration: Object, path: str) -> ErrorList
 def validate_raw_extension(value: Any, path: str) -> ErrorList:
     if value is None:
         return [required(path)]
-    if len(compact_json(value).encode()) > LARGEST_JSON:
-        return [too_long(path, LARGEST_JSON)]
+    if len(compact_json(value).encode()) > MAX_RAW_EXTENSION_BYTES:
+        return [too_long(path, MAX_RAW_EXTENSION_BYTES)]
     if not isinstance(value, dict):
         return [invalid(path, "<value omitted>", "must be a valid JSON object")]
     return []
@@ -237,38 +237,40 @@ def validate_condition_name(name: str, path: str) -> ErrorList:
 
 
 def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
-    """Conditions that must be met before a pod is bound to a node, and those that say that it cannot be."""
-    given = {name: holder.get(name) or [] for name in ("bindingConditions", "bindingFailureConditions")}
+    """``bindingConditions`` and ``bindingFailureConditions``."""
+    lists = {name: holder.get(name) or [] for name in ("bindingConditions", "bindingFailureConditions")}
     all_errors: ErrorList = []
-    for name, conditions in given.items():
-        all_errors += validate_slice(conditions, _MOST_CONDITIONS, f"{path}.{name}", validate_condition_name)
-    desired, failures = given.values()
-    for name, conditions in given.items():
+    for name, conditions in lists.items():
+        all_errors += validate_slice(conditions, _MAX_CONDITIONS, f"{path}.{name}", validate_condition_name)
+    binding, failures = lists.values()
+    for name, conditions in lists.items():
         for position, condition in enumerate(conditions):
             child_path = f"{path}.{name}[{position}]"
             if condition in conditions[:position]:
                 all_errors.append(duplicate(child_path, condition))
-            if conditions is failures and condition in desired:
+            if conditions is failures and condition in binding:
                 text = "bindingFailureConditions must not overlap with bindingConditions"
                 all_errors.append(invalid(child_path, condition, text))
     for name, conditions, other in (
-        ("bindingConditions", desired, "bindingFailureConditions"),
+        ("bindingConditions", binding, "bindingFailureConditions"),
         ("bindingFailureConditions", failures, "bindingConditions"),
     ):
-        if not conditions and given[other]:
-            # Upstream shows the list that is not there.
+        if not conditions and lists[other]:
+            # Upstream reports the missing list as value.
             all_errors.append(invalid(f"{path}.{name}", None, f"{name} are required to use {other}"))
     return all_errors
 
 
-_MOST_REFERENCES = 32
-_UNKNOWN = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+_MAX_REFERENCES = 32
+_UNKNOWN_REQUEST = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
 
 
 def request_names(requests: Iterable[Object]) -> dict[str, Set[str]]:
-    """The names of requests, each with those of its choices."""
+    """Request name → the names of its subrequests (``gatherRequestNames``)."""
     return {
-        request.get("name") or "": {one.get("name") or "" for one in request.get("firstAvailable") or ()}
+        request.get("name") or "": {sub.get("name") or "" for sub in request.get("firstAvailable") or ()}
         for request in requests
     }
 
@@ -276,7 +278,7 @@ def request_names(requests: Iterable[Object]) -> dict[str, Set[str]]:
 def validate_request_references(references: list[str], path: str, names: Mapping[str, Set[str]]) -> ErrorList:
     return validate_set(
         references,
-        _MOST_REFERENCES,
+        _MAX_REFERENCES,
         path,
         lambda one, path: validate_request_reference(one, path, names),
         lambda one: one,
@@ -284,11 +286,11 @@ def validate_request_references(references: list[str], path: str, names: Mapping
 
 
 def validate_request_reference(reference: str, path: str, names: Mapping[str, Set[str]]) -> ErrorList:
-    """The errors in a reference to a request."""
+    """``validateRequestNameRef``: ``<request>`` or ``<request>/<subrequest>``."""
     parts = reference.split("/")
     if len(parts) > 2:
-        return [invalid(path, reference, _UNKNOWN)]
+        return [invalid(path, reference, _UNKNOWN_REQUEST)]
     errors = [error for part in parts for error in validate_label(part, path)]
     if parts[0] not in names or (len(parts) == 2 and parts[1] not in names[parts[0]]):
-        errors.append(invalid(path, reference, _UNKNOWN))
+        errors.append(invalid(path, reference, _UNKNOWN_REQUEST))
     return errors

@@ -17,7 +17,7 @@ with lazy_imports():
 class MutatingAdmissionPolicyStrategy(ValidatingAdmissionPolicyStrategy):
     status_keeps = "spec"
 
-    def _more_constraints(self, constraints: Object, path: str) -> ErrorList:
+    def _validate_match_constraints(self, constraints: Object, path: str) -> ErrorList:
         return validate_mutation_operations(constraints, path)
 
     def _actions(self, obj: Object) -> ErrorList:
@@ -25,11 +25,11 @@ class MutatingAdmissionPolicyStrategy(ValidatingAdmissionPolicyStrategy):
         errors = expressions.validate_mutations(spec)
         if not spec.get("mutations"):
             errors.append(required("spec.mutations", "mutations must contain at least one item"))
-        again = spec.get("reinvocationPolicy") or ""
-        if not again:
+        policy = spec.get("reinvocationPolicy") or ""
+        if not policy:
             errors.append(required("spec.reinvocationPolicy"))
-        elif again not in REINVOCATION:
-            errors.append(not_supported("spec.reinvocationPolicy", again, REINVOCATION))
+        elif policy not in REINVOCATION:
+            errors.append(not_supported("spec.reinvocationPolicy", policy, REINVOCATION))
         return errors
 
 

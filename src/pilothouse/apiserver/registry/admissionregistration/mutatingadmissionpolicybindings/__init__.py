@@ -14,11 +14,11 @@ with lazy_imports():
     from pilothouse.apiserver.registry.admissionregistration import rules
 
 
-_NOT_FOUND = ("Deny", "Allow")
+_NOT_FOUND_ACTIONS = ("Deny", "Allow")
 
 
 class MutatingAdmissionPolicyBindingStrategy(Strategy):
-    """MutatingAdmissionPolicyBindings, and what all bindings have in common."""
+    """MutatingAdmissionPolicyBindings; the base class of ValidatingAdmissionPolicyBindings."""
 
     allow_unconditional_update = False
     generation_fields = ("spec",)
@@ -28,7 +28,7 @@ class MutatingAdmissionPolicyBindingStrategy(Strategy):
     def set_defaults(self, obj: Object) -> None:
         matched = ensure_object(obj, "spec").get("matchResources")
         if matched is not None:
-            rules.default_matched(matched)
+            rules.set_defaults_match_resources(matched)
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
@@ -46,8 +46,8 @@ class MutatingAdmissionPolicyBindingStrategy(Strategy):
 
 
 def _validate_param_ref(params: Object, path: str) -> ErrorList:
-    """Parameters by name or by labels, and what is done without any."""
-    name, selector, otherwise = params.get("name") or "", params.get("selector"), params.get("parameterNotFoundAction")
+    """``validateParamRef``."""
+    name, selector, not_found = params.get("name") or "", params.get("selector"), params.get("parameterNotFoundAction")
     exclusive = "name and selector are mutually exclusive"
     errors = [invalid(f"{path}.name", name, text) for text in path_segment_errors(name)]
     if name and selector is not None:
@@ -57,10 +57,10 @@ def _validate_param_ref(params: Object, path: str) -> ErrorList:
         errors += [forbidden(f"{path}.selector", exclusive)] if name else []
     if not name and selector is None:
         errors.append(required(path, "one of name or selector must be specified"))
-    if not otherwise:
+    if not not_found:
         errors.append(required(f"{path}.parameterNotFoundAction"))
-    elif otherwise not in _NOT_FOUND:
-        errors.append(not_supported(f"{path}.parameterNotFoundAction", otherwise, _NOT_FOUND))
+    elif not_found not in _NOT_FOUND_ACTIONS:
+        errors.append(not_supported(f"{path}.parameterNotFoundAction", not_found, _NOT_FOUND_ACTIONS))
     return errors
 
 

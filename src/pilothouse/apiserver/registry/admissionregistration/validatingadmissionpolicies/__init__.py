@@ -27,7 +27,7 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
         set_default_fields(spec, {"failurePolicy": "Fail"})
         constraints = spec.get("matchConstraints")
         if constraints is not None:
-            rules.default_matched(constraints)
+            rules.set_defaults_match_resources(constraints)
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
@@ -43,10 +43,10 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
             errors += rules.validate_match_resources(constraints, path)
             if not constraints.get("resourceRules"):
                 errors.append(required(f"{path}.resourceRules"))
-            errors += self._more_constraints(constraints, path)
+            errors += self._validate_match_constraints(constraints, path)
         return errors + expressions.validate_variables(spec) + self._actions(obj)
 
-    def _more_constraints(self, constraints: Object, path: str) -> ErrorList:
+    def _validate_match_constraints(self, constraints: Object, path: str) -> ErrorList:
         return []
 
     def _actions(self, obj: Object) -> ErrorList:

@@ -23,7 +23,7 @@ class ValidatingWebhookConfigurationStrategy(Strategy):
             service = ensure_object(webhook, "clientConfig").get("service")
             if service is not None:
                 set_default_fields(service, {"port": 443})
-            rules.default_rules(webhook.get("rules"))
+            rules.set_defaults_rules(webhook.get("rules"))
             for field, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10)):
                 if webhook.get(field) is None:
                     webhook[field] = value

@@ -1,7 +1,7 @@
 """CustomResourceDefinitions: defaults and validation.
 
 After apiextensions-apiserver's ``pkg/apis/apiextensions/{v1/defaults.go,validation/validation.go}`` and
-``pkg/registry/customresourcedefinition`` (v0.36). What a schema must be like is ``apiextensions.structural``'s.
+``pkg/registry/customresourcedefinition`` (v0.36). Schemas are validated in ``apiextensions.structural``.
 """
 
 from collections.abc import Callable
@@ -40,10 +40,10 @@ class CustomResourceDefinitionStrategy(Strategy):
     update_steps = ("object meta update", "update")
 
     def name_errors(self, obj: Object) -> Callable[[str], list[str]]:
-        only = f"{obj['spec']['names'].get('plural') or ''}.{obj['spec'].get('group') or ''}"
+        required_name = f"{obj['spec']['names'].get('plural') or ''}.{obj['spec'].get('group') or ''}"
 
         def name_errors(name: str) -> list[str]:
-            return dns_subdomain_errors(name) + ([] if name == only else [_NAME])
+            return dns_subdomain_errors(name) + ([] if name == required_name else [_NAME])
 
         return name_errors
 

@@ -30,7 +30,7 @@ _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int
 
 def validate_custom_resource_definition(obj: Object) -> ErrorList:
     all_errors = _validate_custom_resource_definition_spec(obj["spec"]) + _validate_stored_versions(obj)
-    return all_errors + _validate_approval(obj) + _validate_preserve(obj["spec"])
+    return all_errors + _validate_approval(obj) + _validate_preserve_unknown_fields(obj["spec"])
 
 
 def validate_custom_resource_definition_update(obj: Object, old: Object) -> ErrorList:
@@ -52,7 +52,7 @@ def validate_custom_resource_definition_update(obj: Object, old: Object) -> Erro
     if approval is not None and (before is None or approval.reason != before.reason):
         errors += _validate_approval(obj)
     if not old["spec"].get("preserveUnknownFields"):
-        errors += _validate_preserve(obj["spec"])
+        errors += _validate_preserve_unknown_fields(obj["spec"])
     return errors
 
 
@@ -73,7 +73,7 @@ def _at(node: Any, path: tuple[str, ...]) -> Any:
 
 
 def _shown_versions(versions: Sequence[Object]) -> str:
-    """The versions as their internal type prints them: what all of them share is kept outside of it."""
+    """The versions as Go prints their internal type, in which fields that are equal in all versions are unset."""
     shared = [
         field
         for field in ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
@@ -84,16 +84,17 @@ def _shown_versions(versions: Sequence[Object]) -> str:
 
 
 def _validate_stored_versions(obj: Object) -> ErrorList:
-    """The storage version must be among those that objects are stored in, and all of these must be there."""
+    """``validateCustomResourceDefinitionStoredVersions``: ``storedVersions`` must include the storage version, and the
+    spec must have all of them."""
     stored, path = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
     if stored is None:
         return [invalid(path, None, "must have at least one stored version")]
     errors: ErrorList = []
-    left = {name: position for position, name in enumerate(stored)}
+    missing = {name: position for position, name in enumerate(stored)}
     for version in obj["spec"].get("versions") or ():
-        # One that is there twice is there no more for the second.
+        # As upstream, the second of two versions with the same name counts as not stored.
         name = version.get("name") or ""
-        if left.pop(name, None) is None and version.get("storage"):
+        if missing.pop(name, None) is None and version.get("storage"):
             errors.append(invalid(path, stored, f"must have the storage version {name}"))
     return errors + [
         invalid(
@@ -103,7 +104,7 @@ def _validate_stored_versions(obj: Object) -> ErrorList:
             f"until a storage migration ensures no data remains persisted in {name} and removes {name} from "
             "status.storedVersions",
         )
-        for name, position in left.items()
+        for name, position in missing.items()
     ]
 
 
@@ -114,9 +115,9 @@ def _validate_custom_resource_definition_spec(
     known_review_version: bool = True,
     ca_bundle: bool = False,
 ) -> ErrorList:
-    """The errors in the spec, in upstream's order. The versions named in ``unchanged`` have the schema that they
-    had. ``known_review_version``: the server must know one of the ``conversionReviewVersions``; ``ca_bundle``: the
-    bundle of the webhook must be one. An update may leave wrong what was."""
+    """The errors in the spec, in upstream's order. The schemas of the versions named in ``unchanged`` have not changed.
+    ``known_review_version``: require a supported version in ``conversionReviewVersions``; ``ca_bundle``: validate the
+    CA bundle of the webhook. On updates both are off if the old definition was invalid in this respect."""
     group, versions = spec.get("group") or "", spec.get("versions") or []
     errors: ErrorList = []
     if not group:
@@ -157,7 +158,7 @@ def _validate_custom_resource_definition_spec(
     errors += validate_names(spec["names"], "spec.names")
     if versions:
         errors += _validate_subresources_and_columns(
-            versions[0], "spec", positions.shared, unchanged, status=positions.status_anywhere
+            versions[0], "spec", positions.shared, unchanged, status=positions.any_status
         )
     conversion = spec.get("conversion") or {}
     if preserves and conversion.get("strategy") != "None":
@@ -207,7 +208,7 @@ def validate_names(names: Object, path: str) -> ErrorList:
 
 
 def _validate_label(path: str, value: str | None, *, empty: bool = False) -> ErrorList:
-    """``empty``: whether an empty text is validated, too."""
+    """``empty``: whether an empty string is validated too."""
     found = dns_1035_label_errors(value or "") if value or empty else []
     return [invalid(path, value or "", ",".join(found))] if found else []
 
@@ -221,7 +222,7 @@ def _validate_approval(obj: Object) -> ErrorList:
     return [required(path, approval.message)]
 
 
-def _validate_preserve(spec: Object) -> ErrorList:
+def _validate_preserve_unknown_fields(spec: Object) -> ErrorList:
     if not spec.get("preserveUnknownFields"):
         return []
     reason = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
@@ -232,12 +233,12 @@ _PARTS = ("schema", "subresources", "additionalPrinterColumns", "selectableField
 
 
 class _Paths:
-    """Where errors about versions are: the internal object keeps outside of them what is the same in all."""
+    """The paths of errors in versions: the internal type has the parts that are equal in all versions in the spec."""
 
     def __init__(self, versions: list[Object]) -> None:
         self.shared = [part for part in _PARTS if _is_shared(versions, part)]
         self.own = [part for part in _PARTS if part not in self.shared]
-        self.status_anywhere = any("status" in (version.get("subresources") or {}) for version in versions)
+        self.any_status = any("status" in (version.get("subresources") or {}) for version in versions)
 
 
 def _is_shared(versions: list[Object], part: str) -> bool:
@@ -245,7 +246,7 @@ def _is_shared(versions: list[Object], part: str) -> bool:
 
 
 def _unchanged_schemas(obj: Object, old: Object) -> frozenset[str]:
-    """The versions whose schema is as it was."""
+    """The names of the versions whose schema has not changed."""
     known = {version.get("name"): version.get("schema") for version in old["spec"].get("versions") or ()}
     return frozenset(
         version.get("name") or ""
@@ -273,17 +274,17 @@ def _validate_warning(warning: str, *, deprecated: bool) -> Iterator[str]:
         yield "must be <= 256 characters long"
     if not warning:
         yield "must not be an empty string"
-    strange = next((position for position, letter in enumerate(warning) if not letter.isprintable()), None)
-    if strange is not None:
-        at = len(warning[:strange].encode())
+    non_printable = next((position for position, letter in enumerate(warning) if not letter.isprintable()), None)
+    if non_printable is not None:
+        at = len(warning[:non_printable].encode())
         yield f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
 
 
 def _validate_subresources_and_columns(
     version: Object, parent: str, parts: list[str], unchanged: frozenset[str], *, status: bool = False
 ) -> ErrorList:
-    """The errors in some parts of a version, or, at the spec, with those that all versions share. ``status``: some
-    version has it as a subresource."""
+    """The errors in these parts of a version, or of the spec (the parts that all versions share). ``status``: whether
+    some version has the status subresource."""
     errors: ErrorList = []
     schema = _schema(version)
     if schema is not None and "schema" in parts:
@@ -299,7 +300,7 @@ def _validate_subresources_and_columns(
     if "selectableFields" not in parts or not version.get("selectableFields"):
         return errors
     if schema is None or "schema" not in parts:
-        # Upstream says so too where one of both is the same in all versions and the other is not.
+        # Upstream reports this too if only one of the two is shared by all versions.
         return [*errors, invalid(f"{parent}.selectableFields", "", _NO_SCHEMA[parent == "spec"])]
     return errors + _validate_selectable_fields(version, schema, parent)
 
@@ -310,7 +311,7 @@ _NO_SCHEMA = (
 )
 
 
-_AT_ROOT = (
+_ALLOWED_AT_ROOT = (
     ("Description", "description"),
     ("Type", "type"),
     ("Format", "format"),
@@ -340,15 +341,17 @@ _BEFORE_TYPE = ("id", "$schema", "$ref")
 
 
 def _validate_schema_root(schema: Object, path: str) -> ErrorList:
-    """With a status subresource the status is validated alone, so nothing at the root may be about it."""
-    known = [word for _name, word in _AT_ROOT]
-    strange = [word for word, value in schema.items() if word not in known and value not in (None, False, "", [], {})]
+    """With a status subresource the status is validated separately, so only some keywords are allowed at the root."""
+    known = [keyword for _name, keyword in _ALLOWED_AT_ROOT]
+    forbidden_keywords = [
+        keyword for keyword, value in schema.items() if keyword not in known and value not in (None, False, "", [], {})
+    ]
     kind = schema.get("type")
-    if kind and kind != "object" and not any(word in _BEFORE_TYPE for word in strange):
+    if kind and kind != "object" and not any(keyword in _BEFORE_TYPE for keyword in forbidden_keywords):
         reason = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
         return [invalid(f"{path}.openAPIV3Schema.type", kind, reason)]
-    if strange:
-        listed = " ".join(name for name, _word in _AT_ROOT)
+    if forbidden_keywords:
+        listed = " ".join(name for name, _keyword in _ALLOWED_AT_ROOT)
         reason = f"only [{listed}] fields are allowed at the root of the schema if the status subresource is enabled"
         return [invalid(f"{path}.openAPIV3Schema", internal_value("apiextensions.JSONSchemaProps", schema), reason)]
     return []
@@ -428,14 +431,14 @@ def _validate_selectable_fields(version: Object, schema: Object, parent: str) ->
 
 
 def ca_bundle_errors(definition: Object) -> ErrorList:
-    """What is wrong with the ``caBundle`` of the conversion webhook of a definition; nothing where there is none."""
+    """The errors in the ``caBundle`` of the conversion webhook, if there is one."""
     webhook = (definition["spec"].get("conversion") or {}).get("webhook") or {}
     bundle = (webhook.get("clientConfig") or {}).get("caBundle") or ""
     return webhook_validation.validate_ca_bundle(bundle, "spec.conversion.webhookClientConfig.caBundle")
 
 
 def _has_known_review_version(conversion: Object) -> bool:
-    """Whether the server knows a version of ConversionReview that the webhook accepts, or there are none."""
+    """Whether ``conversionReviewVersions`` is empty or has a version that the server supports."""
     versions = (conversion.get("webhook") or {}).get("conversionReviewVersions") or []
     return not versions or any(version in _REVIEW_VERSIONS for version in versions)
 

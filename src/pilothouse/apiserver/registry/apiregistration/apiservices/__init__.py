@@ -1,7 +1,4 @@
-"""APIServices: group versions, and which server has them.
-
-After kube-aggregator's ``pkg/apis/apiregistration`` (v0.36).
-"""
+"""APIServices. After kube-aggregator's ``pkg/apis/apiregistration`` (v0.36)."""
 
 import base64
 from collections.abc import Callable
@@ -20,7 +17,7 @@ _CONDITION = ("True", "False", "Unknown")
 
 
 class APIServiceStrategy(Strategy):
-    """Group versions, and which server has them. The name is made of both."""
+    """The name of an APIService is ``<version>.<group>``."""
 
     allow_unconditional_update = False
     status_keeps = "user metadata"
@@ -28,11 +25,11 @@ class APIServiceStrategy(Strategy):
     update_steps = ("object meta update", "object meta", "object")
 
     def name_errors(self, obj: Object) -> Callable[[str], list[str]]:
-        desired = f"{obj['spec'].get('version') or ''}.{obj['spec'].get('group') or ''}"
-        text = f'must be `spec.version+"."+spec.group`: {quote(desired)}'
+        required_name = f"{obj['spec'].get('version') or ''}.{obj['spec'].get('group') or ''}"
+        text = f'must be `spec.version+"."+spec.group`: {quote(required_name)}'
 
         def name_errors(name: str) -> list[str]:
-            return path_segment_errors(name) or ([] if name == desired else [text])
+            return path_segment_errors(name) or ([] if name == required_name else [text])
 
         return name_errors
 
@@ -65,7 +62,7 @@ class APIServiceStrategy(Strategy):
         return errors + _validate_remote(spec)
 
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
-        # The metadata comes first. Its name, which stays, may have become wrong.
+        # The name does not change, but a change of the spec can make it invalid.
         name = obj["metadata"]["name"]
         found = [invalid("metadata.name", name, text) for text in self.name_errors(obj)(name)]
         return found + self.validate(obj)
@@ -79,7 +76,7 @@ class APIServiceStrategy(Strategy):
 
 
 def _validate_local(spec: Object) -> ErrorList:
-    """Of a version that this server has itself."""
+    """The errors in the spec of a local APIService."""
     errors: ErrorList = []
     bundle = base64.b64decode(spec.get("caBundle") or "")
     if bundle:
@@ -91,7 +88,7 @@ def _validate_local(spec: Object) -> ErrorList:
 
 
 def _validate_remote(spec: Object) -> ErrorList:
-    """Of a version that another server has."""
+    """The errors in the spec of an APIService of an extension API server."""
     service = spec["service"]
     errors = [required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)]
     if not 1 <= service["port"] <= 65535:

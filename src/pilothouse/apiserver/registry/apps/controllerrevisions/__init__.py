@@ -13,7 +13,7 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 
 
 class ControllerRevisionStrategy(Strategy):
-    """ControllerRevisions: what was written down stays."""
+    """ControllerRevisions. ``data`` is immutable."""
 
     update_steps = ("object meta update", "object meta", "update")
 

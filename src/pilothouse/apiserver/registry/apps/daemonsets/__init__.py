@@ -59,29 +59,29 @@ class DaemonSetStrategy(WorkloadStrategy):
 
     def set_defaults(self, obj: Object) -> None:
         super().set_defaults(obj)
-        # It is a field that conversion reads from an annotation and shows as one: who writes the object without it
-        # writes 0 (pkg/apis/apps/v1/conversion.go, v1.36).
-        counter = (obj["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
-        if counter is None:
+        # ``templateGeneration`` is a field of the internal type, converted from and to an annotation: an object without
+        # the annotation has 0 (pkg/apis/apps/v1/conversion.go, v1.36).
+        generation = (obj["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
+        if generation is None:
             _set_annotation(obj, _TEMPLATE_GENERATION, "0")
-        elif not re.fullmatch(r"[+-]?[0-9]+", counter):
+        elif not re.fullmatch(r"[+-]?[0-9]+", generation):
             raise errors.bad_request(
                 'DaemonSet in version "v1" cannot be handled as a DaemonSet: '
-                f"strconv.ParseInt: parsing {shown(counter)}: invalid syntax"
+                f"strconv.ParseInt: parsing {shown(generation)}: invalid syntax"
             )
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
         super().prepare_for_status_update(obj, old, now)
-        _set_annotation(obj, _TEMPLATE_GENERATION, _known_generation(old))
+        _set_annotation(obj, _TEMPLATE_GENERATION, _template_generation(old))
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        known = _known_generation(old)
+        generation = _template_generation(old)
         if obj["spec"].get("template") != old["spec"].get("template"):
-            known = str(int(known) + 1)
-        _set_annotation(obj, _TEMPLATE_GENERATION, known)
+            generation = str(int(generation) + 1)
+        _set_annotation(obj, _TEMPLATE_GENERATION, generation)
 
 
-def _known_generation(old: Object) -> str:
+def _template_generation(old: Object) -> str:
     return (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or "1"
 
 

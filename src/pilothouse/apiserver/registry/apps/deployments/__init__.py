@@ -27,7 +27,7 @@ with lazy_imports():
 
 
 class DeploymentStrategy(WorkloadStrategy):
-    """``apps/v1`` Deployments. A change of annotations raises the generation too."""
+    """``apps/v1`` Deployments. A change of annotations also increments the generation."""
 
     generation_fields = ("spec",)
     status_keeps = "labels"

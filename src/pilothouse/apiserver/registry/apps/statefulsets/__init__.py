@@ -29,7 +29,7 @@ with lazy_imports():
     from pilothouse.apiserver.registry.apps.statefulsets import validation as stateful_set_validation
 
 
-def _rolling(obj: Object | None) -> Object:
+def _rolling_update(obj: Object | None) -> Object:
     return {} if obj is None else obj["spec"]["updateStrategy"].get("rollingUpdate") or {}
 
 
@@ -38,13 +38,13 @@ class StatefulSetStrategy(WorkloadStrategy):
     status_steps = ("update", "object meta update")
     empty_status = {"replicas": 0, "availableReplicas": 0}  # read only
     disabled_gates = GATES | {"MaxUnavailableStatefulSet"}
-    # Its pods are named after it, and their names are host names.
+    # Pods are named after their StatefulSet, and their names are host names.
     validate_name = staticmethod(dns_label_errors)
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
         super().drop_disabled_fields(obj, old)
-        if "MaxUnavailableStatefulSet" in self.disabled_gates and _rolling(old).get("maxUnavailable") is None:
-            _rolling(obj).pop("maxUnavailable", None)
+        if "MaxUnavailableStatefulSet" in self.disabled_gates and _rolling_update(old).get("maxUnavailable") is None:
+            _rolling_update(obj).pop("maxUnavailable", None)
 
     def default_spec(self, spec: Object) -> None:
         spec.setdefault("serviceName", "")
@@ -54,7 +54,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         if not strategy.get("type"):
             strategy["type"] = "RollingUpdate"
             ensure_object(strategy, "rollingUpdate")
-        # Unlike for other kinds, a type that is given is left without its parameters.
+        # Unlike in other kinds, ``rollingUpdate`` is not added if the type is set.
         if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
             set_default_fields(strategy["rollingUpdate"], {"partition": 0})
         set_default_fields(spec, {"revisionHistoryLimit": 10})

@@ -23,8 +23,8 @@ from pilothouse.apiserver.registry.generic.object_fields import validate_nonnega
 from pilothouse.machinery.names import dns_label_errors
 
 
-def validate_stateful_set_rollout(spec: Object) -> ErrorList:
-    """What of a StatefulSet is validated first: how it replaces pods and keeps claims."""
+def validate_stateful_set_policies(spec: Object) -> ErrorList:
+    """``podManagementPolicy``, ``updateStrategy`` and ``persistentVolumeClaimRetentionPolicy``."""
     errors: ErrorList = []
     policy = spec["podManagementPolicy"]
     if policy not in ("OrderedReady", "Parallel"):
@@ -49,7 +49,7 @@ def validate_stateful_set_rollout(spec: Object) -> ErrorList:
     return errors
 
 
-_STATEFUL_MUTABLE = (
+_MUTABLE_FIELDS = (
     "replicas",
     "ordinals",
     "template",
@@ -58,7 +58,7 @@ _STATEFUL_MUTABLE = (
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 )
-_STATEFUL_FORBIDDEN = (
+_IMMUTABLE_FIELDS_TEXT = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
@@ -70,10 +70,10 @@ _CLAIMS = PersistentVolumeClaimStrategy()
 def validate_stateful_set_on_update(obj: Object, old: Object) -> ErrorList:
     if obj["spec"] == old["spec"]:
         return []
-    found = validate_stateful_set(obj["spec"], made=True)
-    if found and validate_stateful_set(old["spec"], made=True):
-        # What was wrong before templates were validated may stay.
-        found = validate_stateful_set(obj["spec"], made=True, template=False)
+    found = validate_stateful_set(obj["spec"], is_update=True)
+    if found and validate_stateful_set(old["spec"], is_update=True):
+        # The template of an invalid stored object is not validated: it may be older than this validation.
+        found = validate_stateful_set(obj["spec"], is_update=True, template=False)
     return found
 
 
@@ -96,23 +96,23 @@ def validate_stateful_set_status_update(obj: Object, old: Object) -> ErrorList:
 def validate_stateful_set_update(obj: Object, old: Object) -> ErrorList:
     if obj["spec"] == old["spec"]:
         return []
-    same = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_MUTABLE} for each in (obj, old)]
-    return [forbidden("spec", _STATEFUL_FORBIDDEN)] if same[0] != same[1] else []
+    immutable, old_immutable = ({k: v for k, v in o["spec"].items() if k not in _MUTABLE_FIELDS} for o in (obj, old))
+    return [forbidden("spec", _IMMUTABLE_FIELDS_TEXT)] if immutable != old_immutable else []
 
 
-def validate_stateful_set(spec: Object, *, made: bool = False, template: bool = True) -> ErrorList:
-    """``ValidateStatefulSetSpec``. ``made``: of what never changes afterwards some was wrong before it was validated,
-    and may stay. ``template``: whether its template is validated, but for its labels."""
-    errors = validate_stateful_set_rollout(spec)
-    for position, claim in enumerate(() if made else spec.get("volumeClaimTemplates") or ()):
+def validate_stateful_set(spec: Object, *, is_update: bool = False, template: bool = True) -> ErrorList:
+    """``ValidateStatefulSetSpec``. ``is_update``: immutable fields of the stored object may be older than their
+    validation, and are not validated. ``template``: whether the template is validated (its labels always are)."""
+    errors = validate_stateful_set_policies(spec)
+    for position, claim in enumerate(() if is_update else spec.get("volumeClaimTemplates") or ()):
         errors += [
-            msgspec.structs.replace(each, field=f"spec.volumeClaimTemplates[{position}].{each.field}")
-            for each in _CLAIMS.validate(claim)
+            msgspec.structs.replace(error, field=f"spec.volumeClaimTemplates[{position}].{error.field}")
+            for error in _CLAIMS.validate(claim)
         ]
     errors += validate_nonnegative_fields(spec, "spec", ("replicas", "minReadySeconds"))
     errors += validate_nonnegative_fields(spec.get("ordinals") or {}, "spec.ordinals", ("start",))
     name = spec["serviceName"]
-    if name and not made:
+    if name and not is_update:
         errors += [invalid("spec.serviceName", name, text) for text in dns_label_errors(name)]
     errors += validate_selector(spec, "statefulset")
     selector = spec.get("selector")
@@ -122,13 +122,13 @@ def validate_stateful_set(spec: Object, *, made: bool = False, template: bool = 
     else:
         errors += validate_template_labels(selector, whole)
         if template:
-            errors += validate_pod_template_spec(_template_of_pods(spec), "spec.template")
+            errors += validate_pod_template_spec(_pod_template_with_claims(spec), "spec.template")
         errors += validate_pod_template_metadata(whole, "spec.template")
     return errors + validate_restart_policy_always(whole, "StatefulSet")
 
 
-def _template_of_pods(spec: Object) -> Object:
-    """The template as the controller completes it: claims are volumes, and pods have names of their own."""
+def _pod_template_with_claims(spec: Object) -> Object:
+    """The template as the controller completes it: with volumes for the claims, without hostname and subdomain."""
     pod_spec: Object = spec["template"].get("spec") or {}
     kept = {field: value for field, value in pod_spec.items() if field not in ("hostname", "subdomain")}
     names = dict.fromkeys(

@@ -24,7 +24,7 @@ with lazy_imports():
 
 
 @lru_cache(maxsize=1)
-def _stored() -> ResourceInfo:
+def _storage_info() -> ResourceInfo:
     return next(info for info in built_in() if info.resource == "horizontalpodautoscalers" and info.version == "v2")
 
 
@@ -34,17 +34,18 @@ def _is_v1(obj: Object) -> bool:
 
 def _validate(obj: Object, old: Object | None) -> ErrorList:
     return autoscaler_validation.validate_horizontal_pod_autoscaler_spec(
-        _v2_form(obj)["spec"], None if old is None else _v2_form(old)["spec"]
+        _to_v2(obj)["spec"], None if old is None else _to_v2(old)["spec"]
     )
 
 
-def _v2_form(obj: Object) -> Object:
-    """The older form is validated in the form in which it is stored."""
+def _to_v2(obj: Object) -> Object:
+    """The object in v2, in which all versions are validated."""
     return autoscaler_conversion.to_v2(obj) if _is_v1(obj) else obj
 
 
-def _keep(obj: Object, old: Object, names: Sequence[str]) -> None:
-    """Let these annotations of a v1 object be the stored ones: the write is not about what they stand for."""
+def _keep_annotations(obj: Object, old: Object, names: Sequence[str]) -> None:
+    """Reset these annotations of a v1 object to the stored ones: the write does not change the fields that they stand
+    for."""
     meta = obj["metadata"]
     stored = (old.get("metadata") or {}).get("annotations") or {}
     given = meta.get("annotations") or {}
@@ -61,7 +62,7 @@ def _v2_status(status: Object) -> Object:
 
 
 def _default_behavior(behavior: Object) -> None:
-    """Both directions, as ``GenerateHPAScaleUpRules`` and ``GenerateHPAScaleDownRules`` fill them in."""
+    """Set defaults of both directions (``GenerateHPAScaleUpRules``, ``GenerateHPAScaleDownRules``)."""
     up, down = ensure_object(behavior, "scaleUp"), ensure_object(behavior, "scaleDown")
     percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
     set_default_fields(up, {"stabilizationWindowSeconds": 0})
@@ -72,7 +73,7 @@ def _default_behavior(behavior: Object) -> None:
 
 
 class HorizontalPodAutoscalerStrategy(Strategy):
-    """One strategy for both versions: an object says itself which form it has."""
+    """The strategy of both versions; objects have their ``apiVersion``."""
 
     def set_defaults(self, obj: Object) -> None:
         spec: Object = obj.setdefault("spec", {})
@@ -80,12 +81,14 @@ class HorizontalPodAutoscalerStrategy(Strategy):
             spec["minReplicas"] = 1
         meta: Object = obj["metadata"]
         if _is_v1(obj):
-            if spec.get("targetCPUUtilizationPercentage") is None and not autoscaler_conversion.carried_metrics(meta):
+            if spec.get("targetCPUUtilizationPercentage") is None and not autoscaler_conversion.metrics_from_annotation(
+                meta
+            ):
                 spec["targetCPUUtilizationPercentage"] = autoscaler_conversion.DEFAULT_UTILIZATION
             return
-        # In v2 they would stand for what has fields.
+        # v2 has fields for the values of these annotations.
         if meta.get("annotations"):
-            meta["annotations"] = autoscaler_conversion.without_carried(meta)["annotations"]
+            meta["annotations"] = autoscaler_conversion.drop_round_trip_annotations(meta)["annotations"]
         if not spec.get("metrics"):
             spec["metrics"] = [autoscaler_conversion.cpu_metric(autoscaler_conversion.DEFAULT_UTILIZATION, "target")]
         if spec.get("behavior") is not None:
@@ -93,16 +96,16 @@ class HorizontalPodAutoscalerStrategy(Strategy):
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         if _is_v1(obj):
-            _keep(obj, {}, autoscaler_conversion.OF_STATUS)
+            _keep_annotations(obj, {}, autoscaler_conversion.STATUS_ANNOTATIONS)
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         if _is_v1(obj):
-            _keep(obj, old, autoscaler_conversion.OF_STATUS)
+            _keep_annotations(obj, old, autoscaler_conversion.STATUS_ANNOTATIONS)
             autoscaler_conversion.drop_derived_metrics(obj)
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
         if _is_v1(obj):
-            _keep(obj, old, autoscaler_conversion.OF_SPEC)
+            _keep_annotations(obj, old, autoscaler_conversion.SPEC_ANNOTATIONS)
 
     def round_tripped(self, obj: Object) -> Object:
         if not _is_v1(obj) or (obj.get("status") or {}).get("currentCPUUtilizationPercentage") is None:
@@ -120,7 +123,7 @@ class HorizontalPodAutoscalerStrategy(Strategy):
         return validate_nonnegative_fields(obj.get("status") or {}, "status", ("currentReplicas", "desiredReplicas"))
 
     def canonicalize(self, obj: Object) -> None:
-        # v1 prints both counts; v2 leaves out a current count of zero and prints metrics that are unset.
+        # v1 serializes both counts; v2 omits a current count of zero and serializes unset metrics as null.
         status: Object = obj.get("status") or {}
         if _is_v1(obj):
             obj["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
@@ -128,7 +131,7 @@ class HorizontalPodAutoscalerStrategy(Strategy):
             obj["status"] = _v2_status(status)
 
     def stored_as(self, info: ResourceInfo) -> ResourceInfo:
-        return _stored()
+        return _storage_info()
 
     def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
         if info.version != "v1":

@@ -1,8 +1,9 @@
-"""The two forms of a HorizontalPodAutoscaler: v2, in which it is stored, and v1, which knows one metric.
+"""Conversion of HorizontalPodAutoscalers between v2, the storage version, and v1, which has a field for one metric
+only.
 
-What v1 has no field for travels in its annotations, so that a client of v1 that sends back what it has read loses
-nothing. After kubernetes' ``pkg/apis/autoscaling/v1/conversion.go``, ``annotations.go`` and ``helpers.go`` (v1.36).
-Pure: arguments are not changed.
+The other fields of v2 are round-tripped through annotations of v1. After kubernetes'
+``pkg/apis/autoscaling/v1/conversion.go``, ``annotations.go`` and ``helpers.go`` (v1.36). Pure: arguments are not
+changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,28 +22,32 @@ DOWN_TOLERANCE = "autoscaling.alpha.kubernetes.io/scale-down-tolerance"
 CURRENT_METRICS = "autoscaling.alpha.kubernetes.io/current-metrics"
 CONDITIONS = "autoscaling.alpha.kubernetes.io/conditions"
 
-OF_SPEC = (METRICS, BEHAVIOR, UP_TOLERANCE, DOWN_TOLERANCE)
-OF_STATUS = (CURRENT_METRICS, CONDITIONS)
+SPEC_ANNOTATIONS = (METRICS, BEHAVIOR, UP_TOLERANCE, DOWN_TOLERANCE)
+STATUS_ANNOTATIONS = (CURRENT_METRICS, CONDITIONS)
 
 DEFAULT_UTILIZATION = 80
 
 _SOURCES = ("object", "pods", "resource", "containerResource", "external")
 
 
-def without_carried(meta: Object) -> Object:
-    """The metadata without the annotations that stand for fields of v2."""
+def drop_round_trip_annotations(meta: Object) -> Object:
+    """The metadata without the annotations for fields of v2 (``DropRoundTripHorizontalPodAutoscalerAnnotations``)."""
     annotations: Object = meta.get("annotations") or {}
-    if not any(name in annotations for name in (*OF_SPEC, *OF_STATUS)):
+    if not any(name in annotations for name in (*SPEC_ANNOTATIONS, *STATUS_ANNOTATIONS)):
         return meta
-    left = {name: value for name, value in annotations.items() if name not in OF_SPEC and name not in OF_STATUS}
+    left = {
+        name: value
+        for name, value in annotations.items()
+        if name not in SPEC_ANNOTATIONS and name not in STATUS_ANNOTATIONS
+    }
     return {**meta, "annotations": left}
 
 
 def drop_derived_metrics(obj: Object) -> None:
-    """Drop from a v1 object the annotation of current metrics where the field alone gives the same one.
+    """Drop the annotation for current metrics from a v1 object if it has only the metric of the field.
 
-    The annotation writes ``currentAverageValue: "0"`` for a metric without an average; read back, it would store an
-    average that was not reported.
+    For a metric without an average the annotation has ``currentAverageValue: "0"``, which would be stored as a reported
+    average.
     """
     annotations: Object = obj["metadata"].get("annotations") or {}
     percent = (obj.get("status") or {}).get("currentCPUUtilizationPercentage")
@@ -52,8 +57,8 @@ def drop_derived_metrics(obj: Object) -> None:
         obj["metadata"]["annotations"] = {name: text for name, text in annotations.items() if name != CURRENT_METRICS}
 
 
-def carried_metrics(meta: Object) -> list[Object]:
-    """The metrics, in the form of v2, that annotations of a v1 object stand for; what can't be read counts as none."""
+def metrics_from_annotation(meta: Object) -> list[Object]:
+    """The metrics in the annotation of a v1 object, converted to v2; [] if the annotation is missing or invalid."""
     metrics = [_metric(metric, _source_of_v1) for metric in _objects(meta, METRICS) or ()]
     amounts = [
         metric[source]["target"].get(field)
@@ -66,7 +71,7 @@ def carried_metrics(meta: Object) -> list[Object]:
 
 
 def cpu_metric(percent: Any, field: str) -> Object:
-    """The metric of v2 that v1 has a field for. ``field``: "target", or "current" in a status."""
+    """The v2 metric for v1's CPU utilization field. ``field``: "target", or "current" in a status."""
     value: Object = {"averageUtilization": percent}
     if field == "target":
         value = {"type": "Utilization", **value}
@@ -74,10 +79,10 @@ def cpu_metric(percent: Any, field: str) -> Object:
 
 
 def to_v2(obj: Object) -> Object:
-    """A v1 object as v2 shows it, without kind and apiVersion."""
+    """Convert a v1 object to v2, without kind and apiVersion."""
     meta = obj["metadata"]
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
-    metrics = carried_metrics(meta)
+    metrics = metrics_from_annotation(meta)
     desired = spec.pop("targetCPUUtilizationPercentage", None)
     if desired is not None:
         metrics.append(cpu_metric(desired, "target"))
@@ -88,43 +93,43 @@ def to_v2(obj: Object) -> Object:
     found = status.pop("currentCPUUtilizationPercentage", None)
     if found is not None:
         status["currentMetrics"] = [cpu_metric(found, "current")]
-    carried = _objects(meta, CURRENT_METRICS)
-    if carried is not None:
-        # They say more than the field does, and count even where the field says otherwise.
-        status["currentMetrics"] = [_metric(metric, _status_of_v1) for metric in carried]
+    annotated = _objects(meta, CURRENT_METRICS)
+    if annotated is not None:
+        # The annotation overrides the field.
+        status["currentMetrics"] = [_metric(metric, _status_of_v1) for metric in annotated]
     conditions = _objects(meta, CONDITIONS)
     if conditions is not None:
         status["conditions"] = conditions
-    return {"metadata": without_carried(meta), "spec": spec, "status": status}
+    return {"metadata": drop_round_trip_annotations(meta), "spec": spec, "status": status}
 
 
 def to_v1(obj: Object) -> Object:
-    """A v2 object as v1 shows it, without kind and apiVersion."""
-    meta = without_carried(obj["metadata"])
+    """Convert a v2 object to v1, without kind and apiVersion."""
+    meta = drop_round_trip_annotations(obj["metadata"])
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
-    carried: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     metrics = spec.pop("metrics", None) or ()
-    # Only the first metric of CPU counts for the field; all that have a percentage stay out of the annotation.
+    # The field has the first CPU metric; no CPU metric with a percentage is added to the annotation.
     first = next((metric for metric in metrics if _is_cpu(metric)), None)
     if first is not None and (percent := _percent(first, "target")) is not None:
         spec["targetCPUUtilizationPercentage"] = percent
     others = [_metric_of_v2(m) for m in metrics if not _is_cpu(m) or _percent(m, "target") is None]
     if others:
-        carried[METRICS] = others
+        annotations[METRICS] = others
     found = status.pop("currentMetrics", None) or ()
     if found:
-        carried[CURRENT_METRICS] = [_metric_of_v2(metric, "current") for metric in found]
+        annotations[CURRENT_METRICS] = [_metric_of_v2(metric, "current") for metric in found]
     for metric in found:
         if _is_cpu(metric) and (percent := _percent(metric, "current")) is not None:
             status["currentCPUUtilizationPercentage"] = percent
     behavior = spec.pop("behavior", None)
     if behavior is not None:
-        carried[BEHAVIOR] = _behavior_as_go(behavior)
+        annotations[BEHAVIOR] = _behavior_as_go(behavior)
     conditions = status.pop("conditions", None)
     if conditions:
-        carried[CONDITIONS] = conditions
-    if carried:
-        texts = {name: _go_json(value) for name, value in carried.items()}
+        annotations[CONDITIONS] = conditions
+    if annotations:
+        texts = {name: _go_json(value) for name, value in annotations.items()}
         meta = {**meta, "annotations": {**(meta.get("annotations") or {}), **texts}}
     return {"metadata": meta, "spec": spec, "status": status}
 
@@ -143,7 +148,7 @@ def _text(meta: Object, name: str) -> str:
 
 
 def _read(text: str) -> Any:
-    """The JSON of an annotation; None for what is none, which upstream takes for absent."""
+    """The decoded JSON of an annotation; None if it is missing or invalid, as upstream."""
     try:
         return msgspec.json.decode(text) if text else None
     except msgspec.DecodeError:
@@ -151,7 +156,7 @@ def _read(text: str) -> Any:
 
 
 def _is_readable(found: Any, type_: Any, amounts: Iterable[Any]) -> bool:
-    """Whether what an annotation says has the types of the fields that it stands for."""
+    """Whether the value of an annotation is valid for the type of the fields that it stands for."""
     try:
         msgspec.convert(found, type_)
         for amount in amounts:
@@ -163,7 +168,7 @@ def _is_readable(found: Any, type_: Any, amounts: Iterable[Any]) -> bool:
 
 
 def _objects(meta: Object, name: str) -> list[Object] | None:
-    """A list of objects in an annotation; None when there is none that can be read."""
+    """The list of objects in an annotation; None if it is missing or invalid."""
     found = _read(_text(meta, name))
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         return None
@@ -171,7 +176,7 @@ def _objects(meta: Object, name: str) -> list[Object] | None:
 
 
 def _go_json(value: Any) -> str:
-    """As Go's ``json.Marshal`` writes it, which keeps what means something in HTML out of its texts."""
+    """Encode as Go's ``json.Marshal``, which escapes HTML characters."""
     return encode(value).decode().replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -180,19 +185,19 @@ def _part(obj: Object, name: str) -> Object:
     return found if isinstance(found, dict) else {}
 
 
-def _given(**fields: Any) -> Object:
-    """The fields that there are."""
+def _omit_none(**fields: Any) -> Object:
+    """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _metric(metric: Object, converted: Callable[[str, Object], Object]) -> Object:
-    """A metric whose sources are converted, each by its name."""
+    """A metric with its source converted; ``converted`` gets the name of the source and the source."""
     given = {source: metric[source] for source in _SOURCES if isinstance(metric.get(source), dict)}
     return {"type": metric.get("type", "")} | {source: converted(source, found) for source, found in given.items()}
 
 
 def _metric_of_v2(metric: Object, field: Literal["target", "current"] = "target") -> Object:
-    """A metric of a spec or, with "current", of a status as v1 writes it in its annotation."""
+    """A v2 metric of a spec or, with "current", of a status in the format of v1's annotation."""
     is_status = field == "current"
 
     def shown(source: str, found: Object) -> Object:
@@ -200,17 +205,17 @@ def _metric_of_v2(metric: Object, field: Literal["target", "current"] = "target"
         value, average = values.get("value"), values.get("averageValue")
         name, selector = named.get("name", ""), named.get("selector")
         if source == "object":
-            about = _reference(_part(found, "describedObject"))
+            described = _reference(_part(found, "describedObject"))
             own = {f"{field}Value": value or "0"}
-            return _given(target=about, metricName=name, **own, selector=selector, averageValue=average)
+            return _omit_none(target=described, metricName=name, **own, selector=selector, averageValue=average)
         if source == "pods":
-            return _given(metricName=name, **{f"{field}AverageValue": average or "0"}, selector=selector)
+            return _omit_none(metricName=name, **{f"{field}AverageValue": average or "0"}, selector=selector)
         if source == "external":
             own = {f"{field}Value": value or ("0" if is_status else value), f"{field}AverageValue": average}
-            return _given(metricName=name, metricSelector=selector, **own)
+            return _omit_none(metricName=name, metricSelector=selector, **own)
         own = {f"{field}AverageUtilization": values.get("averageUtilization")}
         own[f"{field}AverageValue"] = average or ("0" if is_status else average)
-        return _given(name=found.get("name", ""), **own) | _container(source, found)
+        return _omit_none(name=found.get("name", ""), **own) | _container(source, found)
 
     return _metric(metric, shown)
 
@@ -222,7 +227,7 @@ def _source_of_v1(source: str, found: Object) -> Object:
         kind = "Value" if average is None else "AverageValue"
         return {
             "describedObject": _reference(_part(found, "target")),
-            "target": _given(type=kind, value=_target_value(value, average), averageValue=average),
+            "target": _omit_none(type=kind, value=_target_value(value, average), averageValue=average),
             "metric": _identifier(found, "selector"),
         }
     if source == "pods":
@@ -230,23 +235,23 @@ def _source_of_v1(source: str, found: Object) -> Object:
         return {"metric": _identifier(found, "selector"), "target": target}
     if source == "external":
         kind = "AverageValue" if value is None else "Value"
-        target = _given(type=kind, value=value, averageValue=average)
+        target = _omit_none(type=kind, value=value, averageValue=average)
         return {"metric": _identifier(found, "metricSelector"), "target": target}
     percent = found.get("targetAverageUtilization")
     kind = "AverageValue" if percent is None else "Utilization"
-    target = _given(type=kind, averageValue=average, averageUtilization=percent)
+    target = _omit_none(type=kind, averageValue=average, averageUtilization=percent)
     return {"name": found.get("name", ""), "target": target, **_container(source, found)}
 
 
 def _target_value(value: Any, average: Any) -> Any:
-    """v1 cannot omit the value: next to an average, zero means that it is unset."""
+    """``targetValue`` is required in v1: if there is an average, zero means unset."""
     value = value or "0"
     if average is None:
         return value
     try:
         return None if parse_quantity(value) == parse_quantity("0") else value
     except QuantityError:
-        return value  # and the annotation is taken for unreadable
+        return value  # the annotation is then ignored as invalid
 
 
 def _status_of_v1(source: str, found: Object) -> Object:
@@ -254,14 +259,17 @@ def _status_of_v1(source: str, found: Object) -> Object:
     if source == "object":
         return {
             "metric": _identifier(found, "selector"),
-            "current": _given(value=value, averageValue=found.get("averageValue")),
+            "current": _omit_none(value=value, averageValue=found.get("averageValue")),
             "describedObject": _reference(_part(found, "target")),
         }
     if source == "pods":
         return {"metric": _identifier(found, "selector"), "current": {"averageValue": average or "0"}}
     if source == "external":
-        return {"metric": _identifier(found, "metricSelector"), "current": _given(value=value, averageValue=average)}
-    current = _given(averageValue=average or "0", averageUtilization=found.get("currentAverageUtilization"))
+        return {
+            "metric": _identifier(found, "metricSelector"),
+            "current": _omit_none(value=value, averageValue=average),
+        }
+    current = _omit_none(averageValue=average or "0", averageUtilization=found.get("currentAverageUtilization"))
     return {"name": found.get("name", ""), "current": current, **_container(source, found)}
 
 
@@ -270,16 +278,18 @@ def _container(source: str, found: Object) -> Object:
 
 
 def _identifier(found: Object, selector: str) -> Object:
-    return _given(name=found.get("metricName", ""), selector=found.get(selector))
+    return _omit_none(name=found.get("metricName", ""), selector=found.get(selector))
 
 
 def _reference(found: Object) -> Object:
-    return _given(kind=found.get("kind", ""), name=found.get("name", ""), apiVersion=found.get("apiVersion") or None)
+    return _omit_none(
+        kind=found.get("kind", ""), name=found.get("name", ""), apiVersion=found.get("apiVersion") or None
+    )
 
 
 def _behavior_as_go(behavior: Object) -> Object:
-    """The annotation holds upstream's internal type, which has no names for JSON: they are Go's, and nothing is left
-    out."""
+    """The annotation has upstream's internal type, which has no JSON tags: keys are Go's field names, and no field is
+    omitted."""
     return {"ScaleUp": _rules_as_go(behavior.get("scaleUp")), "ScaleDown": _rules_as_go(behavior.get("scaleDown"))}
 
 
@@ -304,20 +314,22 @@ def _behavior_of_text(text: str) -> Object:
     if not isinstance(found, dict):
         return {}
     named = {_wire_name(name): rules for name, rules in found.items()}
-    made = {name: _rules_of_go(named[name]) for name in ("scaleUp", "scaleDown") if isinstance(named.get(name), dict)}
-    tolerances = [rules.get("tolerance") for rules in made.values()]
-    return made if _is_readable(made, HorizontalPodAutoscalerBehavior, tolerances) else {}
+    behavior = {
+        name: _rules_of_go(named[name]) for name in ("scaleUp", "scaleDown") if isinstance(named.get(name), dict)
+    }
+    tolerances = [rules.get("tolerance") for rules in behavior.values()]
+    return behavior if _is_readable(behavior, HorizontalPodAutoscalerBehavior, tolerances) else {}
 
 
 def _rules_of_go(rules: Object) -> Object:
-    made = {_wire_name(name): value for name, value in rules.items() if value is not None}
-    if isinstance(made.get("policies"), list):
-        made["policies"] = [
+    converted = {_wire_name(name): value for name, value in rules.items() if value is not None}
+    if isinstance(converted.get("policies"), list):
+        converted["policies"] = [
             {_wire_name(name): value for name, value in policy.items()}
-            for policy in made["policies"]
+            for policy in converted["policies"]
             if isinstance(policy, dict)
         ]
-    return made
+    return converted
 
 
 def _wire_name(name: str) -> str:

@@ -1,14 +1,14 @@
 """Validation of HorizontalPodAutoscalers, in the form of v2.
 
 After kubernetes' ``pkg/apis/autoscaling/validation/validation.go``, with the options that
-``pkg/registry/autoscaling/horizontalpodautoscaler/strategy.go`` sets (v1.36). Pure; ``autoscalers`` is the only caller.
+``pkg/registry/autoscaling/horizontalpodautoscaler/strategy.go`` sets (v1.36). Pure.
 """
 
 from typing import Any
 
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, named, not_supported, required
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.core.validation import container_resource_texts
+from pilothouse.apiserver.registry.core.validation import container_resource_name_errors
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
 from pilothouse.machinery.names import dns_label_errors, path_segment_errors
 from pilothouse.machinery.quantities import parse_quantity
@@ -21,7 +21,7 @@ _SOURCES = {
     "ContainerResource": "containerResource",
 }
 _KINDS = sorted(_SOURCES)
-_LONGEST_PERIOD, _LONGEST_WINDOW = 1800, 3600
+_MAX_PERIOD_SECONDS, _MAX_STABILIZATION_WINDOW_SECONDS = 1800, 3600
 _CHOICES = ("Disabled", "Max", "Min")
 _POLICIES = ("Percent", "Pods")
 _TARGETS = ("Utilization", "Value", "AverageValue")
@@ -31,11 +31,12 @@ _NO_GROUP = "apiVersion must specify API group"
 
 
 def validate_horizontal_pod_autoscaler_spec(spec: Object, before: Object | None) -> ErrorList:
-    """The errors in a spec; ``before`` is the stored one, if there is one. What was there may stay."""
+    """The errors in a spec; ``before`` is the stored one, None on create. Some unchanged invalid values are
+    accepted."""
     low, high = spec["minReplicas"], spec.get("maxReplicas") or 0
     metrics, behavior = spec.get("metrics") or (), spec.get("behavior")
     errors: ErrorList = []
-    # Nothing scales to zero but what did before it was given up.
+    # The gate HPAScaleToZero is off: zero is accepted only if the stored object has it.
     least = 0 if before is not None and before.get("minReplicas") == 0 else 1
     if low < least:
         errors.append(invalid("spec.minReplicas", low, f"must be greater than or equal to {least}"))
@@ -45,8 +46,8 @@ def validate_horizontal_pod_autoscaler_spec(spec: Object, before: Object | None)
         errors.append(invalid("spec.maxReplicas", high, "must be greater than or equal to 1"))
     if high < low:
         errors.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
-    errors += _validate_scaled(spec.get("scaleTargetRef") or {}, before)
-    tolerant = before is not None and any(map(_is_about_nothing, before.get("metrics") or ()))
+    errors += _validate_scale_target_ref(spec.get("scaleTargetRef") or {}, before)
+    tolerant = before is not None and any(map(_has_invalid_object_api_version, before.get("metrics") or ()))
     for position, metric in enumerate(metrics):
         errors += _validate_metric(metric, f"spec.metrics[{position}]", tolerant=tolerant)
     if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
@@ -59,35 +60,35 @@ def validate_horizontal_pod_autoscaler_spec(spec: Object, before: Object | None)
     return errors
 
 
-# What is scaled, and what is measured
+# Scale target and metrics
 
 
-def _validate_scaled(target: Object, before: Object | None) -> ErrorList:
+def _validate_scale_target_ref(target: Object, before: Object | None) -> ErrorList:
     path = "spec.scaleTargetRef"
     all_errors = _validate_name(target, path, ("kind", "name"))
     known: Object = (before or {}).get("scaleTargetRef") or {}
     version, kind = target.get("apiVersion") or "", target.get("kind")
     if before is not None and version == (known.get("apiVersion") or "") and kind == known.get("kind"):
         return all_errors
-    detail = _version_text(version)
-    # Of the core group only these can be scaled.
+    detail = _group_version_error(version)
+    # ReplicationControllers are the only scalable kind of the core group.
     if not detail and not version.rpartition("/")[0] and kind != "ReplicationController":
         detail = _NO_GROUP
     return all_errors + ([invalid(f"{path}.apiVersion", version, detail)] if detail else [])
 
 
-def _version_text(version: str) -> str:
-    """Why it is no group and version (``schema.ParseGroupVersion``)."""
+def _group_version_error(version: str) -> str:
+    """The error of ``schema.ParseGroupVersion``; "" if there is none."""
     return f"unexpected GroupVersion string: {version}" if version.count("/") > 1 else ""
 
 
-def _is_about_nothing(metric: Object) -> bool:
-    about: Object = (metric.get("object") or {}).get("describedObject") or {}
-    return metric.get("type") == "Object" and _version_text(about.get("apiVersion") or "") != ""
+def _has_invalid_object_api_version(metric: Object) -> bool:
+    described: Object = (metric.get("object") or {}).get("describedObject") or {}
+    return metric.get("type") == "Object" and _group_version_error(described.get("apiVersion") or "") != ""
 
 
 def _validate_name(obj: Object, path: str, fields: tuple[str, ...], detail: str = "") -> ErrorList:
-    """Names that become parts of paths."""
+    """The errors in required fields that are path segments."""
     errors: ErrorList = []
     for field in fields:
         value = obj.get(field) or ""
@@ -107,7 +108,7 @@ def _validate_metric(metric: Object, path: str, *, tolerant: bool) -> ErrorList:
     errors += unknown
     present = [source for source in _SOURCES.values() if metric.get(source) is not None]
     if present:
-        # Only the first is validated; the others are too many.
+        # Only the first is validated; the others are rejected below.
         errors += _validate_source(present[0], metric[present[0]], f"{path}.{present[0]}", tolerant=tolerant)
     desired = _SOURCES.get(kind)
     if desired is not None and desired not in present:
@@ -123,10 +124,10 @@ def _validate_source(source: str, found: Object, path: str, *, tolerant: bool) -
     value, average, share = target.get("value"), target.get("averageValue"), target.get("averageUtilization")
     errors: ErrorList = []
     if source == "object":
-        about: Object = found.get("describedObject") or {}
-        errors += _validate_name(about, f"{path}.describedObject", ("kind", "name"))
-        version = about.get("apiVersion") or ""
-        detail = "" if tolerant else _version_text(version)
+        described: Object = found.get("describedObject") or {}
+        errors += _validate_name(described, f"{path}.describedObject", ("kind", "name"))
+        version = described.get("apiVersion") or ""
+        detail = "" if tolerant else _group_version_error(version)
         if detail:
             errors.append(invalid(f"{path}.describedObject.apiVersion", version, detail))
     if source in ("resource", "containerResource"):
@@ -160,7 +161,7 @@ def _validate_resource(source: str, found: Object, path: str) -> ErrorList:
     if source == "resource":
         return errors
     if name:
-        errors += [invalid(f"{path}.name", name, text) for text in container_resource_texts(name)]
+        errors += [invalid(f"{path}.name", name, text) for text in container_resource_name_errors(name)]
     if not container:
         return [*errors, required(f"{path}.container", "must specify a container")]
     return errors + [invalid(f"{path}.container", container, text) for text in dns_label_errors(container)]
@@ -186,7 +187,7 @@ def _sign(amount: Any) -> int:
     return (mantissa > 0) - (mantissa < 0)
 
 
-# How fast
+# Behavior
 
 
 def _validate_rules(rules: Object, path: str) -> ErrorList:
@@ -195,8 +196,8 @@ def _validate_rules(rules: Object, path: str) -> ErrorList:
     child_path = f"{path}.stabilizationWindowSeconds"
     if window is not None and window < 0:
         errors.append(invalid(child_path, window, "must be greater than or equal to zero"))
-    if window is not None and window > _LONGEST_WINDOW:
-        errors.append(invalid(child_path, window, f"must be less than or equal to {_LONGEST_WINDOW}"))
+    if window is not None and window > _MAX_STABILIZATION_WINDOW_SECONDS:
+        errors.append(invalid(child_path, window, f"must be less than or equal to {_MAX_STABILIZATION_WINDOW_SECONDS}"))
     if choice is not None and choice not in _CHOICES:
         errors.append(not_supported(f"{path}.selectPolicy", choice, _CHOICES))
     if not policies:
@@ -217,6 +218,6 @@ def _validate_policy(policy: Object, path: str) -> ErrorList:
     for field in ("value", "periodSeconds"):
         if (policy.get(field) or 0) <= 0:
             errors.append(invalid(f"{path}.{field}", policy.get(field) or 0, "must be greater than zero"))
-    if period > _LONGEST_PERIOD:
-        errors.append(invalid(f"{path}.periodSeconds", period, f"must be less than or equal to {_LONGEST_PERIOD}"))
+    if period > _MAX_PERIOD_SECONDS:
+        errors.append(invalid(f"{path}.periodSeconds", period, f"must be less than or equal to {_MAX_PERIOD_SECONDS}"))
     return errors

@@ -15,7 +15,7 @@ with lazy_imports():
 
 
 class CronJobStrategy(Strategy):
-    """Of the job it makes only the pod template is filled in; the rest is, when the job is made."""
+    """Only the pod template of ``jobTemplate`` is defaulted; the other defaults are set when a Job is created."""
 
     generation_fields = ("spec",)
     disabled_gates = GATES

@@ -13,15 +13,15 @@ with lazy_imports():
     from pilothouse.apiserver.registry.batch.jobs import spec_validation
 
 _POLICIES = ("Allow", "Forbid", "Replace")
-_CRON_NAME = 52
+_MAX_NAME_LENGTH = 52
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
 def validate_cron_job(obj: Object) -> ErrorList:
     errors, name = _validate_cron_job_spec(obj["spec"], None), obj["metadata"].get("name") or ""
-    if len(name.encode()) > _CRON_NAME:
-        # Names of jobs add eleven characters and must remain labels.
-        errors.append(invalid("metadata.name", name, f"must be no more than {_CRON_NAME} characters"))
+    if len(name.encode()) > _MAX_NAME_LENGTH:
+        # Names of Jobs have eleven more characters, and must be valid label values.
+        errors.append(invalid("metadata.name", name, f"must be no more than {_MAX_NAME_LENGTH} characters"))
     return errors
 
 
@@ -53,7 +53,7 @@ def _validate_cron_job_spec(spec: Object, before: Object | None) -> ErrorList:
 
 
 def _validate_schedule(schedule: str, zone: str | None, *, tolerated: bool) -> ErrorList:
-    """The errors in a schedule. A zone of its own is tolerated where it had one before."""
+    """``validateScheduleFormat``. ``tolerated``: the stored schedule has a time zone, so one is accepted."""
     errors: ErrorList = []
     try:
         check_schedule(schedule)
@@ -81,7 +81,7 @@ def _validate_time_zone(zone: str | None) -> ErrorList:
         text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
         errors.append(invalid("spec.timeZone", named(zone), text))
     try:
-        if zone != "Local":  # which Go knows, as that of the machine
+        if zone != "Local":  # valid in Go: the time zone of the machine
             load_zone(zone)
     except UnknownZone as error:
         errors.append(invalid("spec.timeZone", named(zone), str(error)))

@@ -1,6 +1,7 @@
-"""Completion indexes (``0,2,5-7``), read more strictly than by the Job controller.
+"""Strict parsing of completion indexes (``0,2,5-7``); the Job controller is more lenient.
 
-After ``validateIndexesFormat`` and its neighbours in kubernetes' ``pkg/apis/batch/validation/validation.go`` (v1.36).
+After ``validateIndexesFormat`` and ``parseIndexInterval`` in kubernetes'
+``pkg/apis/batch/validation/validation.go`` (v1.36).
 """
 
 import re
@@ -9,15 +10,15 @@ from collections.abc import Iterator
 from pilothouse.machinery.go_text import quote
 
 _NUMBER = re.compile("[+-]?[0-9]+", re.ASCII)
-_LARGEST = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 
 
 class IndexesError(ValueError):
-    """The text names no indexes; the message is upstream's."""
+    """The text is not a valid list of indexes; the message is upstream's."""
 
 
 def count_indexes(text: str, completions: int) -> int:
-    """How many indexes a text names. Raises ``IndexesError`` unless they are ascending and below ``completions``."""
+    """The number of indexes. Raises ``IndexesError`` unless they are ascending and below ``completions``."""
     total, previous = 0, None
     for part in text.split(",") if text else ():
         first, last = _interval(part, completions)
@@ -28,21 +29,21 @@ def count_indexes(text: str, completions: int) -> int:
     return total
 
 
-def first_in_both(one: str, other: str, completions: int) -> int | None:
-    """The first index that both texts name; parts that name none are left out."""
-    ours, theirs = _readable(one, completions), _readable(other, completions)
-    here, there = next(ours, None), next(theirs, None)
-    while here is not None and there is not None:
-        if here[0] <= there[1] and there[0] <= here[1]:
-            return max(here[0], there[0])
-        if here[0] <= there[0]:
-            here = next(ours, None)
+def first_common_index(one: str, other: str, completions: int) -> int | None:
+    """The first index in both lists, None if there is none. Invalid intervals are ignored."""
+    intervals, other_intervals = _valid_intervals(one, completions), _valid_intervals(other, completions)
+    a, b = next(intervals, None), next(other_intervals, None)
+    while a is not None and b is not None:
+        if a[0] <= b[1] and b[0] <= a[1]:
+            return max(a[0], b[0])
+        if a[0] <= b[0]:
+            a = next(intervals, None)
         else:
-            there = next(theirs, None)
+            b = next(other_intervals, None)
     return None
 
 
-def _readable(text: str, completions: int) -> Iterator[tuple[int, int]]:
+def _valid_intervals(text: str, completions: int) -> Iterator[tuple[int, int]]:
     for part in text.split(",") if text else ():
         try:
             yield _interval(part, completions)
@@ -68,7 +69,7 @@ def _interval(part: str, completions: int) -> tuple[int, int]:
 
 def _index(text: str, completions: int) -> int:
     number = int(text) if _NUMBER.fullmatch(text) else None
-    if number is None or abs(number) > _LARGEST:
+    if number is None or abs(number) > _MAX_INT64:
         raise IndexesError(f"cannot convert string to integer for index: {quote(text)}")
     if number >= completions:
         raise IndexesError(f"too large index: {quote(text)}")

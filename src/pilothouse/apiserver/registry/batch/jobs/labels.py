@@ -12,7 +12,7 @@ def labels_of(obj: Object) -> dict[str, str]:
 
 
 def default_labels(obj: Object) -> None:
-    """Give a Job without labels those of its template."""
+    """Copy the labels of the pod template to a Job without labels."""
     labels = labels_of(obj["spec"].get("template") or {})
     if labels and not labels_of(obj):
         ensure_object(obj, "metadata")["labels"] = dict(labels)

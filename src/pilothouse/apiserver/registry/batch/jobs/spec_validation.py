@@ -1,6 +1,6 @@
-"""What a job is to do: validation of its spec, be it a job's or that of the jobs of a CronJob.
+"""Validation of the specs of Jobs, and of the job templates of CronJobs.
 
-After ``validateJobSpec`` and what it calls in kubernetes' ``pkg/apis/batch/validation/validation.go`` (v1.36).
+After ``validateJobSpec`` and the functions it calls in kubernetes' ``pkg/apis/batch/validation/validation.go`` (v1.36).
 """
 
 from pilothouse.apiserver.field_errors import (
@@ -40,14 +40,14 @@ _STATUSES = ("False", "True", "Unknown")
 _RESTART = 'valid values: "OnFailure", "Never"'
 _NEEDS_INDEXES = "requires indexed completion mode"
 
-# The indexes that have ended are listed in the status, which must not grow without bound.
-_MOST_INDEXES = 100_000
-_MOST_OF_MANY = 10_000
-_MOST_RULES = 20
-_MOST_EXIT_CODES = 255
-_MOST_CONDITIONS = 20
-_LONGEST_MANAGER = 63
-_LONGEST_INDEXES = 64 * 1024
+# Finished indexes are listed in the status, whose size must be limited.
+_COMPLETIONS_SOFT_LIMIT = 100_000
+_LIMIT_FOR_HIGH_COMPLETIONS = 10_000
+_MAX_RULES = 20
+_MAX_EXIT_CODES = 255
+_MAX_CONDITIONS = 20
+_MAX_MANAGER_LENGTH = 63
+_MAX_INDEXES_LENGTH = 64 * 1024
 
 
 def validate_job_spec(spec: Object, path: str) -> ErrorList:
@@ -71,7 +71,7 @@ def validate_job_spec(spec: Object, path: str) -> ErrorList:
 
 
 def _validate_restart_policy(spec: Object, template: Object, path: str) -> ErrorList:
-    """A pod of a job must be able to end."""
+    """Pods of a Job must be able to terminate."""
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy in ("Always", "", None):
         return [required(path, _RESTART)]
@@ -84,13 +84,13 @@ def _validate_restart_policy(spec: Object, template: Object, path: str) -> Error
 
 def _validate_managed_by(manager: str, path: str) -> ErrorList:
     errors = validate_domain_prefixed_path(manager, path)
-    if len(manager.encode()) > _LONGEST_MANAGER:
-        errors.append(too_long(path, _LONGEST_MANAGER))
+    if len(manager.encode()) > _MAX_MANAGER_LENGTH:
+        errors.append(too_long(path, _MAX_MANAGER_LENGTH))
     return errors
 
 
 def _validate_completion_mode(spec: Object, path: str) -> ErrorList:
-    """What goes with indexes, and what only with them."""
+    """``completionMode``, and the fields that depend on it."""
     mode = spec.get("completionMode")
     if mode == "Indexed":
         return _validate_indexed_job(spec, path)
@@ -105,29 +105,32 @@ def _validate_completion_mode(spec: Object, path: str) -> ErrorList:
 
 def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
     errors: ErrorList = []
-    completions, parallelism, most = spec.get("completions"), spec.get("parallelism"), spec.get("maxFailedIndexes")
+    completions, parallelism = spec.get("completions"), spec.get("parallelism")
+    max_failed = spec.get("maxFailedIndexes")
     if completions is None:
         errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
-    if parallelism is not None and parallelism > _MOST_INDEXES:
-        detail = f"must be less than or equal to {_MOST_INDEXES} when completion mode is Indexed"
+    if parallelism is not None and parallelism > _COMPLETIONS_SOFT_LIMIT:
+        detail = f"must be less than or equal to {_COMPLETIONS_SOFT_LIMIT} when completion mode is Indexed"
         errors.append(invalid(f"{path}.parallelism", parallelism, detail))
-    if completions is not None and most is not None and most > completions:
-        errors.append(invalid(f"{path}.maxFailedIndexes", most, "must be less than or equal to completions"))
-    if most is not None and most > _MOST_INDEXES:
-        errors.append(invalid(f"{path}.maxFailedIndexes", most, f"must be less than or equal to {_MOST_INDEXES}"))
-    if completions is None or completions <= _MOST_INDEXES or spec.get("backoffLimitPerIndex") is None:
+    if completions is not None and max_failed is not None and max_failed > completions:
+        errors.append(invalid(f"{path}.maxFailedIndexes", max_failed, "must be less than or equal to completions"))
+    if max_failed is not None and max_failed > _COMPLETIONS_SOFT_LIMIT:
+        errors.append(
+            invalid(f"{path}.maxFailedIndexes", max_failed, f"must be less than or equal to {_COMPLETIONS_SOFT_LIMIT}")
+        )
+    if completions is None or completions <= _COMPLETIONS_SOFT_LIMIT or spec.get("backoffLimitPerIndex") is None:
         return errors
     detail = (
-        f"must be less than or equal to {_MOST_OF_MANY} when completions are above {_MOST_INDEXES} and used with "
-        "backoff limit per index"
+        f"must be less than or equal to {_LIMIT_FOR_HIGH_COMPLETIONS} when completions are above "
+        f"{_COMPLETIONS_SOFT_LIMIT} and used with backoff limit per index"
     )
-    if most is None:
-        needed = f"must be specified when completions is above {_MOST_INDEXES}"
-        errors.append(required(f"{path}.maxFailedIndexes", needed))
-    if parallelism is not None and parallelism > _MOST_OF_MANY:
+    if max_failed is None:
+        text = f"must be specified when completions is above {_COMPLETIONS_SOFT_LIMIT}"
+        errors.append(required(f"{path}.maxFailedIndexes", text))
+    if parallelism is not None and parallelism > _LIMIT_FOR_HIGH_COMPLETIONS:
         errors.append(invalid(f"{path}.parallelism", parallelism, detail))
-    if most is not None and most > _MOST_OF_MANY:
-        errors.append(invalid(f"{path}.maxFailedIndexes", most, detail))
+    if max_failed is not None and max_failed > _LIMIT_FOR_HIGH_COMPLETIONS:
+        errors.append(invalid(f"{path}.maxFailedIndexes", max_failed, detail))
     return errors
 
 
@@ -142,8 +145,10 @@ def _validate_choice(value: str, path: str, choices: tuple[str, ...]) -> ErrorLi
 
 def _validate_pod_failure_policy(spec: Object, pod: Object, path: str) -> ErrorList:
     rules = spec["podFailurePolicy"].get("rules") or ()
-    errors = [too_many(path, len(rules), _MOST_RULES)] if len(rules) > _MOST_RULES else []
-    containers = {each.get("name") for field in ("containers", "initContainers") for each in pod.get(field) or ()}
+    errors = [too_many(path, len(rules), _MAX_RULES)] if len(rules) > _MAX_RULES else []
+    containers = {
+        container.get("name") for field in ("containers", "initContainers") for container in pod.get(field) or ()
+    }
     for position, rule in enumerate(rules):
         child_path = f"{path}[{position}]"
         action, exits, conditions = rule.get("action") or "", rule.get("onExitCodes"), rule.get("onPodConditions")
@@ -172,8 +177,8 @@ def _validate_on_exit_codes(exits: Object, path: str, containers: set[str | None
         errors.append(invalid(f"{path}.containerName", container, detail))
     if not codes:
         return [*errors, invalid(f"{path}.values", codes, "at least one value is required")]
-    if len(codes) > _MOST_EXIT_CODES:
-        errors.append(too_many(f"{path}.values", len(codes), _MOST_EXIT_CODES))
+    if len(codes) > _MAX_EXIT_CODES:
+        errors.append(too_many(f"{path}.values", len(codes), _MAX_EXIT_CODES))
     seen: set[int] = set()
     for position, code in enumerate(codes):
         if operator == "In" and code == 0:
@@ -188,8 +193,8 @@ def _validate_on_exit_codes(exits: Object, path: str, containers: set[str | None
 
 def _validate_on_pod_conditions(patterns: list[Object], path: str) -> ErrorList:
     errors: ErrorList = []
-    if len(patterns) > _MOST_CONDITIONS:
-        errors.append(too_many(path, len(patterns), _MOST_CONDITIONS))
+    if len(patterns) > _MAX_CONDITIONS:
+        errors.append(too_many(path, len(patterns), _MAX_CONDITIONS))
     for position, pattern in enumerate(patterns):
         type_ = pattern.get("type") or ""
         errors += [invalid(f"{path}[{position}].type", type_, text) for text in qualified_name_errors(type_)]
@@ -205,9 +210,9 @@ def _validate_success_policy(spec: Object, path: str) -> ErrorList:
     if not rules:
         detail = "at least one rules must be specified when the successPolicy is specified"
         errors.append(required(f"{path}.rules", detail))
-    if len(rules) > _MOST_RULES:
-        errors.append(too_many(f"{path}.rules", len(rules), _MOST_RULES))
-    # Without completions, an error of its own, upstream stops here.
+    if len(rules) > _MAX_RULES:
+        errors.append(too_many(f"{path}.rules", len(rules), _MAX_RULES))
+    # Missing completions are reported elsewhere; upstream does not validate the rules then.
     completions = spec.get("completions")
     for position, rule in enumerate(rules if completions is not None else ()):
         errors += _validate_success_rule(rule, f"{path}.rules[{position}]", completions or 0)
@@ -221,8 +226,8 @@ def _validate_success_rule(rule: Object, path: str, completions: int) -> ErrorLi
     if count is None and indexes is None:
         return [required(path, "at least one of succeededCount or succeededIndexes must be specified")]
     if indexes is not None:
-        if len(indexes.encode()) > _LONGEST_INDEXES:
-            errors.append(too_long(f"{path}.succeededIndexes", _LONGEST_INDEXES))
+        if len(indexes.encode()) > _MAX_INDEXES_LENGTH:
+            errors.append(too_long(f"{path}.succeededIndexes", _MAX_INDEXES_LENGTH))
         try:
             count_named = count_indexes(indexes, completions)
         except IndexesError as error:

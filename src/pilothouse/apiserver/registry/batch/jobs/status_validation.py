@@ -1,13 +1,13 @@
-"""What may be said of a job: validation of writes to its status.
+"""Validation of the status of Jobs.
 
 After ``validateJobStatus`` and ``ValidateJobStatusUpdate`` in kubernetes' ``pkg/apis/batch/validation/validation.go``,
-with the options that ``pkg/registry/batch/job/strategy.go`` sets (v1.36). Other programs may run a job (``managedBy``),
-so the server sees to it that such a job ends once, and as everybody expects it. Most rules hold only what changes to
-account: what is wrong already must not keep a controller from writing the rest.
+with the options that ``pkg/registry/batch/job/strategy.go`` sets (v1.36). Other controllers can manage a Job
+(``managedBy``), so the server ensures that it finishes once and consistently. Most rules apply only to fields that
+change: an invalid stored status must not block other updates.
 
-Upstream has held all jobs to these rules since the field is there. Here some hold only for jobs that name another
-manager: managers before v1.31 do not say why a job ends, and write what they made of an old view. They run against this
-server.
+Upstream applies these rules to all Jobs. Here some apply only to Jobs with another manager: kube-controller-managers
+before v1.31, which also run against this server, do not set all conditions and write statuses computed from a stale
+cache.
 """
 
 from collections.abc import Set
@@ -22,16 +22,17 @@ from pilothouse.apiserver.field_errors import (
     required,
 )
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.batch.jobs.indexes import IndexesError, count_indexes, first_in_both
+from pilothouse.apiserver.registry.batch.jobs.indexes import IndexesError, count_indexes, first_common_index
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_nonnegative_fields
 
-_OWN = (None, "kubernetes.io/job-controller")
+_JOB_CONTROLLER = (None, "kubernetes.io/job-controller")
 _NUMBERS = ("active", "succeeded", "failed", "ready", "terminating")
-_LASTING = ("Failed", "Complete", "FailureTarget")
+_TERMINAL = ("Failed", "Complete", "FailureTarget")
 _MET, _TARGET = "SuccessCriteriaMet", "FailureTarget"
-_ENDS = frozenset(("Complete", "Failed"))
+_FINISHED_CONDITIONS = frozenset(("Complete", "Failed"))
 _FINISHED = "finished"
-"""Among what has changed: whether the job has ended. The others are conditions, which begin upper-case, and fields."""
+"""In the set of changes: whether the Job is finished. The other members are condition types and fields of the
+status."""
 
 
 def validate_job_status(spec: Object, status: Object, before: Object) -> ErrorList:
@@ -40,11 +41,11 @@ def validate_job_status(spec: Object, status: Object, before: Object) -> ErrorLi
     errors = validate_nonnegative_fields(status, "status", _NUMBERS)
     if status.get("uncountedTerminatedPods"):
         errors += _validate_uncounted(status["uncountedTerminatedPods"])
-    is_of_others = spec.get("managedBy") not in _OWN
-    errors += _validate_counts_and_conditions(spec, status, before, true, was, strict=is_of_others)
+    is_managed_by_other = spec.get("managedBy") not in _JOB_CONTROLLER
+    errors += _validate_counts_and_conditions(spec, status, before, true, was, strict=is_managed_by_other)
     if true:
         errors += _validate_success(spec, true)
-    if is_of_others:
+    if is_managed_by_other:
         errors += _validate_status_change(spec, status, before, true, was)
     return errors
 
@@ -52,16 +53,16 @@ def validate_job_status(spec: Object, status: Object, before: Object) -> ErrorLi
 def _validate_counts_and_conditions(
     spec: Object, status: Object, before: Object, true: Set[str], was: Set[str], *, strict: bool
 ) -> ErrorList:
-    """What does not go together. ``strict``: by the rules that old managers don't keep, too."""
+    """Inconsistent fields and conditions. ``strict``: include the rules that old kube-controller-managers violate."""
     changed = {field for field in (*status, *before) if status.get(field) != before.get(field)}
-    # Which conditions became true or ceased to be.
+    # Conditions that became true or are no longer true.
     changed |= true ^ was
-    if bool(true & _ENDS) != bool(was & _ENDS):
+    if bool(true & _FINISHED_CONDITIONS) != bool(was & _FINISHED_CONDITIONS):
         changed.add(_FINISHED)
     errors: ErrorList = []
     if true or was or status.get("completionTime"):
-        errors += _validate_ending(status, true, changed, strict=strict)
-    if true & _ENDS:
+        errors += _validate_finished_conditions(status, true, changed, strict=strict)
+    if true & _FINISHED_CONDITIONS:
         errors += _validate_finished(spec, status, changed, strict=strict)
     if "completedIndexes" in changed or "failedIndexes" in changed:
         errors += _validate_index(spec, status, changed)
@@ -69,10 +70,11 @@ def _validate_counts_and_conditions(
 
 
 def _true_conditions(status: Object) -> set[str]:
-    return {each.get("type") or "" for each in status.get("conditions") or () if each.get("status") == "True"}
+    conditions = status.get("conditions") or ()
+    return {condition.get("type") or "" for condition in conditions if condition.get("status") == "True"}
 
 
-def _wrong(detail: str) -> FieldError:
+def _invalid_conditions(detail: str) -> FieldError:
     return invalid_omitting_value("status.conditions", detail)
 
 
@@ -90,15 +92,15 @@ def _validate_uncounted(uncounted: Object) -> ErrorList:
     return errors
 
 
-def _validate_ending(status: Object, true: Set[str], changed: Set[str], *, strict: bool) -> ErrorList:
-    """Conditions that exclude or need each other, and the time that goes with them."""
+def _validate_finished_conditions(status: Object, true: Set[str], changed: Set[str], *, strict: bool) -> ErrorList:
+    """Conditions that exclude or require each other, and ``completionTime``."""
     errors: ErrorList = []
     complete = "Complete" in true
     start, end = status.get("startTime"), status.get("completionTime")
-    if complete and "Failed" in true and changed & _ENDS:
-        errors.append(_wrong("cannot set Complete=True and Failed=true conditions"))
+    if complete and "Failed" in true and changed & _FINISHED_CONDITIONS:
+        errors.append(_invalid_conditions("cannot set Complete=True and Failed=true conditions"))
     if complete and _TARGET in true and ("Complete" in changed or _TARGET in changed):
-        errors.append(_wrong("cannot set Complete=True and FailureTarget=true conditions"))
+        errors.append(_invalid_conditions("cannot set Complete=True and FailureTarget=true conditions"))
     if "Complete" in changed or "completionTime" in changed:
         if end is not None and not complete:
             text = "cannot set completionTime when there is no Complete=True condition"
@@ -115,14 +117,16 @@ def _validate_ending(status: Object, true: Set[str], changed: Set[str], *, stric
     if not strict:
         return errors
     if "Failed" in true and _TARGET not in true and ("Failed" in changed or "failedIndexes" in changed):
-        errors.append(_wrong("cannot set Failed=True condition without the FailureTarget=true condition"))
+        errors.append(_invalid_conditions("cannot set Failed=True condition without the FailureTarget=true condition"))
     if complete and _MET not in true and ("Complete" in changed or _MET in changed):
-        errors.append(_wrong("cannot set Complete=True condition without the SuccessCriteriaMet=true condition"))
+        errors.append(
+            _invalid_conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+        )
     return errors
 
 
 def _validate_finished(spec: Object, status: Object, changed: Set[str], *, strict: bool) -> ErrorList:
-    """What a job that has ended has, and has no more."""
+    """The fields of a finished Job."""
     errors: ErrorList = []
     active, uncounted = status.get("active") or 0, status.get("uncountedTerminatedPods") or {}
     ended = _FINISHED in changed
@@ -142,9 +146,9 @@ def _validate_index(spec: Object, status: Object, changed: Set[str]) -> ErrorLis
     completions, limit = spec.get("completions"), spec.get("backoffLimitPerIndex")
     completed, failed = status.get("completedIndexes") or "", status.get("failedIndexes")
     if "completedIndexes" in changed and completions is not None:
-        errors += _unreadable("completedIndexes", completed, completions)
+        errors += _validate_indexes_format("completedIndexes", completed, completions)
     if "failedIndexes" in changed and failed is not None and completions is not None and limit is not None:
-        errors += _unreadable("failedIndexes", failed, completions)
+        errors += _validate_indexes_format("failedIndexes", failed, completions)
     if "completedIndexes" in changed and completed and spec.get("completionMode") != "Indexed":
         text = "cannot set non-empty completedIndexes when non-indexed completion mode"
         errors.append(invalid("status.completedIndexes", completed, text))
@@ -152,14 +156,14 @@ def _validate_index(spec: Object, status: Object, changed: Set[str]) -> ErrorLis
         text = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
         errors.append(invalid("status.failedIndexes", failed, text))
     if completions is not None and failed is not None:
-        both = first_in_both(completed, failed, completions)
+        both = first_common_index(completed, failed, completions)
         if both is not None:
             text = f"failedIndexes and completedIndexes overlap at index: {both}"
             errors.append(invalid("status.failedIndexes", failed, text))
     return errors
 
 
-def _unreadable(field: str, text: str, completions: int) -> ErrorList:
+def _validate_indexes_format(field: str, text: str, completions: int) -> ErrorList:
     try:
         count_indexes(text, completions)
     except IndexesError as error:
@@ -170,7 +174,7 @@ def _unreadable(field: str, text: str, completions: int) -> ErrorList:
 def _validate_count(status: Object, true: Set[str], changed: Set[str]) -> ErrorList:
     errors: ErrorList = []
     terminating, ready = status.get("terminating") or 0, status.get("ready") or 0
-    if terminating > 0 and true & _ENDS and (_FINISHED in changed or "terminating" in changed):
+    if terminating > 0 and true & _FINISHED_CONDITIONS and (_FINISHED in changed or "terminating" in changed):
         errors.append(invalid("status.terminating", terminating, "terminating>0 is invalid for finished job"))
     if ready > (status.get("active") or 0) and ("ready" in changed or "active" in changed):
         errors.append(invalid("status.ready", ready, "cannot set more ready pods than active"))
@@ -181,24 +185,26 @@ def _validate_success(spec: Object, true: Set[str]) -> ErrorList:
     errors: ErrorList = []
     if _MET in true:
         if "Failed" in true:
-            errors.append(_wrong("cannot set SuccessCriteriaMet=True and Failed=true conditions"))
+            errors.append(_invalid_conditions("cannot set SuccessCriteriaMet=True and Failed=true conditions"))
         if _TARGET in true:
-            errors.append(_wrong("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"))
+            errors.append(_invalid_conditions("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"))
     elif "Complete" in true and spec.get("successPolicy") is not None:
-        errors.append(_wrong("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True"))
+        errors.append(
+            _invalid_conditions("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
+        )
     return errors
 
 
 def _validate_status_change(spec: Object, status: Object, before: Object, true: Set[str], was: Set[str]) -> ErrorList:
-    """What does not go back."""
+    """The rules for changes: terminal conditions stay, counters do not decrease, times do not change."""
     errors = [
-        _wrong(f"cannot disable the terminal {name}=True condition")
-        for name in _LASTING
+        _invalid_conditions(f"cannot disable the terminal {name}=True condition")
+        for name in _TERMINAL
         if name in was and name not in true
     ]
-    # The indexes of a job that was made smaller count no more.
-    smaller = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
-    for field in ("failed",) if smaller else ("failed", "succeeded"):
+    # An elastic indexed Job can be scaled down; succeeded indexes above ``completions`` are then not counted.
+    is_elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    for field in ("failed",) if is_elastic else ("failed", "succeeded"):
         count = status.get(field) or 0
         if count < (before.get(field) or 0):
             errors.append(invalid(f"status.{field}", count, f"cannot decrease the {field} counter"))
@@ -209,15 +215,17 @@ def _validate_status_change(spec: Object, status: Object, before: Object, true: 
         text = "field is immutable for unsuspended job once set"
         errors.append(invalid("status.startTime", status.get("startTime"), text))
     if _MET in was and _MET not in true:
-        errors.append(_wrong("cannot disable the SuccessCriteriaMet=True condition"))
+        errors.append(_invalid_conditions("cannot disable the SuccessCriteriaMet=True condition"))
     if "Complete" in was and _MET not in was and _MET in true:
-        errors.append(_wrong("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"))
+        errors.append(
+            _invalid_conditions("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
+        )
     return errors
 
 
 def _resumed(status: Object, was: Set[str]) -> bool:
-    """Whether this write says that a suspended job goes on, which begins it anew."""
+    """Whether this write resumes a suspended Job, which resets its start time."""
     conditions = status.get("conditions") or ()
     return "Suspended" in was and any(
-        each.get("type") == "Suspended" and each.get("status") == "False" for each in conditions
+        condition.get("type") == "Suspended" and condition.get("status") == "False" for condition in conditions
     )

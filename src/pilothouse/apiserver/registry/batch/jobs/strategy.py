@@ -1,4 +1,4 @@
-"""What writes of Jobs do. After kubernetes' ``pkg/registry/batch`` (v1.36)."""
+"""The strategy of Jobs. After kubernetes' ``pkg/registry/batch/job/strategy.go`` (v1.36)."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ with lazy_imports():
 
 
 class JobStrategy(Strategy):
-    """Counts of one, a selector of its own, and a template that does not change under it."""
+    """``batch/v1`` Jobs. Selector and pod labels are generated, unless ``manualSelector`` is set."""
 
     orphans_by_default = True
     delete_warning = (
@@ -49,7 +49,7 @@ class JobStrategy(Strategy):
         template = ensure_object(spec["template"], "metadata")
         labels: dict[str, str] = {**(template.get("labels") or {})}
         for prefix in ("", PREFIX):
-            # A label that is there already is the client's mistake, which validation rejects.
+            # A label set by the client is kept, and rejected by validation.
             labels.setdefault(prefix + "job-name", meta.get("name") or "")
             labels.setdefault(prefix + "controller-uid", meta["uid"])
         template["labels"] = labels
@@ -60,7 +60,7 @@ class JobStrategy(Strategy):
 
     def canonicalize(self, obj: Object) -> None:
         super().canonicalize(obj)
-        # What is stored is defaulted when it is read; by then the template has more labels than when it was sent.
+        # Upstream defaults the stored object again when it is read; the template has its generated labels then.
         default_labels(obj)
 
     def validate(self, obj: Object) -> ErrorList:

@@ -12,14 +12,14 @@ from pilothouse.machinery.names import dns_label_errors
 with lazy_imports():
     from pilothouse.apiserver.registry.batch.jobs import spec_validation, status_validation
 
-_FIXED = {
+_IMMUTABLE_FIELDS = {
     "completionMode": "*string",
     "podFailurePolicy": "*batch.PodFailurePolicy",
     "backoffLimitPerIndex": "*int",
     "managedBy": "*string",
     "successPolicy": "*batch.SuccessPolicy",
 }
-_STEERED = ("nodeSelector", "tolerations", "schedulingGates")
+_SCHEDULING_DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def _shown(labels: dict[str, str]) -> str:
@@ -27,7 +27,8 @@ def _shown(labels: dict[str, str]) -> str:
 
 
 def validate_job(obj: Object) -> ErrorList:
-    return _validate_generated(obj, prefixed=True) + _validate_job_object(obj["spec"]) + _validate_host_name(obj)
+    errors = _validate_generated_selector(obj, prefixed=True) + _validate_job_object(obj["spec"])
+    return errors + _validate_host_name(obj)
 
 
 def validate_job_on_update(obj: Object, old: Object) -> ErrorList:
@@ -36,7 +37,7 @@ def validate_job_on_update(obj: Object, old: Object) -> ErrorList:
         return []
     known = labels_of(before.get("template") or {})
     prefixed = all(PREFIX + name in known for name in ("job-name", "controller-uid"))
-    return _validate_generated(obj, prefixed=prefixed) + _validate_job_object(spec) + _validate_host_name(obj)
+    return _validate_generated_selector(obj, prefixed=prefixed) + _validate_job_object(spec) + _validate_host_name(obj)
 
 
 def validate_job_update(obj: Object, old: Object) -> ErrorList:
@@ -48,7 +49,7 @@ def validate_job_update(obj: Object, old: Object) -> ErrorList:
     return (
         errors
         + _validate_template_update(spec["template"], old)
-        + validate_immutable_fields(spec, before, "spec", _FIXED)
+        + validate_immutable_fields(spec, before, "spec", _IMMUTABLE_FIELDS)
     )
 
 
@@ -70,16 +71,16 @@ def _validate_job_object(spec: Object) -> ErrorList:
     return errors
 
 
-def _validate_generated(obj: Object, *, prefixed: bool) -> ErrorList:
-    """A selector that is generated, and the labels that it selects. Old jobs have no prefixed ones."""
+def _validate_generated_selector(obj: Object, *, prefixed: bool) -> ErrorList:
+    """``validateGeneratedSelector``. ``prefixed``: also require the prefixed labels, which old Jobs do not have."""
     spec = obj["spec"]
     if spec.get("manualSelector") or spec.get("selector") is None:
         return []
     labels = labels_of(spec.get("template") or {})
     errors: ErrorList = []
     path = "spec.template.metadata.labels"
-    made = {"controller-uid": obj["metadata"].get("uid"), "job-name": obj["metadata"].get("name") or ""}
-    expected = made | {PREFIX + key: value for key, value in made.items()} if prefixed else made
+    legacy = {"controller-uid": obj["metadata"].get("uid"), "job-name": obj["metadata"].get("name") or ""}
+    expected = legacy | {PREFIX + key: value for key, value in legacy.items()} if prefixed else legacy
     for key, value in expected.items():
         if key not in labels:
             errors.append(required(f"{path}[{key}]", f"must be '{value}'"))
@@ -92,7 +93,7 @@ def _validate_generated(obj: Object, *, prefixed: bool) -> ErrorList:
 
 
 def _validate_host_name(obj: Object) -> ErrorList:
-    """Pods of an indexed job are hosts, named after it and their index."""
+    """The host names of the pods of an indexed Job, ``<name>-<index>``, must be valid."""
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     if spec.get("completionMode") != "Indexed" or (spec.get("completions") or 0) <= 0:
         return []
@@ -114,38 +115,39 @@ def _validate_completions(spec: Object, before: Object) -> ErrorList:
 
 
 def _validate_template_update(template: Object, old: Object) -> ErrorList:
-    """A template does not change, but as long as a job has no pods it may still be steered to other nodes, and its
-    pods may be made larger or smaller."""
+    """The pod template is immutable, except for scheduling directives and container resources of a suspended Job."""
     before: Object = old["spec"]["template"]
     if template == before:
         return []
-    if not _is_at_rest(old):
+    if not _is_suspended(old):
         return [invalid("spec.template", internal_value("core.PodTemplateSpec", template), IMMUTABLE)]
     pod, was = template.get("spec") or {}, before.get("spec") or {}
-    if _fixed_pod(pod, was) != _fixed_pod(was, pod):
+    if _immutable_pod_spec(pod, was) != _immutable_pod_spec(was, pod):
         return [invalid("spec.template.spec", internal_value("core.PodSpec", pod), IMMUTABLE)]
     return []
 
 
-def _is_at_rest(job: Object) -> bool:
-    """Whether a job is suspended, and was before it ever began or has come to a halt."""
+def _is_suspended(job: Object) -> bool:
+    """Whether a Job is suspended without active pods, and has never started or has the condition ``Suspended``."""
     status: Object = job.get("status") or {}
     if not job["spec"].get("suspend") or status.get("active"):
         return False
     return status.get("startTime") is None or any(
-        each.get("type") == "Suspended" and each.get("status") == "True" for each in status.get("conditions") or ()
+        condition.get("type") == "Suspended" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
     )
 
 
-def _fixed_pod(pod: Object, other: Object) -> Object:
-    """What of the spec may not change. The resources of containers may, if the other spec has the same."""
-    spec = {k: v for k, v in pod.items() if k not in _STEERED}
+def _immutable_pod_spec(pod: Object, other: Object) -> Object:
+    """The spec without the mutable fields: scheduling directives, and resources of containers that ``other`` has at the
+    same position."""
+    spec = {k: v for k, v in pod.items() if k not in _SCHEDULING_DIRECTIVES}
     affinity = {k: v for k, v in (spec.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
     for field in ("containers", "initContainers"):
-        ours, theirs = spec.get(field) or (), other.get(field) or ()
-        if len(ours) == len(theirs):
+        containers, others = spec.get(field) or (), other.get(field) or ()
+        if len(containers) == len(others):
             spec[field] = [
-                {**each, "resources": None} if each.get("name") == theirs[position].get("name") else each
-                for position, each in enumerate(ours)
+                {**container, "resources": None} if container.get("name") == others[position].get("name") else container
+                for position, container in enumerate(containers)
             ]
     return {**spec, "affinity": affinity}

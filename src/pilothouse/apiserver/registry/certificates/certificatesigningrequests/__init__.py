@@ -1,7 +1,5 @@
-"""CertificateSigningRequests: who asked is written by the server, who approves writes conditions and nothing else.
-
-After kubernetes' ``pkg/registry/certificates/certificates/strategy.go`` and ``pkg/apis/certificates/validation``
-(v1.36). /approval (``endpoints.approval``) goes through ``prepare_approval``."""
+"""CertificateSigningRequests. After kubernetes' ``pkg/registry/certificates/certificates/strategy.go`` and
+``pkg/apis/certificates/validation`` (v1.36)."""
 
 from pilothouse.apiserver.registry.certificates.certificatesigningrequests.strategy import (
     CertificateSigningRequestStrategy,

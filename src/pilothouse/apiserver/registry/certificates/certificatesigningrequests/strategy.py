@@ -1,4 +1,5 @@
-"""What writes of CertificateSigningRequests do. After kubernetes' ``pkg/registry/certificates`` (v1.36)."""
+"""The strategies of CertificateSigningRequests, /status and /approval (``endpoints.approval``). After kubernetes'
+``pkg/registry/certificates`` (v1.36)."""
 
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.field_errors import ErrorList
@@ -11,14 +12,14 @@ with lazy_imports():
     from pilothouse.apiserver.registry.certificates.certificatesigningrequests import validation
 
 
-_FROM_REQUESTER = ("username", "uid", "groups", "extra")
+_REQUESTER_FIELDS = ("username", "uid", "groups", "extra")
 
 
 class CertificateSigningRequestStrategy(Strategy):
-    """The spec never changes; conditions that decide are never taken away."""
+    """The spec is immutable, except for the fields of the requester, which the server sets on create."""
 
     validate_name = staticmethod(no_name_errors)  # upstream's ValidateCertificateRequestName allows any
-    update_steps = ("object meta", "object meta update")  # all the rest stays as it was
+    update_steps = ("object meta", "object meta update")  # the other fields are reset
     status_steps = ("object meta", "update", "object meta update")
     selectable = {"spec.signerName": ("spec", "signerName")}  # read only
     selectable_namespace = False
@@ -30,7 +31,7 @@ class CertificateSigningRequestStrategy(Strategy):
 
     def record_requester(self, obj: Object, identity: Identity) -> None:
         spec: Object = obj.setdefault("spec", {})
-        for field in _FROM_REQUESTER:
+        for field in _REQUESTER_FIELDS:
             spec.pop(field, None)
         spec["username"] = identity.user
         if identity.uid:
@@ -47,18 +48,18 @@ class CertificateSigningRequestStrategy(Strategy):
         status: Object = obj.setdefault("status", {})
         conditions: list[Object] = status.get("conditions") or []
         for kind in validation.APPROVAL:
-            known = validation.of_type(old, kind)
-            found = [position for position, each in enumerate(conditions) if each.get("type") == kind]
+            known = validation.conditions_of_type(old, kind)
+            found = [position for position, condition in enumerate(conditions) if condition.get("type") == kind]
             if len(known) == len(found):
-                # Removing or adding one is rejected below; what is there stays as it was.
+                # Existing conditions are reset; validation rejects added and removed ones.
                 for position, condition in zip(found, known, strict=True):
                     conditions[position] = condition
-        _stamp(conditions, old, now)
+        _populate_condition_timestamps(conditions, old, now)
 
     def prepare_approval(self, obj: Object, old: Object, now: str) -> None:
-        """Before a write to /approval: nothing but conditions may change."""
+        """``prepare_for_update`` for /approval: only conditions may change."""
         conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
-        _stamp(conditions, old, now)
+        _populate_condition_timestamps(conditions, old, now)
         obj["spec"] = old["spec"]
         status = dict(old.get("status") or {})
         if conditions:
@@ -74,18 +75,18 @@ class CertificateSigningRequestStrategy(Strategy):
         return validation.validate_certificate_signing_request_status_update(obj, old)
 
     def validate_approval(self, obj: Object, old: Object) -> ErrorList:
-        """The errors in a write to /approval: it may change Approved and Denied, but not take them away."""
-        return validation.validate_conditions(obj, old) + validation.removed_conditions(obj, old)
+        """The errors in a write to /approval (``ValidateCertificateSigningRequestApprovalUpdate``)."""
+        return validation.validate_conditions(obj, old) + validation.validate_no_removed_conditions(obj, old)
 
 
-def _stamp(conditions: list[Object], old: Object, now: str) -> None:
+def _populate_condition_timestamps(conditions: list[Object], old: Object, now: str) -> None:
     for condition in conditions:
         if not condition.get("lastUpdateTime"):
             condition["lastUpdateTime"] = now
         if condition.get("lastTransitionTime"):
             continue
         condition["lastTransitionTime"] = now
-        for known in validation.of_type(old, condition.get("type") or ""):
+        for known in validation.conditions_of_type(old, condition.get("type") or ""):
             if known.get("status") == condition.get("status") and known.get("lastTransitionTime"):
                 condition["lastTransitionTime"] = known["lastTransitionTime"]
                 break

@@ -56,8 +56,8 @@ _USAGES = (
     "netscape sgc",
 )
 _SIGNER = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-_LEAST_SECONDS = 600
-_LONGEST_SIGNER = MAX_SUBDOMAIN + 1 + MAX_LABEL + 1 + MAX_SUBDOMAIN
+_MIN_EXPIRATION_SECONDS = 600
+_MAX_SIGNER_LENGTH = MAX_SUBDOMAIN + 1 + MAX_LABEL + 1 + MAX_SUBDOMAIN
 
 
 def validate_certificate_signing_request(obj: Object) -> ErrorList:
@@ -78,7 +78,7 @@ def validate_certificate_signing_request(obj: Object) -> ErrorList:
     ]
     errors += _validate_signer_name(spec.get("signerName") or "")
     seconds = spec.get("expirationSeconds")
-    if seconds is not None and seconds < _LEAST_SECONDS:
+    if seconds is not None and seconds < _MIN_EXPIRATION_SECONDS:
         errors.append(
             invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 600 seconds (10 minutes)")
         )
@@ -86,9 +86,9 @@ def validate_certificate_signing_request(obj: Object) -> ErrorList:
 
 
 def validate_certificate_signing_request_status_update(obj: Object, old: Object) -> ErrorList:
-    errors = validate_conditions(obj, old) + _validate_certificate(obj, old) + removed_conditions(obj, old)
+    errors = validate_conditions(obj, old) + _validate_certificate(obj, old) + validate_no_removed_conditions(obj, old)
     for kind in APPROVAL:
-        if len(of_type(obj, kind)) > len(of_type(old, kind)):
+        if len(conditions_of_type(obj, kind)) > len(conditions_of_type(old, kind)):
             errors.append(forbidden("status.conditions", f'updates may not add a condition of type "{kind}"'))
     before = (old.get("status") or {}).get("certificate")
     after = (obj.get("status") or {}).get("certificate")
@@ -98,15 +98,15 @@ def validate_certificate_signing_request_status_update(obj: Object, old: Object)
 
 
 def _validate_certificate(obj: Object, old: Object) -> ErrorList:
-    """A new certificate is one, or several; what was there may be anything."""
-    before, after = ((each.get("status") or {}).get("certificate") or "" for each in (old, obj))
-    if after == before or _certificate_text(before):
+    """A new certificate must be valid, unless the stored one is invalid."""
+    before, after = ((o.get("status") or {}).get("certificate") or "" for o in (old, obj))
+    if after == before or _certificate_error(before):
         return []
-    text = _certificate_text(after)
+    text = _certificate_error(after)
     return [invalid("status.certificate", "<certificate data>", text)] if text else []
 
 
-def _certificate_text(encoded: str) -> str:
+def _certificate_error(encoded: str) -> str:
     try:
         check_certificates(base64.b64decode(encoded))
     except (UnreadableCertificate, binascii.Error) as error:
@@ -132,7 +132,7 @@ def _validate_request(encoded: object) -> ErrorList:
 
 
 def _validate_signer_name(name: str) -> ErrorList:
-    """The errors in the name of a signer (``ValidateSignerName``). It fits ``DOMAIN/NAMESPACE.NAME``."""
+    """``ValidateSignerName``. The maximum length allows ``<domain>/<namespace>.<name>``."""
     path = "spec.signerName"
     if name == LEGACY_UNKNOWN:
         return [invalid(path, name, "the legacy signerName is not allowed via this API version")]
@@ -147,27 +147,28 @@ def _validate_signer_name(name: str) -> ErrorList:
         text = "should be a domain with at least two segments separated by dots"
         errors.append(invalid(path, domain, text))
     errors += _validate_part(rest, dns_subdomain_errors, path)
-    if len(name.encode()) > _LONGEST_SIGNER:
-        errors.append(too_long(path, _LONGEST_SIGNER))
+    if len(name.encode()) > _MAX_SIGNER_LENGTH:
+        errors.append(too_long(path, _MAX_SIGNER_LENGTH))
     return errors
 
 
 def _validate_part(text: str, texts: Callable[[str], list[str]], path: str) -> ErrorList:
     for label in text.split("."):
         if errors := texts(label):
-            return [invalid(path, text, f"validating label {quote(label)}: {each}") for each in errors]
+            return [invalid(path, text, f"validating label {quote(label)}: {error}") for error in errors]
     return []
 
 
-def of_type(obj: Object, kind: str) -> list[Object]:
-    return [each for each in (obj.get("status") or {}).get("conditions") or () if each.get("type") == kind]
+def conditions_of_type(obj: Object, kind: str) -> list[Object]:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return [condition for condition in conditions if condition.get("type") == kind]
 
 
 def validate_conditions(obj: Object, old: Object) -> ErrorList:
-    """The errors in the conditions. What was wrong before this write may stay."""
+    """The errors in the conditions (``validateConditions``). Errors that the stored object has too are accepted."""
     errors: ErrorList = []
     conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
-    known = [each.get("type") or "" for each in (old.get("status") or {}).get("conditions") or ()]
+    known = [condition.get("type") or "" for condition in (old.get("status") or {}).get("conditions") or ()]
     seen: list[str] = []
     for position, condition in enumerate(conditions):
         path = f"status.conditions[{position}]"
@@ -181,7 +182,7 @@ def validate_conditions(obj: Object, old: Object) -> ErrorList:
         elif status not in _STATUSES:
             errors.append(not_supported(f"{path}.status", status, _STATUSES))
         both = kind in APPROVAL and any(other in seen for other in APPROVAL if other != kind)
-        if both and not all(each in known for each in APPROVAL):
+        if both and not all(type_ in known for type_ in APPROVAL):
             detail = "Approved and Denied conditions are mutually exclusive"
             errors.append(invalid("status.conditions", kind, detail))
         if kind in seen and len(known) == len(set(known)):
@@ -190,9 +191,9 @@ def validate_conditions(obj: Object, old: Object) -> ErrorList:
     return errors
 
 
-def removed_conditions(obj: Object, old: Object) -> ErrorList:
+def validate_no_removed_conditions(obj: Object, old: Object) -> ErrorList:
     return [
         forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
         for kind in _PERMANENT
-        if len(of_type(obj, kind)) < len(of_type(old, kind))
+        if len(conditions_of_type(obj, kind)) < len(conditions_of_type(old, kind))
     ]

@@ -13,7 +13,7 @@ _STRATEGIES = ("OldestEmulationVersion",)
 
 
 class LeaseStrategy(Strategy):
-    """Durations are positive, transitions are counted."""
+    """``coordination.k8s.io`` Leases."""
 
     allow_unconditional_update = False
     allow_create_on_update = True
@@ -49,7 +49,7 @@ class LeaseStrategy(Strategy):
 
 
 def _validate_strategy(strategy: str) -> ErrorList:
-    """Names without a domain are Kubernetes' own. The field is named twice, as upstream does."""
+    """A strategy without a domain must be one of Kubernetes'. The path repeats the field, as upstream."""
     path = "spec.strategy.strategy"
     if "/" in strategy:
         return [invalid(path, strategy, text) for text in qualified_name_errors(strategy)]

@@ -1,4 +1,4 @@
-"""ComponentStatuses, of which there are none."""
+"""ComponentStatuses. The list is always empty."""
 
 from pilothouse.apiserver.registry.generic.printers import NAME, Doc, Now, Printer, Row, columns
 from pilothouse.apiserver.registry.generic.registration import Registration
@@ -6,7 +6,7 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 
 
 class ComponentStatusStrategy(Strategy):
-    """ComponentStatuses, of which there are none: nothing is probed here."""
+    """The strategy of ComponentStatuses; no components are probed."""
 
     deprecation_warnings = ("v1 ComponentStatus is deprecated in v1.19+",)
 

@@ -29,7 +29,7 @@ def validate_immutable(obj: Object, old: Object, fields: tuple[str, ...]) -> Err
 
 
 class ConfigMapStrategy(Strategy):
-    """At most 1 MiB, and fixed once it says so."""
+    """ConfigMaps: at most 1 MiB of data, which cannot change once ``immutable`` is set."""
 
     update_steps = ("object meta update", "update", "object meta", "object")
 

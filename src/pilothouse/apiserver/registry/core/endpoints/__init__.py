@@ -41,7 +41,7 @@ def validate_protocols(port: Object, path: str) -> ErrorList:
 
 
 class EndpointsStrategy(Strategy):
-    """``v1`` Endpoints, which slices have replaced."""
+    """``v1`` Endpoints (deprecated)."""
 
     allow_create_on_update = True
     update_steps = ("object meta update", "object meta", "object")
@@ -68,7 +68,7 @@ class EndpointsStrategy(Strategy):
         return errors
 
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
-        # What was right for an older server may stay.
+        # Unchanged subsets are not validated again: they were valid for an older server.
         return [] if (obj.get("subsets") or []) == (old.get("subsets") or []) else self.validate(obj)
 
 

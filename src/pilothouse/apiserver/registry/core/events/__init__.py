@@ -1,4 +1,4 @@
-"""Events. Those of the group ``events.k8s.io`` are the same objects, stored as these."""
+"""Events of the core group. Events of the group ``events.k8s.io`` are the same objects, stored as core Events."""
 
 from functools import lru_cache
 from typing import Any
@@ -13,11 +13,11 @@ from pilothouse.machinery.names import qualified_name_errors
 
 
 def no_name_errors(_name: str) -> list[str]:
-    """Names of events are chosen by their reporters and need only be valid in a path."""
+    """Accepts any name: names of Events need only be valid path segments."""
     return []
 
 
-REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+REFERENCE_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 TO_CORE = {
     "regarding": "involvedObject",
     "note": "message",
@@ -27,8 +27,8 @@ TO_CORE = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-_SYSTEM = ("default", "kube-system")
-SHOWN = {"reportingComponent": "reportingController"}
+_SYSTEM_NAMESPACES = ("default", "kube-system")
+NAMES_IN_ERRORS = {"reportingComponent": "reportingController"}
 FROM_CORE = {core: event for event, core in TO_CORE.items()}
 
 
@@ -36,11 +36,11 @@ class CoreEventStrategy(Strategy):
     """``v1`` events."""
 
     allow_create_on_update = True
-    create_steps = ("object",)  # but for what is common to all kinds
+    create_steps = ("object",)  # in addition to the validation common to all kinds
     update_steps = ("object",)
     garbage_collected = False
     selectable = {  # read only
-        **{f"involvedObject.{field}": ("involvedObject", field) for field in REFERENCE},
+        **{f"involvedObject.{field}": ("involvedObject", field) for field in REFERENCE_FIELDS},
         "reason": ("reason",),
         "reportingComponent": ("reportingComponent",),
         "source": ("source", "component"),
@@ -57,24 +57,24 @@ class CoreEventStrategy(Strategy):
             obj.setdefault(field, "")
 
     def validate(self, obj: Object) -> ErrorList:
-        return validate_legacy(obj, controller="reportingComponent")
+        return legacy_validate_event(obj, controller="reportingComponent")
 
     def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"
 
 
-def validate_legacy(obj: Object, *, controller: str) -> ErrorList:
-    """The errors in an event, whatever its version, as ``v1`` has it (``legacyValidateEvent``). ``controller`` is
-    the field of who reports it, as the version calls it."""
+def legacy_validate_event(obj: Object, *, controller: str) -> ErrorList:
+    """``legacyValidateEvent`` for an Event in the form of core/v1. ``controller`` is the name of the field
+    ``reportingComponent`` in the version of the request."""
     involved, namespace = obj.get("involvedObject") or {}, obj["metadata"].get("namespace") or ""
-    place = involved.get("namespace") or ""
-    elsewhere = invalid("involvedObject.namespace", place, "does not match event.namespace")
+    involved_namespace = involved.get("namespace") or ""
+    mismatch = invalid("involvedObject.namespace", involved_namespace, "does not match event.namespace")
     if not obj.get("eventTime"):
-        fits = place == namespace or (not place and namespace == "default")
-        return [] if fits else [elsewhere]
+        matches = involved_namespace == namespace or (not involved_namespace and namespace == "default")
+        return [] if matches else [mismatch]
     errors: ErrorList = []
-    if not place and namespace not in _SYSTEM:
-        errors.append(elsewhere)
+    if not involved_namespace and namespace not in _SYSTEM_NAMESPACES:
+        errors.append(mismatch)
     name = obj.get("reportingComponent") or ""
     if not name:
         errors.append(required(controller))
@@ -102,16 +102,16 @@ def validate_series(series: Object | None) -> ErrorList:
 
 
 @lru_cache(maxsize=1)
-def core() -> ResourceInfo:
+def core_events() -> ResourceInfo:
     return next(info for info in built_in() if info.resource == "events" and not info.group)
 
 
-def renamed(obj: Object, names: dict[str, str]) -> dict[str, Any]:
+def rename_fields(obj: Object, names: dict[str, str]) -> dict[str, Any]:
     return {names.get(name, name): value for name, value in obj.items()}
 
 
 def print_event(value: Doc, now: Now) -> Row:
-    # events.k8s.io/v1 has the same facts under other names: regarding, note, deprecated*.
+    # events.k8s.io/v1 has the same fields with other names: regarding, note, deprecated*.
     first = value.get("firstTimestamp") or value.get("deprecatedFirstTimestamp") or value.get("eventTime")
     last = value.get("lastTimestamp") or value.get("deprecatedLastTimestamp")
     series = value.get("series") or {}

@@ -14,7 +14,7 @@ with lazy_imports():
 
 
 class LimitRangeStrategy(Strategy):
-    """For containers, a maximum is also the default, and a default limit the default request."""
+    """LimitRanges. For containers, ``default`` defaults to ``max``, ``defaultRequest`` to ``default`` and ``min``."""
 
     allow_create_on_update = True
     update_steps = ("object meta", "object")
@@ -23,12 +23,12 @@ class LimitRangeStrategy(Strategy):
         set_defaults_limit_range(obj)
 
     def canonicalize(self, obj: Object) -> None:
-        obj["spec"].setdefault("limits", None)  # printed even when there are none
+        obj["spec"].setdefault("limits", None)  # serialized even if it is empty
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         meta = obj["metadata"]
         if not meta.get("name"):
-            # Upstream makes a uid for a name, too (pkg/registry/core/limitrange/strategy.go, v1.36).
+            # Upstream also generates a uid as name (pkg/registry/core/limitrange/strategy.go, v1.36).
             meta["name"] = meta["uid"]
 
     def validate(self, obj: Object) -> ErrorList:

@@ -5,8 +5,8 @@ import math
 from pilothouse.apiserver.field_errors import ErrorList, duplicate, forbidden, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import (
-    container_resource_texts,
-    may_be_overcommitted,
+    container_resource_name_errors,
+    is_overcommit_allowed,
     resource_name_errors,
 )
 from pilothouse.machinery.names import qualified_name_errors
@@ -58,7 +58,8 @@ _COMPARED = (
     ("default", "min", "default", "min", "min value {} is greater than default value {}"),
     ("default", "default", "max", "max", "default value {} is greater than max value {}"),
 )
-"""The field that is wrong, the smaller and the larger one, the one whose value is shown, and what is said."""
+"""(the field of the error, the field with the smaller value, the field with the larger value, the field whose value is
+reported, the message)."""
 _RATIO = "maxLimitRequestRatio"
 
 
@@ -85,7 +86,7 @@ def _validate_limit_range_item(item: Object, kind: str, path: str) -> ErrorList:
 
 
 def _validate_limits_of(name: str, given: Object, path: str) -> ErrorList:
-    """The amounts of one resource against each other."""
+    """The relations between the values of one resource."""
     errors: ErrorList = []
     amounts = {field: parse_quantity(text) for field, text in given.items()}
     for field, low, high, shown, text in _COMPARED:
@@ -97,16 +98,16 @@ def _validate_limits_of(name: str, given: Object, path: str) -> ErrorList:
         if ratio < parse_quantity("1"):
             errors.append(invalid(child_path, text, f"ratio {text} is less than 1"))
         if "min" in amounts and "max" in amounts:
-            value, most = _ratios(ratio, amounts["min"], amounts["max"])
-            if value > most:
-                shown = "+Inf" if most == math.inf else f"{most:f}"
+            value, limit = _ratios(ratio, amounts["min"], amounts["max"])
+            if value > limit:
+                shown = "+Inf" if limit == math.inf else f"{limit:f}"
                 errors.append(invalid(child_path, text, f"ratio {text} is greater than max/min = {shown}"))
-    asked, default = given.get("defaultRequest"), given.get("default")
-    if asked is None or default is None or may_be_overcommitted(name):
+    request, default = given.get("defaultRequest"), given.get("default")
+    if request is None or default is None or is_overcommit_allowed(name):
         return errors
     if amounts["defaultRequest"] != amounts["default"]:
-        detail = f"default value {default} must equal to defaultRequest value {asked} in {name}"
-        errors.append(invalid(f"{path}.defaultRequest[{name}]", asked, detail))
+        detail = f"default value {default} must equal to defaultRequest value {request} in {name}"
+        errors.append(invalid(f"{path}.defaultRequest[{name}]", request, detail))
     return errors
 
 
@@ -114,7 +115,7 @@ _MAX_MILLI_VALUE = ((1 << 63) - 1) // 1000
 
 
 def _ratios(ratio: Quantity, low: Quantity, high: Quantity) -> tuple[float, float]:
-    """A ratio, and the most that it can be."""
+    """A ratio, and its maximum, max/min."""
     value, least, most = float(ratio.value), low.value, high.value
     if max(ratio.value, least, most) < _MAX_MILLI_VALUE:
         value, least, most = ratio.milli_value / 1000, low.milli_value, high.milli_value
@@ -124,5 +125,5 @@ def _ratios(ratio: Quantity, low: Quantity, high: Quantity) -> tuple[float, floa
 
 
 def _validate_limit_range_resource_name(name: str, kind: str, path: str) -> ErrorList:
-    texts = container_resource_texts(name) if kind in ("Container", "Pod") else resource_name_errors(name)
+    texts = container_resource_name_errors(name) if kind in ("Container", "Pod") else resource_name_errors(name)
     return [invalid(path, name, text) for text in texts]

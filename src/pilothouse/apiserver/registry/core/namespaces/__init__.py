@@ -1,7 +1,4 @@
-"""Namespaces: spec.finalizers keep them until their content is gone.
-
-After kubernetes' ``pkg/registry/core/namespace`` (v1.36).
-"""
+"""Namespaces. After kubernetes' ``pkg/registry/core/namespace`` (v1.36)."""
 
 from typing import Literal
 
@@ -19,7 +16,7 @@ FINALIZER = "kubernetes"
 
 
 class NamespaceStrategy(Strategy):
-    """The label with the name is there after every write, whatever the client sent."""
+    """Namespaces: every write sets the label with the name; ``spec.finalizers`` delay the deletion."""
 
     checks_delete_preconditions = True
     return_deleted_object = True
@@ -48,7 +45,7 @@ class NamespaceStrategy(Strategy):
         self.set_defaults(obj)
 
     def validate(self, obj: Object) -> ErrorList:
-        # Upstream leaves out which of them it is.
+        # Upstream's path has no index.
         all_errors = validate_finalizer_name(obj["spec"]["finalizers"], "")
         return [FieldError("spec.finalizers", error.reason, error.text) for error in all_errors]
 

@@ -1,7 +1,4 @@
-"""Nodes: their status is taken on create, too; what a node is called elsewhere may be set once.
-
-After kubernetes' ``pkg/registry/core/node`` and ``pkg/apis/core/validation`` (v1.36).
-"""
+"""Nodes. After kubernetes' ``pkg/registry/core/node`` and ``pkg/apis/core/validation`` (v1.36)."""
 
 from typing import Any
 
@@ -32,7 +29,7 @@ _NODE_INFO = (
 
 
 class NodeStrategy(Strategy):
-    """Unschedulable and taints may change. ``configSource`` is only kept where it was stored before."""
+    """Nodes: ``status`` is kept on create; ``configSource`` is dropped unless it is stored already."""
 
     update_steps = ("object meta", "object", "object meta update", "update")
 
@@ -46,7 +43,7 @@ class NodeStrategy(Strategy):
 
     def canonicalize(self, obj: Object) -> None:
         status: dict[str, Any] = obj.setdefault("status", {})
-        # Neither of the two is left out when it is empty (k8s.io/api v0.36, core/v1 DaemonEndpoint).
+        # Both are serialized even if they are empty (k8s.io/api v0.36, core/v1 DaemonEndpoint).
         ensure_object(ensure_object(status, "daemonEndpoints"), "kubeletEndpoint").setdefault("Port", 0)
         for image in status.get("images") or ():
             # A list without omitempty: Go writes null for none (k8s.io/api v0.36, core/v1 ContainerImage).
@@ -90,7 +87,8 @@ def set_defaults_node(obj: Object) -> None:
         if status.get("allocatable") is None and status.get("capacity"):
             status["allocatable"] = dict(status["capacity"])
     spec = obj.setdefault("spec", {})
-    # One field in two shapes (pkg/apis/core/v1/conversion.go, Convert_v1_NodeSpec_To_core_NodeSpec, v1.36).
+    # ``podCIDR`` is the first of ``podCIDRs`` (pkg/apis/core/v1/conversion.go, Convert_v1_NodeSpec_To_core_NodeSpec,
+    # v1.36).
     if spec.get("podCIDRs"):
         if not spec.get("podCIDR") or spec["podCIDR"] == spec["podCIDRs"][0]:
             spec["podCIDR"] = spec["podCIDRs"][0]

@@ -20,9 +20,9 @@ from pilothouse.apiserver.registry.generic.ip_validation import validate_cidr_fo
 from pilothouse.machinery.cidrs import parse_cidr
 from pilothouse.machinery.names import label_value_errors, qualified_name_errors
 
-_LONGEST_FEATURE = 253
+_MAX_FEATURE_LENGTH = 253
 _feature = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*", re.ASCII)
-_NO_FEATURE = (
+_INVALID_FEATURE = (
     "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
     "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
 )
@@ -30,7 +30,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def _validate_pod_cidrs(ranges: Sequence[str | None]) -> ErrorList:
-    """The errors in the addresses of a node's pods: one range, or one of each family."""
+    """``podCIDRs``: one CIDR, or one of each family."""
     errors: ErrorList = []
     families: list[int] = []
     for position, text in enumerate(ranges):
@@ -54,15 +54,15 @@ def _validate_node_resources(status: Object) -> ErrorList:
 
 
 def _validate_declared_features(features: Sequence[str]) -> ErrorList:
-    """The errors in the features that a node declares: each once, in order (``validateNodeDeclaredFeatures``)."""
+    """``validateNodeDeclaredFeatures``: unique and sorted."""
     errors: ErrorList = []
     for position, name in enumerate(features):
         path = f"status.declaredFeatures[{position}]"
-        if len(name.encode()) > _LONGEST_FEATURE:
-            detail = f"must be no more than {_LONGEST_FEATURE} characters"
+        if len(name.encode()) > _MAX_FEATURE_LENGTH:
+            detail = f"must be no more than {_MAX_FEATURE_LENGTH} characters"
             errors.append(invalid(path, name, f"invalid feature name {shown(name)}: {detail}"))
         elif _feature.fullmatch(name) is None:
-            errors.append(invalid(path, name, f"invalid feature name {shown(name)}: {_NO_FEATURE}"))
+            errors.append(invalid(path, name, f"invalid feature name {shown(name)}: {_INVALID_FEATURE}"))
         following = features[position + 1] if position + 1 < len(features) else None
         path = f"status.declaredFeatures[{position + 1}]"
         if following == name:
@@ -84,7 +84,7 @@ def _validate_node_addresses(addresses: Sequence[Object]) -> ErrorList:
 
 
 def _validate_taints(taints: Sequence[Object]) -> ErrorList:
-    """``validateNodeTaints``; they are metadata to upstream."""
+    """``validateNodeTaints``, with upstream's path ``metadata.taints``."""
     errors: ErrorList = []
     seen: set[tuple[str, str]] = set()
     for position, taint in enumerate(taints):
@@ -99,12 +99,12 @@ def _validate_taints(taints: Sequence[Object]) -> ErrorList:
         elif effect not in _EFFECTS:
             errors.append(not_supported(f"{path}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
-            errors.append(_repeated(path, taint))
+            errors.append(_duplicate_taint(path, taint))
         seen.add((key, effect))
     return errors
 
 
-def _repeated(path: str, taint: Object) -> FieldError:
+def _duplicate_taint(path: str, taint: Object) -> FieldError:
     found = duplicate(path, internal_value("core.Taint", taint))
     return FieldError(found.field, found.reason, f"{found.text}: taints must be unique by key and effect pair")
 

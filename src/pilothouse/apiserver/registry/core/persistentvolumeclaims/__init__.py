@@ -20,7 +20,7 @@ class PersistentVolumeClaimStrategy(Strategy):
     update_steps = ("object meta update", "object meta", "object", "update")
 
     def defaulted_when_read(self, obj: Object) -> bool:
-        return True  # the phase: a create stores an empty status
+        return True  # status.phase: a create stores an empty status
 
     def set_defaults(self, obj: Object) -> None:
         set_defaults_persistent_volume_claim(obj)
@@ -59,16 +59,16 @@ def set_defaults_persistent_volume_claim(obj: Object) -> None:
         canonicalize(amounts)
     for field in ("dataSource", "dataSourceRef"):
         if spec.get(field) is not None:
-            spec[field].setdefault("apiGroup", None)  # printed even when it is not set
+            spec[field].setdefault("apiGroup", None)  # serialized even if it is not set
 
 
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
-"""Groups and kinds that the older field has always been for."""
+"""(group, kind) of the sources that ``dataSource`` allows."""
 
 
 def _prepare_data_sources(spec: Object, before: Object) -> None:
-    """Drop what is behind a gate (CrossNamespaceVolumeDataSource) and what the older field is not for, unless it was
-    there before; then both fields say the same (``pkg/registry/core/persistentvolumeclaim``)."""
+    """Drop ``dataSourceRef`` with a namespace (gate CrossNamespaceVolumeDataSource) and unsupported ``dataSource``,
+    unless they are stored already; then copy each field to the other (``pkg/registry/core/persistentvolumeclaim``)."""
     if (spec.get("dataSourceRef") or {}).get("namespace") and before.get("dataSourceRef") is None:
         del spec["dataSourceRef"]
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")

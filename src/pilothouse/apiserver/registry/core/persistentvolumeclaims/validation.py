@@ -22,11 +22,11 @@ _IMMUTABLE_CLAIM = (
 )
 _CLASS = "volume.beta.kubernetes.io/storage-class"
 _ATTRIBUTES = "volumeAttributesClassName"
-_RESIZES = (
+_RESIZE_STATUSES = (
     *("ControllerResizeInProgress", "ControllerResizeInfeasible"),
     *("NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"),
 )
-_NOT_OF_TEMPLATES = (
+_FORBIDDEN_IN_TEMPLATES = (
     *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
 )
@@ -34,15 +34,15 @@ _ZERO = parse_quantity("0")
 
 
 def is_negative(text: Any) -> bool:
-    """Whether it is an amount below zero."""
+    """Whether it is a valid quantity below zero."""
     try:
         return parse_quantity(str(text)) < _ZERO
     except QuantityError:
-        return False  # its type reports that
+        return False  # reported when the type is decoded
 
 
 def is_positive(text: Any) -> bool:
-    """Whether it is an amount above zero."""
+    """Whether it is a valid quantity above zero."""
     try:
         return parse_quantity(str(text)) > _ZERO
     except QuantityError:
@@ -63,8 +63,8 @@ def validate_volume_mode(spec: Object, path: str) -> ErrorList:
 
 
 def validate_persistent_volume_claim_spec(spec: Object, path: str, *, any_group: bool = False) -> ErrorList:
-    """The errors in the spec of a claim (``ValidatePersistentVolumeClaimSpec``). ``any_group``: a claim whose
-    data comes from some group may name any."""
+    """``ValidatePersistentVolumeClaimSpec``. ``any_group``: accept invalid API groups of data sources
+    (``AllowInvalidAPIGroupInDataSourceOrRef``)."""
     errors: ErrorList = []
     if not spec.get("accessModes"):
         errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
@@ -87,7 +87,7 @@ def validate_persistent_volume_claim_template(template: Object, path: str) -> Er
     errors += validate_labels(meta.get("labels") or {}, f"{path}.metadata.labels")
     errors += [
         forbidden(f"{path}.metadata.{'uID' if field == 'uid' else field}", "cannot be set")
-        for field in _NOT_OF_TEMPLATES
+        for field in _FORBIDDEN_IN_TEMPLATES
         if meta.get(field)
     ]
     return errors + validate_persistent_volume_claim_spec(template.get("spec") or {}, f"{path}.spec")
@@ -110,11 +110,11 @@ def validate_persistent_volume_claim_on_update(obj: Object, old: Object) -> Erro
 def validate_persistent_volume_claim_update(obj: Object, old: Object) -> ErrorList:
     spec, before = obj["spec"], old["spec"]
     errors: ErrorList = []
-    notes, known = ((each["metadata"].get("annotations") or {}).get(_CLASS) for each in (obj, old))
-    upgraded = known is not None and before.get("storageClassName") is None and notes in (None, known)
+    annotation, known = ((o["metadata"].get("annotations") or {}).get(_CLASS) for o in (obj, old))
+    upgraded = known is not None and before.get("storageClassName") is None and annotation in (None, known)
     upgraded = upgraded and spec.get("storageClassName") == known
-    if notes != known and not upgraded:
-        errors.append(invalid(f"metadata.annotations.{_CLASS}", notes or "", IMMUTABLE))
+    if annotation != known and not upgraded:
+        errors.append(invalid(f"metadata.annotations.{_CLASS}", annotation or "", IMMUTABLE))
     if spec == before:
         return errors
     status = old.get("status") or {}
@@ -122,13 +122,13 @@ def validate_persistent_volume_claim_update(obj: Object, old: Object) -> ErrorLi
     if same != was_same:
         diff = internal_diff("core.PersistentVolumeClaimSpec", was_same, same)
         errors.append(forbidden("spec", _IMMUTABLE_CLAIM + diff))
-    desired, was = (_amount(_requests(each)) for each in (spec, before))
-    if desired < was and desired <= _amount(status.get("capacity") or {}):
+    request, old_request = (_storage(_requests(s)) for s in (spec, before))
+    if request < old_request and request <= _storage(status.get("capacity") or {}):
         errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
     errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
-    has = spec.get(_ATTRIBUTES)
-    if not has and has != before.get(_ATTRIBUTES) and status.get("currentVolumeAttributesClassName") is not None:
-        what = "nil" if has is None else "empty string"
+    name = spec.get(_ATTRIBUTES)
+    if not name and name != before.get(_ATTRIBUTES) and status.get("currentVolumeAttributesClassName") is not None:
+        what = "nil" if name is None else "empty string"
         detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
         errors.append(forbidden(f"spec.{_ATTRIBUTES}", detail))
     return errors
@@ -140,9 +140,9 @@ def validate_persistent_volume_claim_status_update(obj: Object, old: Object) -> 
     path = "status.allocatedResourceStatuses"
     for name, state in (status.get("allocatedResourceStatuses") or {}).items():
         errors += _validate_resource(name, path)
-        if state not in _RESIZES:
-            # Upstream shows the name of the resource rather than the state.
-            errors.append(not_supported(path, name, _RESIZES))
+        if state not in _RESIZE_STATUSES:
+            # Upstream reports the name of the resource rather than the status.
+            errors.append(not_supported(path, name, _RESIZE_STATUSES))
     path = "status.allocatedResources"
     for name, amount in (status.get("allocatedResources") or {}).items():
         found = _validate_resource(name, path) or _validate_basic({name: amount}, path)
@@ -151,7 +151,7 @@ def validate_persistent_volume_claim_status_update(obj: Object, old: Object) -> 
 
 
 def _validate_resource(name: str, path: str) -> ErrorList:
-    """Of Kubernetes' own resources a claim has storage only (``validatePersistentVolumeClaimResourceKey``)."""
+    """``validatePersistentVolumeClaimResourceKey``: ``storage`` is the only native resource of a claim."""
     detail = qualified_name_errors(name)
     if detail:
         return [invalid(path, name, text) for text in detail]
@@ -168,16 +168,16 @@ def _validate_basic(amounts: Object, path: str) -> ErrorList:
     ]
 
 
-def _amount(amounts: Object) -> Quantity:
-    """Of storage; zero where none is named."""
+def _storage(amounts: Object) -> Quantity:
+    """The quantity of ``storage``; zero if it is missing."""
     try:
         return parse_quantity(str(amounts.get("storage") or "0"))
     except QuantityError:
-        return _ZERO  # its type reports that
+        return _ZERO  # reported when the type is decoded
 
 
 def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorList:
-    """Where the data of a claim comes from: two fields, which say the same unless the newer one names a namespace."""
+    """``dataSource`` and ``dataSourceRef``, which must be equal unless the latter has a namespace."""
     errors: ErrorList = []
     for field in ("dataSource", "dataSourceRef"):
         source, child_path = spec.get(field), f"{path}.{field}"
@@ -207,21 +207,21 @@ def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorL
 
 
 def _requests(spec: Object) -> Object:
-    """``spec.resources.requests``, which an invalid stored object may lack."""
+    """``spec.resources.requests``; an invalid stored object may have none."""
     requests: Object = (spec.get("resources") or {}).get("requests") or {}
     return requests
 
 
-def _without_mutable(spec: Object, before: Object, noted: str | None, *, is_bound: bool) -> tuple[Object, Object]:
-    """The new spec and the old one with everything made equal that may change.
+def _without_mutable(spec: Object, before: Object, annotation: str | None, *, is_bound: bool) -> tuple[Object, Object]:
+    """The new and the old spec, with mutable fields set to equal values.
 
-    A volume is set once, as is a class that was left open, or was only noted. What is asked for changes once there is
-    a volume.
+    ``volumeName`` can be set once, as can a class that was not set or only in the annotation. The storage request and
+    ``volumeAttributesClassName`` of a bound claim can change.
     """
     new, old = dict(spec), dict(before)
     if not before.get("volumeName"):
         _put(old, "volumeName", spec.get("volumeName"))
-    if before.get("storageClassName") is None and noted in (None, spec.get("storageClassName")):
+    if before.get("storageClassName") is None and annotation in (None, spec.get("storageClassName")):
         _put(new, "storageClassName", None)
     if is_bound:
         _put(new, _ATTRIBUTES, before.get(_ATTRIBUTES))

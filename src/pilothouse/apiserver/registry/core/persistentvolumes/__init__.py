@@ -16,7 +16,7 @@ with lazy_imports():
 
 
 class PersistentVolumeStrategy(Strategy):
-    """``v1`` PersistentVolumes. The server notes when the phase changes."""
+    """``v1`` PersistentVolumes. The server sets ``lastPhaseTransitionTime``."""
 
     return_deleted_object = True
     create_steps = ("object meta", "object", "more")

@@ -25,8 +25,8 @@ from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, valid
 from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.machinery.quantities import parse_quantity
 
-_RECLAIM = ("Delete", "Recycle", "Retain")
-_NOT_A_SOURCE = (
+_RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
+_OTHER_FIELDS = (
     "accessModes",
     "capacity",
     "claimRef",
@@ -56,7 +56,7 @@ def _validate_classes(spec: Object) -> ErrorList:
 
 
 _MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
-_MOUNTED_WITH_OPTIONS = frozenset(
+_SUPPORTS_MOUNT_OPTIONS = frozenset(
     (
         *("gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder"),
         *("cephfs", "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk"),
@@ -68,7 +68,7 @@ def validate_persistent_volume_more(obj: Object) -> ErrorList:
     """``checkMountOption`` (kubernetes ``pkg/volume/validation``)."""
     if _MOUNT_OPTIONS not in (obj["metadata"].get("annotations") or {}):
         return []
-    if any(obj["spec"].get(source) is not None for source in _MOUNTED_WITH_OPTIONS):
+    if any(obj["spec"].get(source) is not None for source in _SUPPORTS_MOUNT_OPTIONS):
         return []
     return [forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", "may not specify mount options for this volume type")]
 
@@ -89,8 +89,8 @@ def validate_persistent_volume(obj: Object) -> ErrorList:
         if not is_positive(amount):
             errors.append(invalid(f"spec.capacity[{name}]", amount, POSITIVE))
     policy = spec.get("persistentVolumeReclaimPolicy")
-    if policy not in _RECLAIM:
-        errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
+    if policy not in _RECLAIM_POLICIES:
+        errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES))
     affinity = spec.get("nodeAffinity")
     if affinity is not None and affinity.get("required") is None:
         errors.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
@@ -109,10 +109,10 @@ def validate_persistent_volume_update(obj: Object, old: Object) -> ErrorList:
     if spec == before:
         return []
     errors: ErrorList = []
-    sources = [{k: v for k, v in each.items() if k not in _NOT_A_SOURCE} for each in (spec, before)]
+    sources = [{k: v for k, v in s.items() if k not in _OTHER_FIELDS} for s in (spec, before)]
     csi, driver = sources[0].get("csi"), sources[1].get("csi")
     if csi is not None and driver is not None and driver.get("controllerExpandSecretRef") is None:
-        # It may be set once.
+        # ``controllerExpandSecretRef`` can be set once.
         sources[0]["csi"] = {k: v for k, v in csi.items() if k != "controllerExpandSecretRef"}
     if sources[0] != sources[1]:
         diff = internal_diff("core.PersistentVolumeSource", sources[1], sources[0])
@@ -120,7 +120,7 @@ def validate_persistent_volume_update(obj: Object, old: Object) -> ErrorList:
         errors.append(forbidden("spec.persistentvolumesource", detail))
     errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
     known = before.get("nodeAffinity")
-    if known and spec.get("nodeAffinity") not in (known, with_stable_labels(known, spec.get("nodeAffinity"))):
+    if known and spec.get("nodeAffinity") not in (known, with_ga_labels(known, spec.get("nodeAffinity"))):
         detail = f"{IMMUTABLE}, except for updating from beta label to GA"
         shown = internal_value("*core.VolumeNodeAffinity", spec.get("nodeAffinity"))
         errors.append(invalid("nodeAffinity", shown, detail))
@@ -130,7 +130,7 @@ def validate_persistent_volume_update(obj: Object, old: Object) -> ErrorList:
     return errors
 
 
-_STABLE = {
+_GA_LABELS = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
     "beta.kubernetes.io/os": "kubernetes.io/os",
@@ -139,19 +139,21 @@ _STABLE = {
 }
 
 
-def with_stable_labels(affinity: Object, desired: Object | None) -> Object:
-    """The affinity of a volume with the labels that have other names by now, wherever ``desired`` has these."""
+def with_ga_labels(affinity: Object, desired: Object | None) -> Object:
+    """The affinity with beta labels replaced by their GA names where ``desired`` has these."""
     terms = (affinity.get("required") or {}).get("nodeSelectorTerms") or ()
     others = ((desired or {}).get("required") or {}).get("nodeSelectorTerms") or ()
     if len(terms) != len(others):
         return affinity
     found = []
     for term, other in zip(terms, others, strict=True):
-        asked, named = term.get("matchExpressions") or (), other.get("matchExpressions") or ()
-        if len(asked) == len(named):
-            asked = [
-                {**one, "key": another.get("key")} if _STABLE.get(one.get("key") or "") == another.get("key") else one
-                for one, another in zip(asked, named, strict=True)
+        expressions, desired_expressions = term.get("matchExpressions") or (), other.get("matchExpressions") or ()
+        if len(expressions) == len(desired_expressions):
+            expressions = [
+                {**expression, "key": desired_expression.get("key")}
+                if _GA_LABELS.get(expression.get("key") or "") == desired_expression.get("key")
+                else expression
+                for expression, desired_expression in zip(expressions, desired_expressions, strict=True)
             ]
-        found.append({**term, **({"matchExpressions": asked} if asked else {})})
+        found.append({**term, **({"matchExpressions": expressions} if expressions else {})})
     return {**affinity, "required": {**affinity["required"], "nodeSelectorTerms": found}}

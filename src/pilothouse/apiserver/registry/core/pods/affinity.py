@@ -1,7 +1,7 @@
-"""Affinity of pods and nodes, and how pods are spread.
+"""Validation of affinity, node selectors and topology spread constraints.
 
-After ``validateAffinity``, ``ValidateNodeSelector``, ``validateTopologySpreadConstraints`` and what they call in
-kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36). ``pod_spec`` calls them; volumes choose nodes, too.
+After ``validateAffinity``, ``ValidateNodeSelector``, ``validateTopologySpreadConstraints`` and the functions they call
+in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _POSITIVE = "must be greater than zero"
 
 
-def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
+def _name_errors(field: str, value: str, detail: Iterable[str]) -> ErrorList:
     return [invalid(field, value, text) for text in detail]
 
 
@@ -54,9 +54,9 @@ def _validate_node_affinity(affinity: Object, path: str) -> ErrorList:
     for position, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         child_path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
         errors += _validate_weight(weighted, child_path)
-        # No node has to have what is only preferred, so that upstream lets the values be what they like.
+        # Upstream does not validate the values of preferred terms.
         errors += _validate_node_selector_term(
-            weighted.get("preference") or {}, f"{child_path}.preference", values_too=False
+            weighted.get("preference") or {}, f"{child_path}.preference", validate_values=False
         )
     return errors
 
@@ -71,7 +71,7 @@ def validate_node_selector(selector: Object, path: str) -> ErrorList:
     return errors
 
 
-def _validate_node_selector_term(term: Object, path: str, *, values_too: bool = True) -> ErrorList:
+def _validate_node_selector_term(term: Object, path: str, *, validate_values: bool = True) -> ErrorList:
     errors: ErrorList = []
     for position, desired in enumerate(term.get("matchExpressions") or ()):
         child_path = f"{path}.matchExpressions[{position}]"
@@ -88,16 +88,16 @@ def _validate_node_selector_term(term: Object, path: str, *, values_too: bool = 
         elif operator not in _NODE_OPERATORS:
             errors.append(invalid(f"{child_path}.operator", named(operator), "not a valid selector operator"))
         key = desired.get("key") or ""
-        errors += _names(f"{child_path}.key", key, qualified_name_errors(key))
-        for at, value in enumerate(values if values_too else ()):
-            errors += _names(f"{child_path}.values[{at}]", value, label_value_errors(value))
+        errors += _name_errors(f"{child_path}.key", key, qualified_name_errors(key))
+        for at, value in enumerate(values if validate_values else ()):
+            errors += _name_errors(f"{child_path}.values[{at}]", value, label_value_errors(value))
     for position, desired in enumerate(term.get("matchFields") or ()):
         errors += _validate_node_field_selector_requirement(desired, f"{path}.matchFields[{position}]")
     return errors
 
 
 def _validate_node_field_selector_requirement(desired: Object, path: str) -> ErrorList:
-    """``ValidateNodeFieldSelectorRequirement``: nodes can be chosen by their names only."""
+    """``ValidateNodeFieldSelectorRequirement``: the only field is ``metadata.name``."""
     errors: ErrorList = []
     operator, values, key = desired.get("operator") or "", desired.get("values") or (), desired.get("key") or ""
     if operator not in ("In", "NotIn"):
@@ -108,7 +108,7 @@ def _validate_node_field_selector_requirement(desired: Object, path: str) -> Err
     if key != "metadata.name":
         return [*errors, invalid(f"{path}.key", key, "not a valid field selector key")]
     for at, value in enumerate(values):
-        errors += _names(f"{path}.values[{at}]", value, dns_subdomain_errors(value))
+        errors += _name_errors(f"{path}.values[{at}]", value, dns_subdomain_errors(value))
     return errors
 
 
@@ -118,36 +118,36 @@ def _validate_pod_affinity_term(term: Object, path: str) -> ErrorList:
         if term.get(field) is not None:
             errors += validate_label_selector(term[field], f"{path}.{field}")
     for name in term.get("namespaces") or ():
-        errors += _names(f"{path}.namespace", name, dns_label_errors(name))
+        errors += _name_errors(f"{path}.namespace", name, dns_label_errors(name))
     errors += validate_label_keys(term, path)
     key = term.get("topologyKey") or ""
     if not key:
         errors.append(required(f"{path}.topologyKey", "can not be empty"))
-    # Upstream validates the name of an empty key, too.
-    return errors + _names(f"{path}.topologyKey", key, qualified_name_errors(key))
+    # Upstream also validates an empty key.
+    return errors + _name_errors(f"{path}.topologyKey", key, qualified_name_errors(key))
 
 
 def validate_topology_spread_constraints(constraints: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
-    kinds = [(each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "") for each in constraints]
+    keys = [(c.get("topologyKey") or "", c.get("whenUnsatisfiable") or "") for c in constraints]
     for position, constraint in enumerate(constraints):
         child_path = f"{path}[{position}]"
-        skew, (key, action) = constraint.get("maxSkew") or 0, kinds[position]
+        skew, (key, action) = constraint.get("maxSkew") or 0, keys[position]
         if skew <= 0:
             errors.append(invalid(f"{child_path}.maxSkew", skew, _POSITIVE))
         if not key:
             errors.append(required(f"{child_path}.topologyKey", "can not be empty"))
         if action not in _UNSATISFIABLE:
             errors.append(not_supported(f"{child_path}.whenUnsatisfiable", action, _UNSATISFIABLE))
-        # Of two that are the same, the one is named that has another after it.
-        if (key, action) in kinds[position + 1 :]:
+        # Upstream reports the first of two duplicates.
+        if (key, action) in keys[position + 1 :]:
             errors.append(duplicate(f"{child_path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
-        least = constraint.get("minDomains")
-        if least is not None and least <= 0:
-            errors.append(invalid(f"{child_path}.minDomains", least, _POSITIVE))
-        if least is not None and action != "DoNotSchedule":
+        min_domains = constraint.get("minDomains")
+        if min_domains is not None and min_domains <= 0:
+            errors.append(invalid(f"{child_path}.minDomains", min_domains, _POSITIVE))
+        if min_domains is not None and action != "DoNotSchedule":
             detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-            errors.append(invalid(f"{child_path}.minDomains", least, detail))
+            errors.append(invalid(f"{child_path}.minDomains", min_domains, detail))
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             policy = constraint.get(field)
             if policy is not None and policy not in _NODE_POLICIES:

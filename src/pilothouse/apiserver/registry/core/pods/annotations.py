@@ -1,7 +1,7 @@
-"""Annotations of pods that say something to the server, in pods and in templates.
+"""Validation of the annotations of pods and pod templates.
 
-After ``ValidatePodSpecificAnnotations``, ``ValidatePodSpecificAnnotationUpdates`` and the checks of profiles that are
-there twice in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
+After ``ValidatePodSpecificAnnotations``, ``ValidatePodSpecificAnnotationUpdates`` and
+``validateSeccompAnnotationsAndFields`` in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
 """
 
 import re
@@ -18,20 +18,20 @@ from pilothouse.machinery.go_text import quote
 
 MIRROR = "kubernetes.io/config.mirror"
 _TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
-_COST = "controller.kubernetes.io/pod-deletion-cost"
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
-_VALIDATED = (MIRROR, _TOLERATIONS, _COST, _SECCOMP_POD, _SECCOMP, _APP_ARMOR)
+_VALIDATED = (MIRROR, _TOLERATIONS, _DELETION_COST, _SECCOMP_POD, _SECCOMP, _APP_ARMOR)
 _SECCOMP_PROFILES = ("runtime/default", "docker/default", "unconfined")
-_LOCAL = "localhost/"
+_LOCALHOST_PREFIX = "localhost/"
 _cost = re.compile("-?[0-9]+", re.ASCII)
 
 Annotations = Mapping[str, str]
 
 
 def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) -> ErrorList:
-    """The errors in the annotations of a pod with this spec."""
+    """``ValidatePodSpecificAnnotations`` of a pod with this spec."""
     if not any(key.startswith(_VALIDATED) for key in annotations):
         return []
     errors: ErrorList = []
@@ -40,8 +40,8 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
         errors.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], detail))
     if annotations.get(_TOLERATIONS):
         errors += _validate_tolerations_annotation(annotations[_TOLERATIONS], path)
-    if not _is_cost(annotations):
-        errors.append(invalid(f"{path}[{_COST}]", annotations[_COST], "must be a 32bit integer"))
+    if not _is_valid_deletion_cost(annotations):
+        errors.append(invalid(f"{path}[{_DELETION_COST}]", annotations[_DELETION_COST], "must be a 32bit integer"))
     for key, profile in annotations.items():
         if key == _SECCOMP_POD or key.startswith(_SECCOMP):
             errors += _validate_seccomp_annotation(profile, f"{path}.{key}")
@@ -54,7 +54,7 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
         name = key.removeprefix(_APP_ARMOR)
         if name not in names:
             errors.append(invalid(f"{path}[{key}]", name, "container not found"))
-        if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCAL):
+        if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCALHOST_PREFIX):
             errors.append(invalid(f"{path}[{key}]", profile, f"invalid AppArmor profile name: {quote(profile)}"))
     return errors
 
@@ -62,7 +62,7 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
 def validate_pod_annotations_update(
     annotations: Annotations, before: Annotations, spec: Object, path: str
 ) -> ErrorList:
-    """The errors in a change of the annotations, and in the new ones."""
+    """``ValidatePodSpecificAnnotationUpdates``."""
     if annotations == before:
         return []
     errors: ErrorList = []
@@ -72,9 +72,9 @@ def validate_pod_annotations_update(
     for key in annotations:
         if key not in before:
             errors += _validate_immutable_annotations(key, f"{path}[{key}]", "add")
-    if not _is_cost(before):
-        # What was wrong before may stay so.
-        annotations = {key: value for key, value in annotations.items() if key != _COST}
+    if not _is_valid_deletion_cost(before):
+        # An invalid stored value is accepted.
+        annotations = {key: value for key, value in annotations.items() if key != _DELETION_COST}
     return errors + validate_pod_annotations(annotations, spec, path)
 
 
@@ -92,9 +92,9 @@ def _validate_tolerations_annotation(text: str, path: str) -> ErrorList:
     return validate_tolerations(tolerations or (), f"{path}.{_TOLERATIONS}")
 
 
-def _is_cost(annotations: Annotations) -> bool:
-    """Whether the order in which pods are deleted is a number as Go writes it, if it is there."""
-    text = annotations.get(_COST)
+def _is_valid_deletion_cost(annotations: Annotations) -> bool:
+    """Whether the pod deletion cost is missing or a number as Go formats it."""
+    text = annotations.get(_DELETION_COST)
     if text is None:
         return True
     if _cost.fullmatch(text) is None or (text[0] == "0" and text != "0"):
@@ -105,47 +105,48 @@ def _is_cost(annotations: Annotations) -> bool:
 def _validate_seccomp_annotation(profile: str, path: str) -> ErrorList:
     if profile in _SECCOMP_PROFILES:
         return []
-    if profile.startswith(_LOCAL):
-        return validate_local_descending_path(profile.removeprefix(_LOCAL), path)
+    if profile.startswith(_LOCALHOST_PREFIX):
+        return validate_local_descending_path(profile.removeprefix(_LOCALHOST_PREFIX), path)
     return [invalid(path, profile, "must be a valid seccomp profile")]
 
 
-# Profiles that are there twice --------------------------------------------------------------------------------------
+# Profiles in annotations and fields ---------------------------------------------------------------------------------
 
 
 def validate_profile_annotations(annotations: Annotations, spec: Object, path: str) -> ErrorList:
-    """Where annotations and fields name other profiles. Asked of what is new."""
+    """Seccomp and AppArmor profiles in annotations must match those in fields. Only for creates and for templates."""
     if not any(key.startswith((_SECCOMP_POD, _SECCOMP, _APP_ARMOR)) for key in annotations):
         return []
-    whole: Object = spec.get("securityContext") or {}
+    context: Object = spec.get("securityContext") or {}
     child_path = f"{path}.securityContext.seccompProfile"
-    errors = _differs("seccomp", annotations.get(_SECCOMP_POD), whole.get("seccompProfile"), child_path)
+    errors = _validate_match("seccomp", annotations.get(_SECCOMP_POD), context.get("seccompProfile"), child_path)
     containers = list(visit_containers(spec, path))
     for at, container in containers:
         profile = (container.get("securityContext") or {}).get("seccompProfile")
-        written = annotations.get(f"{_SECCOMP}{container.get('name') or ''}")
-        errors += _differs("seccomp", written, profile, f"{at}.securityContext.seccompProfile")
+        annotation = annotations.get(f"{_SECCOMP}{container.get('name') or ''}")
+        errors += _validate_match("seccomp", annotation, profile, f"{at}.securityContext.seccompProfile")
     if (spec.get("os") or {}).get("name") == "windows":
         return errors
     for at, container in containers:
-        profile = (container.get("securityContext") or {}).get("appArmorProfile") or whole.get("appArmorProfile")
-        written = annotations.get(f"{_APP_ARMOR}{container.get('name') or ''}")
-        errors += _differs("apparmor", written, profile, f"{at}.securityContext.appArmorProfile")
+        profile = (container.get("securityContext") or {}).get("appArmorProfile") or context.get("appArmorProfile")
+        annotation = annotations.get(f"{_APP_ARMOR}{container.get('name') or ''}")
+        errors += _validate_match("apparmor", annotation, profile, f"{at}.securityContext.appArmorProfile")
     return errors
 
 
-def _differs(called: str, written: str | None, profile: Object | None, path: str) -> ErrorList:
-    if written is None or profile is None:
+def _validate_match(kind: str, annotation: str | None, profile: Object | None, path: str) -> ErrorList:
+    """``validateSeccompAnnotationsAndFieldsMatch``, ``validateAppArmorAnnotationsAndFieldsMatchOnCreate``."""
+    if annotation is None or profile is None:
         return []
     match profile.get("type"):
         case "Unconfined":
-            same = written == "unconfined"
+            matches = annotation == "unconfined"
         case "RuntimeDefault":
-            same = written == "runtime/default" or (called == "seccomp" and written == "docker/default")
+            matches = annotation == "runtime/default" or (kind == "seccomp" and annotation == "docker/default")
         case "Localhost":
-            same = written.startswith(_LOCAL)
-            if same and written.removeprefix(_LOCAL) != profile.get("localhostProfile"):
-                return [forbidden(f"{path}.localhostProfile", f"{called} profile in annotation and field must match")]
+            matches = annotation.startswith(_LOCALHOST_PREFIX)
+            if matches and annotation.removeprefix(_LOCALHOST_PREFIX) != profile.get("localhostProfile"):
+                return [forbidden(f"{path}.localhostProfile", f"{kind} profile in annotation and field must match")]
         case _:
-            same = True
-    return [] if same else [forbidden(f"{path}.type", f"{called} type in annotation and field must match")]
+            matches = True
+    return [] if matches else [forbidden(f"{path}.type", f"{kind} type in annotation and field must match")]

@@ -1,6 +1,6 @@
-"""Fields of pod specs that are behind gates which are off, so that the server drops them.
+"""Drops the fields of pods and pod templates whose feature gates are disabled.
 
-Follows ``DropDisabledTemplateFields`` and ``DropDisabledPodFields`` of v1.36 ``pkg/api/pod/util.go``.
+After ``DropDisabledTemplateFields`` and ``DropDisabledPodFields`` in kubernetes' ``pkg/api/pod/util.go`` (v1.36).
 """
 
 from collections.abc import Collection
@@ -9,14 +9,14 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.semantics.pod_defaults import containers_of
 
 GATES = frozenset({"GenericWorkload"})
-"""Gates that some servers have on, of those behind which pod specs have fields."""
+"""The configurable gates for fields of pod specs; the other gates below are always disabled."""
 _PROJECTED_SOURCES = ("clusterTrustBundle", "podCertificate")
-"""``ClusterTrustBundleProjection``, ``PodCertificateRequest``."""
+"""The gates ``ClusterTrustBundleProjection`` and ``PodCertificateRequest``."""
 
 
 def drop_disabled_template_fields(template: Object, old: Object | None, gates: Collection[str]) -> None:
-    """Drop them from a pod template. ``old`` is the one that is stored, if there is one; ``gates`` are those of
-    ``GATES`` that are off."""
+    """Drop the fields of a pod template. ``old`` is the stored one, None on create; ``gates``: the disabled ones of
+    ``GATES``."""
     drop_disabled_spec_fields(template.get("spec") or {}, (old or {}).get("spec"), gates)
 
 
@@ -32,7 +32,7 @@ def drop_disabled_status_fields(status: Object) -> None:
 
 
 def drop_disabled_spec_fields(spec: Object, old: Object | None, gates: Collection[str]) -> None:
-    # What was stored while the gate was on may stay.
+    # A field that was stored while the gate was enabled is kept.
     if "GenericWorkload" in gates and (old or {}).get("schedulingGroup") is None:
         spec.pop("schedulingGroup", None)
     for _path, container in containers_of(spec):

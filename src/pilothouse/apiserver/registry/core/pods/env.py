@@ -1,7 +1,7 @@
-"""Where a container's variables come from.
+"""Validation of environment variables.
 
-After ``ValidateEnv``, ``ValidateEnvFrom`` and what they call in kubernetes' ``pkg/apis/core/validation/validation.go``
-(v1.36).
+After ``ValidateEnv``, ``ValidateEnvFrom`` and the functions they call in kubernetes'
+``pkg/apis/core/validation/validation.go`` (v1.36).
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,10 @@ from pilothouse.apiserver.registry.core.pods.field_references import (
 from pilothouse.apiserver.registry.core.pods.security_context import visit_containers
 from pilothouse.machinery.names import config_key_errors, dns_label_errors, dns_subdomain_errors
 
-_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-_ONE = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+_INVALID_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_MISSING_SOURCE = (
+    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+)
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 
 
@@ -27,22 +29,22 @@ def validate_env(variables: Sequence[Object], path: str) -> ErrorList:
         name = variable.get("name")
         if not name:
             errors.append(required(f"{path}[{position}].name"))
-        elif not _is_name(name):
-            errors.append(invalid(f"{path}[{position}].name", name, _NAME))
+        elif not _is_env_var_name(name):
+            errors.append(invalid(f"{path}[{position}].name", name, _INVALID_NAME))
         source = variable.get("valueFrom")
         if source is not None:
             errors += _validate_env_var_value_from(variable, source, f"{path}[{position}].valueFrom")
     return errors
 
 
-def _is_name(text: str) -> bool:
+def _is_env_var_name(text: str) -> bool:
     return text.isascii() and text.isprintable() and "=" not in text
 
 
 def _validate_env_var_value_from(variable: Object, source: Object, path: str) -> ErrorList:
     errors: ErrorList = []
-    given = [field for field in _SOURCES if source.get(field) is not None]
-    for field in given:
+    sources_set = [field for field in _SOURCES if source.get(field) is not None]
+    for field in sources_set:
         reference, child_path = source[field], f"{path}.{field}"
         match field:
             case "fieldRef":
@@ -53,40 +55,40 @@ def _validate_env_var_value_from(variable: Object, source: Object, path: str) ->
                 errors += _validate_file_key_selector(reference, child_path)
             case _:
                 errors += _validate_key_selector(reference, child_path)
-    if not given:
-        errors.append(invalid(path, "", _ONE))
+    if not sources_set:
+        errors.append(invalid(path, "", _MISSING_SOURCE))
     elif variable.get("value"):
         errors.append(invalid(path, "", "may not be specified when `value` is not empty"))
-    elif len(given) > 1:
+    elif len(sources_set) > 1:
         errors.append(invalid(path, "", "may not have more than one field specified at a time"))
     return errors
 
 
-def _all(path: str, value: str, texts: Iterable[str]) -> ErrorList:
+def _all_invalid(path: str, value: str, texts: Iterable[str]) -> ErrorList:
     return [invalid(path, value, text) for text in texts]
 
 
 def _validate_key_selector(reference: Object, path: str) -> ErrorList:
-    """A key of a ConfigMap or a Secret. A missing name is an invalid one."""
+    """A key of a ConfigMap or Secret. An empty name is reported as invalid."""
     name, key = reference.get("name") or "", reference.get("key") or ""
-    all_errors = _all(f"{path}.name", name, dns_subdomain_errors(name))
+    all_errors = _all_invalid(f"{path}.name", name, dns_subdomain_errors(name))
     if not key:
         return [*all_errors, required(f"{path}.key")]
-    return all_errors + _all(f"{path}.key", key, config_key_errors(key))
+    return all_errors + _all_invalid(f"{path}.key", key, config_key_errors(key))
 
 
 def _validate_file_key_selector(reference: Object, path: str) -> ErrorList:
-    """A key of a file that an init container writes."""
+    """``ValidateFileKeySelector``: a key of a file that an init container writes."""
     key, volume, file = (reference.get(field) or "" for field in ("key", "volumeName", "path"))
     errors: ErrorList = []
     if not key:
         errors.append(required(f"{path}.key"))
-    elif not _is_name(key):
-        errors.append(invalid(f"{path}.key", key, _NAME))
+    elif not _is_env_var_name(key):
+        errors.append(invalid(f"{path}.key", key, _INVALID_NAME))
     if not volume:
         errors.append(required(f"{path}.volumeName"))
     else:
-        errors += _all(f"{path}.volumeName", volume, dns_label_errors(volume))
+        errors += _all_invalid(f"{path}.volumeName", volume, dns_label_errors(volume))
     if not file:
         errors.append(required(f"{path}.path"))
     elif ".." in file.split("/"):
@@ -98,27 +100,27 @@ def validate_env_from(sources: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     for position, source in enumerate(sources):
         child_path, prefix = f"{path}[{position}]", source.get("prefix")
-        if prefix and not _is_name(prefix):
-            errors.append(invalid(f"{child_path}.prefix", prefix, _NAME))
-        given = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
-        for field in given:
+        if prefix and not _is_env_var_name(prefix):
+            errors.append(invalid(f"{child_path}.prefix", prefix, _INVALID_NAME))
+        sources_set = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
+        for field in sources_set:
             name = source[field].get("name")
             if not name:
                 errors.append(required(f"{child_path}.{field}.name"))
             else:
-                # As the beginning of a name, which may end with a hyphen.
-                rest = name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
-                errors += _all(f"{child_path}.{field}.name", name, dns_subdomain_errors(rest))
-        # Upstream names the list rather than the one.
-        if not given:
+                # Upstream validates it as a prefix, which may end with a hyphen.
+                masked = name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
+                errors += _all_invalid(f"{child_path}.{field}.name", name, dns_subdomain_errors(masked))
+        # Upstream's path is that of the list.
+        if not sources_set:
             errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
-        elif len(given) > 1:
+        elif len(sources_set) > 1:
             errors.append(invalid(path, "", "may not have more than one field specified at a time"))
     return errors
 
 
 def validate_file_key_ref_volumes(spec: Object, path: str) -> ErrorList:
-    """Files with variables are in volumes that are empty at first (``validateFileKeyRefVolumes``)."""
+    """``validateFileKeyRefVolumes``: the volumes of ``fileKeyRef`` must be of type emptyDir."""
     errors: ErrorList = []
     volumes: dict[str, Object] | None = None
     for child_path, container in visit_containers(spec, path):

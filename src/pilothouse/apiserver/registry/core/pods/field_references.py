@@ -1,4 +1,4 @@
-"""Validation of the downward API, in environment variables and in volumes: ``fieldRef`` and ``resourceFieldRef``.
+"""Validation of ``fieldRef`` and ``resourceFieldRef`` (downward API), in environment variables and volumes.
 
 After ``validateObjectFieldSelector`` and ``validateContainerResourceFieldSelector`` in kubernetes'
 ``pkg/apis/core/validation/validation.go``, and ``pkg/apis/core/pods/helpers.go`` (v1.36).
@@ -65,13 +65,13 @@ def validate_object_field_selector(reference: Object, path: str, allowed: Sequen
 
 
 def _split_maybe_subscripted_path(path: str) -> tuple[str, str | None]:
-    """``metadata.labels['x']`` is a field and its key."""
+    """``SplitMaybeSubscriptedPath``: ``metadata.labels['x']`` → (``metadata.labels``, ``x``)."""
     name, bracket, key = path.removesuffix("']").partition("['")
     return (name, key) if path.endswith("']") and bracket and name else (path, None)
 
 
 def validate_container_resource_field_selector(reference: Object, path: str, *, in_volume: bool) -> ErrorList:
-    """The errors in a ``resourceFieldRef``. One in a volume must name its container."""
+    """The errors in a ``resourceFieldRef``. In volumes ``containerName`` is required."""
     name = reference.get("resource") or ""
     errors: ErrorList = []
     if in_volume and not reference.get("containerName"):
@@ -91,4 +91,4 @@ def _canonical_divisor(divisor: object) -> str:
     try:
         return canonical(str(divisor or "0"))
     except QuantityError:
-        return "0"  # decoding reports that
+        return "0"  # reported when the type is decoded

@@ -1,4 +1,4 @@
-"""Keys of a pod's labels whose values choose other pods: ``matchLabelKeys`` and ``mismatchLabelKeys``.
+"""``matchLabelKeys`` and ``mismatchLabelKeys`` of affinity terms and topology spread constraints.
 
 After ``ValidateMatchLabelKeysAndMismatchLabelKeys`` in kubernetes' ``pkg/apis/core/validation/validation.go`` and
 ``applyMatchLabelKeysAndMismatchLabelKeys`` in ``pkg/registry/core/pod/strategy.go`` (v1.36).
@@ -15,9 +15,10 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def merge_label_keys(pod: Object) -> None:
-    """Write the pod's own values into the selectors, before validation. Templates keep the keys only."""
+    """Add the values of the pod's labels to the label selectors. Called for pods, not for templates, before
+    validation."""
     labels = pod["metadata"].get("labels") or {}
-    for holder in _holders(pod["spec"]):
+    for holder in _terms(pod["spec"]):
         selector = holder.get("labelSelector")
         if selector is None:
             continue
@@ -31,7 +32,7 @@ def merge_label_keys(pod: Object) -> None:
                 selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *found]
 
 
-def _holders(spec: Object) -> Iterator[Object]:
+def _terms(spec: Object) -> Iterator[Object]:
     affinity = spec.get("affinity") or {}
     for field in ("podAffinity", "podAntiAffinity"):
         found = affinity.get(field) or {}
@@ -57,7 +58,7 @@ def validate_label_keys(holder: Object, path: str) -> ErrorList:
             for position, key in enumerate(keys)
             for text in qualified_name_errors(key)
         ]
-    # What was merged comes last, so that a key that is there twice was in the selector before.
+    # Merged expressions come last, so a key that occurs twice was in the selector before.
     seen = set((selector or {}).get("matchLabels") or ())
     for expression in (selector or {}).get("matchExpressions") or ():
         key = expression.get("key") or ""

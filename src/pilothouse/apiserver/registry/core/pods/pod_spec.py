@@ -1,7 +1,7 @@
-"""Pod specs, the rarer parts that are about the pod as a whole.
+"""Validation of the less common fields of pod specs: DNS, gates, host aliases, overhead.
 
-After ``ValidatePodSpec`` and what it calls in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36), in its
-order. ``validation`` has the common parts and calls the functions here.
+After ``ValidatePodSpec`` and the functions it calls in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36),
+in its order. ``validation`` has the common fields and calls the functions here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,30 +27,30 @@ from pilothouse.apiserver.registry.core.validation import validate_resource_requ
 from pilothouse.apiserver.registry.generic.ip_validation import validate_ip_for_legacy_field
 from pilothouse.machinery.names import dns_search_errors, dns_subdomain_errors, qualified_name_errors
 
-_MOST_NAMESERVERS = 3
-_MOST_SEARCHES = 32
-_MOST_OF_SEARCHES = 2048
-_LONGEST_HOSTNAME = 64
-_PREEMPTION = ("PreemptLowerPriority", "Never")
-_PARTS = frozenset(
+_MAX_NAMESERVERS = 3
+_MAX_SEARCHES = 32
+_MAX_SEARCH_LIST_CHARS = 2048
+_MAX_HOSTNAME_LENGTH = 64
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_LESS_COMMON_FIELDS = frozenset(
     (
         *("dnsConfig", "affinity", "topologySpreadConstraints", "readinessGates", "schedulingGates"),
         *("hostnameOverride", "shareProcessNamespace", "hostUsers", "hostNetwork"),
     )
 )
-_LATER_PARTS = frozenset(("runtimeClassName", "overhead", "os", "schedulingGroup"))
-_USUAL_PREEMPTION = (None, "PreemptLowerPriority")
+_TRAILING_FIELDS = frozenset(("runtimeClassName", "overhead", "os", "schedulingGroup"))
+_COMMON_PREEMPTION = (None, "PreemptLowerPriority")
 
 
-def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
+def _name_errors(field: str, value: str, detail: Iterable[str]) -> ErrorList:
     return [invalid(field, value, text) for text in detail]
 
 
-def validate_pod_wide_fields(spec: Object, path: str, *, plain: bool) -> ErrorList:
-    """Validation of the rarer parts of a pod spec that come first. ``plain``: no container has anything that
-    rests on the pod."""
-    if _PARTS.isdisjoint(spec) and not spec.get("securityContext") and spec.get("dnsPolicy") != "None":
-        # Most pods have none of them, and pods are created by the thousand.
+def validate_leading_fields(spec: Object, path: str, *, plain: bool) -> ErrorList:
+    """The less common fields that upstream validates first: ``securityContext`` to ``hostnameOverride``. ``plain``: no
+    container has fields whose validation depends on the pod."""
+    if _LESS_COMMON_FIELDS.isdisjoint(spec) and not spec.get("securityContext") and spec.get("dnsPolicy") != "None":
+        # Most pods have none of these fields.
         return [] if plain else validate_windows_host_process_pod(spec, path)
     errors = validate_pod_security_context(spec, path)
     if spec.get("affinity"):
@@ -58,8 +58,8 @@ def validate_pod_wide_fields(spec: Object, path: str, *, plain: bool) -> ErrorLi
     errors += _validate_pod_dns_config(spec, path)
     for position, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType") or ""
-        errors += _names(f"{path}.readinessGates[{position}].conditionType", kind, qualified_name_errors(kind))
-    errors += _validate_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
+        errors += _name_errors(f"{path}.readinessGates[{position}].conditionType", kind, qualified_name_errors(kind))
+    errors += _validate_scheduling_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
     errors += validate_topology_spread_constraints(
         spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints"
     )
@@ -73,22 +73,23 @@ def validate_host_aliases(aliases: Sequence[Object], path: str) -> ErrorList:
         child_path = f"{path}[{position}]"
         errors += validate_ip_for_legacy_field(alias.get("ip") or "", f"{child_path}.ip")
         for at, name in enumerate(alias.get("hostnames") or ()):
-            errors += _names(f"{child_path}.hostnames[{at}]", name, dns_subdomain_errors(name))
+            errors += _name_errors(f"{child_path}.hostnames[{at}]", name, dns_subdomain_errors(name))
     return errors
 
 
-def validate_newer_fields(spec: Object, path: str) -> ErrorList:
+def validate_trailing_fields(spec: Object, path: str) -> ErrorList:
+    """The fields that upstream validates last: ``runtimeClassName`` to ``schedulingGroup``."""
     policy = spec.get("preemptionPolicy")
-    if policy in _USUAL_PREEMPTION and _LATER_PARTS.isdisjoint(spec):
+    if policy in _COMMON_PREEMPTION and _TRAILING_FIELDS.isdisjoint(spec):
         return []
     errors: ErrorList = []
     name = spec.get("runtimeClassName")
     if name is not None:
-        errors += _names(f"{path}.runtimeClassName", name, dns_subdomain_errors(name))
+        errors += _name_errors(f"{path}.runtimeClassName", name, dns_subdomain_errors(name))
     if policy == "":
         errors.append(required(f"{path}.preemptionPolicy"))
-    elif policy is not None and policy not in _PREEMPTION:
-        errors.append(not_supported(f"{path}.preemptionPolicy", policy, _PREEMPTION))
+    elif policy is not None and policy not in _PREEMPTION_POLICIES:
+        errors.append(not_supported(f"{path}.preemptionPolicy", policy, _PREEMPTION_POLICIES))
     if spec.get("overhead"):
         errors += validate_resource_requirements({"limits": spec["overhead"]}, f"{path}.overhead")
     errors += validate_os(spec, path)
@@ -101,7 +102,7 @@ def _validate_scheduling_group(group: Object, path: str) -> ErrorList:
     name = group.get("podGroupName")
     if name is None:
         return [invalid(path, None, "must specify one of: `podGroupName`")]
-    return _names(path, name, dns_subdomain_errors(name))
+    return _name_errors(path, name, dns_subdomain_errors(name))
 
 
 def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
@@ -116,22 +117,22 @@ def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
         return []
     errors: ErrorList = []
     servers: Sequence[str] = config.get("nameservers") or ()
-    if len(servers) > _MOST_NAMESERVERS:
-        detail = f"must not have more than {_MOST_NAMESERVERS} nameservers"
+    if len(servers) > _MAX_NAMESERVERS:
+        detail = f"must not have more than {_MAX_NAMESERVERS} nameservers"
         errors.append(invalid(f"{child_path}.nameservers", list(servers), detail))
     for position, server in enumerate(servers):
         errors += validate_ip_for_legacy_field(server, f"{child_path}.nameservers[{position}]")
     searches: Sequence[str] = config.get("searches") or ()
-    if len(searches) > _MOST_SEARCHES:
-        detail = f"must not have more than {_MOST_SEARCHES} search paths"
+    if len(searches) > _MAX_SEARCHES:
+        detail = f"must not have more than {_MAX_SEARCHES} search paths"
         errors.append(invalid(f"{child_path}.searches", list(searches), detail))
-    if len(" ".join(searches)) > _MOST_OF_SEARCHES:
-        detail = f"must not have more than {_MOST_OF_SEARCHES} characters (including spaces) in the search list"
+    if len(" ".join(searches)) > _MAX_SEARCH_LIST_CHARS:
+        detail = f"must not have more than {_MAX_SEARCH_LIST_CHARS} characters (including spaces) in the search list"
         errors.append(invalid(f"{child_path}.searches", list(searches), detail))
     for position, search in enumerate(searches):
         domain = search.removesuffix(".")
         if search != ".":
-            errors += _names(f"{child_path}.searches[{position}]", domain, dns_search_errors(domain))
+            errors += _name_errors(f"{child_path}.searches[{position}]", domain, dns_search_errors(domain))
     errors += [
         required(f"{child_path}.options[{position}]", "must not be empty")
         for position, option in enumerate(config.get("options") or ())
@@ -140,12 +141,12 @@ def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
     return errors
 
 
-def _validate_gates(gates: Sequence[Object], path: str) -> ErrorList:
+def _validate_scheduling_gates(gates: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     seen: list[str] = []
     for position, gate in enumerate(gates):
         name = gate.get("name") or ""
-        errors += _names(f"{path}[{position}]", name, qualified_name_errors(name))
+        errors += _name_errors(f"{path}[{position}]", name, qualified_name_errors(name))
         if name in seen:
             errors.append(duplicate(f"{path}[{position}]", name))
         seen.append(name)
@@ -153,7 +154,7 @@ def _validate_gates(gates: Sequence[Object], path: str) -> ErrorList:
 
 
 def _validate_hostname_override(spec: Object, path: str) -> ErrorList:
-    """The name that a pod has for itself whatever it is called otherwise (``validatePodHostName``)."""
+    """``hostnameOverride`` (``validatePodHostName``)."""
     name = spec.get("hostnameOverride")
     if name is None:
         return []
@@ -162,13 +163,13 @@ def _validate_hostname_override(spec: Object, path: str) -> ErrorList:
         for field in ("setHostnameAsFQDN", "hostNetwork")
         if spec.get(field)
     ]
-    if len(name.encode()) > _LONGEST_HOSTNAME:
-        errors.append(too_long(path, _LONGEST_HOSTNAME))
-    return errors + _names(path, name, dns_subdomain_errors(name))
+    if len(name.encode()) > _MAX_HOSTNAME_LENGTH:
+        errors.append(too_long(path, _MAX_HOSTNAME_LENGTH))
+    return errors + _name_errors(path, name, dns_subdomain_errors(name))
 
 
 def validate_image_whitespace(container: Object, path: str) -> ErrorList:
-    """Of pods only: templates may have spaces around the names of images."""
+    """The image of a pod's container must not have surrounding whitespace; in templates it may."""
     image = container.get("image") or ""
     if image.strip() == image:
         return []

@@ -20,7 +20,7 @@ _Doc = Mapping[str, Any]
 
 
 def print_pod(pod: _Doc, now: datetime.datetime) -> Row:
-    """Name, Ready, Status, Restarts, Age, IP, Node, Nominated Node, Readiness Gates."""
+    """Ready, Status, Restarts, IP, Node, Nominated Node, Readiness Gates."""
     metadata: _Doc = pod.get("metadata") or {}
     spec: _Doc = pod.get("spec") or {}
     status: _Doc = pod.get("status") or {}
@@ -47,7 +47,7 @@ def print_pod(pod: _Doc, now: datetime.datetime) -> Row:
 
 
 def pod_conditions(pod: _Doc) -> list[dict[str, str]] | None:
-    """The row's conditions: kubectl greys out pods that have ended."""
+    """The conditions of the row: ``Completed`` for finished pods."""
     match (pod.get("status") or {}).get("phase"):
         case "Succeeded":
             message = "The pod has completed successfully."
@@ -137,7 +137,7 @@ def _summary(
 
 
 def _init_state(state: _Doc, *, started: bool) -> str | None:
-    """The status that the pod shows for an init container: empty if it is done, None if it is in progress."""
+    """The pod status for an init container: "" if it has completed or started, None if it is in progress."""
     terminated, waiting = state.get("terminated"), state.get("waiting")
     if terminated is not None and terminated.get("exitCode", 0) == 0:
         return ""

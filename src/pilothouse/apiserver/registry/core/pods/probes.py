@@ -1,7 +1,7 @@
-"""What a container is asked with: probes and hooks.
+"""Validation of probes and lifecycle hooks.
 
 After ``validateProbe``, ``validateLifecycle`` and ``validateHandler`` in kubernetes'
-``pkg/apis/core/validation/validation.go`` (v1.36). ``validation`` calls the two functions below for each container.
+``pkg/apis/core/validation/validation.go`` (v1.36).
 """
 
 import re
@@ -14,8 +14,8 @@ from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, vali
 from pilothouse.machinery.names import port_name_errors, regex_error
 from pilothouse.semantics.pod_defaults import PROBES
 
-_OF_PROBES = ("exec", "httpGet", "tcpSocket", "grpc")
-_OF_HOOKS = ("exec", "httpGet", "tcpSocket", "sleep")
+_PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
 _SCHEMES = ("HTTP", "HTTPS")
 _HEADER = "[-A-Za-z0-9]+"
 _header = re.compile(_HEADER)
@@ -28,7 +28,7 @@ def validate_probe(container: Object, path: str) -> ErrorList:
         probe, child_path = container.get(name), f"{path}.{name}"
         if probe is None:
             continue
-        errors += _validate_handler(probe, child_path, _OF_PROBES, None) + validate_nonnegative_fields(
+        errors += _validate_handler(probe, child_path, _PROBE_HANDLERS, None) + validate_nonnegative_fields(
             probe, child_path, _NUMBERS
         )
         grace = probe.get("terminationGracePeriodSeconds")
@@ -50,21 +50,21 @@ def validate_lifecycle(container: Object, path: str, grace: int | None) -> Error
     errors: ErrorList = []
     for name in ("postStart", "preStop"):
         if hooks.get(name) is not None:
-            errors += _validate_handler(hooks[name], f"{path}.lifecycle.{name}", _OF_HOOKS, grace)
+            errors += _validate_handler(hooks[name], f"{path}.lifecycle.{name}", _HOOK_HANDLERS, grace)
     return errors
 
 
 def _validate_handler(holder: Object, path: str, kinds: Sequence[str], grace: int | None) -> ErrorList:
-    """Exactly one handler, and what is wrong with it. Of what is too much only that is said."""
-    given = [kind for kind in kinds if holder.get(kind) is not None]
-    if not given:
+    """``validateHandler``: exactly one handler is allowed; only the first is validated."""
+    handlers = [kind for kind in kinds if holder.get(kind) is not None]
+    if not handlers:
         return [required(path, "must specify a handler type")]
-    first, more = given[0], given[1:]
-    all_errors = _validate_one(first, holder[first], f"{path}.{first}", grace)
-    return all_errors + [forbidden(f"{path}.{kind}", "may not specify more than 1 handler type") for kind in more]
+    first, others = handlers[0], handlers[1:]
+    all_errors = _validate_action(first, holder[first], f"{path}.{first}", grace)
+    return all_errors + [forbidden(f"{path}.{kind}", "may not specify more than 1 handler type") for kind in others]
 
 
-def _validate_one(kind: str, handler: Object, path: str, grace: int | None) -> ErrorList:
+def _validate_action(kind: str, handler: Object, path: str, grace: int | None) -> ErrorList:
     match kind:
         case "exec":
             return [] if handler.get("command") else [required(f"{path}.command")]

@@ -36,7 +36,7 @@ _WITHOUT_API_OBJECTS = frozenset(
         "vsphereVolume",
     }
 )
-_OF_VOLUME = {
+_VOLUME_REFERENCES = {
     "configMap": "configmaps (via configmap volumes)",
     "secret": "secrets (via secret volumes)",
     "csi": "csidrivers (via CSI volumes)",
@@ -45,7 +45,7 @@ _OF_VOLUME = {
     "ephemeral": "persistentvolumeclaims (via ephemeral volumes)",
     "azureFile": "secrets (via azureFile volumes)",
 }
-_OF_PROJECTION = {
+_PROJECTION_REFERENCES = {
     "configMap": "configmaps (via projected volumes)",
     "secret": "secrets (via projected volumes)",
     "serviceAccountToken": "serviceaccounts (via projected volumes)",
@@ -62,7 +62,7 @@ def secret_names(spec: Object) -> Iterator[str]:
     for reference in spec.get("imagePullSecrets") or ():
         yield from _named(reference)
     for container in _containers(spec):
-        yield from _of_environment(container, "secretRef", "secretKeyRef")
+        yield from _environment_references(container, "secretRef", "secretKeyRef")
     for volume in spec.get("volumes") or ():
         yield from _named(volume.get("azureFile"), "secretName")
         yield from _named(volume.get("secret"), "secretName")
@@ -75,7 +75,7 @@ def secret_names(spec: Object) -> Iterator[str]:
 
 def config_map_names(spec: Object) -> Iterator[str]:
     for container in _containers(spec):
-        yield from _of_environment(container, "configMapRef", "configMapKeyRef")
+        yield from _environment_references(container, "configMapRef", "configMapKeyRef")
     for volume in spec.get("volumes") or ():
         yield from _named(volume.get("configMap"))
         for source in _projections(volume):
@@ -115,14 +115,14 @@ def _volume_reference(volume: Object) -> str:
     sources = [field for field, value in volume.items() if field != "name" and value is not None]
     if not _WITHOUT_API_OBJECTS.isdisjoint(sources):
         return ""
-    for field, reference in _OF_VOLUME.items():
+    for field, reference in _VOLUME_REFERENCES.items():
         if field in sources:
             return reference
     if "projected" not in sources:
         # Upstream's message has two spaces here.
         raise UnknownSource(f'unknown volume type for volume  "{volume.get("name", "")}"')
     for source in _projections(volume):
-        for field, reference in _OF_PROJECTION.items():
+        for field, reference in _PROJECTION_REFERENCES.items():
             if source.get(field) is not None:
                 return reference
         if source.get("downwardAPI") is None:
@@ -135,11 +135,11 @@ def _containers(spec: Object) -> Iterator[Object]:
         yield from spec.get(field) or ()
 
 
-def _of_environment(container: Object, whole: str, key: str) -> Iterator[str]:
+def _environment_references(container: Object, ref: str, key_ref: str) -> Iterator[str]:
     for source in container.get("envFrom") or ():
-        yield from _named(source.get(whole))
+        yield from _named(source.get(ref))
     for variable in container.get("env") or ():
-        yield from _named((variable.get("valueFrom") or {}).get(key))
+        yield from _named((variable.get("valueFrom") or {}).get(key_ref))
 
 
 def _projections(volume: Object) -> Iterator[Object]:

@@ -1,4 +1,4 @@
-"""Resources of a pod as a whole, and the devices that its containers claim.
+"""Validation of pod-level resources and resource claims.
 
 After ``validatePodResources``, ``validatePodResourceClaims`` and ``validateResourceClaimNames`` in kubernetes'
 ``pkg/apis/core/validation/validation.go`` (v1.36).
@@ -27,25 +27,25 @@ Amounts = dict[str, Quantity]
 
 
 def validate_pod_resources(spec: Object, path: str) -> ErrorList:
-    whole: Object | None = spec.get("resources")
-    if whole is None:
+    resources: Object | None = spec.get("resources")
+    if resources is None:
         return []
     child_path = f"{path}.resources"
     if (spec.get("os") or {}).get("name") == "windows":
         return [forbidden(child_path, "may not be set for a windows pod")]
     errors: ErrorList = []
-    if whole.get("claims") is not None:
+    if resources.get("claims") is not None:
         errors.append(forbidden(f"{child_path}.claims", "claims may not be set for Resources at pod-level"))
-    errors += validate_resource_requirements(whole, child_path, names=validate_pod_resource_name)
-    errors += validate_container_claims(whole.get("claims") or (), f"{child_path}.claims", claim_names(spec))
+    errors += validate_resource_requirements(resources, child_path, names=validate_pod_resource_name)
+    errors += validate_container_claims(resources.get("claims") or (), f"{child_path}.claims", claim_names(spec))
     try:
-        return errors + _validate_pod_resource_consistency(spec, whole, child_path)
+        return errors + _validate_pod_resource_consistency(spec, resources, child_path)
     except QuantityError:
-        return errors  # of which some amount is one
+        return errors  # which include the invalid quantity
 
 
-def _validate_pod_resource_consistency(spec: Object, whole: Object, path: str) -> ErrorList:
-    requests, limits = whole.get("requests") or {}, whole.get("limits") or {}
+def _validate_pod_resource_consistency(spec: Object, resources: Object, path: str) -> ErrorList:
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     errors: ErrorList = []
     for name, amount in _aggregate(spec, "requests").items():
         if name in requests and amount > parse_quantity(requests[name]):
@@ -59,33 +59,33 @@ def _validate_pod_resource_consistency(spec: Object, whole: Object, path: str) -
     for position, container in enumerate(spec.get("containers") or ()):
         for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
             if name in limits and parse_quantity(limit) > parse_quantity(limits[name]):
-                # Upstream puts it together in this order.
+                # Upstream's path has this order.
                 field = f"{path}.containers[{position}][{name}].limits"
                 errors.append(invalid(field, limit, f"must be less than or equal to pod limits of {limits[name]}"))
     return errors
 
 
 def _aggregate(spec: Object, field: str) -> Amounts:
-    """The resources of all containers (``AggregateContainerRequests``, k8s.io/component-helpers v0.36): the
-    sum of those that run together, or the maximum of an init container with the sidecars started before it."""
-    together: Amounts = {}
-    going_on: Amounts = {}
-    most: Amounts = {}
+    """The resources of all containers (``AggregateContainerRequests``, k8s.io/component-helpers v0.36): the sum of
+    containers and sidecars, or the maximum of an init container with the sidecars started before it."""
+    total: Amounts = {}
+    sidecars: Amounts = {}
+    init_max: Amounts = {}
     for container in spec.get("containers") or ():
-        _add(together, _amounts(container, field))
+        _add(total, _amounts(container, field))
     for container in spec.get("initContainers") or ():
         own = _amounts(container, field)
         if container.get("restartPolicy") == "Always":
-            _add(together, own)
-            _add(going_on, own)
-            own = dict(going_on)
+            _add(total, own)
+            _add(sidecars, own)
+            own = dict(sidecars)
         else:
-            _add(own, going_on)
+            _add(own, sidecars)
         for name, amount in own.items():
-            most[name] = max(amount, most.get(name, amount))
-    for name, amount in most.items():
-        together[name] = max(amount, together.get(name, amount))
-    return together
+            init_max[name] = max(amount, init_max.get(name, amount))
+    for name, amount in init_max.items():
+        total[name] = max(amount, total.get(name, amount))
+    return total
 
 
 def _amounts(container: Object, field: str) -> Amounts:
@@ -117,17 +117,17 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
         else:
             errors += [invalid(f"{child_path}.name", name, text) for text in dns_label_errors(name)]
             seen.add(name)
-        given = [field for field in _CLAIMS if claim.get(field) is not None]
-        if len(given) != 1:
+        fields = [field for field in _CLAIMS if claim.get(field) is not None]
+        if len(fields) != 1:
             detail = (
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-                if given
+                if fields
                 else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             )
             errors.append(invalid(child_path, internal_value("core.PodResourceClaim", claim), detail))
         errors += [
             invalid(f"{child_path}.{field}", claim[field], text)
-            for field in given
+            for field in fields
             for text in dns_subdomain_errors(claim[field])
         ]
     return errors
@@ -154,11 +154,11 @@ def validate_container_claims(claims: Sequence[Object], path: str, known: frozen
                 errors += [duplicate(child_path, name) for other in seen if other.startswith(f"{name}/")]
             seen.append(key)
         if name not in known:
-            errors.append(_unknown(child_path, name, known))
+            errors.append(_claim_not_found(child_path, name, known))
     return errors
 
 
-def _unknown(path: str, name: str, known: frozenset[str]) -> FieldError:
+def _claim_not_found(path: str, name: str, known: frozenset[str]) -> FieldError:
     found = not_found(path, name)
     listed = ": " + ", ".join(sorted(known)) if known else " which is empty"
     return FieldError(

@@ -1,8 +1,9 @@
 """Validation of the security contexts of pods and containers, and of ``spec.os``.
 
 After ``validatePodSpecSecurityContext``, ``ValidateSecurityContext``, ``validateWindowsHostProcessPod``,
-``validateHostUsers``, ``validateOS`` and what they call in kubernetes' ``pkg/apis/core/validation/validation.go``
-(v1.36). ``pod_spec`` calls the functions for a pod, ``validation`` those for a container.
+``validateHostUsers``, ``validateOS`` and the functions they call in kubernetes'
+``pkg/apis/core/validation/validation.go`` (v1.36). ``pod_spec`` calls the functions for a pod, ``validation`` those for
+a container.
 """
 
 import re
@@ -115,7 +116,7 @@ def _validate_sysctls(spec: Object, path: str) -> ErrorList:
 
 
 def _namespace_of(sysctl: str) -> str:
-    """The field of the spec with which the sysctl would be one of the host (``hostNetwork``, ``hostIPC``), or ""."""
+    """The field of the spec that makes the sysctl's namespace the host's (``hostNetwork``, ``hostIPC``), or ""."""
     separator = re.search(r"[./]", sysctl)
     if separator is not None and separator[0] == "/":
         sysctl = sysctl.translate({ord("/"): ".", ord("."): "/"})
@@ -129,7 +130,7 @@ def validate_host_users(spec: Object, path: str) -> ErrorList:
     """The errors for fields that cannot be set with ``hostUsers: false``."""
     if spec.get("hostUsers") is not False:
         return []
-    # Two of the fields begin with capital letters upstream.
+    # Upstream capitalizes two of the fields.
     shown = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
     all_errors = [forbidden(f"{path}.{name}", _HOST_USERS) for field, name in shown if spec.get(field)]
     return all_errors + [
@@ -141,17 +142,17 @@ def validate_host_users(spec: Object, path: str) -> ErrorList:
 
 def validate_windows_host_process_pod(spec: Object, path: str) -> ErrorList:
     """HostProcess containers: all containers of the pod or none, and with ``hostNetwork``."""
-    of_pod = _host_process(spec)
+    pod_value = _host_process(spec)
     errors: ErrorList = []
     count = total = 0
     for child_path, container in visit_containers(spec, path):
         total += 1
         own = _host_process(container)
-        if of_pod is not None and own is not None and of_pod != own:
-            detail = f"pod hostProcess value must be identical if both are specified, was {str(of_pod).lower()}"
+        if pod_value is not None and own is not None and pod_value != own:
+            detail = f"pod hostProcess value must be identical if both are specified, was {str(pod_value).lower()}"
             field = f"{child_path}.securityContext.windowsOptions.hostProcess"
             errors.append(invalid(field, own, detail))
-        count += bool(of_pod if own is None else own)
+        count += bool(pod_value if own is None else own)
     if not count:
         return errors
     if count != total:
@@ -241,7 +242,7 @@ def validate_security_context(context: Object, path: str, *, host_users: bool) -
         start = "cannot set `allowPrivilegeEscalation` to false and"
         texts = [f"{start} `privileged` to true"] if context.get("privileged") else []
         added: Sequence[str] = (context.get("capabilities") or {}).get("add") or ()
-        texts += [f"{start} `capabilities.Add` CAP_SYS_ADMIN" for each in added if each == "CAP_SYS_ADMIN"]
+        texts += [f"{start} `capabilities.Add` CAP_SYS_ADMIN" for name in added if name == "CAP_SYS_ADMIN"]
         if texts:
             shown = internal_value("*core.SecurityContext", context)
             errors += [invalid(path, shown, text) for text in texts]

@@ -1,6 +1,7 @@
-"""The errors in the status of a pod.
+"""Validation of the status of pods.
 
-After ``ValidatePodStatusUpdate`` and what it calls in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
+After ``ValidatePodStatusUpdate`` and the functions it calls in kubernetes' ``pkg/apis/core/validation/validation.go``
+(v1.36).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,10 @@ from pilothouse.apiserver.field_errors import (
     too_long,
 )
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.core.pods.restart_policies import all_containers_could_restart, runs_again
+from pilothouse.apiserver.registry.core.pods.restart_policies import (
+    all_containers_could_restart,
+    container_should_restart,
+)
 from pilothouse.apiserver.registry.core.pods.security_context import ID_RANGE, is_valid_id
 from pilothouse.apiserver.registry.generic.ip_validation import family_of, validate_ip_for_legacy_field
 from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
@@ -28,13 +32,13 @@ _NOT_NEGATIVE = "must be a non-negative integer"
 _ONE_EACH = "may specify no more than one IP for each IP family"
 _HEALTH = ("Healthy", "Unhealthy", "Unknown")
 _MAX_HEALTH_MESSAGE = 1024
-_SORTS = (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers"))
-_LATER = "ephemeralContainerStatuses"
-_RARE = frozenset(("user", "allocatedResourcesStatus"))
+_STATUS_AND_SPEC_FIELDS = (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers"))
+_EPHEMERAL_CONTAINER_STATUSES = "ephemeralContainerStatuses"
+_LESS_COMMON_FIELDS = frozenset(("user", "allocatedResourcesStatus"))
 
 
 def validate_pod_status_fields(pod: Object, old: Object) -> ErrorList:
-    """The errors in a change of the status; the spec is the stored one."""
+    """The errors in an update of the status."""
     spec, status, before = old["spec"], pod.get("status") or {}, old.get("status") or {}
     errors: ErrorList = []
     for position, condition in enumerate(status.get("conditions") or ()):
@@ -49,9 +53,9 @@ def validate_pod_status_fields(pod: Object, old: Object) -> ErrorList:
     if (status.get("observedGeneration") or 0) < 0:
         errors.append(invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
     errors += validate_immutable_fields(status, before, "status", {"qosClass": "named"})
-    for field, of_spec in (*_SORTS, (_LATER, "")):
+    for field, spec_field in (*_STATUS_AND_SPEC_FIELDS, (_EPHEMERAL_CONTAINER_STATUSES, "")):
         if field in before:
-            errors += _validate_container_state_transition(status, before, field, spec, of_spec)
+            errors += _validate_container_state_transition(status, before, field, spec, spec_field)
     if "resourceClaimStatuses" in status:
         errors += _validate_resource_claim_statuses(
             status["resourceClaimStatuses"] or (), spec.get("resourceClaims") or ()
@@ -74,25 +78,26 @@ def _validate_pod_conditions(condition: Object, path: str) -> ErrorList:
 
 
 def _validate_container_state_transition(
-    status: Object, before: Object, field: str, spec: Object, of_spec: str
+    status: Object, before: Object, field: str, spec: Object, spec_field: str
 ) -> ErrorList:
-    """What has ended does not run again unless it is to, and the old status is the one named. Those that were added
-    later never do."""
+    """``ValidateContainerStateTransition``: a terminated container may run again only if it should restart; ephemeral
+    containers (``spec_field`` is "") never do. The path has the index in the old status."""
     known: Sequence[Object] = before.get(field) or ()
     if not any((was.get("state") or {}).get("terminated") for was in known):
         return []
-    if of_spec and all_containers_could_restart(spec):
+    if spec_field and all_containers_could_restart(spec):
         return []
-    containers: Sequence[Object] = spec.get(of_spec) or () if of_spec else ()
+    containers: Sequence[Object] = spec.get(spec_field) or () if spec_field else ()
     errors: ErrorList = []
-    now = {each.get("name"): each for each in reversed(status.get(field) or ())}
+    new_statuses = {s.get("name"): s for s in reversed(status.get(field) or ())}
     for position, was in enumerate(known):
-        ended = (was.get("state") or {}).get("terminated")
-        found = None if ended is None else now.get(was.get("name"))
-        if ended is None or found is None or (found.get("state") or {}).get("terminated") is not None:
+        terminated = (was.get("state") or {}).get("terminated")
+        new = None if terminated is None else new_statuses.get(was.get("name"))
+        if terminated is None or new is None or (new.get("state") or {}).get("terminated") is not None:
             continue
-        container = next((each for each in containers if each.get("name") == was.get("name")), None)
-        if container is None or not runs_again(container, spec.get("restartPolicy"), ended.get("exitCode") or 0):
+        container = next((c for c in containers if c.get("name") == was.get("name")), None)
+        exit_code = terminated.get("exitCode") or 0
+        if container is None or not container_should_restart(container, spec.get("restartPolicy"), exit_code):
             detail = "may not be transitioned to non-terminated state"
             errors.append(forbidden(f"status.{field}[{position}].state", detail))
     return errors
@@ -117,7 +122,7 @@ def _validate_resource_claim_statuses(statuses: Sequence[Object], claims: Sequen
 
 
 def _validate_extended_resource_claim_status(status: Object, spec: Object) -> ErrorList:
-    """The claim that was made for extended resources (``validatePodExtendedResourceClaimStatus``)."""
+    """``validatePodExtendedResourceClaimStatus``: the claim created for extended resources."""
     path = "status.extendedResourceClaimStatus"
     containers: Mapping[str, Object] = {
         container.get("name") or "": container
@@ -156,7 +161,7 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
 # Addresses ----------------------------------------------------------------------------------------------------------
 
 
-def _texts(addresses: Sequence[Object] | None) -> list[str]:
+def _ips(addresses: Sequence[Object] | None) -> list[str]:
     return [address.get("ip") or "" for address in addresses or ()]
 
 
@@ -181,7 +186,7 @@ def _validate_host_ips(status: Object, before: Object) -> ErrorList:
 
 
 def _validate_one_of_each_family(addresses: Sequence[Object], known: Sequence[Object] | None, path: str) -> ErrorList:
-    found, before = _texts(addresses), _texts(known)
+    found, before = _ips(addresses), _ips(known)
     errors: ErrorList = []
     for position, text in enumerate(found):
         errors += validate_ip_for_legacy_field(text, f"{path}[{position}]", before)
@@ -194,25 +199,25 @@ def _validate_one_of_each_family(addresses: Sequence[Object], known: Sequence[Ob
 
 
 def _validate_container_statuses(status: Object, spec: Object) -> ErrorList:
-    if not _has_rare(status):
+    if not _has_less_common_fields(status):
         return []
-    fields = (*_SORTS, (_LATER, ""))
+    fields = (*_STATUS_AND_SPEC_FIELDS, (_EPHEMERAL_CONTAINER_STATUSES, ""))
     errors: ErrorList = []
     system = (spec.get("os") or {}).get("name") or "linux"
-    for field, _of_spec in fields:
-        for position, each in enumerate(status.get(field) or ()):
-            linux = (each.get("user") or {}).get("linux")
+    for field, _spec_field in fields:
+        for position, container_status in enumerate(status.get(field) or ()):
+            linux = (container_status.get("user") or {}).get("linux")
             if linux is not None:
                 errors += _validate_container_status_users(linux, f"status.{field}[{position}].user.linux", system)
-    for field, of_spec in fields:
-        for position, each in enumerate(status.get(field) or ()):
-            allocated, path = each.get("allocatedResourcesStatus"), f"status.{field}[{position}]"
-            if allocated and not of_spec:
+    for field, spec_field in fields:
+        for position, container_status in enumerate(status.get(field) or ()):
+            allocated, path = container_status.get("allocatedResourcesStatus"), f"status.{field}[{position}]"
+            if allocated and not spec_field:
                 detail = "must not be specified in container status"
                 errors.append(forbidden(f"{path}.allocatedResourcesStatus", detail))
             elif allocated:
-                name = each.get("name")
-                own = next((one for one in spec.get(of_spec) or () if one.get("name") == name), None)
+                name = container_status.get("name")
+                own = next((one for one in spec.get(spec_field) or () if one.get("name") == name), None)
                 for at, resource in enumerate(allocated):
                     errors += _validate_allocated_resources_status(
                         resource, own, f"{path}.allocatedResourcesStatus[{at}]"
@@ -220,10 +225,10 @@ def _validate_container_statuses(status: Object, spec: Object) -> ErrorList:
     return errors
 
 
-def _has_rare(status: Object) -> bool:
-    for field in ("containerStatuses", "initContainerStatuses", _LATER):
-        for each in status.get(field) or ():
-            if not _RARE.isdisjoint(each):
+def _has_less_common_fields(status: Object) -> bool:
+    for field in ("containerStatuses", "initContainerStatuses", _EPHEMERAL_CONTAINER_STATUSES):
+        for container_status in status.get(field) or ():
+            if not _LESS_COMMON_FIELDS.isdisjoint(container_status):
                 return True
     return False
 
@@ -240,11 +245,11 @@ def _validate_container_status_users(user: Object, path: str, system: str) -> Er
 
 
 def _validate_allocated_resources_status(resource: Object, container: Object | None, path: str) -> ErrorList:
-    """The health of a device that a container was given."""
+    """``validateContainerStatusAllocatedResourcesStatus``: the health of the devices of a container."""
     errors: ErrorList = []
     name = resource.get("name") or ""
-    # Statuses of containers that are not there are let pass upstream.
-    if container is not None and name not in _asked(container, claims=name.startswith("claim:")):
+    # Upstream accepts statuses of containers that are not in the spec.
+    if container is not None and name not in _requested(container, claims=name.startswith("claim:")):
         detail = (
             "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
             "'claim:<claimName>' if request is empty"
@@ -269,7 +274,7 @@ def _validate_allocated_resources_status(resource: Object, container: Object | N
     return errors
 
 
-def _asked(container: Object, *, claims: bool) -> set[str]:
+def _requested(container: Object, *, claims: bool) -> set[str]:
     resources = container.get("resources") or {}
     if not claims:
         return set(resources.get("requests") or ())

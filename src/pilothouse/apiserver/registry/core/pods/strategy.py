@@ -1,4 +1,4 @@
-"""What writes of Pods do. After kubernetes' ``pkg/registry/core`` (v1.36)."""
+"""The strategy of Pods. After kubernetes' ``pkg/registry/core/pod/strategy.go`` (v1.36)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,12 +19,12 @@ with lazy_imports():
 
 
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-"""What is printed of a container's status even when it is empty."""
+"""The fields with container statuses, whose empty states are serialized."""
 _FINISHED = ("Succeeded", "Failed")
 
 
 class PodStrategy(Strategy):
-    """The one kind with a grace period."""
+    """``v1`` Pods, the only kind that is deleted with a grace period."""
 
     return_deleted_object = True
     generation_fields = ("spec",)
@@ -48,8 +48,8 @@ class PodStrategy(Strategy):
 
     def set_defaults(self, obj: Object) -> None:
         default_pod(obj)
-        # Before managedFields are: who sets one of the two owns both, as conversion sets the other.
-        _align_addresses(obj.get("status") or {})
+        # Before managedFields are computed: the manager that sets one of the two fields owns both.
+        _sync_pod_ips(obj.get("status") or {})
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
         drop_disabled_spec_fields(obj["spec"], None if old is None else old["spec"], self.disabled_gates)
@@ -63,7 +63,7 @@ class PodStrategy(Strategy):
             label_keys.merge_label_keys(obj)
         status: Object = {"phase": "Pending"}
         if spec.get("schedulingGates"):
-            status["conditions"] = [_gated(now)]
+            status["conditions"] = [_scheduling_gated_condition(now)]
         status["qosClass"] = validation.qos_class(spec)
         obj["status"] = status
 
@@ -101,7 +101,7 @@ class PodStrategy(Strategy):
         return 1 if period < 0 else period
 
 
-def _gated(now: str) -> dict[str, Any]:
+def _scheduling_gated_condition(now: str) -> dict[str, Any]:
     return {
         "type": "PodScheduled",
         "status": "False",
@@ -112,9 +112,9 @@ def _gated(now: str) -> dict[str, Any]:
     }
 
 
-def _align_addresses(status: Object) -> None:
-    """``podIP`` is the first of ``podIPs``. Where they differ the single one counts: kubelets older than the second
-    family know no other (``pkg/apis/core/v1/conversion.go``)."""
+def _sync_pod_ips(status: Object) -> None:
+    """``podIP`` is the first of ``podIPs``. If they differ ``podIP`` is used: old kubelets set only this field
+    (``pkg/apis/core/v1/conversion.go``)."""
     single, several = status.get("podIP"), status.get("podIPs")
     if single:
         if not several or several[0].get("ip") != single:

@@ -1,6 +1,7 @@
-"""What of a pod's spec may change: little, and a bit more while gates keep the pod from being scheduled.
+"""Validation of updates of pod specs, of which few fields are mutable, some only while the pod has scheduling gates.
 
-After ``ValidatePodUpdate`` and what it calls in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
+After ``ValidatePodUpdate`` and the functions it calls in kubernetes' ``pkg/apis/core/validation/validation.go``
+(v1.36).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.pod_spec import validate_image_whitespace
 from pilothouse.apiserver.registry.core.validation import validate_tolerations
 
-_MAY_CHANGE = (
+_IMMUTABLE_FIELDS_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
@@ -23,30 +24,30 @@ def validate_pod_spec_update(spec: Object, before: Object) -> ErrorList:
     errors: ErrorList = []
     for field in ("containers", "initContainers"):
         if len(spec.get(field) or ()) != len(before.get(field) or ()):
-            # Upstream stops here: the rest could not be compared.
+            # As upstream, the other fields are not validated.
             return [*errors, forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
         for position, container in enumerate(spec.get(field) or ()):
-            # Images are what of a container may change, so upstream validates them once more.
+            # Upstream validates images again, as they are mutable.
             if not container.get("image"):
                 errors.append(required(f"spec.{field}[{position}].image"))
             errors += validate_image_whitespace(container, f"spec.{field}[{position}]")
     deadline = _validate_active_deadline_update(spec, before)
     if deadline and spec.get("activeDeadlineSeconds") is not None:
-        return errors + deadline  # upstream stops here, too
+        return errors + deadline  # as upstream, the other fields are not validated
     errors += deadline
     errors += _validate_only_added_tolerations(spec, before)
     errors += _validate_scheduling_gates_update(spec, before)
     same = _without_mutable(spec, before)
     if before.get("schedulingGates"):
-        errors += _put_back_of_gated(same, before)
+        errors += _validate_gated_update(same, before)
     if same != before:
         diff = internal_diff("core.PodSpec", before, same)
-        errors.append(forbidden("spec", _MAY_CHANGE + diff))
+        errors.append(forbidden("spec", _IMMUTABLE_FIELDS_TEXT + diff))
     return errors
 
 
 def _without_mutable(spec: Object, before: Object) -> Object:
-    """The new spec with everything that may change put back: equal to the old one if nothing else has."""
+    """The new spec with mutable fields reset to the old values: equal to the old spec if only these have changed."""
     same = dict(spec)
     for field in ("containers", "initContainers"):
         if spec.get(field):
@@ -65,29 +66,30 @@ def _without_mutable(spec: Object, before: Object) -> Object:
     return same
 
 
-# While there are gates
+# Pods with scheduling gates
 
 
-def _put_back_of_gated(same: Object, before: Object) -> ErrorList:
-    """The errors in how the choice of nodes has changed, which may only get narrower. It is put back in place."""
+def _validate_gated_update(same: Object, before: Object) -> ErrorList:
+    """Validate changes of node selector and node affinity, which may only become more restrictive, and reset them in
+    ``same``."""
     errors: ErrorList = []
-    chosen, was = same.get("nodeSelector") or {}, before.get("nodeSelector") or {}
-    if chosen != was:
-        if any(chosen.get(key) != value for key, value in was.items()):
+    selector, was = same.get("nodeSelector") or {}, before.get("nodeSelector") or {}
+    if selector != was:
+        if any(selector.get(key) != value for key, value in was.items()):
             shown = internal_value("{}string", same.get("nodeSelector"))
             detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             errors.append(invalid("spec.nodeSelector", shown, detail))
         _put(same, "nodeSelector", before.get("nodeSelector"))
     affinity, old_affinity = same.get("affinity"), before.get("affinity")
-    of_nodes, old_of_nodes = ((each or {}).get("nodeAffinity") for each in (affinity, old_affinity))
-    if of_nodes == old_of_nodes:
+    node_affinity, old_node_affinity = ((a or {}).get("nodeAffinity") for a in (affinity, old_affinity))
+    if node_affinity == old_node_affinity:
         return errors
-    errors += _validate_node_affinity_update(of_nodes, old_of_nodes)
+    errors += _validate_node_affinity_update(node_affinity, old_node_affinity)
     if old_affinity is None and not (affinity or {}).keys() - {"nodeAffinity"}:
         same.pop("affinity", None)
     else:
         same["affinity"] = dict(affinity or {})
-        _put(same["affinity"], "nodeAffinity", old_of_nodes)
+        _put(same["affinity"], "nodeAffinity", old_node_affinity)
     return errors
 
 

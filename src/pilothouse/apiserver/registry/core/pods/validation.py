@@ -1,6 +1,6 @@
-"""Pod specs, in pods and in templates: validation. ``semantics.pod_defaults`` has the defaults.
+"""Validation of pods and pod templates. ``semantics.pod_defaults`` has the defaults.
 
-Follows ``ValidatePodSpec`` and ``ValidatePodTemplateSpec`` in kubernetes' ``pkg/apis/core/validation/validation.go``
+After ``ValidatePodSpec`` and ``ValidatePodTemplateSpec`` in kubernetes' ``pkg/apis/core/validation/validation.go``
 (v1.36), in their order.
 """
 
@@ -28,8 +28,8 @@ from pilothouse.apiserver.registry.core.pods.env import validate_env, validate_e
 from pilothouse.apiserver.registry.core.pods.pod_spec import (
     validate_host_aliases,
     validate_image_whitespace,
-    validate_newer_fields,
-    validate_pod_wide_fields,
+    validate_leading_fields,
+    validate_trailing_fields,
 )
 from pilothouse.apiserver.registry.core.pods.probes import validate_lifecycle, validate_probe
 from pilothouse.apiserver.registry.core.pods.resources import (
@@ -60,26 +60,26 @@ _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
-_CLAIMED = frozenset(("persistentVolumeClaim", "ephemeral"))
+_BLOCK_DEVICE_SOURCES = frozenset(("persistentVolumeClaim", "ephemeral"))
 
 
 def qos_class(spec: Object) -> str:
     """Guaranteed, Burstable or BestEffort (``pkg/apis/core/v1/helper/qos``)."""
-    asked: set[str] = set()
+    specified: set[str] = set()
     guaranteed = True
-    # Resources of the pod as a whole, where there are any, take the place of those of its containers.
-    bearers: list[Object] = [spec] if spec.get("resources") else []
-    for field in () if bearers else ("initContainers", "containers"):
-        bearers += spec.get(field) or ()
-    for bearer in bearers:
-        resources = bearer.get("resources") or {}
+    # Pod-level resources override those of containers.
+    holders: list[Object] = [spec] if spec.get("resources") else []
+    for field in () if holders else ("initContainers", "containers"):
+        holders += spec.get(field) or ()
+    for holder in holders:
+        resources = holder.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
             request, limit = requests.get(name, "0"), limits.get(name, "0")
             if request != "0" or limit != "0":
-                asked.add(name)
+                specified.add(name)
             guaranteed = guaranteed and limit != "0" and request == limit
-    if not asked:
+    if not specified:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
 
@@ -110,16 +110,16 @@ def validate_pod_template_metadata(template: Object, path: str) -> ErrorList:
 
 
 def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) -> ErrorList:
-    """The errors in a pod spec. ``meta`` is that of a pod; templates have none yet."""
+    """``ValidatePodSpec``. ``meta`` is the metadata of a pod, None for templates."""
     errors: ErrorList = []
     volumes = _validate_volumes(spec.get("volumes") or (), f"{path}.volumes", errors, meta)
     if spec.get("resourceClaims"):
-        errors += _validate_claims(spec["resourceClaims"], f"{path}.resourceClaims", meta)
+        errors += _validate_resource_claims(spec["resourceClaims"], f"{path}.resourceClaims", meta)
     plain = _validate_containers(spec, path, volumes, errors)
     if "resources" in spec:
         errors += validate_pod_resources(spec, path)
     if spec.get("hostNetwork"):
-        errors += _validate_host_network(spec.get("containers") or (), f"{path}.containers", of_pod=meta is not None)
+        errors += _validate_host_network(spec.get("containers") or (), f"{path}.containers", is_pod=meta is not None)
     policy = spec.get("restartPolicy")
     if policy not in _RESTART_POLICIES:
         errors.append(not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
@@ -127,55 +127,56 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
         errors.append(not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
     if spec.get("nodeSelector"):
         errors += validate_labels(spec["nodeSelector"], f"{path}.nodeSelector")
-    errors += validate_pod_wide_fields(spec, path, plain=plain)
+    errors += validate_leading_fields(spec, path, plain=plain)
     for field in ("serviceAccountName", "nodeName"):
         if spec.get(field):
-            errors += _names(f"{path}.{field}", spec[field], dns_subdomain_errors(spec[field]))
+            errors += _name_errors(f"{path}.{field}", spec[field], dns_subdomain_errors(spec[field]))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2147483647:
         errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive"))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
-            errors += _names(f"{path}.{field}", spec[field], dns_label_errors(spec[field]))
+            errors += _name_errors(f"{path}.{field}", spec[field], dns_label_errors(spec[field]))
     if spec.get("tolerations"):
         errors += validate_tolerations(spec["tolerations"], f"{path}.tolerations")
     if spec.get("hostAliases"):
         errors += validate_host_aliases(spec["hostAliases"], f"{path}.hostAliases")
     if spec.get("priorityClassName"):
         name = spec["priorityClassName"]
-        errors += _names(f"{path}.priorityClassName", name, dns_subdomain_errors(name))
-    errors += validate_newer_fields(spec, path)
+        errors += _name_errors(f"{path}.priorityClassName", name, dns_subdomain_errors(name))
+    errors += validate_trailing_fields(spec, path)
     return errors if plain else errors + validate_file_key_ref_volumes(spec, path)
 
 
-def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
+def _name_errors(field: str, value: str, detail: Iterable[str]) -> ErrorList:
     return [invalid(field, value, text) for text in detail]
 
 
-def _validate_claims(claims: Sequence[Object], path: str, meta: Object | None) -> ErrorList:
+def _validate_resource_claims(claims: Sequence[Object], path: str, meta: Object | None) -> ErrorList:
     if meta is not None and MIRROR in (meta.get("annotations") or {}):
-        # One error for each of them, without the field (validatePodResourceClaim).
+        # As upstream, one error per claim, without the path (validatePodResourceClaim).
         return [forbidden("[]", "static pods do not support resource claims") for _claim in claims]
     return validate_pod_resource_claims(claims, path)
 
 
-def _validate_host_network(containers: Sequence[Object], path: str, *, of_pod: bool) -> ErrorList:
-    """In the host's network a container has the host's ports. Templates get theirs when they become pods."""
+def _validate_host_network(containers: Sequence[Object], path: str, *, is_pod: bool) -> ErrorList:
+    """With ``hostNetwork``, ``hostPort`` must be equal to ``containerPort``. In templates it may be unset, as it is
+    defaulted in pods."""
     detail = "must match `containerPort` when `hostNetwork` is true"
     return [
         invalid(f"{path}[{position}].ports[{at}].hostPort", port.get("hostPort") or 0, detail)
         for position, container in enumerate(containers)
         for at, port in enumerate(container.get("ports") or ())
-        if (of_pod or port.get("hostPort")) and (port.get("hostPort") or 0) != (port.get("containerPort") or 0)
+        if (is_pod or port.get("hostPort")) and (port.get("hostPort") or 0) != (port.get("containerPort") or 0)
     ]
 
 
 def _validate_volumes(
     volumes: Sequence[Object], path: str, all_errors: ErrorList, meta: Object | None
 ) -> dict[str, bool]:
-    """The names of the volumes that there is nothing to be said against, and whether they may be block devices; others
-    can't be mounted."""
-    right: dict[str, bool] = {}
+    """Append the errors; return the names of the valid volumes, and whether they can be block devices. Mounts of other
+    volumes are reported as not found."""
+    valid: dict[str, bool] = {}
     pod = (meta or {}).get("name") or ""
     for position, volume in enumerate(volumes):
         child_path = f"{path}[{position}]"
@@ -184,24 +185,24 @@ def _validate_volumes(
         if pod and name and "ephemeral" in volume:
             claim = f"{pod}-{name}"
             detail = [f"PVC name {quote(claim)}: {text}" for text in dns_subdomain_errors(claim)]
-            found += _names(f"{child_path}.name", name, detail)
+            found += _name_errors(f"{child_path}.name", name, detail)
         if not name:
             found.append(required(f"{child_path}.name"))
         else:
-            found += _names(f"{child_path}.name", name, dns_label_errors(name))
-        if name in right:
+            found += _name_errors(f"{child_path}.name", name, dns_label_errors(name))
+        if name in valid:
             found.append(duplicate(f"{child_path}.name", name))
         if found:
             all_errors += found
         else:
-            right[name] = not _CLAIMED.isdisjoint(volume)
+            valid[name] = not _BLOCK_DEVICE_SOURCES.isdisjoint(volume)
         if pod and "persistentVolumeClaim" in volume:
-            all_errors += _validate_own_claims(volume, volumes, pod, child_path)
-    return right
+            all_errors += _validate_ephemeral_claim_conflict(volume, volumes, pod, child_path)
+    return valid
 
 
-def _validate_own_claims(volume: Object, volumes: Sequence[Object], pod: str, path: str) -> ErrorList:
-    """A pod that mounts a claim which is made for another of its volumes."""
+def _validate_ephemeral_claim_conflict(volume: Object, volumes: Sequence[Object], pod: str, path: str) -> ErrorList:
+    """A volume must not refer to the claim that is created for an ephemeral volume of the pod."""
     name = (volume["persistentVolumeClaim"] or {}).get("claimName") or ""
     if not any(other.get("ephemeral") is not None and f"{pod}-{other.get('name') or ''}" == name for other in volumes):
         return []
@@ -213,10 +214,10 @@ def _validate_own_claims(volume: Object, volumes: Sequence[Object], pod: str, pa
 
 
 def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], all_errors: ErrorList) -> bool:
-    """All three sorts. Regular containers first: an init container that has the name of one is the one too many.
-    Says whether nothing in them rests on the rest of the pod."""
+    """Validate containers, init containers and ephemeral containers, in this order: of two with the same name the
+    latter is the duplicate. Returns whether no container has fields whose validation depends on the pod."""
     names: set[str] = set()
-    regular, first = spec.get("containers") or (), spec.get("initContainers") or ()
+    regular, init = spec.get("containers") or (), spec.get("initContainers") or ()
     plain = True
     if not regular:
         all_errors.append(required(f"{path}.containers"))
@@ -224,24 +225,24 @@ def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], a
         plain &= _validate_container(container, f"{path}.containers[{position}]", names, volumes, spec, all_errors)
         names.add(container.get("name") or "")
     all_errors += _check_host_port_conflicts(regular, f"{path}.containers")
-    for position, container in enumerate(first):
+    for position, container in enumerate(init):
         child_path = f"{path}.initContainers[{position}]"
         plain &= _validate_container(container, child_path, names, volumes, spec, all_errors, init=True)
         if container.get("name"):
             names.add(container["name"])
-    later = spec.get("ephemeralContainers") or ()
-    if later:
+    ephemeral = spec.get("ephemeralContainers") or ()
+    if ephemeral:
         plain = False
-        names.update(container.get("name") or "" for container in first)
+        names.update(container.get("name") or "" for container in init)
         others = frozenset(names)
-        for position, container in enumerate(later):
+        for position, container in enumerate(ephemeral):
             child_path = f"{path}.ephemeralContainers[{position}]"
-            _validate_ephemeral(container, child_path, names, others, volumes, spec, all_errors)
+            _validate_ephemeral_container(container, child_path, names, others, volumes, spec, all_errors)
             names.add(container.get("name") or "")
     return plain
 
 
-def _validate_ephemeral(
+def _validate_ephemeral_container(
     container: Object,
     path: str,
     names: set[str],
@@ -257,39 +258,43 @@ def _validate_ephemeral(
     target = container.get("targetContainerName")
     if target and target not in others:
         all_errors.append(not_found(f"{path}.targetContainerName", target))
-    all_errors += [forbidden(f"{path}.{field}", _NOT_OF_LATER) for field in _BARRED_LATER if container.get(field)]
     all_errors += [
-        forbidden(f"{path}.volumeMounts[{position}].{field}", _NOT_OF_LATER)
+        forbidden(f"{path}.{field}", _FORBIDDEN_IN_EPHEMERAL_TEXT)
+        for field in _FORBIDDEN_IN_EPHEMERAL
+        if container.get(field)
+    ]
+    all_errors += [
+        forbidden(f"{path}.volumeMounts[{position}].{field}", _FORBIDDEN_IN_EPHEMERAL_TEXT)
         for position, mount in enumerate(container.get("volumeMounts") or ())
         for field in ("subPath", "subPathExpr")
         if mount.get(field)
     ]
 
 
-_NOT_OF_LATER = "cannot be set for an Ephemeral Container"
-_BARRED_LATER = (
+_FORBIDDEN_IN_EPHEMERAL_TEXT = "cannot be set for an Ephemeral Container"
+_FORBIDDEN_IN_EPHEMERAL = (
     *("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"),
     *("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"),
 )
 
 
 def _check_host_port_conflicts(containers: Sequence[Object], path: str) -> ErrorList:
-    """Ports of the host that two of these containers want."""
-    taken: set[str] = set()
+    """``checkHostPortConflicts``: host ports used twice by these containers."""
+    used: set[str] = set()
     errors: ErrorList = []
     for position, container in enumerate(containers):
         for at, port in enumerate(container.get("ports") or ()):
             if not port.get("hostPort"):
                 continue
             text = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
-            if text in taken:
+            if text in used:
                 errors.append(duplicate(f"{path}[{position}].ports[{at}].hostPort", text))
-            taken.add(text)
+            used.add(text)
     return errors
 
 
-_OF_THOSE_THAT_GO_ON = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-_NOT_OF_INIT = "may not be set for init containers without restartPolicy=Always"
+_FORBIDDEN_IN_INIT = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+_FORBIDDEN_IN_INIT_TEXT = "may not be set for init containers without restartPolicy=Always"
 
 
 def _validate_container(
@@ -302,11 +307,11 @@ def _validate_container(
     *,
     init: bool = False,
 ) -> bool:
-    """Whether it is known to be right by itself, so that nothing in it rests on the rest of the pod."""
-    # Pods are made by the thousand from a few templates, so what was found to be right is known again. What rests on
-    # the rest of the pod is validated each time.
+    """Append the errors; returns whether the container has no fields whose validation depends on the pod."""
+    # Pods are created in large numbers from few templates, so valid containers are cached. Fields whose validation
+    # depends on the pod are validated each time.
     text = b"" if "volumeDevices" in container else _encode((init, {**container, "volumeMounts": None}))
-    if text in _right:
+    if text in _valid_containers:
         if container.get("volumeMounts"):
             all_errors += validate_volume_mounts(container, f"{path}.volumeMounts", volumes)
         if container["name"] in names:
@@ -320,12 +325,12 @@ def _validate_container(
     else:
         all_errors += _validate_name(container, path, names) + validate_lifecycle(container, path, grace)
         all_errors += validate_probe(container, path) + validate_container_restart_policy(container, path)
-    if any(sign in text for sign in _ON_THE_POD):
+    if any(sign in text for sign in _DEPENDS_ON_POD):
         return False
-    if text and len(all_errors) == before and len(text) <= _MAX_RIGHT_SIZE:
-        if len(_right) >= _MAX_RIGHT:
-            _right.clear()
-        _right.add(text)
+    if text and len(all_errors) == before and len(text) <= _MAX_VALID_CONTAINER_SIZE:
+        if len(_valid_containers) >= _MAX_VALID_CONTAINERS:
+            _valid_containers.clear()
+        _valid_containers.add(text)
     return bool(text)
 
 
@@ -335,25 +340,27 @@ def _validate_name(container: Object, path: str, names: set[str]) -> ErrorList:
 
 
 def _validate_init_container(container: Object, path: str, names: set[str], grace: int | None) -> ErrorList:
-    """What is said of init containers only, after what is common to all sorts (``validateInitContainers``)."""
+    """The rules for init containers, after the common ones (``validateInitContainers``)."""
     errors = validate_init_container_restart_policy(container, path) + _validate_name(container, path, names)
-    # Each by itself, as they run one after the other, and each is called the first.
+    # As upstream, each init container is checked separately, and reported with index 0.
     errors += _check_host_port_conflicts((container,), path.rpartition("[")[0])
     if container.get("restartPolicy") == "Always":
         return errors + validate_lifecycle(container, path, grace) + validate_probe(container, path)
     errors += [
-        forbidden(f"{path}.{name}", _NOT_OF_INIT) for name in _OF_THOSE_THAT_GO_ON if container.get(name) is not None
+        forbidden(f"{path}.{name}", _FORBIDDEN_IN_INIT_TEXT)
+        for name in _FORBIDDEN_IN_INIT
+        if container.get(name) is not None
     ]
     return errors + validate_init_container_resize_policy(container, path)
 
 
 _encode = msgspec.json.Encoder().encode
-_right: set[bytes] = set()
-"""Containers with nothing wrong in them, without what they mount."""
-_MAX_RIGHT = 512
-_MAX_RIGHT_SIZE = 16 * 1024
-_ON_THE_POD = (b'"sleep"', b'"resizePolicy"', b'"claims"', b'"procMount"', b'"fileKeyRef"', b'"windowsOptions"')
-"""Fields that are right or wrong by what else the pod has."""
+_valid_containers: set[bytes] = set()
+"""JSON of valid containers, without volume mounts."""
+_MAX_VALID_CONTAINERS = 512
+_MAX_VALID_CONTAINER_SIZE = 16 * 1024
+_DEPENDS_ON_POD = (b'"sleep"', b'"resizePolicy"', b'"claims"', b'"procMount"', b'"fileKeyRef"', b'"windowsOptions"')
+"""Fields whose validation depends on other fields of the pod."""
 
 
 def _validate_common(
@@ -363,7 +370,7 @@ def _validate_common(
     if not name:
         all_errors.append(required(f"{path}.name"))
     else:
-        all_errors += _names(f"{path}.name", name, dns_label_errors(name))
+        all_errors += _name_errors(f"{path}.name", name, dns_label_errors(name))
     if not container.get("image"):
         all_errors.append(required(f"{path}.image"))
     policy = container.get("terminationMessagePolicy")
@@ -404,7 +411,7 @@ def _validate_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -
         if port.get("name"):
             name = port["name"]
             found = port_name_errors(name)
-            all_errors += _names(f"{child_path}.name", name, found)
+            all_errors += _name_errors(f"{child_path}.name", name, found)
             if not found and name in names:
                 all_errors.append(duplicate(f"{child_path}.name", name))
             names.add(name)
@@ -422,7 +429,7 @@ def _validate_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -
 
 
 def validate_pod_create(pod: Object) -> ErrorList:
-    """The errors in a pod. Not all of it applies to templates (``validatePodMetadataAndSpec``)."""
+    """``validatePodMetadataAndSpec``; some rules do not apply to templates."""
     spec, meta = pod["spec"], pod["metadata"]
     errors: ErrorList = []
     if meta.get("annotations"):
@@ -440,7 +447,7 @@ def validate_pod_create(pod: Object) -> ErrorList:
 
 
 def _validate_annotations_update(pod: Object, old: Object) -> ErrorList:
-    annotations, before = (each["metadata"].get("annotations") or {} for each in (pod, old))
+    annotations, before = (o["metadata"].get("annotations") or {} for o in (pod, old))
     return validate_pod_annotations_update(annotations, before, pod["spec"], "metadata.annotations")
 
 

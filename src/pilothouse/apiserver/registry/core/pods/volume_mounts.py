@@ -1,4 +1,4 @@
-"""Where a container finds volumes: mounts, and block devices.
+"""Validation of volume mounts and volume devices.
 
 After ``ValidateVolumeMounts`` and ``ValidateVolumeDevices`` in kubernetes' ``pkg/apis/core/validation/validation.go``
 (v1.36).
@@ -15,7 +15,7 @@ _RECURSIONS = ("Disabled", "Enabled", "IfPossible")
 
 
 def validate_volume_mounts(container: Object, path: str, volumes: Mapping[str, bool]) -> ErrorList:
-    """The errors in the mounts of a container; ``volumes`` are the names that the pod has."""
+    """``ValidateVolumeMounts``; ``volumes`` has the names of the pod's valid volumes."""
     errors: ErrorList = []
     mounted: set[str] = set()
     devices = container.get("volumeDevices") or ()
@@ -38,22 +38,22 @@ def validate_volume_mounts(container: Object, path: str, volumes: Mapping[str, b
                 invalid(f"{child_path}.mountPath", target, "must not already exist as a path in volumeDevices")
             )
         if len(mount) > 2:
-            errors += _validate_rarer_fields(container, mount, path, child_path)
+            errors += _validate_less_common_fields(container, mount, path, child_path)
     return errors
 
 
-def _validate_rarer_fields(container: Object, mount: Object, path: str, child_path: str) -> ErrorList:
-    """The rarer parts of a mount. Upstream mostly does not say of which one."""
+def _validate_less_common_fields(container: Object, mount: Object, path: str, child_path: str) -> ErrorList:
+    """The less common fields of a mount; most of upstream's paths have no index."""
     errors: ErrorList = []
-    below, expanded = mount.get("subPath") or "", mount.get("subPathExpr") or ""
-    if below:
-        errors += validate_local_descending_path(below, f"{path}.subPath")
-    if expanded:
-        if below:
+    sub_path, sub_path_expr = mount.get("subPath") or "", mount.get("subPathExpr") or ""
+    if sub_path:
+        errors += validate_local_descending_path(sub_path, f"{path}.subPath")
+    if sub_path_expr:
+        if sub_path:
             errors.append(
-                invalid(f"{child_path}.subPathExpr", expanded, "subPathExpr and subPath are mutually exclusive")
+                invalid(f"{child_path}.subPathExpr", sub_path_expr, "subPathExpr and subPath are mutually exclusive")
             )
-        errors += validate_local_descending_path(expanded, f"{path}.subPathExpr")
+        errors += validate_local_descending_path(sub_path_expr, f"{path}.subPathExpr")
     propagation = mount.get("mountPropagation")
     if propagation is not None and propagation not in _PROPAGATIONS:
         errors.append(not_supported(f"{path}.mountPropagation", propagation, _PROPAGATIONS))
@@ -72,14 +72,14 @@ def _validate_rarer_fields(container: Object, mount: Object, path: str, child_pa
 
 
 def validate_volume_devices(container: Object, path: str, volumes: Mapping[str, bool]) -> ErrorList:
-    """``ValidateVolumeDevices``: blocks are claimed, and are in no place where something is mounted."""
+    """``ValidateVolumeDevices``."""
     errors: ErrorList = []
     names: set[str] = set()
     paths: set[str] = set()
     mounts = container.get("volumeMounts") or ()
     for position, device in enumerate(container.get("volumeDevices") or ()):
         child_path = f"{path}[{position}]"
-        name, place = device.get("name") or "", device.get("devicePath") or ""
+        name, device_path = device.get("name") or "", device.get("devicePath") or ""
         if not name:
             errors.append(required(f"{child_path}.name"))
         if name in names:
@@ -89,19 +89,19 @@ def validate_volume_devices(container: Object, path: str, volumes: Mapping[str, 
         elif not volumes[name]:
             detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
             errors.append(invalid(f"{child_path}.name", name, detail))
-        if not place:
+        if not device_path:
             errors.append(required(f"{child_path}.devicePath"))
-        if place in paths:
-            errors.append(invalid(f"{child_path}.devicePath", place, "must be unique"))
-        if ".." in place.split("/"):
-            errors.append(invalid(f"{child_path}.devicePath", place, "can not contain backsteps ('..')"))
+        if device_path in paths:
+            errors.append(invalid(f"{child_path}.devicePath", device_path, "must be unique"))
+        if ".." in device_path.split("/"):
+            errors.append(invalid(f"{child_path}.devicePath", device_path, "can not contain backsteps ('..')"))
         else:
-            paths.add(place)
+            paths.add(device_path)
         if any(mount.get("name") == name for mount in mounts):
             errors.append(invalid(f"{child_path}.name", name, "must not already exist in volumeMounts"))
-        if any(mount.get("mountPath") == place for mount in mounts):
+        if any(mount.get("mountPath") == device_path for mount in mounts):
             errors.append(
-                invalid(f"{child_path}.devicePath", place, "must not already exist as a path in volumeMounts")
+                invalid(f"{child_path}.devicePath", device_path, "must not already exist as a path in volumeMounts")
             )
         if name:
             names.add(name)

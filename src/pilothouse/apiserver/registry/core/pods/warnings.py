@@ -1,4 +1,4 @@
-"""Warnings about valid pod specs: deprecated fields, and entries that hide others.
+"""Warnings about valid pod specs: deprecated fields, and duplicate entries.
 
 After kubernetes' ``pkg/api/{pod,service}/warnings.go`` (v1.36). Clients show warnings and never depend on them.
 """

@@ -17,7 +17,7 @@ with lazy_imports():
 
 
 class ReplicationControllerStrategy(Strategy):
-    """Selector and labels come from the template."""
+    """Selector and labels default to the labels of the template."""
 
     selects_by_map = True
     orphans_by_default = True

@@ -14,7 +14,7 @@ with lazy_imports():
 
 
 class ResourceQuotaStrategy(Strategy):
-    """Scopes never change; amounts are not negative."""
+    """``v1`` ResourceQuotas. Scopes are immutable."""
 
     return_deleted_object = True
 

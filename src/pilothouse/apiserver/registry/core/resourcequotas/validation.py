@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, named, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import (
-    is_huge_of_quotas,
+    is_quota_huge_page_resource_name,
     resource_name_errors,
     validate_resource_quantity,
 )
@@ -50,8 +50,8 @@ def _validate_resource_quota_list(amounts: Object | None, path: str) -> ErrorLis
     return errors
 
 
-_FITTING = {"BestEffort": ("pods",), "VolumeAttributesClass": ("persistentvolumeclaims", "requests.storage")}
-_OF_PODS = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
+_SCOPE_RESOURCES = {"BestEffort": ("pods",), "VolumeAttributesClass": ("persistentvolumeclaims", "requests.storage")}
+_POD_COMPUTE_RESOURCES = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
 
 
 def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorList:
@@ -59,23 +59,23 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
     for scope in scopes:
         if scope not in _SCOPES:
             errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
-        if count := _misapplied(spec, scope):
-            errors += [invalid("spec.scopes", scopes, _MISAPPLIED)] * count
+        if count := _count_unsupported_resources(spec, scope):
+            errors += [invalid("spec.scopes", scopes, _UNSUPPORTED_SCOPE)] * count
     errors += _conflicts(scopes, "spec.scopes", scopes)
     selector: Object = spec.get("scopeSelector") or {}
     path = "spec.scopeSelector.matchExpressions"
     selected = []
-    misapplied: ErrorList = []  # one, made when it is needed: it shows all scopes
+    misapplied: ErrorList = []  # created once, on demand: its message has all scopes
     for term in selector.get("matchExpressions") or ():
         scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or []
         if scope not in _SCOPES:
             errors.append(invalid(f"{path}.scopeName", named(scope), "unsupported scope"))
-        if count := _misapplied(spec, scope):
+        if count := _count_unsupported_resources(spec, scope):
             if not misapplied:
-                misapplied = [invalid(path, internal_value("*core.ScopeSelector", selector), _MISAPPLIED)]
+                misapplied = [invalid(path, internal_value("*core.ScopeSelector", selector), _UNSUPPORTED_SCOPE)]
             errors += misapplied * count
-        if scope in _EXIST_ONLY and operator != "Exists":
-            errors.append(invalid(f"{path}.operator", named(operator), _ONLY_EXISTS))
+        if scope in _EXISTS_ONLY_SCOPES and operator != "Exists":
+            errors.append(invalid(f"{path}.operator", named(operator), _EXISTS_ONLY_TEXT))
         if operator in ("In", "NotIn"):
             if not values:
                 errors.append(required(f"{path}.values", _SOME_VALUES))
@@ -85,12 +85,12 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
         else:
             errors.append(invalid(f"{path}.operator", named(operator), "not a valid selector operator"))
         selected.append(scope)
-    # Upstream shows the listed scopes here, too.
+    # As upstream, with ``spec.scopes`` as value.
     return errors + _conflicts(selected, path, spec.get("scopes"))
 
 
-_EXIST_ONLY = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
-_ONLY_EXISTS = (
+_EXISTS_ONLY_SCOPES = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
+_EXISTS_ONLY_TEXT = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
 )
@@ -98,13 +98,17 @@ _SOME_VALUES = "must be at least one value when `operator` is 'In' or 'NotIn' fo
 _NO_VALUES = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
 
 
-_MISAPPLIED = "unsupported scope applied to resource"
+_UNSUPPORTED_SCOPE = "unsupported scope applied to resource"
 
 
-def _misapplied(spec: Object, scope: str) -> int:
-    """Scopes are about pods, one of them about claims: how many amounts of something else there are."""
-    fitting = _FITTING.get(scope, ("pods", *_OF_PODS))
-    return sum(_is_of_quotas(name) and name not in fitting and scope in _SCOPES for name in spec.get("hard") or {})
+def _count_unsupported_resources(spec: Object, scope: str) -> int:
+    """The number of resources in ``hard`` that the scope does not support
+    (``IsResourceQuotaScopeValidForResource``)."""
+    supported = _SCOPE_RESOURCES.get(scope, ("pods", *_POD_COMPUTE_RESOURCES))
+    return sum(
+        _is_standard_quota_resource(name) and name not in supported and scope in _SCOPES
+        for name in spec.get("hard") or {}
+    )
 
 
 def _conflicts(scopes: list[str], path: str, shown: object) -> ErrorList:
@@ -115,7 +119,7 @@ def _conflicts(scopes: list[str], path: str, shown: object) -> ErrorList:
     ]
 
 
-_QUOTA_NAMES = frozenset(
+_STANDARD_QUOTA_RESOURCES = frozenset(
     (
         *("cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.storage"),
         *("requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "pods"),
@@ -125,13 +129,13 @@ _QUOTA_NAMES = frozenset(
 )
 
 
-def _is_of_quotas(name: str) -> bool:
-    return name in _QUOTA_NAMES or is_huge_of_quotas(name)
+def _is_standard_quota_resource(name: str) -> bool:
+    return name in _STANDARD_QUOTA_RESOURCES or is_quota_huge_page_resource_name(name)
 
 
 def _validate_resource_quota_resource_name(name: str, path: str) -> ErrorList:
-    """Names without a domain are those that every server knows (``ValidateResourceQuotaResourceName``)."""
+    """``ValidateResourceQuotaResourceName``: names without a domain must be standard quota resources."""
     texts = resource_name_errors(name)
-    if "/" not in name and not _is_of_quotas(name):
+    if "/" not in name and not _is_standard_quota_resource(name):
         texts = [*texts, "must be a standard resource for quota"]
     return [invalid(path, name, text) for text in texts]

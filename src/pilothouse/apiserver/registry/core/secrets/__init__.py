@@ -14,7 +14,7 @@ with lazy_imports():
 
 
 class SecretStrategy(Strategy):
-    """stringData becomes data; the type never changes."""
+    """``v1`` Secrets. ``stringData`` is merged into ``data``; ``type`` is immutable."""
 
     update_steps = ("object meta update", "update", "object meta", "object")
 
@@ -38,7 +38,7 @@ def set_defaults_secret(obj: Object) -> None:
         obj["type"] = "Opaque"
     for key, value in (obj.get("data") or {}).items():
         if value is None:
-            # No bytes, as Go reads it.
+            # Go decodes null as an empty byte slice.
             obj["data"][key] = ""
     text = obj.pop("stringData", None)
     if text:

@@ -16,12 +16,12 @@ _REQUIRED_KEYS = {
 }
 
 
-_OF_REGISTRIES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+_DOCKER_CONFIG_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 _JSON_TYPES = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
 
 
 def _json_object_error(text: bytes) -> str:
-    """Why it is not a JSON object, as Go's decoder has it."""
+    """The error of Go's decoder if the text is not a JSON object; "" if it is."""
     error = syntax_error(text)
     if error is not None:
         return error
@@ -39,7 +39,7 @@ def validate_secret(obj: Object) -> ErrorList:
         key for key in _REQUIRED_KEYS.get(kind, ()) if key not in data or (kind.endswith("ssh-auth") and not data[key])
     ]
     errors += [required(f"data[{key}]") for key in missing]
-    if kind in _OF_REGISTRIES and not missing:
+    if kind in _DOCKER_CONFIG_TYPES and not missing:
         key = _REQUIRED_KEYS[kind][0]
         reason = _json_object_error(base64.b64decode(data[key]))
         errors += [invalid(f"data[{key}]", "<secret contents redacted>", reason)] if reason else []

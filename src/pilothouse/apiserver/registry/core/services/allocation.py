@@ -1,7 +1,7 @@
-"""Cluster addresses, families and node ports of services: what a service asked for, and what it gets.
+"""Allocates cluster IPs, IP families and node ports of Services.
 
-Runs as an admission plugin, because allocating an address needs all services (``allocators``). After
-kubernetes' ``pkg/registry/core/service/storage/alloc.go`` and ``pkg/registry/core/service/strategy.go`` (v1.36).
+An admission plugin, because the allocators need all Services (``allocators``). After kubernetes'
+``pkg/registry/core/service/storage/alloc.go`` and ``pkg/registry/core/service/strategy.go`` (v1.36).
 """
 
 import ipaddress
@@ -27,9 +27,9 @@ from pilothouse.apiserver.registry.core.services.allocators import (
 from pilothouse.apiserver.registry.core.services.service_types import (
     allocates_node_ports,
     is_headless,
-    needs_addresses,
-    needs_health_check_port,
-    needs_node_ports,
+    needs_cluster_ip,
+    needs_hc_node_port,
+    needs_node_port,
 )
 from pilothouse.apiserver.registry.core.services.strategy import normalize_cluster_ips, patch_allocated_values
 from pilothouse.apiserver.resources import ResourceTable
@@ -46,7 +46,7 @@ _FAMILIES = ("IPv4", "IPv6")
 _NETWORKING = "networking.k8s.io"
 _RANGES = "networking.k8s.io/servicecidrs/"
 OWN_RANGE = f"{_RANGES}kubernetes"
-"""The key of the object that stands for the server's own ranges."""
+"""The key of the default ServiceCIDR, which has the server's own ranges."""
 
 
 class _RangeSpec(msgspec.Struct, frozen=True):
@@ -113,8 +113,8 @@ class ServiceAddresses(Plugin):
         networks = list(self._ranges)
         if own is not None:
             stored = _networks_of(own)
-            # A range that the cluster began with counts on under another flag (upstream's default ServiceCIDR
-            # controller does not change it), unless the flag only adds the second family.
+            # The stored ranges are used even if the flag has changed, unless it only adds the second family: upstream's
+            # default ServiceCIDR controller does not update them.
             if not own.is_ready or networks[: len(stored)] != stored:
                 networks = stored
         for each in records.values():
@@ -123,15 +123,16 @@ class ServiceAddresses(Plugin):
 
     def allocate(self, write: AdmissionAttributes) -> None:
         obj = write.obj
-        if not _concerns(write) or obj is None:
+        if not _is_service_write(write) or obj is None:
             return
         if not write.dry_run:
             self.repair()
         spec: Object = obj.setdefault("spec", {})
         if self._store.is_shared:
-            # Another server may be quicker with one of those that are chosen here; then others are chosen.
+            # Another server may allocate the same values concurrently. The write is then retried with the requested
+            # values, and others are allocated.
             if write.requested is None:
-                write.requested = _asked(spec)
+                write.requested = _requested(spec)
             else:
                 _restore(spec, write.requested)
         before: Object | None = None
@@ -139,15 +140,15 @@ class ServiceAddresses(Plugin):
             before = write.old.get("spec") or {}
             patch_allocated_values(spec, before)
         normalize_cluster_ips(spec, before)
-        if needs_addresses(spec) and not _stays_preferred(spec, before):
+        if needs_cluster_ip(spec) and not _is_matching_prefer_dual_stack(spec, before):
             self._init_families(write, spec, before)
             self._allocate_addresses(write, spec, before)
         self._allocate_ports(write, spec, before)
 
     def validate(self, write: AdmissionAttributes) -> None:
-        # Between allot and here others may have had their turn.
+        # Another write may have been staged since ``allocate``.
         obj = write.obj
-        if not _concerns(write) or obj is None or write.dry_run or not needs_addresses(obj["spec"]):
+        if not _is_service_write(write) or obj is None or write.dry_run or not needs_cluster_ip(obj["spec"]):
             return
         spec, key = obj["spec"], write.info.key(write.namespace, write.name)
         for address in spec.get("clusterIPs") or ():
@@ -157,19 +158,19 @@ class ServiceAddresses(Plugin):
     # Families
 
     def _init_families(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
-        """``initIPFamilyFields``: which families the service has, and whether it may have them here."""
+        """``initIPFamilyFields``: set ``ipFamilyPolicy`` and ``ipFamilies``, and validate them."""
         if spec.get("ipFamilyPolicy") is None:
             if before is not None and before.get("ipFamilyPolicy") is not None:
                 spec["ipFamilyPolicy"] = before["ipFamilyPolicy"]
             else:
-                spec["ipFamilyPolicy"] = "RequireDualStack" if _has_any_endpoints(spec) else "SingleStack"
+                spec["ipFamilyPolicy"] = "RequireDualStack" if _is_headless_without_selector(spec) else "SingleStack"
         _reject(write, service_validation.validate_service_cluster_ips_related_fields(spec, before))
-        found = _release_second(spec, before) if before is not None else []
+        found = _trim_secondary(spec, before) if before is not None else []
         _reject(write, found + _validate_single_stack(spec) + self._infer_families(spec))
         families: list[str] = spec.setdefault("ipFamilies", [])
         default, is_single = next(iter(self._pools)), spec["ipFamilyPolicy"] == "SingleStack"
-        if _has_any_endpoints(spec):
-            # Without a selector endpoints may be of any family; also where the cluster has only one.
+        if _is_headless_without_selector(spec):
+            # Without a selector the endpoints can be of any family, even in a single-stack cluster.
             families += [] if families else [default]
             families += [] if is_single or len(families) > 1 else [_other(families[0])]
             return
@@ -187,7 +188,7 @@ class ServiceAddresses(Plugin):
             families.append(_other(families[0]))
 
     def _infer_families(self, spec: Object) -> ErrorList:
-        """Addresses say of which families they are, where the client does not."""
+        """Add the families of specified cluster IPs to ``ipFamilies``."""
         errors: ErrorList = []
         addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
         for position, address in enumerate(addresses):
@@ -208,7 +209,7 @@ class ServiceAddresses(Plugin):
     def _allocate_addresses(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
         """``allocClusterIPs`` and ``updateClusterIPs``."""
         families, first = spec["ipFamilies"], 0
-        if before is not None and needs_addresses(before):
+        if before is not None and needs_cluster_ip(before):
             if is_headless(before) or not len(before.get("ipFamilies") or ()) == 1 < len(families):
                 return
             first = 1
@@ -238,27 +239,27 @@ class ServiceAddresses(Plugin):
     def _allocate_ports(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
         """``txnAllocNodePorts`` and ``txnUpdateNodePorts``."""
         operation = PortAllocationOperation(self._ports, dry_run=write.dry_run)
-        if needs_node_ports(spec):
+        if needs_node_port(spec):
             if before is None:
                 _init_node_ports(write, spec, operation)
             else:
                 _update_node_ports(write, spec, before, operation)
-        if needs_health_check_port(spec) and (before is None or not needs_health_check_port(before)):
-            asked = spec.get("healthCheckNodePort") or 0
-            reason = operation.allocate(asked) if asked else ""
+        if needs_hc_node_port(spec) and (before is None or not needs_hc_node_port(before)):
+            requested = spec.get("healthCheckNodePort") or 0
+            reason = operation.allocate(requested) if requested else ""
             if reason:
-                raise errors.internal(f"failed to allocate requested HealthCheck NodePort {asked}: {reason}")
-            if not asked:
+                raise errors.internal(f"failed to allocate requested HealthCheck NodePort {requested}: {reason}")
+            if not requested:
                 spec["healthCheckNodePort"] = operation.allocate_next("HealthCheck NodePort 0")
 
 
 def _init_node_ports(write: AdmissionAttributes, spec: Object, operation: PortAllocationOperation) -> None:
-    """Ports of the same number, of several protocols, share a node port."""
+    """``initNodePorts``: ports with the same number and different protocols share a node port."""
     ports: Sequence[Object] = spec.get("ports") or ()
-    asked: dict[int, int] = {}
+    requested: dict[int, int] = {}
     for port in ports:
         if port.get("nodePort"):
-            asked.setdefault(port.get("port") or 0, port["nodePort"])
+            requested.setdefault(port.get("port") or 0, port["nodePort"])
     allocated: dict[int, int] = {}
     for position, port in enumerate(ports):
         number, node_port = port.get("port") or 0, port.get("nodePort") or 0
@@ -270,9 +271,9 @@ def _init_node_ports(write: AdmissionAttributes, spec: Object, operation: PortAl
             elif node_port != allocated[number]:
                 _reject_node_port(write, position, node_port, operation.allocate(node_port))
             continue
-        if number in asked:
-            _reject_node_port(write, position, asked[number], operation.allocate(asked[number]))
-            port["nodePort"] = asked[number]
+        if number in requested:
+            _reject_node_port(write, position, requested[number], operation.allocate(requested[number]))
+            port["nodePort"] = requested[number]
         else:
             port["nodePort"] = operation.allocate_next("nodePort")
         allocated[number] = port["nodePort"]
@@ -304,18 +305,19 @@ def _reject_node_port(write: AdmissionAttributes, position: int, node_port: int,
         _reject(write, [invalid(f"spec.ports[{position}].nodePort", node_port, reason)])
 
 
-def _asked(spec: Object) -> Object:
-    """What is asked for, before anything is allocated."""
+def _requested(spec: Object) -> Object:
+    """The requested values of the fields that are allocated."""
     fields = {name: spec.get(name) for name in ("clusterIP", "healthCheckNodePort")}
     addresses = spec.get("clusterIPs")
     node_ports = [port.get("nodePort") for port in spec.get("ports") or ()]
     return {**fields, "clusterIPs": None if addresses is None else list(addresses), "nodePorts": node_ports}
 
 
-def _restore(spec: Object, asked: Object) -> None:
+def _restore(spec: Object, requested: Object) -> None:
     for name in ("clusterIP", "healthCheckNodePort", "clusterIPs"):
-        _put(spec, name, list(asked[name]) if isinstance(asked[name], list) else asked[name])
-    for port, node_port in zip(spec.get("ports") or (), asked["nodePorts"], strict=False):
+        value = requested[name]
+        _put(spec, name, list(value) if isinstance(value, list) else value)
+    for port, node_port in zip(spec.get("ports") or (), requested["nodePorts"], strict=False):
         _put(port, "nodePort", node_port)
 
 
@@ -326,12 +328,12 @@ def _put(obj: Object, name: str, value: object) -> None:
         obj[name] = value
 
 
-def _concerns(write: AdmissionAttributes) -> bool:
+def _is_service_write(write: AdmissionAttributes) -> bool:
     return write.info.resource == "services" and not write.info.group and not write.subresource
 
 
-def _stays_preferred(spec: Object, before: Object | None) -> bool:
-    """Whether a service that prefers two families asks for nothing new: it is not changed because the cluster has
+def _is_matching_prefer_dual_stack(spec: Object, before: Object | None) -> bool:
+    """Whether the fields of a PreferDualStack Service have not changed: it is then not upgraded to dual-stack
     (``isMatchingPreferDualStackClusterIPFields``)."""
     return (
         before is not None
@@ -342,13 +344,14 @@ def _stays_preferred(spec: Object, before: Object | None) -> bool:
     )
 
 
-def _has_any_endpoints(spec: Object) -> bool:
-    """Whether it is headless and says nothing about its endpoints."""
+def _is_headless_without_selector(spec: Object) -> bool:
+    """Whether the Service is headless without a selector."""
     return spec.get("clusterIP") == "None" and not spec.get("selector")
 
 
-def _release_second(spec: Object, before: Object) -> ErrorList:
-    """A service of one family has one address; what had two before must say so."""
+def _trim_secondary(spec: Object, before: Object) -> ErrorList:
+    """Drop the secondary cluster IP and family of a Service that becomes SingleStack; removing them requires
+    SingleStack."""
     errors: ErrorList = []
     for field, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
         now, known = spec.get(field) or [], before.get(field) or []
@@ -377,7 +380,7 @@ def _other(family: str) -> str:
 
 
 def _validate_parent(write: AdmissionAttributes, address: str) -> str:
-    """Why there cannot be an IPAddress for the service, which is made before its name is validated."""
+    """The error of an IPAddress for this Service. It is created before the name of the Service is validated."""
     parent = {"resource": "services", "namespace": write.namespace, "name": write.name}
     found = registration_of(_NETWORKING, "ipaddresses").strategy.validate({"spec": {"parentRef": parent}})
     return str(errors.invalid(_NETWORKING, "IPAddress", address, found).message) if found else ""

@@ -204,11 +204,11 @@ class Allocations:
         parent = {"resource": "services", "namespace": namespace, "name": name}
         obj: Object = {"metadata": meta, "spec": {"parentRef": parent}}
 
-        def make(revision: int) -> bytes:
+        def encode(revision: int) -> bytes:
             meta["resourceVersion"] = str(revision)
             return encode_object(self._info, obj)
 
-        return self._store.stage(key, make, expected=0)
+        return self._store.stage(key, encode, expected=0)
 
 
 def _spec(value: bytes) -> _Spec:
@@ -248,9 +248,11 @@ class IPAllocator:
 
     def allocated_error(self, address: str) -> str:
         """Why the address cannot be allocated, or an empty string."""
-        known = str(ipaddress.ip_address(address))
-        is_taken = self._allocations.holder_of_address(known) or self._allocations.is_reserved_address(known)
-        return ALLOCATED_ADDRESS if is_taken else ""
+        canonical = str(ipaddress.ip_address(address))
+        is_allocated = self._allocations.holder_of_address(canonical) or self._allocations.is_reserved_address(
+            canonical
+        )
+        return ALLOCATED_ADDRESS if is_allocated else ""
 
     def network_address(self) -> str:
         """The placeholder for an address in the response to a dry run."""

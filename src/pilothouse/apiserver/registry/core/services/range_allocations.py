@@ -27,7 +27,7 @@ class _Allocation(msgspec.Struct, frozen=True):
     data: str = ""
 
 
-_MOST_BITS = 20
+_MAX_HOST_BITS = 20
 """Maximum host bits of a range: kube-apiserver rejects larger ones (``cmd/kube-apiserver/app/options/validation.go``,
 v1.36)."""
 _decode = msgspec.json.Decoder(_Allocation).decode
@@ -54,7 +54,7 @@ class RangeAllocation:
     def __init__(self, store: Store, key: str) -> None:
         self._store = store
         self._key = key
-        self._known: tuple[Record, int] | None = None
+        self._cached: tuple[Record, int] | None = None
 
     @property
     def record(self) -> Record | None:
@@ -66,9 +66,9 @@ class RangeAllocation:
         record = self.record
         if record is None:
             return 0
-        if self._known is None or self._known[0] is not record:
-            self._known = record, _bits(_read(record.value).data)
-        return self._known[1]
+        if self._cached is None or self._cached[0] is not record:
+            self._cached = record, _bits(_read(record.value).data)
+        return self._cached[1]
 
     def range(self) -> str:
         """The range to which the offsets refer."""
@@ -81,7 +81,7 @@ class RangeAllocation:
             found = ipaddress.ip_network(self.range())
         except ValueError:
             return None
-        return found if found.max_prefixlen - found.prefixlen <= _MOST_BITS else None
+        return found if found.max_prefixlen - found.prefixlen <= _MAX_HOST_BITS else None
 
     def has(self, offset: int) -> bool:
         """Whether the offset is allocated."""
@@ -102,11 +102,11 @@ class RangeAllocation:
         value: dict[str, Any] = {"kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}}
         value |= {"range": self.range() or text, "data": data}
 
-        def make(revision: int) -> bytes:
+        def encode(revision: int) -> bytes:
             value["metadata"] = {"resourceVersion": str(revision)}
             return msgspec.json.encode(value)
 
-        return self._store.stage(self._key, make, expected=0 if record is None else record.revision)
+        return self._store.stage(self._key, encode, expected=0 if record is None else record.revision)
 
 
 def offset_of(address: str, network: Network) -> int:
@@ -148,8 +148,8 @@ class SharedRanges:
         network = self._addresses.network()
         if network is not None:
             addresses = frozenset(after)
-            given = [address for address in before if address not in addresses]
-            staged = self._addresses.stage("", _offsets(addresses, network), _offsets(given, network)) or staged
+            released = [address for address in before if address not in addresses]
+            staged = self._addresses.stage("", _offsets(addresses, network), _offsets(released, network)) or staged
         return staged
 
 

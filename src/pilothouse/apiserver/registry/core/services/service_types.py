@@ -1,4 +1,4 @@
-"""What a type of Service has.
+"""The properties of Service types.
 
 After kubernetes' ``pkg/api/service/util.go`` and ``pkg/registry/core/service/strategy.go`` (v1.36).
 """
@@ -8,30 +8,30 @@ from pilothouse.apiserver.objects import Object
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
-def needs_addresses(spec: Object) -> bool:
-    """Whether services of this type have cluster addresses (or are headless)."""
+def needs_cluster_ip(spec: Object) -> bool:
+    """Whether Services of this type have cluster IPs or are headless."""
     return spec.get("type") != "ExternalName"
 
 
-def needs_node_ports(spec: Object) -> bool:
+def needs_node_port(spec: Object) -> bool:
     return spec.get("type") in ("NodePort", "LoadBalancer")
 
 
 def allocates_node_ports(spec: Object) -> bool:
-    return needs_node_ports(spec) and (
+    return needs_node_port(spec) and (
         spec.get("type") == "NodePort" or spec.get("allocateLoadBalancerNodePorts") is not False
     )
 
 
 def is_headless(spec: Object) -> bool:
-    """Whether the service has no cluster address, on purpose."""
+    """Whether the Service is headless (``clusterIP: None``)."""
     return spec.get("clusterIPs") == ["None"]
 
 
-def needs_health_check_port(spec: Object) -> bool:
-    """Whether a load balancer has to find out which nodes have endpoints."""
+def needs_hc_node_port(spec: Object) -> bool:
+    """Whether the Service has a health check node port."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def is_externally_accessible(spec: Object) -> bool:
-    return needs_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
+    return needs_node_port(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))

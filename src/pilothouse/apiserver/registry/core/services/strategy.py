@@ -1,7 +1,7 @@
-"""What writes of Services do. ``service_types`` says what a type of Service has.
+"""The strategy of Services.
 
-After kubernetes' ``pkg/registry/core/service/strategy.go`` (v1.36). ``allocation`` gives addresses and ports as
-admission, because it needs all Services; it calls the functions here before it does.
+After kubernetes' ``pkg/registry/core/service/strategy.go`` (v1.36). Cluster IPs and ports are allocated by the
+admission plugin in ``allocation``, which calls the functions here first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +11,9 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.services.service_types import (
     allocates_node_ports,
     is_externally_accessible,
-    needs_addresses,
-    needs_health_check_port,
-    needs_node_ports,
+    needs_cluster_ip,
+    needs_hc_node_port,
+    needs_node_port,
 )
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -27,15 +27,15 @@ with lazy_imports():
 
 
 def patch_allocated_values(spec: Object, before: Object) -> None:
-    """What the client leaves out on update stays as it was given (``patchAllocatedValues``)."""
-    if needs_addresses(before) and needs_addresses(spec):
+    """Keep allocated values that the client omits on update (``patchAllocatedValues``)."""
+    if needs_cluster_ip(before) and needs_cluster_ip(spec):
         if not spec.get("clusterIP") and before.get("clusterIP"):
             spec["clusterIP"] = before["clusterIP"]
         if not spec.get("clusterIPs") and before.get("clusterIPs"):
             spec["clusterIPs"] = list(before["clusterIPs"])
     if allocates_node_ports(before) and allocates_node_ports(spec):
         _patch_node_ports(spec.get("ports") or (), before.get("ports") or ())
-    if needs_health_check_port(before) and needs_health_check_port(spec) and not spec.get("healthCheckNodePort"):
+    if needs_hc_node_port(before) and needs_hc_node_port(spec) and not spec.get("healthCheckNodePort"):
         spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
 
 
@@ -49,7 +49,7 @@ def _patch_node_ports(ports: Sequence[Object], before: Sequence[Object]) -> None
 
 
 def normalize_cluster_ips(spec: Object, before: Object | None) -> None:
-    """Clients that know only the single field mean the list, too (``normalizeClusterIPs``)."""
+    """Set ``clusterIPs`` for clients that set only ``clusterIP`` (``normalizeClusterIPs``)."""
     single, addresses = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
     if before is None:
         if single and not addresses:
@@ -66,21 +66,21 @@ def normalize_cluster_ips(spec: Object, before: Object | None) -> None:
 
 
 def drop_type_dependent_fields(spec: Object, before: Object) -> None:
-    """What only the old type had goes, unless the client changes it, too (``dropTypeDependentFields``)."""
+    """Drop the unchanged fields that the new type does not have (``dropTypeDependentFields``)."""
 
     def drop_unchanged(*fields: str) -> None:
         for field in fields:
             if field in spec and spec[field] == before.get(field):
                 del spec[field]
 
-    if needs_addresses(before) and not needs_addresses(spec):
+    if needs_cluster_ip(before) and not needs_cluster_ip(spec):
         if all(spec.get(field) == before.get(field) for field in ("clusterIP", "clusterIPs")):
             drop_unchanged("clusterIP", "clusterIPs")
         drop_unchanged("ipFamilies", "ipFamilyPolicy")
-    if needs_node_ports(before) and not needs_node_ports(spec) and _node_ports(spec) <= _node_ports(before):
+    if needs_node_port(before) and not needs_node_port(spec) and _node_ports(spec) <= _node_ports(before):
         for port in spec.get("ports") or ():
             port.pop("nodePort", None)
-    if needs_health_check_port(before) and not needs_health_check_port(spec):
+    if needs_hc_node_port(before) and not needs_hc_node_port(spec):
         drop_unchanged("healthCheckNodePort")
     if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
         drop_unchanged("allocateLoadBalancerNodePorts", "loadBalancerClass")
@@ -93,7 +93,7 @@ def _node_ports(spec: Object) -> set[int]:
 
 
 class ServiceStrategy(Strategy):
-    """Fields that the client leaves out on update stay as allocated."""
+    """``v1`` Services."""
 
     allow_create_on_update = True
     return_deleted_object = True
@@ -110,7 +110,7 @@ class ServiceStrategy(Strategy):
 
     def canonicalize(self, obj: Object) -> None:
         super().canonicalize(obj)
-        if obj["spec"]["type"] == "ExternalName":  # upstream does not show it (``defaultOnReadInternalTrafficPolicy``)
+        if obj["spec"]["type"] == "ExternalName":  # not serialized upstream (``defaultOnReadInternalTrafficPolicy``)
             obj["spec"].pop("internalTrafficPolicy", None)
 
     def warnings(self, obj: Object) -> Iterable[str]:

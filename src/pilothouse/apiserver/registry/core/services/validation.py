@@ -1,4 +1,4 @@
-"""Validation of Services: every check that does not need an address pool.
+"""Validation of Services, except for the allocation of cluster IPs and ports.
 
 After ``ValidateService`` in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
 """
@@ -21,9 +21,9 @@ from pilothouse.apiserver.registry.core.services.service_types import (
     TYPES,
     is_externally_accessible,
     is_headless,
-    needs_addresses,
-    needs_health_check_port,
-    needs_node_ports,
+    needs_cluster_ip,
+    needs_hc_node_port,
+    needs_node_port,
 )
 from pilothouse.apiserver.registry.core.validation import non_special_ip_errors
 from pilothouse.apiserver.registry.generic.ip_validation import (
@@ -41,20 +41,20 @@ _FAMILIES = ("IPv4", "IPv6")
 _TRAFFIC = ("Cluster", "Local")
 _DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
 _MODES = ("Proxy", "VIP")
-_NO_ADDRESS = "must be a DNS name, not an IP address"
+_NOT_AN_IP_ADDRESS = "must be a DNS name, not an IP address"
 _RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _MODE, _HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
-_ONLY_BALANCED = "may only be used when `type` is 'LoadBalancer'"
-_FIXED = "may not change once set"
-_MOST_STICKY_SECONDS = 86400
+_ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
+_IMMUTABLE = "may not change once set"
+_MAX_CLIENT_IP_AFFINITY_SECONDS = 86400
 
 
 # Addresses
 
 
 def validate_service_cluster_ips_related_fields(spec: Object, before: Object | None) -> ErrorList:
-    """``ValidateServiceClusterIPsRelatedFields``: addresses and families for themselves and together."""
-    if not needs_addresses(spec):
+    """``ValidateServiceClusterIPsRelatedFields``: ``clusterIP``, ``clusterIPs``, ``ipFamilies``, ``ipFamilyPolicy``."""
+    if not needs_cluster_ip(spec):
         return []
     path = "spec.clusterIPs"
     addresses: list[str] = spec.get("clusterIPs") or []
@@ -95,7 +95,7 @@ def _validate_ip_families(families: Sequence[str], policy: str | None) -> ErrorL
 
 
 def _validate_stacks(addresses: Sequence[str], families: Sequence[str]) -> ErrorList:
-    """Several addresses are of both families, and each is of the one that was asked for."""
+    """At most one cluster IP per family, each of the family at the same index."""
     path, errors = "spec.clusterIPs", []
     if len(addresses) > 1 and len({family_of(address) for address in addresses}) < 2:
         errors.append(invalid(path, list(addresses), "may specify no more than one IP for each IP family"))
@@ -108,18 +108,18 @@ def _validate_stacks(addresses: Sequence[str], families: Sequence[str]) -> Error
 
 
 def _validate_upgrade_downgrade_cluster_ips(spec: Object, before: Object) -> ErrorList:
-    """``validateUpgradeDowngradeClusterIPs``: a second address may come and go, everything else stays."""
-    if not needs_addresses(spec) or not needs_addresses(before) or (is_headless(spec) and is_headless(before)):
+    """``validateUpgradeDowngradeClusterIPs``: only the secondary cluster IP may be added or removed."""
+    if not needs_cluster_ip(spec) or not needs_cluster_ip(before) or (is_headless(spec) and is_headless(before)):
         return []
     now, known = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
     if len(now) == len(known):
         changed = [position for position, address in enumerate(known) if address != now[position]]
-        return [invalid(f"spec.clusterIPs[{position}]", now, _FIXED) for position in changed]
+        return [invalid(f"spec.clusterIPs[{position}]", now, _IMMUTABLE) for position in changed]
     errors: ErrorList = []
     if not now:
         errors.append(invalid("spec.clusterIPs[0]", now or None, "primary clusterIP can not be unset"))
     elif known and now[0] != known[0]:
-        errors.append(invalid("spec.clusterIPs[0]", now, _FIXED))
+        errors.append(invalid("spec.clusterIPs[0]", now, _IMMUTABLE))
     if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
         text = "must be set to 'SingleStack' when releasing the secondary clusterIP"
         errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
@@ -127,18 +127,19 @@ def _validate_upgrade_downgrade_cluster_ips(spec: Object, before: Object) -> Err
 
 
 def _validate_upgrade_downgrade_ip_families(spec: Object, before: Object) -> ErrorList:
-    """``validateUpgradeDowngradeIPFamilies``: the same of families. Those of headless services may change."""
-    if not needs_addresses(spec) or not needs_addresses(before) or is_headless(spec) or is_headless(before):
+    """``validateUpgradeDowngradeIPFamilies``: only the secondary family may be added or removed, except for headless
+    Services."""
+    if not needs_cluster_ip(spec) or not needs_cluster_ip(before) or is_headless(spec) or is_headless(before):
         return []
     path = "spec.ipFamilies[0]"
     addresses, now, known = (spec.get("clusterIPs"), spec.get("ipFamilies") or [], before.get("ipFamilies") or [])
     if len(now) == len(known):
-        return [invalid(path, now, _FIXED) for was, is_ in zip(known, now, strict=True) if was != is_]
+        return [invalid(path, now, _IMMUTABLE) for was, is_ in zip(known, now, strict=True) if was != is_]
     errors: ErrorList = []
     if len(known) > len(now) and not addresses:
         errors.append(invalid(path, now or None, "primary ipFamily can not be unset"))
     if now and known and now[0] != known[0]:
-        errors.append(invalid(path, addresses, _FIXED))
+        errors.append(invalid(path, addresses, _IMMUTABLE))
     if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
         text = "must be set to 'SingleStack' when releasing the secondary ipFamily"
         errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
@@ -152,16 +153,16 @@ def validate_service_update(obj: Object, old: Object) -> ErrorList:
     )
     name = spec.get("loadBalancerClass")
     if before.get("type") == spec["type"] == "LoadBalancer" and before.get("loadBalancerClass") != name:
-        errors.append(invalid("spec.loadBalancerClass", name, _FIXED))
+        errors.append(invalid("spec.loadBalancerClass", name, _IMMUTABLE))
     errors += _validate_load_balancer_class(spec)
     known_port, port = before.get("healthCheckNodePort"), spec.get("healthCheckNodePort")
-    if needs_health_check_port(before) and needs_health_check_port(spec) and port != known_port:
+    if needs_hc_node_port(before) and needs_hc_node_port(spec) and port != known_port:
         errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
     return errors
 
 
 def validate_service(obj: Object, old: Object | None) -> ErrorList:
-    """``validateService``. Addresses that were there before stay valid."""
+    """``validateService``. Addresses that the old Service has are accepted."""
     spec, before = obj["spec"], (old or {}).get("spec") or {}
     kind, ports = spec["type"], spec.get("ports") or []
     errors: ErrorList = []
@@ -173,7 +174,7 @@ def validate_service(obj: Object, old: Object | None) -> ErrorList:
             errors.append(invalid(f"metadata.annotations[{_MODE}]", mode, text))
     if not ports and not is_headless(spec) and kind != "ExternalName":
         errors.append(required("spec.ports"))
-    if needs_node_ports(spec) and is_headless(spec):
+    if needs_node_port(spec) and is_headless(spec):
         text = f"may not be set to 'None' for {kind} services"
         errors.append(invalid("spec.clusterIPs[0]", "None", text))
     if kind == "ExternalName":
@@ -198,13 +199,13 @@ def validate_service(obj: Object, old: Object | None) -> ErrorList:
         errors.append(not_supported("spec.type", kind, TYPES))
     errors += _validate_port_numbers(ports, kind) + _validate_source_ranges(obj, old)
     if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
-        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED))
+        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_LOAD_BALANCER))
     return errors + _validate_load_balancer_class(spec) + _validate_service_traffic(spec)
 
 
 def _validate_external_name(name: str) -> ErrorList:
     path = "spec.externalName"
-    # With or without the dot at the end, as in DNS.
+    # A trailing dot is accepted, as in DNS.
     name = name.removesuffix(".")
     if not name:
         return [required(path)]
@@ -270,9 +271,9 @@ def _validate_session_affinity(spec: Object) -> ErrorList:
     if affinity == "None":
         return []
     seconds = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds") or 0
-    if 0 < seconds <= _MOST_STICKY_SECONDS:
+    if 0 < seconds <= _MAX_CLIENT_IP_AFFINITY_SECONDS:
         return []
-    detail = f"must be greater than 0 and less than {_MOST_STICKY_SECONDS}"
+    detail = f"must be greater than 0 and less than {_MAX_CLIENT_IP_AFFINITY_SECONDS}"
     return [invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, detail)]
 
 
@@ -281,25 +282,29 @@ def _validate_load_balancer_class(spec: Object) -> ErrorList:
     if name is None:
         return []
     if spec["type"] != "LoadBalancer":
-        return [forbidden("spec.loadBalancerClass", _ONLY_BALANCED)]
+        return [forbidden("spec.loadBalancerClass", _ONLY_LOAD_BALANCER)]
     return [invalid("spec.loadBalancerClass", name, text) for text in qualified_name_errors(name)]
 
 
 def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
-    """Where traffic to the load balancer may come from: the field or, without it, an annotation."""
+    """``loadBalancerSourceRanges`` or, if it is empty, the annotation."""
     spec, before = obj["spec"], (old or {}).get("spec") or {}
     ranges: Sequence[str] = spec.get("loadBalancerSourceRanges") or ()
-    noted: str | None = (obj["metadata"].get("annotations") or {}).get(_RANGES)
-    if not ranges and noted is None:
+    annotation: str | None = (obj["metadata"].get("annotations") or {}).get(_RANGES)
+    if not ranges and annotation is None:
         return []
     path = "spec.LoadBalancerSourceRanges" if ranges else f"metadata.annotations[{_RANGES}]"
-    errors = [] if spec["type"] == "LoadBalancer" else [forbidden(path, _ONLY_BALANCED)]
+    errors = [] if spec["type"] == "LoadBalancer" else [forbidden(path, _ONLY_LOAD_BALANCER)]
     if ranges:
         known = [text.strip() for text in before.get("loadBalancerSourceRanges") or ()]
         for position, text in enumerate(ranges):
             errors += validate_cidr_for_legacy_field(text.strip(), f"{path}[{position}]", known)
-    elif noted and noted.strip() and (old is None or (old["metadata"].get("annotations") or {}).get(_RANGES) != noted):
-        for text in noted.split(","):
+    elif (
+        annotation
+        and annotation.strip()
+        and (old is None or (old["metadata"].get("annotations") or {}).get(_RANGES) != annotation)
+    ):
+        for text in annotation.split(","):
             errors += validate_cidr_for_legacy_field(text.strip(), path)
     return errors
 
@@ -323,7 +328,7 @@ def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
         elif mode is not None and mode not in _MODES:
             errors.append(not_supported(f"{child_path}.ipMode", mode, _MODES))
         if host:
-            detail = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if family_of(host) else [])]
+            detail = [*dns_subdomain_errors(host), *([_NOT_AN_IP_ADDRESS] if family_of(host) else [])]
             errors += [invalid(f"{child_path}.hostname", host, text) for text in detail]
     return errors
 
@@ -340,7 +345,7 @@ def _validate_service_traffic(spec: Object) -> ErrorList:
         errors.append(invalid("spec.externalTrafficPolicy", named(policy), detail))
     elif policy is not None and policy not in _TRAFFIC:
         errors.append(not_supported("spec.externalTrafficPolicy", policy, _TRAFFIC))
-    if spec.get("healthCheckNodePort") and not needs_health_check_port(spec):
+    if spec.get("healthCheckNodePort") and not needs_hc_node_port(spec):
         detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
     elif spec.get("healthCheckNodePort") and not 1 <= spec["healthCheckNodePort"] <= 65535:

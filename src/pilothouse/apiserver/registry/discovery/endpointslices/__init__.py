@@ -54,7 +54,7 @@ def set_defaults_endpoint_slice(obj: Object) -> None:
 
 
 def _drop_topology(obj: Object) -> None:
-    """``deprecatedTopology`` is for what was written as v1beta1; v1 drops it (``dropTopologyOnV1``)."""
+    """Drop ``deprecatedTopology``, which is only supported in v1beta1 (``dropTopologyOnV1``)."""
     for endpoint in obj.get("endpoints") or ():
         endpoint.pop("deprecatedTopology", None)
 

@@ -9,7 +9,7 @@ from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, label_value_errors
 
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
-_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_HINTS = 1000, 100, 20000, 8
+_MAX_ENDPOINTS, _MAX_ADDRESSES, _MAX_PORTS, _MAX_HINTS = 1000, 100, 20000, 8
 
 
 def validate_endpoint_slice(obj: Object) -> ErrorList:
@@ -29,12 +29,12 @@ def _validate_endpoint_slice(obj: Object) -> ErrorList:
         errors.append(required("addressType"))
     elif kind not in _ADDRESS_TYPES:
         errors.append(not_supported("addressType", kind, _ADDRESS_TYPES))
-    if len(ports) > _MOST_PORTS:
-        return [*errors, too_many("ports", len(ports), _MOST_PORTS)]
+    if len(ports) > _MAX_PORTS:
+        return [*errors, too_many("ports", len(ports), _MAX_PORTS)]
     names = set[str]()
     for position, port in enumerate(ports):
         path, name = f"ports[{position}]", port.get("name") or ""
-        # Upstream does not validate the numbers.
+        # Upstream does not validate port numbers.
         errors += validate_port_name(name, path)
         if name in names:
             errors.append(duplicate(f"{path}.name", name))
@@ -45,8 +45,8 @@ def _validate_endpoint_slice(obj: Object) -> ErrorList:
 
 def _validate_endpoints(obj: Object) -> ErrorList:
     kind, endpoints = obj.get("addressType") or "", obj.get("endpoints") or []
-    if len(endpoints) > _MOST_ENDPOINTS:
-        return [too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)]
+    if len(endpoints) > _MAX_ENDPOINTS:
+        return [too_many("endpoints", len(endpoints), _MAX_ENDPOINTS)]
     errors: ErrorList = []
     for position, endpoint in enumerate(endpoints):
         path = f"endpoints[{position}]"
@@ -72,14 +72,14 @@ def _zone_errors(name: str) -> tuple[str, ...]:
 
 
 def _validate_hints(hints: Object, path: str) -> ErrorList:
-    """For which zones and nodes an endpoint is."""
+    """``validateHints``: zones and nodes that should use the endpoint."""
     errors: ErrorList = []
     for field, errors_of in (("forZones", _zone_errors), ("forNodes", _node_errors)):
-        desired, seen = hints.get(field) or [], set[str]()
-        if len(desired) > _MOST_HINTS:
-            return [*errors, too_many(f"{path}.{field}", len(desired), _MOST_HINTS)]
-        for position, one in enumerate(desired):
-            child_path, name = f"{path}.{field}[{position}].name", one.get("name") or ""
+        items, seen = hints.get(field) or [], set[str]()
+        if len(items) > _MAX_HINTS:
+            return [*errors, too_many(f"{path}.{field}", len(items), _MAX_HINTS)]
+        for position, item in enumerate(items):
+            child_path, name = f"{path}.{field}[{position}].name", item.get("name") or ""
             if name in seen:
                 errors.append(duplicate(child_path, name))
             seen.add(name)
@@ -91,8 +91,8 @@ def _validate_addresses(addresses: list[str], kind: str, path: str) -> ErrorList
     errors: ErrorList = []
     if not addresses:
         errors.append(required(path, "must contain at least 1 address"))
-    elif len(addresses) > _MOST_ADDRESSES:
-        errors.append(too_many(path, len(addresses), _MOST_ADDRESSES))
+    elif len(addresses) > _MAX_ADDRESSES:
+        errors.append(too_many(path, len(addresses), _MAX_ADDRESSES))
     for index, address in enumerate(addresses):
         errors += [invalid(path, address, text) for text in _family_errors(address, kind)]
         if kind == "FQDN" and not address:
@@ -105,7 +105,7 @@ def _validate_addresses(addresses: list[str], kind: str, path: str) -> ErrorList
 
 @bounded_cache(65536)
 def _family_errors(address: str, kind: str) -> tuple[str, ...]:
-    """Why an address is of another family than its kind. Of all addresses, says the field."""
+    """The error if the address is not of the slice's family. Upstream's path is that of the list."""
     if kind not in ("IPv4", "IPv6") or ip_errors(address) or family_of(address) == int(kind[3]):
         return ()
     return (f"must be an {kind} address",)
@@ -113,7 +113,7 @@ def _family_errors(address: str, kind: str) -> tuple[str, ...]:
 
 @bounded_cache(65536)
 def _address_errors(address: str, kind: str) -> tuple[tuple[str, str], ...]:
-    """Why an address is none of its kind: what is wrong, and what is wrong with it."""
+    """The errors in an address of this address type, as (value, detail)."""
     if kind == "FQDN":
         return tuple(_name_errors(address.removesuffix(".") or address))
     if kind not in ("IPv4", "IPv6"):

@@ -1,17 +1,17 @@
-"""Events of the group ``events.k8s.io``: the objects of core/v1 in another form."""
+"""Events of the group ``events.k8s.io``, which are stored as core Events."""
 
 from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, required
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.registry.core.events import (
     FROM_CORE,
-    REFERENCE,
-    SHOWN,
+    NAMES_IN_ERRORS,
+    REFERENCE_FIELDS,
     TO_CORE,
     CoreEventStrategy,
-    core,
+    core_events,
+    legacy_validate_event,
     print_event,
-    renamed,
-    validate_legacy,
+    rename_fields,
     validate_series,
 )
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE
@@ -21,7 +21,7 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.names import dns_subdomain_errors
 
-_FIXED = (
+_IMMUTABLE_FIELDS = (
     ("involvedObject", "core.ObjectReference"),
     ("reason", "string"),
     ("message", "string"),
@@ -37,20 +37,20 @@ _FIXED = (
     ("reportingComponent", "string"),
     ("reportingInstance", "string"),
 )
-"""What no update through the newer API may change with its type, in upstream's order, which names one twice."""
+"""The immutable fields with their types, in upstream's order, which has ``reason`` twice."""
 
 
 class EventStrategy(Strategy):
-    """``events.k8s.io/v1`` events: the same objects, with other names for some fields."""
+    """``events.k8s.io/v1`` Events: core Events with other names for some fields."""
 
     allow_create_on_update = True
     create_steps = ("object", "object meta", "more")
     update_steps = ("object", "object meta update", "update")
-    group_in_errors = ""  # they are core events by then
+    group_in_errors = ""  # upstream reports them as core Events
     garbage_collected = False
-    # Read from the stored form, so the paths are those of v1.
+    # Read from the stored object, so the paths are those of core/v1.
     selectable = {  # read only
-        **{f"regarding.{field}": ("involvedObject", field) for field in REFERENCE},
+        **{f"regarding.{field}": ("involvedObject", field) for field in REFERENCE_FIELDS},
         "reason": ("reason",),
         "reportingController": ("reportingComponent",),
         "type": ("type",),
@@ -58,7 +58,7 @@ class EventStrategy(Strategy):
     validate_name = staticmethod(dns_subdomain_errors)
 
     def canonicalize(self, obj: Object) -> None:
-        # As it will be read back, so that an update that changes nothing is seen to.
+        # The object as it will be read back, so that an update without changes is detected.
         obj.setdefault("deprecatedSource", {})
         for field in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "eventTime"):
             obj.setdefault(field, None)
@@ -66,7 +66,7 @@ class EventStrategy(Strategy):
             obj.setdefault(field, "")
 
     def validate(self, obj: Object) -> ErrorList:
-        return validate_legacy(renamed(obj, TO_CORE), controller="reportingController")
+        return legacy_validate_event(rename_fields(obj, TO_CORE), controller="reportingController")
 
     def validate_more(self, obj: Object) -> ErrorList:
         errors = validate_series(obj.get("series"))
@@ -80,26 +80,26 @@ class EventStrategy(Strategy):
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        now, before = renamed(obj, TO_CORE), renamed(old, TO_CORE)
+        now, before = rename_fields(obj, TO_CORE), rename_fields(old, TO_CORE)
         all_errors = validate_series(now.get("series")) if now.get("series") != before.get("series") else []
         return all_errors + [
-            invalid(SHOWN.get(field, field), internal_value(type_, now.get(field)), IMMUTABLE)
-            for field, type_ in _FIXED
+            invalid(NAMES_IN_ERRORS.get(field, field), internal_value(type_, now.get(field)), IMMUTABLE)
+            for field, type_ in _IMMUTABLE_FIELDS
             if (now.get(field) or None) != (before.get(field) or None)
         ]
 
     def stored_as(self, info: ResourceInfo) -> ResourceInfo:
-        return core()
+        return core_events()
 
     def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
-        stored = renamed(obj, TO_CORE)
+        stored = rename_fields(obj, TO_CORE)
         stored.pop("kind", None)
         stored.pop("apiVersion", None)
         CoreEventStrategy().canonicalize(stored)
         return stored
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
-        shown = renamed(decode(value), FROM_CORE)
+        shown = rename_fields(decode(value), FROM_CORE)
         del shown["kind"], shown["apiVersion"]
         return encode_object(info, shown)
 

@@ -14,7 +14,7 @@ with lazy_imports():
 
 
 class FlowSchemaStrategy(Strategy):
-    """Which requests belong to which level."""
+    """``flowcontrol.apiserver.k8s.io`` FlowSchemas."""
 
     generation_fields = ("spec",)
     status_keeps = "user metadata"

@@ -7,7 +7,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.flowcontrol.validation import mandatory
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 
-_LAST = 10000
+_MAX_MATCHING_PRECEDENCE = 10000
 _METHODS = ("ByNamespace", "ByUser")
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
 _SUBJECTS = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
@@ -40,7 +40,7 @@ def validate_flow_schema(obj: Object) -> ErrorList:
 def _validate_matching_precedence(precedence: int, name: str) -> ErrorList:
     texts = {
         "must be a positive value": precedence <= 0,
-        f"must not be greater than {_LAST}": precedence > _LAST,
+        f"must not be greater than {_MAX_MATCHING_PRECEDENCE}": precedence > _MAX_MATCHING_PRECEDENCE,
         "only the schema named 'exempt' may have matchingPrecedence 1": precedence == 1 and name != "exempt",
     }
     return [invalid("spec.matchingPrecedence", precedence, text) for text, wrong in texts.items() if wrong]
@@ -67,14 +67,14 @@ def _validate_subject(subject: Object, path: str) -> ErrorList:
     if kind not in _SUBJECTS:
         return [not_supported(f"{path}.kind", kind, sorted(_SUBJECTS))]
     field = _SUBJECTS[kind]
-    child_path, given = f"{path}.{field}", subject.get(field)
+    child_path, value = f"{path}.{field}", subject.get(field)
     errors: ErrorList = []
-    if given is None:
+    if value is None:
         errors.append(required(child_path, f"{field} is required when subject kind is '{kind}'"))
-    elif not given.get("name"):
+    elif not value.get("name"):
         errors.append(required(f"{child_path}.name"))
-    if given is not None and kind == "ServiceAccount":
-        errors += _validate_account(given, child_path)
+    if value is not None and kind == "ServiceAccount":
+        errors += _validate_service_account_subject(value, child_path)
     for other in ("serviceAccount", "user", "group"):
         if other != field and subject.get(other) is not None:
             owner = next(name for name, its in _SUBJECTS.items() if its == other)
@@ -82,7 +82,7 @@ def _validate_subject(subject: Object, path: str) -> ErrorList:
     return errors
 
 
-def _validate_account(account: Object, path: str) -> ErrorList:
+def _validate_service_account_subject(account: Object, path: str) -> ErrorList:
     name, namespace = account.get("name") or "", account.get("namespace") or ""
     errors: ErrorList = []
     if name not in ("", "*"):
@@ -93,7 +93,7 @@ def _validate_account(account: Object, path: str) -> ErrorList:
     return errors + [invalid(child_path, namespace, text) for text in dns_label_errors(namespace)]
 
 
-def _alone(values: Sequence[str], path: str, called: str) -> ErrorList:
+def _validate_wildcard(values: Sequence[str], path: str, called: str) -> ErrorList:
     if "*" not in values or len(values) < 2:
         return []
     return [invalid(path, list(values), f"if '*' is present, must not specify other {called}")]
@@ -103,7 +103,7 @@ def _validate_verb(verbs: Sequence[str], path: str) -> ErrorList:
     if not verbs:
         return [required(path, "verbs must contain at least one value")]
     if "*" in verbs:
-        return _alone(verbs, path, "verbs")
+        return _validate_wildcard(verbs, path, "verbs")
     return [] if set(verbs) <= set(_VERBS) else [not_supported(path, list(verbs), _VERBS)]
 
 
@@ -116,13 +116,13 @@ def _validate_resource_policy_rule(rule: Object, path: str) -> ErrorList:
         values, child_path = rule.get(field) or (), f"{path}.{field}"
         if not values:
             errors.append(required(child_path, f"resource rules must supply at least one {one}"))
-        errors += _alone(values, child_path, called)
+        errors += _validate_wildcard(values, child_path, called)
     namespaces, child_path = rule.get("namespaces") or (), f"{path}.namespaces"
     if not namespaces and not rule.get("clusterScope"):
         text = "resource rules that are not cluster scoped must supply at least one namespace"
         errors.append(required(child_path, text))
     elif "*" in namespaces:
-        errors += _alone(namespaces, child_path, "namespaces")
+        errors += _validate_wildcard(namespaces, child_path, "namespaces")
     else:
         begin = "each member of this list must be '*' or a DNS-1123 label; "
         errors += [
@@ -139,7 +139,7 @@ def _validate_non_resource_policy_rule(rule: Object, path: str) -> ErrorList:
     if not urls:
         errors.append(required(child_path, "nonResourceURLs must contain at least one value"))
     elif "*" in urls:
-        errors += _alone(urls, child_path, "non-resource URLs")
+        errors += _validate_wildcard(urls, child_path, "non-resource URLs")
     else:
         for position, url in enumerate(urls):
             detail = _url_error(url)

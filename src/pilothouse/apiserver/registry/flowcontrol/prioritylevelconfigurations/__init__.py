@@ -16,7 +16,7 @@ with lazy_imports():
 
 
 class PriorityLevelConfigurationStrategy(Strategy):
-    """How many requests of a level are served at a time."""
+    """``flowcontrol.apiserver.k8s.io`` PriorityLevelConfigurations."""
 
     generation_fields = ("spec",)
     status_keeps = "user metadata"

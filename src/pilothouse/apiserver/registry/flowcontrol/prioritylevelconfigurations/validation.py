@@ -14,8 +14,8 @@ from pilothouse.apiserver.field_errors import (
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.flowcontrol.validation import mandatory
 
-_MOST_QUEUES = 10_000_000
-_MOST_BITS = 60
+_MAX_QUEUES = 10_000_000
+_MAX_ENTROPY_BITS = 60
 _LEVELS = ("Exempt", "Limited")
 _RESPONSES = ("Queue", "Reject")
 _PERCENT = "must be between 0 and 100, inclusive"
@@ -84,7 +84,7 @@ def _validate_percent(holder: Object, path: str) -> ErrorList:
 
 
 def _validate_limit_response(response: Object, path: str) -> ErrorList:
-    """What becomes of a request that cannot be served at once."""
+    """``ValidateLimitResponse``."""
     kind, queuing, child_path = response.get("type") or "", response.get("queuing"), f"{path}.queuing"
     if kind == "Reject":
         return (
@@ -110,13 +110,14 @@ def _validate_queuing_configuration(queuing: Object, path: str) -> ErrorList:
         report("queueLengthLimit", length, "must be positive")
     if queues <= 0:
         report("queues", queues, "must be positive")
-    elif queues > _MOST_QUEUES:
-        report("queues", queues, f"must not be greater than {_MOST_QUEUES}")
+    elif queues > _MAX_QUEUES:
+        report("queues", queues, f"must not be greater than {_MAX_QUEUES}")
     if hand <= 0:
         report("handSize", hand, "must be positive")
     elif hand > queues:
         report("handSize", hand, f"should not be greater than queues ({queues})")
-    elif math.ceil(math.log2(queues) * hand) > _MOST_BITS:
-        text = f"required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {_MOST_BITS}"
+    elif math.ceil(math.log2(queues) * hand) > _MAX_ENTROPY_BITS:
+        bits = f"required entropy bits of deckSize {queues} and handSize {hand}"
+        text = f"{bits} should not be greater than {_MAX_ENTROPY_BITS}"
         report("handSize", hand, text)
     return errors

@@ -18,12 +18,12 @@ with lazy_imports():
     from pilothouse.apiserver.registry.networking.ingresses import validation as ingress_validation
 
 
-_LONGEST_CONTROLLER = 250
+_MAX_CONTROLLER_LENGTH = 250
 _SCOPES = ("Cluster", "Namespace")
 
 
 class IngressClassStrategy(Strategy):
-    """Who serves ingresses of a class: that never changes."""
+    """``networking.k8s.io`` IngressClasses. ``controller`` is immutable."""
 
     generation_fields = ("spec",)
     update_steps = ("object meta update", "update", "object meta", "object")
@@ -36,8 +36,8 @@ class IngressClassStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         controller, parameters = obj["spec"].get("controller") or "", obj["spec"].get("parameters")
         errors: ErrorList = []
-        if len(controller.encode()) > _LONGEST_CONTROLLER:
-            errors.append(too_long("spec.controller", _LONGEST_CONTROLLER))
+        if len(controller.encode()) > _MAX_CONTROLLER_LENGTH:
+            errors.append(too_long("spec.controller", _MAX_CONTROLLER_LENGTH))
         errors += validate_domain_prefixed_path(controller, "spec.controller")
         return errors + (
             _validate_ingress_class_parameters(parameters, "spec.parameters") if parameters is not None else []

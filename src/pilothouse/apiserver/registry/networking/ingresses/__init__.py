@@ -46,7 +46,7 @@ def set_defaults_ingress(obj: Object) -> None:
         backends += [path.get("backend") for path in (rule.get("http") or {}).get("paths") or ()]
     for backend in backends:
         if backend and backend.get("resource") is not None:
-            backend["resource"].setdefault("apiGroup", None)  # printed even when it is not set
+            backend["resource"].setdefault("apiGroup", None)  # serialized even if it is not set
 
 
 def print_ingress(value: Doc, now: Now) -> Row:

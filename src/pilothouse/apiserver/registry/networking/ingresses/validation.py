@@ -24,32 +24,32 @@ _WILDCARD_TEXT = (
 )
 _BAD_SEQUENCES = ("//", "/./", "/../", "%2f", "%2F")
 _BAD_ENDS = ("/..", "/.")
-_NO_ADDRESS = "must be a DNS name, not an IP address"
+_NOT_AN_IP_ADDRESS = "must be a DNS name, not an IP address"
 _CLASS = "kubernetes.io/ingress.class"
-_LONGEST_HOST = 253
+_MAX_HOST_LENGTH = 253
 
 
 def validate_ingress_more(obj: Object) -> ErrorList:
-    given, desired = (obj["metadata"].get("annotations") or {}).get(_CLASS), obj["spec"].get("ingressClassName")
-    if given is None or desired is None or given == desired:
+    annotation, name = (obj["metadata"].get("annotations") or {}).get(_CLASS), obj["spec"].get("ingressClassName")
+    if annotation is None or name is None or annotation == name:
         return []
-    return [invalid(f"annotations.{_CLASS}", given, "must match `ingressClassName` when both are specified")]
+    return [invalid(f"annotations.{_CLASS}", annotation, "must match `ingressClassName` when both are specified")]
 
 
 def validate_ingress_status_update(obj: Object, old: Object) -> ErrorList:
-    before = {one.get("ip") for one in _balanced(old)}
+    before = {one.get("ip") for one in _load_balancer_ingress(old)}
     errors: ErrorList = []
-    for position, one in enumerate(_balanced(obj)):
+    for position, one in enumerate(_load_balancer_ingress(obj)):
         path, ip, host = f"status.loadBalancer.ingress[{position}]", one.get("ip") or "", one.get("hostname") or ""
         if ip and ip not in before:
             errors += [invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
         if host:
-            detail = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if parse_ip_sloppy(host) is not None else [])]
+            detail = [*dns_subdomain_errors(host), *([_NOT_AN_IP_ADDRESS] if parse_ip_sloppy(host) is not None else [])]
             errors += [invalid(f"{path}.hostname", host, text) for text in detail]
     return errors
 
 
-def _balanced(obj: Object) -> Sequence[Object]:
+def _load_balancer_ingress(obj: Object) -> Sequence[Object]:
     return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
 
 
@@ -85,14 +85,14 @@ def validate_ingress_spec(spec: Object) -> ErrorList:
 def _validate_host(host: str, path: str) -> ErrorList:
     if not host:
         return []
-    all_errors = [invalid(path, host, _NO_ADDRESS)] if parse_ip_sloppy(host) is not None else []
+    all_errors = [invalid(path, host, _NOT_AN_IP_ADDRESS)] if parse_ip_sloppy(host) is not None else []
     return all_errors + _validate_tls_secret_name(host, path)
 
 
 def _validate_tls_secret_name(host: str, path: str) -> ErrorList:
     if "*" not in host:
         return [invalid(path, host, text) for text in dns_subdomain_errors(host)]
-    detail = [f"must be no more than {_LONGEST_HOST} characters"] if len(host.encode()) > _LONGEST_HOST else []
+    detail = [f"must be no more than {_MAX_HOST_LENGTH} characters"] if len(host.encode()) > _MAX_HOST_LENGTH else []
     if _wildcard.fullmatch(host) is None:
         detail.append(regex_error(_WILDCARD_TEXT, _WILDCARD, ("*.example.com",)))
     return [invalid(path, host, text) for text in detail]
@@ -102,7 +102,7 @@ def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     kind, child_path = entry.get("pathType"), entry.get("path") or ""
     if not kind:
-        # Upstream stops here.
+        # As upstream, the other fields are not validated.
         return [required(f"{path}.pathType", "pathType must be specified")]
     if kind not in _PATH_TYPES:
         errors.append(not_supported(f"{path}.pathType", kind, _PATH_TYPES))

@@ -15,7 +15,7 @@ with lazy_imports():
 
 
 class IPAddressStrategy(Strategy):
-    """IPAddresses: the address is the name, and the parent never changes."""
+    """``networking.k8s.io`` IPAddresses: the name is the address; ``parentRef`` is immutable."""
 
     update_steps = ("object meta", "object", "object meta update", "update")
 
@@ -35,7 +35,7 @@ class IPAddressStrategy(Strategy):
 
     @staticmethod
     def validate_name(name: str) -> list[str]:
-        """The errors in the name."""
+        """``ValidateIPAddressName``."""
         return list(canonical_ip_errors(name))
 
 

@@ -1,7 +1,4 @@
-"""NetworkPolicies: which peers pods may talk to, and on which ports.
-
-After kubernetes' ``pkg/apis/networking/{v1/defaults.go,validation}`` (v1.36).
-"""
+"""NetworkPolicies. After kubernetes' ``pkg/apis/networking/{v1/defaults.go,validation}`` (v1.36)."""
 
 from collections.abc import Iterator
 
@@ -28,7 +25,7 @@ with lazy_imports():
 
 
 class NetworkPolicyStrategy(Strategy):
-    """Policies say which directions they are about."""
+    """``networking.k8s.io`` NetworkPolicies."""
 
     generation_fields = ("spec",)
 
@@ -39,8 +36,8 @@ class NetworkPolicyStrategy(Strategy):
         return network_policy_validation.validate_network_policy_spec(obj["spec"], ())
 
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
-        # What was allowed before ranges were read strictly stays allowed.
-        return network_policy_validation.validate_network_policy_spec(obj["spec"], set(_ranges(old["spec"])))
+        # CIDRs of the stored object are accepted: they may be older than the strict validation.
+        return network_policy_validation.validate_network_policy_spec(obj["spec"], set(_cidrs(old["spec"])))
 
 
 def set_defaults_network_policy(obj: Object) -> None:
@@ -54,7 +51,7 @@ def set_defaults_network_policy(obj: Object) -> None:
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
 
-def _ranges(spec: Object) -> Iterator[str]:
+def _cidrs(spec: Object) -> Iterator[str]:
     for field, peers in network_policy_validation.PEERS:
         for rule in spec.get(field) or ():
             for peer in rule.get(peers) or ():

@@ -17,6 +17,7 @@ PEERS = (("ingress", "from"), ("egress", "to"))
 
 
 def validate_network_policy_spec(spec: Object, known: Collection[str]) -> ErrorList:
+    """``ValidateNetworkPolicySpec``. ``known``: CIDRs of the stored object, which are accepted."""
     errors = validate_label_selector(spec.get("podSelector") or {}, "spec.podSelector")
     for field, peers in PEERS:
         for position, rule in enumerate(spec.get(field) or ()):
@@ -44,7 +45,7 @@ def _validate_network_policy_port(port: Object, path: str) -> ErrorList:
         if not 1 <= number <= 65535:
             errors.append(invalid(f"{path}.port", number, PORT_RANGE))
         if end is not None and end < number:
-            # Upstream shows the port.
+            # Upstream reports the value of ``port``.
             errors.append(invalid(f"{path}.endPort", number, "must be greater than or equal to `port`"))
         if end is not None and not 1 <= end <= 65535:
             errors.append(invalid(f"{path}.endPort", end, PORT_RANGE))
@@ -80,11 +81,11 @@ def _validate_ip_block(block: Object, path: str, known: Collection[str]) -> Erro
     network = parse_cidr_sloppy(cidr)
     if network is None:
         return errors
-    for index, left_out in enumerate(block.get("except") or ()):
-        child_path, inner = f"{path}.except[{index}]", parse_cidr_sloppy(left_out)
-        errors += validate_cidr_for_legacy_field(left_out, child_path, known)
+    for index, excluded in enumerate(block.get("except") or ()):
+        child_path, inner = f"{path}.except[{index}]", parse_cidr_sloppy(excluded)
+        errors += validate_cidr_for_legacy_field(excluded, child_path, known)
         if inner is None:
             continue
         if inner.version != network.version or inner.prefixlen <= network.prefixlen or inner[0] not in network:
-            errors.append(invalid(child_path, left_out, "must be a strict subset of `cidr`"))
+            errors.append(invalid(child_path, excluded, "must be a strict subset of `cidr`"))
     return errors

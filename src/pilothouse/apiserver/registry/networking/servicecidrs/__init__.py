@@ -12,7 +12,7 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 
 
 class ServiceCIDRStrategy(Strategy):
-    """ServiceCIDRs: the ranges stay, but for a second family that is added."""
+    """``networking.k8s.io`` ServiceCIDRs: ``cidrs`` is immutable, except for adding a second family."""
 
     status_keeps = "user metadata"
     update_steps = ("object meta update", "update")

@@ -19,7 +19,7 @@ _TOLERATION_KEY = ("key", "operator", "value", "effect")
 
 
 class RuntimeClassStrategy(Strategy):
-    """The handler never changes."""
+    """``node.k8s.io`` RuntimeClasses. ``handler`` is immutable."""
 
     allow_unconditional_update = False
     allow_create_on_update = True
@@ -41,7 +41,7 @@ class RuntimeClassStrategy(Strategy):
         errors += validate_labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
         tolerations = scheduling.get("tolerations") or []
         errors += core_validation.validate_tolerations(tolerations, "scheduling.tolerations")
-        keys = [[each.get(field) or "" for field in _TOLERATION_KEY] for each in tolerations]
+        keys = [[toleration.get(field) or "" for field in _TOLERATION_KEY] for toleration in tolerations]
         return errors + [
             duplicate(f"scheduling.tolerations[{position}]", internal_value("core.Toleration", toleration))
             for position, toleration in enumerate(tolerations)

@@ -17,7 +17,7 @@ _EVICTION = ("AlwaysAllow", "IfHealthyBudget")
 
 
 class PodDisruptionBudgetStrategy(Strategy):
-    """PodDisruptionBudgets. Upstream leaves their metadata to what is common to all kinds."""
+    """``policy`` PodDisruptionBudgets. Upstream's validation of the kind does not validate the metadata."""
 
     allow_unconditional_update = False
     generation_fields = ("spec",)

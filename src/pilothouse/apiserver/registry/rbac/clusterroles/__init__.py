@@ -9,7 +9,7 @@ from pilothouse.apiserver.registry.rbac.roles import RoleStrategy
 
 
 class ClusterRoleStrategy(RoleStrategy):
-    """ClusterRoles, which may also be about paths, and may be made of others."""
+    """ClusterRoles: Roles with non-resource URLs and aggregation."""
 
     namespaced = False
 
@@ -24,7 +24,7 @@ class ClusterRoleStrategy(RoleStrategy):
             found = validate_label_selector(selector, path)
             errors += found
             if found:
-                # Upstream shows the selector that could not be made of it.
+                # Upstream reports the selector that could not be parsed, which is nil.
                 errors.append(invalid(path, None, "invalid label selector."))
         return errors
 

@@ -13,7 +13,7 @@ _SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
 class RoleBindingStrategy(RbacStrategy):
-    """RoleBindings. The role that one is about never changes."""
+    """``rbac.authorization.k8s.io`` RoleBindings. ``roleRef`` is immutable."""
 
     allow_create_on_update = True
     kinds: tuple[str, ...] = ("Role", "ClusterRole")

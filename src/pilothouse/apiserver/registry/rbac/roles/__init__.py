@@ -8,7 +8,7 @@ from pilothouse.apiserver.registry.rbac import RbacStrategy
 
 
 class RoleStrategy(RbacStrategy):
-    """Roles, which are about one namespace's resources."""
+    """``rbac.authorization.k8s.io`` Roles."""
 
     allow_create_on_update = True
     namespaced = True

@@ -11,7 +11,7 @@ with lazy_imports():
 
 
 class DeviceClassStrategy(Strategy):
-    """DeviceClasses. What is not changed is not validated again."""
+    """``resource.k8s.io`` DeviceClasses. Unchanged selectors are not compiled again."""
 
     return_deleted_object = True
     generation_fields = ("spec",)

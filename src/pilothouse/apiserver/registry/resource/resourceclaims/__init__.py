@@ -17,22 +17,22 @@ with lazy_imports():
     from pilothouse.apiserver.registry.resource.resourceclaims import validation as claim_validation
 
 
-LISTS = ("bools", "ints", "strings", "versions")
+LIST_ATTRIBUTES = ("bools", "ints", "strings", "versions")
 
 
 def set_defaults_devices(spec: Object) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
         exactly = request.get("exactly")
-        for desired in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
-            set_default_fields(desired, {"allocationMode": "ExactCount"})
-            if desired["allocationMode"] == "ExactCount":
-                set_default_fields(desired, {"count": 1})
-            for toleration in desired.get("tolerations") or ():
+        for sub in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
+            set_default_fields(sub, {"allocationMode": "ExactCount"})
+            if sub["allocationMode"] == "ExactCount":
+                set_default_fields(sub, {"count": 1})
+            for toleration in sub.get("tolerations") or ():
                 set_default_fields(toleration, {"operator": "Equal"})
 
 
 class ResourceClaimStrategy(Strategy):
-    """ResourceClaims: the spec never changes."""
+    """``resource.k8s.io`` ResourceClaims. The spec is immutable."""
 
     return_deleted_object = True
     status_keeps = "user metadata"
@@ -42,7 +42,7 @@ class ResourceClaimStrategy(Strategy):
         set_defaults_devices(ensure_object(obj, "spec"))
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
-        claim_status_validation.keep_allocated(ensure_object(obj, "status"), old.get("status") or {})
+        claim_status_validation.drop_deallocated_devices(ensure_object(obj, "status"), old.get("status") or {})
 
     def validate(self, obj: Object) -> ErrorList:
         return claim_validation.validate_resource_claim_spec(obj["spec"].get("devices") or {}, "spec.devices")

@@ -1,7 +1,7 @@
-"""The status of ResourceClaims: which devices a claim has got, who uses them, and what drivers say of them.
+"""Validation of the status of ResourceClaims: allocation, ``reservedFor``, device statuses.
 
 After ``validateResourceClaimStatusUpdate`` in kubernetes' ``pkg/apis/resource/validation/validation.go`` and
-``pkg/registry/resource/resourceclaim/strategy.go`` (v1.36). An allocation never changes; it goes as a whole.
+``pkg/registry/resource/resourceclaim/strategy.go`` (v1.36). An allocation is immutable; it can only be removed.
 """
 
 import ipaddress
@@ -41,34 +41,34 @@ from pilothouse.apiserver.registry.resource.validation import (
 Names = Mapping[str, Set[str]]
 DeviceKey = tuple[tuple[str, str], ...]
 
-_MOST_USERS = 256
-_MOST_RESULTS = 32
-_MOST_CONFIGURATIONS = 64
-_MOST_CONDITIONS = 8
-_MOST_ADDRESSES = 16
+_MAX_RESERVED_FOR = 256
+_MAX_RESULTS = 32
+_MAX_CONFIGURATIONS = 64
+_MAX_CONDITIONS = 8
+_MAX_ADDRESSES = 16
 _UNBOUNDED = 1 << 62
 _SOURCES = ("FromClaim", "FromClass")
 _LENGTHS = (("interfaceName", 256), ("hardwareAddress", 128))
-_AN_ADDRESS = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
+_INVALID_INTERFACE_ADDRESS = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
 
 
-def _key(device: Object) -> DeviceKey:
-    """The identity of a device, or of a share of one, as messages show it."""
+def _device_key(device: Object) -> DeviceKey:
+    """The ID of a device or of a share of it, with the field names for messages."""
     fields = (("Driver", "driver"), ("Pool", "pool"), ("Device", "device"), ("ShareID", "shareID"))
     return tuple((shown, device.get(field) or "") for shown, field in fields)
 
 
 def _allocated(status: Object) -> set[DeviceKey]:
     devices = (status.get("allocation") or {}).get("devices") or {}
-    return {_key(result) for result in devices.get("results") or ()}
+    return {_device_key(result) for result in devices.get("results") or ()}
 
 
-def keep_allocated(status: Object, before: Object) -> None:
-    """Forget what drivers say of devices that the claim has no more."""
+def drop_deallocated_devices(status: Object, before: Object) -> None:
+    """Drop the statuses of devices that are no longer allocated (``dropDeallocatedStatusDevices``)."""
     if not status.get("devices"):
         return
-    gone = _allocated(before) - _allocated(status)
-    status["devices"] = [device for device in status["devices"] if _key(device) not in gone]
+    deallocated = _allocated(before) - _allocated(status)
+    status["devices"] = [device for device in status["devices"] if _device_key(device) not in deallocated]
     if not status["devices"]:
         del status["devices"]
 
@@ -76,14 +76,16 @@ def keep_allocated(status: Object, before: Object) -> None:
 def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
     status, before = obj.get("status") or {}, old.get("status") or {}
     users, allocation = status.get("reservedFor") or [], status.get("allocation")
-    errors = validate_set(users, _MOST_USERS, "status.reservedFor", _validate_user, lambda user: user.get("uid") or "")
+    errors = validate_set(
+        users, _MAX_RESERVED_FOR, "status.reservedFor", _validate_consumer_reference, lambda user: user.get("uid") or ""
+    )
     allocated = _allocated(status)
     errors += validate_set(
         status.get("devices") or [],
         _UNBOUNDED,
         "status.devices",
         lambda device, path: _validate_allocated_device_status(device, path, allocated),
-        _key,
+        _device_key,
     )
     if users and allocation is None:
         errors.append(forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
@@ -102,7 +104,7 @@ def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
     return errors
 
 
-def _validate_user(user: Object, path: str) -> ErrorList:
+def _validate_consumer_reference(user: Object, path: str) -> ErrorList:
     return [required(f"{path}.{field}") for field in ("resource", "name", "uid") if not user.get(field)]
 
 
@@ -110,13 +112,13 @@ def _validate_allocation(allocation: Object, path: str, names: Names) -> ErrorLi
     devices = allocation.get("devices") or {}
     errors = validate_slice(
         devices.get("results") or [],
-        _MOST_RESULTS,
+        _MAX_RESULTS,
         f"{path}.devices.results",
         lambda result, path: _validate_result(result, path, names),
     )
     errors += validate_slice(
         devices.get("config") or [],
-        _MOST_CONFIGURATIONS,
+        _MAX_CONFIGURATIONS,
         f"{path}.devices.config",
         lambda one, path: _validate_configuration(one, path, names),
     )
@@ -127,15 +129,15 @@ def _validate_allocation(allocation: Object, path: str, names: Names) -> ErrorLi
 
 def _validate_result(result: Object, path: str, names: Names) -> ErrorList:
     errors = validate_request_reference(result.get("request") or "", f"{path}.request", names)
-    errors += _validate_place(result, path)
+    errors += _validate_device_id(result, path)
     errors += validate_device_binding_parameters(result, path)
     for position, toleration in enumerate(result.get("tolerations") or ()):
         errors += validate_device_toleration(toleration, f"{path}.tolerations[{position}]")
     return errors + _validate_share(result, path)
 
 
-def _validate_place(device: Object, path: str) -> ErrorList:
-    """Of which driver it is, in which pool, and how it is called there."""
+def _validate_device_id(device: Object, path: str) -> ErrorList:
+    """Driver, pool and name of a device."""
     errors = validate_csi_driver_name(device.get("driver") or "", f"{path}.driver")
     errors += validate_pool_name(device.get("pool") or "", f"{path}.pool")
     return errors + validate_label(device.get("device") or "", f"{path}.device")
@@ -156,12 +158,12 @@ def _validate_configuration(configuration: Object, path: str, names: Names) -> E
 
 
 def _validate_allocated_device_status(device: Object, path: str, allocated: Set[DeviceKey]) -> ErrorList:
-    errors = _validate_place(device, path) + _validate_share(device, path)
-    if _key(device) not in allocated:
-        errors.append(invalid(path, shown_struct(_key(device)), "must be an allocated device in the claim"))
+    errors = _validate_device_id(device, path) + _validate_share(device, path)
+    if _device_key(device) not in allocated:
+        errors.append(invalid(path, shown_struct(_device_key(device)), "must be an allocated device in the claim"))
     conditions, child_path = device.get("conditions") or [], f"{path}.conditions"
-    if len(conditions) > _MOST_CONDITIONS:
-        errors.append(too_many(child_path, len(conditions), _MOST_CONDITIONS))
+    if len(conditions) > _MAX_CONDITIONS:
+        errors.append(too_many(child_path, len(conditions), _MAX_CONDITIONS))
     errors += validate_conditions(conditions, child_path)
     if device.get("data") is not None:
         errors += validate_raw_extension(device["data"], f"{path}.data")
@@ -173,17 +175,17 @@ def _validate_network(data: Object, path: str) -> ErrorList:
         too_long(f"{path}.{field}", limit) for field, limit in _LENGTHS if len((data.get(field) or "").encode()) > limit
     ]
     ips = data.get("ips") or []
-    return all_errors + validate_set(ips, _MOST_ADDRESSES, f"{path}.ips", _validate_address, lambda ip: ip)
+    return all_errors + validate_set(ips, _MAX_ADDRESSES, f"{path}.ips", _validate_address, lambda ip: ip)
 
 
 def _validate_address(text: str, path: str) -> ErrorList:
-    """``IsValidInterfaceAddress``: an address, and the size of its network."""
+    """``IsValidInterfaceAddress``: an IP address with a prefix length."""
     try:
         interface = ipaddress.ip_interface(text) if "/" in text else None
     except ValueError:
         interface = None
     if interface is None:
-        return [invalid(path, text, _AN_ADDRESS)]
+        return [invalid(path, text, _INVALID_INTERFACE_ADDRESS)]
     if str(interface) != text:
         return [invalid(path, text, f'must be in canonical form ("{interface}")')]
     return []

@@ -1,13 +1,13 @@
-"""Validation of ResourceClaims, their templates, and DeviceClasses: which devices are requested.
+"""Validation of ResourceClaims, ResourceClaimTemplates and DeviceClasses.
 
-After kubernetes' ``pkg/apis/resource/validation`` (v1.36). What a claim has got is ``device_allocations``'.
+After kubernetes' ``pkg/apis/resource/validation`` (v1.36). ``status_validation`` validates the status of claims.
 """
 
 from collections.abc import Mapping, Set
 
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.core.validation import is_extended
+from pilothouse.apiserver.registry.core.validation import is_extended_resource_name
 from pilothouse.apiserver.registry.generic.meta_validation import validate_annotations, validate_labels
 from pilothouse.apiserver.registry.resource.selectors import validate_selectors
 from pilothouse.apiserver.registry.resource.validation import (
@@ -22,8 +22,8 @@ from pilothouse.apiserver.registry.resource.validation import (
 )
 from pilothouse.machinery.names import dns_subdomain_errors
 
-_MOST = 32
-_MOST_CHOICES = 8
+_MAX_ITEMS = 32
+_MAX_FIRST_AVAILABLE = 8
 _MODES = ("All", "ExactCount")
 _ONE_KIND = "exactly one of `exactly` or `firstAvailable` is required"
 
@@ -41,13 +41,13 @@ def validate_resource_claim_template(spec: Object) -> ErrorList:
 
 
 def validate_device_class(spec: Object, old: Object | None) -> ErrorList:
-    """What did not change is not validated again."""
+    """``validateDeviceClassSpec``. Unchanged selectors are not compiled again."""
     selectors = spec.get("selectors") or []
     stored = old is not None and selectors == (old.get("selectors") or [])
     errors = validate_selectors(selectors, "spec.selectors", stored=stored)
-    errors += validate_slice(spec.get("config") or [], _MOST, "spec.config", validate_device_configuration)
+    errors += validate_slice(spec.get("config") or [], _MAX_ITEMS, "spec.config", validate_device_configuration)
     name = spec.get("extendedResourceName")
-    if name is not None and not is_extended(name):
+    if name is not None and not is_extended_resource_name(name):
         errors.append(invalid("spec.extendedResourceName", name, "must be a valid extended resource name"))
     return errors
 
@@ -56,17 +56,17 @@ def validate_resource_claim_spec(claim: Object, path: str) -> ErrorList:
     requests = claim.get("requests") or []
     names = request_names(requests)
     errors = validate_set(
-        requests, _MOST, f"{path}.requests", _validate_device_request, lambda request: request.get("name") or ""
+        requests, _MAX_ITEMS, f"{path}.requests", _validate_device_request, lambda request: request.get("name") or ""
     )
     errors += validate_slice(
         claim.get("constraints") or [],
-        _MOST,
+        _MAX_ITEMS,
         f"{path}.constraints",
         lambda constraint, path: _validate_device_constraint(constraint, path, names),
     )
     return errors + validate_slice(
         claim.get("config") or [],
-        _MOST,
+        _MAX_ITEMS,
         f"{path}.config",
         lambda one, path: (
             validate_request_references(one.get("requests") or [], f"{path}.requests", names)
@@ -76,18 +76,18 @@ def validate_resource_claim_spec(claim: Object, path: str) -> ErrorList:
 
 
 def _validate_device_request(request: Object, path: str) -> ErrorList:
-    """One request, or several of which the first that can be allocated is used."""
+    """``validateDeviceRequest``: exactly one of ``exactly`` and ``firstAvailable``."""
     all_errors = validate_label(request.get("name") or "", f"{path}.name")
-    exactly, choices = request.get("exactly"), request.get("firstAvailable") or []
-    if exactly is not None and choices:
+    exactly, subrequests = request.get("exactly"), request.get("firstAvailable") or []
+    if exactly is not None and subrequests:
         return [*all_errors, invalid(path, None, f"{_ONE_KIND}, but multiple fields are set")]
     if exactly is not None:
         return all_errors + _validate_device_sub_request(exactly, f"{path}.exactly")
-    if not choices:
+    if not subrequests:
         return [*all_errors, required(path, _ONE_KIND)]
     return all_errors + validate_set(
-        choices,
-        _MOST_CHOICES,
+        subrequests,
+        _MAX_FIRST_AVAILABLE,
         f"{path}.firstAvailable",
         lambda one, path: (
             validate_label(one.get("name") or "", f"{path}.name") + _validate_device_sub_request(one, path)
@@ -119,6 +119,6 @@ def _validate_device_constraint(constraint: Object, path: str, names: Mapping[st
     for field in ("matchAttribute", "distinctAttribute"):
         if constraint.get(field) is not None:
             return all_errors + validate_fully_qualified_name(constraint[field], f"{path}.{field}")
-    # Upstream's words, which are about another mistake.
+    # Upstream's message, although no field is set.
     text = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
     return [*all_errors, required(path, text)]

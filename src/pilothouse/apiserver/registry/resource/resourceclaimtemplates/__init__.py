@@ -13,7 +13,7 @@ with lazy_imports():
 
 
 class ResourceClaimTemplateStrategy(Strategy):
-    """ResourceClaimTemplates never change."""
+    """``resource.k8s.io`` ResourceClaimTemplates. The spec is immutable."""
 
     return_deleted_object = True
     update_steps = ("object meta", "object", "object meta update", "update")

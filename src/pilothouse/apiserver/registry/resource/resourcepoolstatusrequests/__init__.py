@@ -1,7 +1,7 @@
-"""ResourcePoolStatusRequests: asked once, answered once.
+"""ResourcePoolStatusRequests.
 
-After kubernetes' ``pkg/registry/resource/resourcepoolstatusrequest/strategy.go``, the tags of ``k8s.io/api``
-``resource/v1alpha3/types.go`` that validation is made from, and ``pkg/apis/resource/validation`` (v1.36).
+After kubernetes' ``pkg/registry/resource/resourcepoolstatusrequest/strategy.go``, the declarative validation tags in
+``k8s.io/api`` ``resource/v1alpha3/types.go``, and ``pkg/apis/resource/validation`` (v1.36).
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import dns_subdomain_errors
 
 _LIMIT = 1000
-_MOST_CONDITIONS = 10
+_MAX_CONDITIONS = 10
 _ERROR_BYTES = 256
 _POOL_NAME_BYTES = 253
 _COUNTS = {
@@ -31,11 +31,11 @@ _COUNTS = {
     "availableDevices": 0,
     "unavailableDevices": 0,
 }
-"""The least that each may be."""
+"""Field → its minimum."""
 
 
 class ResourcePoolStatusRequestStrategy(Strategy):
-    """Neither the question nor its answer ever changes."""
+    """The spec is immutable, and so is the status once it is set."""
 
     allow_unconditional_update = False
     return_deleted_object = True
@@ -71,8 +71,8 @@ class ResourcePoolStatusRequestStrategy(Strategy):
             return [*errors, too_many("status.pools", len(pools), _LIMIT)]
         for position, pool in enumerate(pools):
             errors += _validate_status(pool, f"status.pools[{position}]")
-        if len(conditions) > _MOST_CONDITIONS:
-            return [*errors, too_many("status.conditions", len(conditions), _MOST_CONDITIONS)]
+        if len(conditions) > _MAX_CONDITIONS:
+            return [*errors, too_many("status.conditions", len(conditions), _MAX_CONDITIONS)]
         return errors + validate_conditions(conditions, "status.conditions")
 
 
@@ -95,18 +95,18 @@ def _validate_pool_status(name: str, path: str) -> ErrorList:
     return errors
 
 
-def _validate_number(value: Any, path: str, least: int) -> ErrorList:
-    if value is None or value >= least:
+def _validate_number(value: Any, path: str, minimum: int) -> ErrorList:
+    if value is None or value >= minimum:
         return []
-    return [invalid(path, value, f"must be greater than or equal to {least}")]
+    return [invalid(path, value, f"must be greater than or equal to {minimum}")]
 
 
 def _validate_status(pool: Object, path: str) -> ErrorList:
     errors = _validate_driver(pool.get("driver") or "", f"{path}.driver")
     name, node, error = pool.get("poolName") or "", pool.get("nodeName"), pool.get("validationError")
     errors += _validate_pool_status(name, f"{path}.poolName") if name else [required(f"{path}.poolName")]
-    for field, least in _COUNTS.items():
-        errors += _validate_number(pool.get(field), f"{path}.{field}", least)
+    for field, minimum in _COUNTS.items():
+        errors += _validate_number(pool.get(field), f"{path}.{field}", minimum)
     if node is not None:
         errors += [invalid(f"{path}.nodeName", node, text) for text in dns_subdomain_errors(node)]
     if error is not None and len(error.encode()) > _ERROR_BYTES:
@@ -114,29 +114,29 @@ def _validate_status(pool: Object, path: str) -> ErrorList:
     return errors
 
 
-_ANSWERED = ("Complete", "Failed")
+_FINISHED_CONDITIONS = ("Complete", "Failed")
 _TOTALS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
-_NOT_YET = "-"
+_PENDING = "-"
 
 
 def print_resource_pool_status_request(value: Doc, now: Now) -> Row:
     """The sums over all reported pools (KEP-5677, v1.36)."""
     status, driver = part(value, "status"), part(value, "spec", "driver") or ""
-    given = [each for each in part(status, "conditions") or () if each.get("type") in _ANSWERED]
-    if status is None or not given:
-        return [driver, *(_NOT_YET for _ in (*_TOTALS, "errors", "pools")), "Pending", _NOT_YET]
+    conditions = [c for c in part(status, "conditions") or () if c.get("type") in _FINISHED_CONDITIONS]
+    if status is None or not conditions:
+        return [driver, *(_PENDING for _ in (*_TOTALS, "errors", "pools")), "Pending", _PENDING]
     pools, count = part(status, "pools") or (), part(status, "poolCount") or 0
-    answered, *_others = given
-    said = answered["type"]
-    if said == "Complete" and len(pools) < count:
-        said = f"Complete ({len(pools)}/{count} pools)"
+    finished, *_others = conditions
+    shown = finished["type"]
+    if shown == "Complete" and len(pools) < count:
+        shown = f"Complete ({len(pools)}/{count} pools)"
     return [
         driver,
         *(str(sum(pool.get(field) or 0 for pool in pools)) for field in _TOTALS),
         str(sum(bool(pool.get("validationError")) for pool in pools)),
         str(count),
-        said,
-        age(answered.get("lastTransitionTime"), now),
+        shown,
+        age(finished.get("lastTransitionTime"), now),
     ]
 
 

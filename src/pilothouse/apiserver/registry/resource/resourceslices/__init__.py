@@ -6,7 +6,7 @@ from pilothouse.apiserver.registry.generic.object_fields import set_default_fiel
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
-from pilothouse.apiserver.registry.resource.resourceclaims import LISTS
+from pilothouse.apiserver.registry.resource.resourceclaims import LIST_ATTRIBUTES
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
@@ -14,7 +14,7 @@ with lazy_imports():
 
 
 class ResourceSliceStrategy(Strategy):
-    """ResourceSlices: the driver, its pool and the node stay."""
+    """``resource.k8s.io`` ResourceSlices. Driver, pool name and node name are immutable."""
 
     return_deleted_object = True
     generation_fields = ("spec",)
@@ -28,11 +28,11 @@ class ResourceSliceStrategy(Strategy):
                 set_default_fields(taint, {"timeAdded": now})
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
-        # Lists as attributes, and amounts that are taken from a node's.
+        # DRANodeAllocatableResources, DRAListTypeAttributes
         for device in (obj.get("spec") or {}).get("devices") or ():
             device.pop("nodeAllocatableResourceMappings", None)
             for attribute in (device.get("attributes") or {}).values():
-                for field in LISTS:
+                for field in LIST_ATTRIBUTES:
                     attribute.pop(field, None)
 
     def validate(self, obj: Object) -> ErrorList:

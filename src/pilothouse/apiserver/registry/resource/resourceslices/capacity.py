@@ -1,4 +1,4 @@
-"""How much a device has that is shared, and in which amounts it may be asked for.
+"""Validation of the capacities of shared devices, and of their request policies.
 
 After ``validateRequestPolicy`` in kubernetes' ``pkg/apis/resource/validation/validation.go`` (v1.36).
 """
@@ -11,7 +11,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.resource.validation import validate_set
 from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quantity
 
-_MOST_VALUES = 10
+_MAX_VALUES = 10
 
 
 def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) -> ErrorList:
@@ -28,20 +28,22 @@ def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) ->
         if policy.get(field) and policy.get("default") is None:
             return [required(f"{child_path}.default", f"required when {field} is defined")]
     try:
-        most = _amount(capacity.get("value"))
+        capacity_value = _amount(capacity.get("value"))
         if values:
-            return _validate_value(values, _amount(policy["default"]), most, f"{child_path}.validValues")
-        return _validate_range(bounds, policy.get("default"), most, f"{child_path}.validRange") if bounds else []
+            return _validate_value(values, _amount(policy["default"]), capacity_value, f"{child_path}.validValues")
+        return (
+            _validate_range(bounds, policy.get("default"), capacity_value, f"{child_path}.validRange") if bounds else []
+        )
     except QuantityError:
-        return []  # its type reports that
+        return []  # reported when the type is decoded
 
 
 def _amount(text: Any) -> Quantity:
     return parse_quantity(str(text))
 
 
-def _validate_value(values: list[Any], default: Quantity, most: Quantity, path: str) -> ErrorList:
-    """Some amounts, in order."""
+def _validate_value(values: list[Any], default: Quantity, capacity_value: Quantity, path: str) -> ErrorList:
+    """``validateRequestPolicyValidValues``: sorted and unique, none above the capacity."""
     amounts = [_amount(value) for value in values]
     errors = [
         invalid(f"{path}[{position}]", str(after), "values must be sorted in ascending order")
@@ -50,16 +52,20 @@ def _validate_value(values: list[Any], default: Quantity, most: Quantity, path: 
     ]
 
     def validate(amount: Quantity, path: str) -> ErrorList:
-        return [invalid(path, str(amount), f"option is larger than capacity value: {most}")] if amount > most else []
+        return (
+            [invalid(path, str(amount), f"option is larger than capacity value: {capacity_value}")]
+            if amount > capacity_value
+            else []
+        )
 
-    errors += validate_set(amounts, _MOST_VALUES, path, validate, lambda amount: str(amount.value))
+    errors += validate_set(amounts, _MAX_VALUES, path, validate, lambda amount: str(amount.value))
     if default not in amounts:
         errors.append(invalid(path, str(default), "default value is not valid according to the requestPolicy"))
     return errors
 
 
-def _validate_range(bounds: Object, default_text: Any, most: Quantity, path: str) -> ErrorList:
-    """From the least on, in steps perhaps."""
+def _validate_range(bounds: Object, default_text: Any, capacity_value: Quantity, path: str) -> ErrorList:
+    """``validateRequestPolicyRange``: a minimum, with optional maximum and step."""
     if bounds.get("min") is None:
         return [required(f"{path}.min", "required when validRange is defined")]
     default, low = _amount(default_text), _amount(bounds["min"])
@@ -69,15 +75,15 @@ def _validate_range(bounds: Object, default_text: Any, most: Quantity, path: str
     def report(field: str, amount: Quantity, text: str) -> None:
         errors.append(invalid(f"{path}.{field}", str(amount), text))
 
-    if low > most:
-        report("min", low, f"min is larger than capacity value: {most}")
+    if low > capacity_value:
+        report("min", low, f"min is larger than capacity value: {capacity_value}")
     if default < low:
         report("default", default, f"default is less than min: {low}")
     if high is not None:
         if low > high:
             report("max", low, f"min is larger than max: {high}")
-        if high > most:
-            report("max", high, f"max is larger than capacity value: {most}")
+        if high > capacity_value:
+            report("max", high, f"max is larger than capacity value: {capacity_value}")
         if default > high:
             report("default", default, f"default is more than max: {high}")
     if bounds.get("step") is None:
@@ -86,8 +92,8 @@ def _validate_range(bounds: Object, default_text: Any, most: Quantity, path: str
     if step.value <= 0:
         report("step", step, "must be greater than zero")
         return errors
-    if low + step > most:
-        report("step", step, f"one step {low + step} is larger than capacity value: {most}")
+    if low + step > capacity_value:
+        report("step", step, f"one step {low + step} is larger than capacity value: {capacity_value}")
     for amount in (default, high):
         if amount is not None and (amount.value - low.value) % step.value:
             report("step", amount, f"value is not a multiple of a given step ({step}) from ({low})")

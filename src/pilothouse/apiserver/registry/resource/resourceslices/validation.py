@@ -1,4 +1,4 @@
-"""The errors in ResourceSlices: which devices a node or a driver has.
+"""Validation of ResourceSlices.
 
 After kubernetes' ``pkg/apis/resource/validation/validation.go`` (v1.36).
 """
@@ -23,15 +23,15 @@ from pilothouse.apiserver.registry.resource.validation import (
 )
 from pilothouse.machinery.names import dns_subdomain_errors
 
-_MOST_DEVICES, _MOST_ADVANCED = 128, 64
-_MOST_MEMBERS = 32
-_MOST_COUNTERS = 32
-_MOST_COUNTER_SETS, _MOST_CONSUMED = 8, 2
-_MOST_TAINTS = 16
-_LONGEST_VALUE = 64
-_LONGEST_LABEL = 63
+_MAX_DEVICES, _MAX_DEVICES_WITH_TAINTS_OR_COUNTERS = 128, 64
+_MAX_MEMBERS = 32
+_MAX_COUNTERS = 32
+_MAX_COUNTER_SETS, _MAX_CONSUMED = 8, 2
+_MAX_TAINTS = 16
+_MAX_VALUE_LENGTH = 64
+_MAX_LABEL_LENGTH = 63
 _VALUES = ("bool", "int", "string", "version")
-_PATHS = ("nodeName", "nodeSelector", "allNodes")
+_NODE_FIELDS = ("nodeName", "nodeSelector", "allNodes")
 _NUMBER = r"(?:0|[1-9]\d*)"
 _PRE = r"(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
 _version = re.compile(
@@ -40,14 +40,14 @@ _version = re.compile(
 
 
 def validate_resource_slice(spec: Object, old: Object | None) -> ErrorList:
-    """Of a device only what is new is validated."""
+    """``validateResourceSliceSpec``. Unchanged capacities and taints of devices are not validated again."""
     errors = validate_csi_driver_name(spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}
     errors += _validate_pool(pool, "spec.pool")
     if old is not None:
         errors += validate_immutable_fields(pool, old.get("pool") or {}, "spec.pool", {"name": "string"})
         errors += validate_immutable_fields(spec, old, "spec", {"driver": "string", "nodeName": "*string"})
-    paths, chosen = _slice_paths(spec)
+    paths, chosen = _validate_slice_node_selection(spec)
     errors += paths
     which = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
     if not chosen:
@@ -59,17 +59,17 @@ def validate_resource_slice(spec: Object, old: Object | None) -> ErrorList:
         errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
     is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     known = {device.get("name"): device for device in (old or {}).get("devices") or ()}
-    of_its_own = spec.get("perDeviceNodeSelection") is True
+    per_device = spec.get("perDeviceNodeSelection") is True
     errors += validate_set(
         devices,
-        _MOST_ADVANCED if is_advanced else _MOST_DEVICES,
+        _MAX_DEVICES_WITH_TAINTS_OR_COUNTERS if is_advanced else _MAX_DEVICES,
         "spec.devices",
-        lambda device, path: _validate_device(device, known.get(device.get("name")), path, of_its_own),
+        lambda device, path: _validate_device(device, known.get(device.get("name")), path, per_device),
         lambda device: device.get("name") or "",
     )
     return errors + validate_set(
         shared,
-        _MOST_COUNTER_SETS,
+        _MAX_COUNTER_SETS,
         "spec.sharedCounters",
         lambda one, path: _validate_counters(one, path, "name"),
         lambda one: one.get("name") or "",
@@ -86,9 +86,9 @@ def _validate_pool(pool: Object, path: str) -> ErrorList:
     return errors
 
 
-def _slice_paths(spec: Object) -> tuple[ErrorList, list[str]]:
-    """Where all devices are, and by which fields that is said."""
-    errors, chosen = _paths(spec, "spec", "must be either unset or set to a non-empty string")
+def _validate_slice_node_selection(spec: Object) -> tuple[ErrorList, list[str]]:
+    """The errors in the fields that select the nodes of all devices, and the fields that are set."""
+    errors, chosen = _validate_node_selection(spec, "spec", "must be either unset or set to a non-empty string")
     terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if spec.get("nodeSelector") is not None and len(terms) != 1:
         path, text = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
@@ -101,10 +101,10 @@ def _slice_paths(spec: Object) -> tuple[ErrorList, list[str]]:
     return errors, chosen
 
 
-def _paths(holder: Object, path: str, empty: str) -> tuple[ErrorList, list[str]]:
+def _validate_node_selection(holder: Object, path: str, empty: str) -> tuple[ErrorList, list[str]]:
     errors: ErrorList = []
     chosen: list[str] = []
-    name, selector, everywhere = (holder.get(field) for field in _PATHS)
+    name, selector, everywhere = (holder.get(field) for field in _NODE_FIELDS)
     if name:
         chosen.append("`nodeName`")
         errors += [invalid(f"{path}.nodeName", name, text) for text in dns_subdomain_errors(name)]
@@ -120,11 +120,11 @@ def _paths(holder: Object, path: str, empty: str) -> tuple[ErrorList, list[str]]
     return errors, chosen
 
 
-def _validate_device(device: Object, old: Object | None, path: str, of_its_own: bool) -> ErrorList:
+def _validate_device(device: Object, old: Object | None, path: str, per_device: bool) -> ErrorList:
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     errors = validate_label(device.get("name") or "", f"{path}.name")
-    if len(attributes) + len(capacity) > _MOST_MEMBERS:
-        text = f"the total number of attributes and capacities must not exceed {_MOST_MEMBERS}"
+    if len(attributes) + len(capacity) > _MAX_MEMBERS:
+        text = f"the total number of attributes and capacities must not exceed {_MAX_MEMBERS}"
         errors.append(invalid(path, len(attributes) + len(capacity), text))
     errors += validate_map(attributes, f"{path}.attributes", validate_qualified_name, _validate_attribute)
     if old is None or capacity != (old.get("capacity") or {}):
@@ -137,28 +137,32 @@ def _validate_device(device: Object, old: Object | None, path: str, of_its_own: 
         )
     taints = device.get("taints") or []
     if old is None or taints != (old.get("taints") or []):
-        errors += validate_slice(taints, _MOST_TAINTS, f"{path}.taints", validate_device_taint)
+        errors += validate_slice(taints, _MAX_TAINTS, f"{path}.taints", validate_device_taint)
     errors += validate_set(
         device.get("consumesCounters") or [],
-        _MOST_CONSUMED,
+        _MAX_CONSUMED,
         f"{path}.consumesCounters",
         lambda one, path: _validate_counters(one, path, "counterSet"),
         lambda one: one.get("counterSet") or "",
     )
-    return errors + _validate_place(device, path, of_its_own) + validate_device_binding_parameters(device, path)
+    return (
+        errors
+        + _validate_device_node_selection(device, path, per_device)
+        + validate_device_binding_parameters(device, path)
+    )
 
 
-def _validate_place(device: Object, path: str, of_its_own: bool) -> ErrorList:
-    """Where a device is that has a place ``of_its_own``."""
-    if not of_its_own:
-        if all(device.get(field) is None for field in _PATHS):
+def _validate_device_node_selection(device: Object, path: str, per_device: bool) -> ErrorList:
+    """The fields that select the nodes of a device. ``per_device``: ``perDeviceNodeSelection`` is set."""
+    if not per_device:
+        if all(device.get(field) is None for field in _NODE_FIELDS):
             return []
         text = (
             "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in "
             "the ResourceSlice spec"
         )
         return [invalid(path, None, text)]
-    errors, chosen = _paths(device, path, "must not be empty")
+    errors, chosen = _validate_node_selection(device, path, "must not be empty")
     which = (
         "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "
         "true in the ResourceSlice spec"
@@ -173,14 +177,14 @@ def _validate_place(device: Object, path: str, of_its_own: bool) -> ErrorList:
 def _validate_attribute(attribute: Object, path: str) -> ErrorList:
     text, version = attribute.get("string"), attribute.get("version")
     errors: ErrorList = []
-    if text is not None and len(text.encode()) > _LONGEST_VALUE:
-        errors.append(too_long(f"{path}.string", _LONGEST_VALUE))
+    if text is not None and len(text.encode()) > _MAX_VALUE_LENGTH:
+        errors.append(too_long(f"{path}.string", _MAX_VALUE_LENGTH))
     if version is not None:
         child_path = f"{path}.version"
         if _version.fullmatch(version) is None:
             errors.append(invalid(child_path, version, "must be a string compatible with semver.org spec 2.0.0"))
-        if len(version.encode()) > _LONGEST_VALUE:
-            errors.append(too_long(child_path, _LONGEST_VALUE))
+        if len(version.encode()) > _MAX_VALUE_LENGTH:
+            errors.append(too_long(child_path, _MAX_VALUE_LENGTH))
     given = sum(attribute.get(field) is not None for field in _VALUES)
     if given != 1:
         shown = internal_value("resource.DeviceAttribute", attribute) if given else ""
@@ -189,11 +193,11 @@ def _validate_attribute(attribute: Object, path: str) -> ErrorList:
 
 
 def _validate_counters(counters: Object, path: str, field: str) -> ErrorList:
-    """Counters that are shared, or that a device takes of."""
+    """``sharedCounters`` of a slice, or ``consumesCounters`` of a device; ``field`` is the name of the counter set."""
     name, members = counters.get(field) or "", counters.get("counters") or {}
     all_errors = validate_label(name, f"{path}.{field}") if name else [required(f"{path}.{field}")]
     if not members:
         return [*all_errors, required(f"{path}.counters")]
     return all_errors + validate_map(
-        members, f"{path}.counters", validate_label, most=_MOST_COUNTERS, longest=_LONGEST_LABEL
+        members, f"{path}.counters", validate_label, max_size=_MAX_COUNTERS, max_key_length=_MAX_LABEL_LENGTH
     )

@@ -14,20 +14,20 @@ with lazy_imports():
 
 
 _DISABLED = ("resourceClaims", "disruptionMode", "priorityClassName", "priority")
-"""``DRAWorkloadResourceClaims``, ``WorkloadAwarePreemption``."""
+"""The fields of the gates ``DRAWorkloadResourceClaims`` and ``WorkloadAwarePreemption``."""
 
 
 class PodGroupStrategy(Strategy):
-    """Pods that are scheduled together. What a group is never changes."""
+    """``scheduling.k8s.io`` PodGroups. Template reference and policy are immutable."""
 
     status_keeps = "user metadata"
     has_status = True
     update_steps = ("object meta update", "update")
     reset_fields = {"": ()}
-    """Its storage has none but for the status."""
+    """Upstream's storage of the main resource has no reset fields."""
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
-        drop_disabled(obj["spec"])
+        drop_disabled_template_fields(obj["spec"])
         obj["spec"].pop("schedulingConstraints", None)  # TopologyAwareWorkloadScheduling
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
@@ -43,15 +43,15 @@ class PodGroupStrategy(Strategy):
         )
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        return scheduling_validation.validate_unchanged(
+        return scheduling_validation.validate_immutable_spec_field(
             obj, old, "podGroupTemplateRef"
-        ) + scheduling_validation.validate_unchanged(obj, old, "schedulingPolicy")
+        ) + scheduling_validation.validate_immutable_spec_field(obj, old, "schedulingPolicy")
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return validate_conditions((obj.get("status") or {}).get("conditions") or (), "status.conditions")
 
 
-def drop_disabled(spec: Object) -> None:
+def drop_disabled_template_fields(spec: Object) -> None:
     for name in _DISABLED:
         spec.pop(name, None)
 
@@ -70,17 +70,17 @@ def _validate_reference(reference: Object, path: str) -> ErrorList:
 
 
 def print_pod_group(value: Doc, now: Now) -> Row:
-    conditions = {each.get("type"): each for each in part(value, "status", "conditions") or ()}
+    conditions = {condition.get("type"): condition for condition in part(value, "status", "conditions") or ()}
     scheduled, disrupted = conditions.get("PodGroupScheduled"), conditions.get("DisruptionTarget")
-    said = "Pending"
+    status = "Pending"
     if scheduled is not None:
-        said = "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+        status = "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
     if disrupted is not None:
-        said = disrupted.get("reason") or ""
+        status = disrupted.get("reason") or ""
     return [
         "Basic" if part(value, "spec", "schedulingPolicy", "gang") is None else "Gang",
         part(value, "spec", "podGroupTemplateRef", "workload", "workloadName") or "<none>",
-        said,
+        status,
     ]
 
 

@@ -7,13 +7,13 @@ from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, 
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 
-_HIGHEST_USER_PRIORITY = 1_000_000_000
+_MAX_USER_PRIORITY = 1_000_000_000
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _PREEMPTION = ("PreemptLowerPriority", "Never")
 
 
 class PriorityClassStrategy(Strategy):
-    """The value never changes; names of the system are the system's."""
+    """``scheduling.k8s.io`` PriorityClasses. ``value`` is immutable; the prefix ``system-`` is reserved."""
 
     update_steps = ("object meta update", "update")
 
@@ -31,8 +31,8 @@ class PriorityClassStrategy(Strategy):
             if detail:
                 reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
                 errors.append(forbidden("metadata.name", reserved + detail))
-        elif value > _HIGHEST_USER_PRIORITY:
-            text = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
+        elif value > _MAX_USER_PRIORITY:
+            text = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"
             errors.append(forbidden("value", text))
         policy = obj["preemptionPolicy"]
         if policy not in _PREEMPTION:
@@ -47,7 +47,7 @@ class PriorityClassStrategy(Strategy):
 
 
 def _reserved_name_error(name: str, value: int, is_default: bool) -> str:
-    """Why it is none of the system's classes (``IsKnownSystemPriorityClass``)."""
+    """The error if the class is not one of the system classes (``IsKnownSystemPriorityClass``)."""
     known = _SYSTEM_PRIORITIES.get(name)
     if known is None:
         return f"{name} is not a known system priority class"

@@ -6,7 +6,7 @@ from pilothouse.apiserver.field_errors import ErrorList, duplicate, required, sh
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
-from pilothouse.apiserver.registry.scheduling.podgroups import drop_disabled
+from pilothouse.apiserver.registry.scheduling.podgroups import drop_disabled_template_fields
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, path_segment_errors
 
@@ -14,18 +14,18 @@ with lazy_imports():
     from pilothouse.apiserver.registry.scheduling import validation as scheduling_validation
 
 
-_MOST_TEMPLATES = 8
+_MAX_TEMPLATES = 8
 
 
 class WorkloadStrategy(Strategy):
-    """Templates of PodGroups. They never change."""
+    """``scheduling.k8s.io`` Workloads. Templates and controller reference are immutable."""
 
     update_steps = ("object meta update", "update")
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
         for template in obj["spec"].get("podGroupTemplates") or ():
-            drop_disabled(template)
-            template["schedulingConstraints"] = None  # printed although it is empty
+            drop_disabled_template_fields(template)
+            template["schedulingConstraints"] = None  # serialized even if it is empty
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
@@ -35,10 +35,10 @@ class WorkloadStrategy(Strategy):
         return errors + _validate_templates(spec.get("podGroupTemplates") or (), "spec.podGroupTemplates")
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        changed = scheduling_validation.validate_unchanged(obj, old, "podGroupTemplates")
+        changed = scheduling_validation.validate_immutable_spec_field(obj, old, "podGroupTemplates")
         if changed:
-            changed += _validate_number(obj["spec"].get("podGroupTemplates") or (), "spec.podGroupTemplates")
-        return scheduling_validation.validate_unchanged(obj, old, "controllerRef") + changed
+            changed += _validate_template_count(obj["spec"].get("podGroupTemplates") or (), "spec.podGroupTemplates")
+        return scheduling_validation.validate_immutable_spec_field(obj, old, "controllerRef") + changed
 
 
 def _validate_controller(reference: Object, path: str) -> ErrorList:
@@ -50,14 +50,14 @@ def _validate_controller(reference: Object, path: str) -> ErrorList:
     return errors + scheduling_validation.validate_names(name, f"{path}.name", path_segment_errors(name))
 
 
-def _validate_number(templates: Sequence[Object], path: str) -> ErrorList:
-    if len(templates) > _MOST_TEMPLATES:
-        return [too_many(path, len(templates), _MOST_TEMPLATES)]
+def _validate_template_count(templates: Sequence[Object], path: str) -> ErrorList:
+    if len(templates) > _MAX_TEMPLATES:
+        return [too_many(path, len(templates), _MAX_TEMPLATES)]
     return [] if templates else [required(path)]
 
 
 def _validate_templates(templates: Sequence[Object], path: str) -> ErrorList:
-    errors = _validate_number(templates, path)
+    errors = _validate_template_count(templates, path)
     if errors:
         return errors
     names = [template.get("name") or "" for template in templates]

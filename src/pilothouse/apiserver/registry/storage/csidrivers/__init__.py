@@ -12,11 +12,11 @@ with lazy_imports():
     from pilothouse.apiserver.registry.storage.csidrivers import validation as csi_driver_validation
 
 _GATED = "preventPodSchedulingIfMissing"
-"""Of CSIDrivers: the gate VolumeLimitScaling is off."""
+"""The field of the gate VolumeLimitScaling, which is off."""
 
 
 class CSIDriverStrategy(Strategy):
-    """CSIDrivers: a flag for everything that a driver may want."""
+    """``storage.k8s.io`` CSIDrivers."""
 
     allow_unconditional_update = False
     return_deleted_object = True

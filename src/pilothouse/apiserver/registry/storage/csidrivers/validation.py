@@ -8,9 +8,9 @@ from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, valid
 
 _LIFECYCLES = ("Persistent", "Ephemeral")
 _GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
-_SHORTEST_PERIOD = 10
-_SHORTEST_TOKEN = 600
-_LONGEST_TOKEN = 1 << 32
+_MIN_UPDATE_PERIOD_SECONDS = 10
+_MIN_TOKEN_SECONDS = 600
+_MAX_TOKEN_SECONDS = 1 << 32
 
 
 def validate_csi_driver(obj: Object) -> ErrorList:
@@ -19,14 +19,14 @@ def validate_csi_driver(obj: Object) -> ErrorList:
     policy, tokens = spec.get("fsGroupPolicy"), spec.get("tokenRequests") or ()
     if policy not in _GROUP_POLICIES:
         errors.append(not_supported("spec.fsGroupPolicy", policy, _GROUP_POLICIES))
-    errors += _validate_token(tokens, "spec.tokenRequests")
+    errors += _validate_token_requests(tokens, "spec.tokenRequests")
     errors += [
         not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
         for mode in spec.get("volumeLifecycleModes") or ()
         if mode not in _LIFECYCLES
     ]
     period, in_secrets = spec.get("nodeAllocatableUpdatePeriodSeconds"), spec.get("serviceAccountTokenInSecrets")
-    if period is not None and period < _SHORTEST_PERIOD:
+    if period is not None and period < _MIN_UPDATE_PERIOD_SECONDS:
         path, text = "spec.nodeAllocatableUpdatePeriodSeconds", "must be greater than or equal to 10 seconds"
         errors.append(invalid(path, period, text))
     if in_secrets is not None and not tokens:
@@ -39,12 +39,12 @@ def validate_csi_driver_update(obj: Object, old: Object) -> ErrorList:
     errors: ErrorList = []
     required = obj["spec"].get("attachRequired")
     if required != old["spec"].get("attachRequired"):
-        errors.append(invalid("spec.attachedRequired", required, IMMUTABLE))  # called so upstream
+        errors.append(invalid("spec.attachedRequired", required, IMMUTABLE))  # upstream's path
     return errors + validate_immutable_fields(obj["spec"], old["spec"], "spec", {"volumeLifecycleModes": "[]string"})
 
 
-def _validate_token(requests: Sequence[Object], path: str) -> ErrorList:
-    """The tokens that a driver asks for: one for each audience."""
+def _validate_token_requests(requests: Sequence[Object], path: str) -> ErrorList:
+    """``validateTokenRequests``: audiences must be unique."""
     errors: ErrorList = []
     audiences: list[str] = []
     for position, request in enumerate(requests):
@@ -57,10 +57,10 @@ def _validate_token(requests: Sequence[Object], path: str) -> ErrorList:
             errors.append(duplicate(f"{child_path}.audience", audience))
             continue
         audiences.append(audience)
-        if seconds is not None and seconds < _SHORTEST_TOKEN:
+        if seconds is not None and seconds < _MIN_TOKEN_SECONDS:
             text = "may not specify a duration less than 10 minutes"
             errors.append(invalid(f"{child_path}.expirationSeconds", seconds, text))
-        if seconds is not None and seconds > _LONGEST_TOKEN:
+        if seconds is not None and seconds > _MAX_TOKEN_SECONDS:
             text = "may not specify a duration larger than 2^32 seconds"
             errors.append(invalid(f"{child_path}.expirationSeconds", seconds, text))
     return errors

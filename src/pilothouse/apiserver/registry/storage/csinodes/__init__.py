@@ -13,7 +13,7 @@ with lazy_imports():
 
 
 class CSINodeStrategy(Strategy):
-    """CSINodes: which drivers a node has. A driver's entry is replaced by removing and adding it."""
+    """``storage.k8s.io`` CSINodes. Drivers can be added and removed; most of their fields are immutable."""
 
     allow_unconditional_update = False
     return_deleted_object = True

@@ -8,7 +8,7 @@ from pilothouse.apiserver.registry.core.validation import validate_csi_driver_na
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_nonnegative_fields
 from pilothouse.machinery.names import qualified_name_errors
 
-_LONGEST_NODE_ID = 256
+_MAX_NODE_ID_LENGTH = 256
 
 
 def validate_csi_node(obj: Object) -> ErrorList:
@@ -27,20 +27,20 @@ def validate_csi_node(obj: Object) -> ErrorList:
 
 
 def validate_csi_node_update(obj: Object, old: Object) -> ErrorList:
-    known, drivers = (((each.get("spec") or {}).get("drivers") or ()) for each in (old, obj))
+    old_drivers, drivers = (((o.get("spec") or {}).get("drivers") or ()) for o in (old, obj))
     return [
-        invalid("spec.drivers", internal_value("storage.CSINodeDriver", _fixed_driver(driver)), IMMUTABLE)
-        for before in known
+        invalid("spec.drivers", internal_value("storage.CSINodeDriver", _immutable_fields(driver)), IMMUTABLE)
+        for before in old_drivers
         for driver in drivers
-        if driver.get("name") == before.get("name") and _fixed_driver(driver) != _fixed_driver(before)
+        if driver.get("name") == before.get("name") and _immutable_fields(driver) != _immutable_fields(before)
     ]
 
 
 def _validate_node_id(node: str, path: str) -> ErrorList:
     if not node:
         return [required(path)]
-    if len(node.encode()) > _LONGEST_NODE_ID:
-        return [invalid(path, node, f"must be {_LONGEST_NODE_ID} characters or less")]
+    if len(node.encode()) > _MAX_NODE_ID_LENGTH:
+        return [invalid(path, node, f"must be {_MAX_NODE_ID_LENGTH} characters or less")]
     return []
 
 
@@ -55,6 +55,6 @@ def _validate_topology_key(keys: Sequence[str], path: str) -> ErrorList:
     return errors
 
 
-def _fixed_driver(driver: Object) -> Object:
-    """What of a driver never changes. How many volumes it can attach may."""
+def _immutable_fields(driver: Object) -> Object:
+    """The immutable fields of a driver; ``allocatable`` can change."""
     return {field: driver.get(field) for field in ("name", "nodeID", "topologyKeys")}

@@ -16,7 +16,7 @@ with lazy_imports():
 
 
 class CSIStorageCapacityStrategy(Strategy):
-    """CSIStorageCapacities: how much a driver could provision where."""
+    """``storage.k8s.io`` CSIStorageCapacities. Topology and storage class are immutable."""
 
     allow_unconditional_update = False
     update_steps = ("object meta", "object", "object meta update", "update")

@@ -11,8 +11,8 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import qualified_name_errors
 
 _BINDING = ("Immediate", "WaitForFirstConsumer")
-_MOST_PARAMETERS = 512
-_LARGEST_PARAMETERS = 256 * 1024
+_MAX_PARAMETERS = 512
+_MAX_PARAMETERS_BYTES = 256 * 1024
 
 
 def encoded_size(texts: Mapping[str, str]) -> int:
@@ -20,27 +20,27 @@ def encoded_size(texts: Mapping[str, str]) -> int:
 
 
 def validate_provisioner_and_parameters(of: Object, driver_field: str) -> ErrorList:
-    """The driver of a class and its parameters."""
+    """``validateProvisioner`` and ``validateParameters``; ``driver_field`` has the name of the driver."""
     driver, parameters = (of.get(driver_field) or "").lower(), of.get("parameters") or {}
     errors = [] if driver else [required(driver_field)]
     if driver:
         errors += [invalid(driver_field, driver, text) for text in qualified_name_errors(driver)]
-    if len(parameters) > _MOST_PARAMETERS:
-        return [*errors, too_long("parameters", _MOST_PARAMETERS)]
+    if len(parameters) > _MAX_PARAMETERS:
+        return [*errors, too_long("parameters", _MAX_PARAMETERS)]
     if "" in parameters:
         errors.append(invalid("parameters", "", "field can not be empty."))
-    if encoded_size(parameters) > _LARGEST_PARAMETERS:
-        errors.append(too_long("parameters", _LARGEST_PARAMETERS))
+    if encoded_size(parameters) > _MAX_PARAMETERS_BYTES:
+        errors.append(too_long("parameters", _MAX_PARAMETERS_BYTES))
     return errors
 
 
 def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
-    # Upstream's list begins with an empty term for each there is, of which a term without expressions is a duplicate.
+    # Upstream's list starts with an empty term per term, of which every term without expressions is a duplicate.
     before: list[dict[str, frozenset[str]]] = [{} for _ in terms]
     for position, term in enumerate(terms):
         child_path = f"{path}[{position}].matchLabelExpressions"
-        desired: dict[str, frozenset[str]] = {}
+        expressions: dict[str, frozenset[str]] = {}
         for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
             key, values = expression.get("key") or "", expression.get("values") or ()
             if not values:
@@ -51,15 +51,15 @@ def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList
                 if value in values[:index]
             ]
             errors += [invalid(f"{child_path}[{number}].key", key, text) for text in qualified_name_errors(key)]
-            if key in desired:
+            if key in expressions:
                 errors.append(duplicate(f"{child_path}[{number}].key", key))
-            desired[key] = frozenset(values)
-        errors += [duplicate(child_path, "") for each in before if each == desired]
-        before.append(desired)
+            expressions[key] = frozenset(values)
+        errors += [duplicate(child_path, "") for other in before if other == expressions]
+        before.append(expressions)
     return errors
 
 
-_FIXED_OF_CLASS = {
+_IMMUTABLE_FIELDS = {
     "parameters": "{}string",
     "provisioner": "string",
     "reclaimPolicy": "*string",
@@ -68,7 +68,7 @@ _FIXED_OF_CLASS = {
 
 
 class StorageClassStrategy(Strategy):
-    """Who provisions, and how. Only what concerns future volumes may change."""
+    """``storage.k8s.io`` StorageClasses. Provisioner, parameters, reclaim policy and binding mode are immutable."""
 
     return_deleted_object = True
     update_steps = ("object meta", "object", "object meta update", "update")
@@ -85,7 +85,7 @@ class StorageClassStrategy(Strategy):
         return errors + validate_allowed_topologies(obj.get("allowedTopologies") or (), "allowedTopologies")
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        return validate_immutable_fields(obj, old, "", _FIXED_OF_CLASS)
+        return validate_immutable_fields(obj, old, "", _IMMUTABLE_FIELDS)
 
 
 def print_storage_class(value: Doc, now: Now) -> Row:

@@ -13,7 +13,7 @@ with lazy_imports():
 
 
 class VolumeAttachmentStrategy(Strategy):
-    """VolumeAttachments: what is asked for never changes."""
+    """``storage.k8s.io`` VolumeAttachments. The spec is immutable."""
 
     allow_unconditional_update = False
     return_deleted_object = True

@@ -7,8 +7,8 @@ from pilothouse.apiserver.registry.core.volume_sources import validate_inline_pe
 from pilothouse.apiserver.registry.storage.storageclasses import encoded_size
 from pilothouse.machinery.names import dns_subdomain_errors
 
-_LARGEST_METADATA = 256 * 1024
-_LONGEST_MESSAGE = 1024
+_MAX_METADATA_BYTES = 256 * 1024
+_MAX_MESSAGE_LENGTH = 1024
 _CODES = "must be between 0 and 2147483647, inclusive"
 
 
@@ -18,8 +18,8 @@ def validate_volume_attachment(obj: Object) -> ErrorList:
     errors = validate_csi_driver_name(spec.get("attacher") or "", "spec.attacher")
     errors += _validate_attachment_source(spec.get("source") or {}, "spec.source")
     errors += [invalid("spec.nodeName", node, text) for text in dns_subdomain_errors(node)]
-    if encoded_size(status.get("attachmentMetadata") or {}) > _LARGEST_METADATA:
-        errors.append(too_long("status.attachmentMetadata", _LARGEST_METADATA))
+    if encoded_size(status.get("attachmentMetadata") or {}) > _MAX_METADATA_BYTES:
+        errors.append(too_long("status.attachmentMetadata", _MAX_METADATA_BYTES))
     for field in ("attachError", "detachError"):
         errors += _validate_volume_error(status.get(field) or {}, f"status.{field}")
     if volume is None:
@@ -40,11 +40,11 @@ def _validate_attachment_source(source: Object, path: str) -> ErrorList:
 
 
 def _validate_volume_error(error: Object, path: str) -> ErrorList:
-    """Why a volume could not be attached, or detached."""
+    """``validateVolumeError``."""
     errors: ErrorList = []
-    if len((error.get("message") or "").encode()) > _LONGEST_MESSAGE:
+    if len((error.get("message") or "").encode()) > _MAX_MESSAGE_LENGTH:
         # Upstream reports another limit than the one that it checks.
-        errors.append(too_long(f"{path}.message", _LARGEST_METADATA))
+        errors.append(too_long(f"{path}.message", _MAX_METADATA_BYTES))
     code = error.get("errorCode")
     if code is not None and code < 0:
         errors.append(invalid(f"{path}.errorCode", code, _CODES))

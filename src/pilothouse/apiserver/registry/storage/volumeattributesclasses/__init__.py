@@ -9,7 +9,7 @@ from pilothouse.apiserver.registry.storage.storageclasses import validate_provis
 
 
 class VolumeAttributesClassStrategy(Strategy):
-    """VolumeAttributesClasses never change."""
+    """``storage.k8s.io`` VolumeAttributesClasses. Driver and parameters are immutable."""
 
     return_deleted_object = True
     update_steps = ("object meta update", "update", "object meta", "object")

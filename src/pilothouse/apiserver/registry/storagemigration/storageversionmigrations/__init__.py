@@ -1,4 +1,4 @@
-"""StorageVersionMigrations: which resource is to be written anew, and how far that is.
+"""StorageVersionMigrations.
 
 After kubernetes' ``pkg/apis/storagemigration/validation`` and ``pkg/registry/storagemigration`` (v1.36).
 """
@@ -16,16 +16,16 @@ _CONDITIONS = "[]meta.Condition"
 
 
 class StorageVersionMigrationStrategy(Strategy):
-    """``storagemigration.k8s.io/v1beta1`` StorageVersionMigrations: the spec is immutable, and the status only
-    moves forward."""
+    """``storagemigration.k8s.io/v1beta1`` StorageVersionMigrations. The spec is immutable; terminal conditions and the
+    resource version stay once they are set."""
 
     allow_unconditional_update = False
     has_status = True
     update_steps = ("object meta", "object", "object meta update", "update")
 
     def validate(self, obj: Object) -> ErrorList:
-        desired = (obj.get("spec") or {}).get("resource") or {}
-        resource, group = desired.get("resource") or "", desired.get("group") or ""
+        reference = (obj.get("spec") or {}).get("resource") or {}
+        resource, group = reference.get("resource") or "", reference.get("group") or ""
         errors: ErrorList = []
         if not resource:
             errors.append(required("spec.resource.resource", "resource is required to be set"))
@@ -45,8 +45,7 @@ class StorageVersionMigrationStrategy(Strategy):
         return [invalid("spec", shown, IMMUTABLE)]
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
-        # That a migration which is over still counts as running is allowed since v1.36: whoever admits one after the
-        # other takes note of the end first.
+        # Since v1.36 a terminal condition and Running may be true at the same time.
         status, before = obj.get("status") or {}, old.get("status") or {}
         version, known = status.get("resourceVersion") or "", before.get("resourceVersion") or ""
         errors: ErrorList = []
@@ -56,17 +55,17 @@ class StorageVersionMigrationStrategy(Strategy):
         errors += validate_conditions(conditions, "status.conditions")
         if known and version != known:
             errors.append(invalid("status.resourceVersion", version, IMMUTABLE))
-        if _holds(status, "Succeeded") and _holds(status, "Failed"):
+        if _is_condition_true(status, "Succeeded") and _is_condition_true(status, "Failed"):
             detail = "Both success and failed conditions cannot be true at the same time"
             errors.append(invalid("status.conditions", internal_value(_CONDITIONS, conditions), detail))
         for type_, name in (("Succeeded", "Success"), ("Failed", "Failed")):
-            if _holds(before, type_) and not _holds(status, type_):
+            if _is_condition_true(before, type_) and not _is_condition_true(status, type_):
                 detail = f"{name} condition cannot be set to false once it is true"
                 errors.append(invalid("status.conditions", internal_value(_CONDITIONS, conditions), detail))
         return errors
 
 
-def _holds(status: Object, type_: str) -> bool:
+def _is_condition_true(status: Object, type_: str) -> bool:
     return any(one.get("type") == type_ and one.get("status") == "True" for one in status.get("conditions") or ())
 
 
