@@ -19,17 +19,19 @@ setup: $(VENV)/.ready
 
 # pip would compile what it installs on one processor.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# Without what nobody imports here, or has compiled to machine code: 35 of 110 MB.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(kubernetes/aio|mypyc?|pip|pkg_resources|setuptools)/'
 
 $(VENV)/.installed: pyproject.toml requirements.txt requirements-build.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --require-hashes -r requirements.txt -r requirements-build.txt
 	$(INSTALL) --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
+	$(COMPILE) $(VENV)/lib
 	touch $@
 
 $(VENV)/.ready: $(VENV)/.installed requirements-dev.txt
 	$(INSTALL) --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
+	$(COMPILE) $(VENV)/lib
 	touch $@
 
 # An installation comes compiled, a clone does not, and where PYTHONDONTWRITEBYTECODE is set it never would: every start
