@@ -112,8 +112,10 @@ def logged_place(spare_nodes: int) -> Iterator[LoggedPlace]:
 
 
 @contextmanager
-def go_place(policy: str = POLICY) -> Iterator[LoggedPlace]:
-    """Go's kube-controller-manager, which records no decisions, and only an audit log."""
+def go_place(metadata: str) -> Iterator[LoggedPlace]:
+    """Go's kube-controller-manager, which records no decisions, and only an audit log: without objects in the namespace
+    ``metadata``."""
+    policy = POLICY.replace("rules:\n", f"rules:\n- {{level: Metadata, namespaces: [{metadata}]}}\n")
     directory = Path(tempfile.mkdtemp(prefix="why-logs-"))
     try:
         with real_cluster_with_audit(directory, policy) as cluster, ExitStack() as programs:

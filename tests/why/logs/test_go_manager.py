@@ -2,13 +2,17 @@
 why is not, which the answer says. The root is still found, by who owns what."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.programs import until
 from tests.real_cluster import missing_programs
 from tests.why.catalogue.expectations import assert_explains, whole_text
 from tests.why.catalogue.place import Place
 from tests.why.catalogue.scene import ADMIN, Scene
-from tests.why.logs.place import go_place
+from tests.why.logs.place import LoggedPlace, go_place
+
+from pilothouse.why.logs import LogSource
 
 pytestmark = [
     pytest.mark.slow,
@@ -17,12 +21,12 @@ pytestmark = [
 ]
 
 GO = "(kube-controller-manager/v1.20.2)"
-METADATA = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
+METADATA = "metadata"
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
-    with go_place() as found:
+def place() -> Iterator[LoggedPlace]:
+    with go_place(METADATA) as found:
         yield found
 
 
@@ -98,16 +102,25 @@ def test_pods_of_a_job(place: Place) -> None:
     )
 
 
-def test_only_metadata() -> None:
+def test_only_metadata(place: LoggedPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without objects in the log it is known who did it, and when."""
-    with go_place(METADATA) as place:
-        scene = Scene(place, "metadata")
-        before = scene.deployment(replicas=2)
-        scene("scale", "deployment", "web", "--replicas=1")
-        (gone,) = set(before) - set(scene.until_ready(1))
-        found = scene.why(f"pod/{gone}")
-        assert found.state == "deleted"
-        assert found.steps[0].by == f"replicaset-controller {GO}"
-        assert "what writes changed: the audit log has the level Metadata, and no objects" in found.unseen
-        scaled = scene.why("deployment/web")
-        assert scaled.roots()[0].by.startswith(f"{ADMIN} scale"), whole_text(scaled)
+    scene = Scene(place, METADATA)
+    before = scene.deployment(replicas=2)
+    scene("scale", "deployment", "web", "--replicas=1")
+    (gone,) = set(before) - set(scene.until_ready(1))
+    (whole,), log = place.sources, tmp_path / "audit.log"
+
+    def written() -> bool:
+        """What a policy for this namespace alone would have left."""
+        lines = [line for line in Path(whole.path).read_text().splitlines(True) if '"level":"Metadata"' in line]
+        log.write_text("".join(line for line in lines if f'"namespace":"{METADATA}"' in line))
+        return any('"verb":"delete"' in line and f"/pods/{gone}" in line for line in lines)
+
+    until(written, "the log has its deletion")
+    monkeypatch.setattr(place, "sources", [LogSource(whole.kind, str(log))])
+    found = scene.why(f"pod/{gone}")
+    assert found.state == "deleted"
+    assert found.steps[0].by == f"replicaset-controller {GO}"
+    assert "what writes changed: the audit log has the level Metadata, and no objects" in found.unseen
+    scaled = scene.why("deployment/web")
+    assert scaled.roots()[0].by.startswith(f"{ADMIN} scale"), whole_text(scaled)
