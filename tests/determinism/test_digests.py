@@ -24,8 +24,8 @@ def _start(hash_seed: str, scenarios: list[str]) -> subprocess.Popen[str]:
 
 @pytest.mark.timeout(7200)
 def test_two_processes_with_different_hash_seeds_make_the_same_run(seeds: range) -> None:
-    # It takes twice what the simulations themselves do: where few seeds are tried, two are enough here.
-    for seed in seeds if len(seeds) > 5 else seeds[:2]:
+    # It takes twice what the simulations themselves do: where few seeds are tried, one is enough here.
+    for seed in seeds if len(seeds) > 5 else seeds[:1]:
         scenarios = [f"{name}:{seed}" for name in SCENARIOS]
         digests = []
         for process in [_start("0", scenarios), _start("4711", scenarios)]:
