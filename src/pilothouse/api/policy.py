@@ -16,7 +16,7 @@ class PodDisruptionBudgetSpec(View, frozen=True):
 
 
 class PodDisruptionBudgetStatus(View, frozen=True):
-    """How many of them may go now. ``disrupted_pods`` are on their way out already, by name."""
+    """How many of them may go now. ``disrupted_pods`` were evicted but are not deleted yet, by name."""
 
     observed_generation: int = 0
     disruptions_allowed: int = 0

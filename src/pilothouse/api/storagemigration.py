@@ -1,5 +1,5 @@
-"""``storagemigration.k8s.io``: objects of a resource that are to be stored anew, in the version of today. Beta and off
-by default."""
+"""``storagemigration.k8s.io``: rewriting the objects of a resource in the current storage version. Beta and off by
+default."""
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Condition, ObjectMeta, View

@@ -25,7 +25,7 @@ class ContainerUsage(msgspec.Struct, frozen=True):
 
 
 class Metering(Protocol):
-    """Whoever runs nodes."""
+    """A program that runs nodes."""
 
     def containers(self, pod: Mapping[str, Any], share: Mapping[str, int]) -> Sequence[ContainerUsage] | None:
         """What the running containers of a pod use; None for a pod that cannot be measured.

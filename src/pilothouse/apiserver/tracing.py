@@ -6,8 +6,7 @@ Names and attributes are upstream's where it has the span: the request's by its 
 metrics do. The phases of admission have spans here only.
 
 As upstream, the request of a client that is neither in system:masters nor in system:monitoring begins a trace of its
-own, which is linked to the client's: whoever may send requests shall not decide what is sampled. Programs in this
-process may.
+own, which is linked to the client's: clients must not control sampling. Programs in this process may.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -159,7 +158,7 @@ class TracedCore(Core):
         """With a span, which is the one that has written the revision."""
         tracing, change = self._tracing, staged.change
         span = tracing.start(_COMMITS[change.type], _commit_attributes(change))
-        # Before it is visible: whoever sees the revision finds the span.
+        # Before it is visible: a reader of the revision must find the span.
         tracing.commits.remember(str(change.revision), span.get_span_context(), tracing.now())
         with tracing.within(span):
             value = await super().commit(staged)

@@ -2,8 +2,8 @@
 
 ``asgi`` asks whether a request wants one, sends the head, and puts each event into a message of text. The rules are
 those of ``golang.org/x/net/websocket``, which serves upstream's watches (apiserver ``endpoints/handlers/watch.go``,
-v0.36): only version 13, an Origin must be named, at most one subprotocol. What clients send is read and dropped, but
-for pings and their wish to close.
+v0.36): only version 13, an Origin must be named, at most one subprotocol. Frames from clients are read and dropped,
+except pings and close frames.
 """
 
 import base64

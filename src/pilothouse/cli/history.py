@@ -59,7 +59,7 @@ class Version(msgspec.Struct, frozen=True):
     managers: tuple[str, ...]
     changes: tuple[Difference, ...]
     origin: Origin | None = None
-    """Who wrote it and why, where the API server tells."""
+    """Who wrote it and why, if the API server provides that."""
 
 
 Origins = Mapping[str, RecordedChange]

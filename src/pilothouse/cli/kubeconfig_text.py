@@ -1,8 +1,7 @@
 """A user's kubeconfig as text: a context is put in and taken out again. Pure.
 
 Only the lines of that context change; comments, order and whatever other programs keep there stay as they are. A file
-whose lines cannot be distinguished (as JSON, say) is written anew from what it says, as kubectl does
-with any.
+that is not written line by line (JSON, for example) is encoded again from its content, as kubectl does with all files.
 
 What is put in bears a mark, an extension as minikube's, so that a cluster of the same name that is somebody else's is
 never taken for ours. The mark of the context remembers which one was current before, and the directory of the cluster
@@ -164,7 +163,7 @@ Edit = Callable[[str], str | None]
 
 
 def _edited(text: str, desired: Document, edit: Edit) -> tuple[str, Document]:
-    """The edited text if it says what is wanted, and all of that anew if not."""
+    """The edited text if it decodes to the intended content, else that content encoded again."""
     try:
         edited = edit(text)
         fits = edited is not None and read(edited) == desired

@@ -1,4 +1,4 @@
-"""The file of an operator, for commands: what is wrong with it is the user's to put right."""
+"""Loads the file of an operator for commands; its errors are reported as user errors."""
 
 import traceback
 from pathlib import Path

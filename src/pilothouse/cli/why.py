@@ -144,7 +144,7 @@ async def _asked(parsed: Parsed, client: "Client") -> tuple[int, datetime.dateti
 
 @asynccontextmanager
 async def _evidence(parsed: Parsed, client: "Client", discovery: "Discovery", revision: int) -> AsyncIterator[Evidence]:
-    """What the API server tells, and the logs, if there are any. Raises ``UserError``."""
+    """The evidence from the API server and from logs, if there are any. Raises ``UserError``."""
     server = ServerEvidence(client, discovery, trusted_users=parsed["trusted-users"], at=revision)
     if not parsed["decision-log"] and not parsed["audit-log"]:
         yield server

@@ -120,7 +120,7 @@ class ClientTrust:
     # The cluster's part
 
     def take(self, config: ConfigMap) -> None:
-        """Believe what the ConfigMap says about whatever no file decides. What makes no sense in it changes nothing."""
+        """Use the ConfigMap's CAs for those that no file specifies. What makes no sense in it changes nothing."""
         before = self.pem, self._shown()
         if "--client-ca-file" not in self._files and config.data.get("client-ca-file", "").strip():
             try:

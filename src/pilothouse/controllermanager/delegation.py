@@ -25,7 +25,7 @@ MASTERS = "system:masters"
 REQUEST_SECONDS = 10.0
 _CACHE_ENTRIES = 4096
 _KEPT_BYTES = 10_000
-"""Questions about longer attributes are asked anew each time (``webhook.go`` ``maxControlledAttrCacheSize``, v0.36)."""
+"""Reviews with longer attributes are not cached (``webhook.go`` ``maxControlledAttrCacheSize``, v0.36)."""
 _TRIES = 5
 _FIRST_PAUSE_SECONDS = 0.5
 _GROWTH = 1.5

@@ -1,7 +1,7 @@
 """``/metrics/slis``: how each health check has fared (component-base ``metrics/prometheus/slis``, v0.36).
 
 A registry of its own, so that what watches service levels need not read all of ``/metrics``. Checks are counted when
-somebody asks for them; DELETE begins anew.
+they are requested; DELETE resets the metrics.
 """
 
 from http import HTTPStatus

@@ -160,7 +160,7 @@ effect, as upstream
 cloud-provider string | The provider for cloud services. Empty string for no provider. | as upstream, only external \
 and the empty string are valid, and both mean the same
 controller-shutdown-timeout duration 10s | Time to wait for the controllers to shut down before terminating; 0 waits \
-for ever
+forever
 controller-start-interval duration | Interval between starting controller managers.
 emulated-version strings | The versions different components emulate their capabilities (APIs, features, ...) of. \
 Version format could only be major.minor, for example kube=1.35; from 1.33 to 1.36. If the component is not specified,\

@@ -215,7 +215,7 @@ class GaugeFamily(_Family[Gauge]):
         return self.labels().track_inprogress()
 
     def show(self, values: Mapping[tuple[str, ...], float]) -> None:
-        """Expose exactly these, by label values: for gauges that are counted anew each time."""
+        """Expose exactly these, by label values: for gauges that are computed at each scrape."""
         self.children.clear()
         for labels, value in values.items():
             self.labels(*labels).set(value)

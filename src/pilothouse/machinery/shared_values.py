@@ -9,7 +9,7 @@ _MOST = 1024
 
 
 class SharedValues(Generic[T]):
-    """Remembers up to ``_MOST`` values by a key; then it begins anew. Values are not changed by whoever has them."""
+    """Caches up to ``_MOST`` values by a key; then it is cleared. Values are not changed by whoever has them."""
 
     __slots__ = ("_known",)
 

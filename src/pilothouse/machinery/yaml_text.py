@@ -60,7 +60,7 @@ def load_yaml(text: bytes | str) -> Any:
 
 def _described(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    # Go's marks count lines from 0, and only what the scanner finds is put right (``decode.go``, ``fail``).
+    # Go's marks count lines from 0, and only the scanner's errors are corrected (``decode.go``, ``fail``).
     line = 0 if mark is None else mark.line
     if line and isinstance(error, yaml.scanner.ScannerError):
         line += 1

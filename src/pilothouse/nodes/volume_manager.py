@@ -6,7 +6,7 @@ pod has terminated, the node removes them from its list, so that they may be det
 kubelet v1.36 ``pkg/kubelet/volumemanager`` and ``pkg/kubelet/nodestatus/setters.go`` (``VolumesInUse``).
 
 Unlike a kubelet, a node does not wait for volumes of a driver without a CSIDriver object: in clusters without an
-attacher pods would wait for ever.
+attacher pods would wait forever.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,7 +3,7 @@
 An authority of the operator's own signs the certificate that webhooks are served with; the API server trusts the
 authorities in ``bundle``. An authority is replaced long before it expires: the new one is in the bundle from then on,
 while the serving certificate is still one that the former authority has signed just before. So a replica or an API
-server that hears of it late trusts what it sees.
+server that observes the change late still trusts the current certificate.
 """
 
 import datetime

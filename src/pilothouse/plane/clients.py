@@ -27,10 +27,10 @@ MANAGER_USER = "system:kube-controller-manager"
 SCHEDULER_USER = "system:kube-scheduler"
 AUTHENTICATED = "system:authenticated"
 MIN_WATCH_SECONDS = 12 * 3600
-"""A watch in one process can't break unnoticed: opening it anew every few minutes would be work for nothing."""
+"""A watch in one process can't break unnoticed: reopening it every few minutes would be useless."""
 
 SERVICES = {"manager": "kube-controller-manager", "scheduler": "kube-scheduler", "nodes": "kubelet"}
-"""What the programs are called in traces. Whoever else asks is no part of the plane."""
+"""What the programs are called in traces. Other clients are not part of the plane."""
 
 Wrap = Callable[[str, wire.Transport], wire.Transport]
 """Given a program's name (``manager``, ``scheduler``, ``nodes``) and its transport, the transport it really gets."""

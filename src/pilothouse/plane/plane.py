@@ -100,8 +100,8 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plane:
-    """API server, manager, scheduler and nodes as tasks of one group. ``run`` until cancelled; ``wait_ready`` tells
-    when.
+    """API server, manager, scheduler and nodes as tasks of one group. ``run`` until cancelled; ``wait_ready`` returns
+    when they are ready.
 
     Programs start in the order in which they depend on each other and stop in the opposite one.
     """
@@ -229,7 +229,7 @@ class Plane:
         )
 
     def _attaches(self) -> bool:
-        """Whether there is a manager that attaches volumes: otherwise pods would wait for ever."""
+        """Whether there is a manager that attaches volumes: otherwise pods would wait forever."""
         if self.options.attach is not None:
             return self.options.attach
         manager = self.options.manager
@@ -290,7 +290,7 @@ def _server_options(options: PlaneOptions) -> ServerOptions:
 
 
 async def _manage(manager: Manager) -> None:
-    """Run the manager until cancelled, and anew whenever it has lost its lease.
+    """Run the manager until cancelled, and restart it when it has lost its lease.
 
     A program of its own ends then, is started again, and waits for the lease like any other. Here the end of the
     process would be the end of the API server as well, and of a cluster in memory.

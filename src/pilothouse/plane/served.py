@@ -1,7 +1,7 @@
 """The embedded API server on a port: store, certificates, tokens and HTTP put together.
 
 For ``pilothouse up``, ``pilothouse apiserver`` and test fixtures over HTTP. What has to outlive the process (store, CA,
-keys, token) is in the data directory; without one everything is made anew and forgotten.
+keys, token) is in the data directory; without one it is created in memory at each start.
 """
 
 import base64

@@ -41,7 +41,7 @@ class Authorities:
             raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
 
     def verification_error(self, chain: Sequence[bytes], now: datetime.datetime) -> str | None:
-        """Why the certificate, first in the chain as the client sent it (DER), is not believed; None when it is."""
+        """Why the certificate, first in the chain as the client sent it (DER), is not accepted; None if it is."""
         if not chain:
             return "no certificate was shown"
         try:

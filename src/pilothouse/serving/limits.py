@@ -5,7 +5,7 @@ class is bounded by itself, so that none keeps another out:
 
 * silent: accepted, and not a byte came. Costs an open file. The oldest makes room at once.
 * newcomers: in their handshake or their first request, some 50 kB each. The oldest makes room once it has had
-  ``patience_seconds``; until then new ones wait: of a thousand clients that connect at once all are let in.
+  ``patience_seconds``; until then new ones wait: of a thousand clients that connect at once all are served.
 * strangers: a request was answered, without authentication. With all that may be sent before a request is rejected,
   300 kB each. One with more to send, or with answers that it does not read, makes room at once; else the one that was
   answered longest ago.

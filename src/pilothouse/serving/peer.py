@@ -18,7 +18,7 @@ AUTHENTICATED = "pilothouse.authenticated"
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False):
-    """A client certificate. ``peer_of`` only returns those that are believed; ``presented_by`` whatever was shown."""
+    """A client certificate. ``peer_of`` only returns accepted ones; ``presented_by`` any presented one."""
 
     certificate: bytes
     """The certificate itself, DER."""
@@ -39,7 +39,7 @@ def peer_of(scope: Mapping[str, Any]) -> Peer | None:
 
 
 def presented_by(scope: Mapping[str, Any]) -> tuple[Peer | None, str]:
-    """The client certificate that was shown, and why it is not believed, or ""."""
+    """The presented client certificate, and why it is not accepted, or ""."""
     extension = (scope.get("extensions") or {}).get(EXTENSION) or {}
     return extension.get("peer"), extension.get("refusal") or ""
 

@@ -62,7 +62,7 @@ class State:
         self.app = app
         self.limits = limits
         self.verify = verify
-        """Why a client certificate is not believed, or None; None itself where no certificate is requested."""
+        """Returns why a client certificate is not accepted, or None; None itself if no certificate is requested."""
         self.stopping = False
         self.entered: dict[Connection, socket.socket] = {}
         """All connections, those in their handshake as well."""
@@ -92,7 +92,7 @@ class State:
         self.newcomers[connection] = None
 
     def leave(self, connection: "Connection") -> None:
-        """A connection is gone, or as good as. Safe to call twice."""
+        """A connection is closed, or about to be. Safe to call twice."""
         if self.entered.pop(connection, None) is not None:
             self.newcomers.pop(connection, None)
             self.strangers.pop(connection, None)

@@ -1,8 +1,8 @@
 """The server's side of TLS: contexts from certificates and their keys, and client certificates.
 
 TLS 1.2 and later, HTTP/1.1 by ALPN. A client certificate is asked for only when there is an authority to verify it
-against, and is optional. As in Go's servers the handshake takes any; ``refusal`` says whether it is believed
-and the program answers 401 (``openssl`` says where that is impossible: there the handshake ends with an alert).
+against, and is optional. As in Go's servers the handshake takes any; ``refusal`` returns why it is not accepted, and
+the program responds with 401 (``openssl`` says where that is impossible: there the handshake ends with an alert).
 
 ``asyncio`` wants one context for the life of a server, and contexts can only be added to. ``_Door`` is that context,
 and makes each new connection with the newest one: certificates and authorities can come and go.
@@ -136,7 +136,7 @@ class ServerTls:
         return cls(Files(Path(certificate), Path(key)), client_authority=client_authority)
 
     def trust(self, client_authority: bytes) -> None:
-        """From now on believe client certificates of these authorities, and of no others. Raises ``ValueError``."""
+        """From now on accept only client certificates of these CAs. Raises ``ValueError``."""
         self._authorities = Authorities(client_authority) if client_authority else None
         self._newest = self._made()
 
@@ -151,7 +151,7 @@ class ServerTls:
             raise
 
     def verification_error(self, peer: Peer, now: datetime.datetime) -> str | None:
-        """Why a client's certificate is not believed, or None."""
+        """Why a client's certificate is not accepted, or None."""
         if self._authorities is None:
             return "no client authority"
         return self._authorities.verification_error(peer.chain or (peer.certificate,), now)

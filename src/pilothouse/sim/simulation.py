@@ -510,7 +510,8 @@ class Simulation:
             case faults.SecondProcess(seconds=seconds):
                 if self._second is None:
                     second = self.start_process(second=True)
-                    # While their caches differ the two write against each other: without time between for ever.
+                    # While their caches differ the two overwrite each other; without a delay between writes this never
+                    # ends.
                     await self._for_a_while(_brief_delay(), seconds)
                     second.wire.die()
             case faults.Lag(lag=lag, seconds=seconds):
@@ -543,7 +544,7 @@ class Simulation:
     @contextlib.contextmanager
     def _writes_of_program_take_time(self) -> Iterator[None]:
         """While a program sees one resource later than another it may create again what the garbage collector deletes
-        because its owner is gone: without time between for ever."""
+        because its owner is gone; without a delay between writes this never ends."""
         if self.program is None:
             yield
             return

@@ -19,7 +19,7 @@ Finished = tuple[Job, Result]
 
 
 class Observer(Protocol):
-    """Is told how far a search is."""
+    """Receives the progress of a search."""
 
     def finished(self, result: Result) -> None:
         """A run has come to its end."""

@@ -3,7 +3,7 @@
 Names, labels, images, addresses and whatever else somebody has chosen are replaced word by word, each word by the same
 random one everywhere, of the same length and kind of characters: ``shop-web-7d4b9`` may become ``qhze-mka-3x8f2``. So
 selectors match what they matched, references lead where they led, and a name that was made of another one still is.
-Nothing is believed to be harmless unless this module says so: values of fields with a fixed set of values, names that
+Everything is considered sensitive unless this module lists it: values of fields with a fixed set of values, names that
 Kubernetes itself uses, numbers, quantities, times and uids are kept.
 
 What controllers do not go by is left out: values of ConfigMaps, Secrets and environment variables, arguments,
@@ -260,7 +260,7 @@ class Anonymizer:
             if made not in self._taken and made not in _KEPT and made != like:
                 self._taken.add(made)
                 return made
-        # Those of this length are taken: longer ones are as good.
+        # Those of this length are taken: longer ones are not needed.
         return self._new_word(like + like[-1])
 
     def _address(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads a snapshot file, line by line, and believes nothing of it.
+"""Reads a snapshot file, line by line, as untrusted input.
 
 Every line is bounded before it is decoded: in bytes, so that a file that inflates without end ends here, in depth and
 in the number of its parts. What is wrong is a ``SnapshotError`` with the number of the line.
@@ -84,7 +84,7 @@ class SnapshotFile:
         return SnapshotError(self.path, reason, line=line)
 
     def entries(self) -> Iterator[Entry]:
-        """All objects, in the order of the file. May be called again, and then begins anew."""
+        """All objects, in the order of the file. May be called again, and then starts from the beginning."""
         with self._open() as file:
             lines = _Lines(self, file)
             self._header(lines)

@@ -198,7 +198,7 @@ class Restoring:
             obj = self._decode(entry, entry.raw, definition_of(same.group, same.version, same.kind))
             strategy = registration_of(same.group, same.resource).strategy
             stored = strategy.stored_as(same)
-            # A conversion takes the object without kind and apiVersion, which it is given anew.
+            # A conversion takes the object without kind and apiVersion, which are set again afterwards.
             obj.pop("kind", None)
             obj.pop("apiVersion", None)
             return (strategy.to_storage(same, obj) if stored is not same else obj), stored

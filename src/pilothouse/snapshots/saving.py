@@ -255,7 +255,7 @@ class Saving:
             except _NOT_AT_THAT_VERSION as error:
                 if token and isinstance(error, Gone):
                     # kube-apiserver says how to go on from that name, with what is there now. Without that everything
-                    # is listed anew, and what is saved already is known by its uid.
+                    # is listed again; objects that are saved already are recognized by their uid.
                     token, exact = _next_token(error), ""
                     expired += 1
                     if expired > _EXPIRED_TOKENS:

@@ -1,6 +1,6 @@
 """Secrets without their values: what controllers go by stays, what opens doors does not. Pure.
 
-Keys stay, so that whoever asks whether a token is there finds one. A value is replaced by ``PLACEHOLDER``, or by the
+Keys stay, so that a check for the existence of a token succeeds. A value is replaced by ``PLACEHOLDER``, or by the
 emptiest one that the type of the Secret allows.
 """
 

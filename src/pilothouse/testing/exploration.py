@@ -105,8 +105,8 @@ def explore(
     how long they take, and which one is under way, is printed on standard error, which ``pytest -s`` shows.
 
     ``invariants`` are functions of the ``State``, called after every write and at the end (``state.converged``), or
-    classes derived from ``pilothouse.sim.Invariant``, with an instance for each run. Reconcilers are created anew with
-    each process, as are programs that are coroutine functions.
+    classes derived from ``pilothouse.sim.Invariant``, with an instance for each run. Reconcilers are created for each
+    process, as are programs that are coroutine functions.
 
     The webhooks and conversions of an app are called, in this process. Its living processes answer; the calls are
     slow, fail or lose their answers, and are refused while no process lives. Where that would fail a request of the

@@ -18,7 +18,7 @@ from pilothouse.plane import Plane
 from pilothouse.storage import Record
 
 _LEFT_ALONE = ("coordination.k8s.io/leases/", "/events/")
-"""Objects that programs renew or that expire: as they are now is as good as they were."""
+"""Objects that programs renew or that expire: their current state need not be restored."""
 _IN_EVERY_NAMESPACE = (("/serviceaccounts/", "/configmaps/"), ("/default", "/kube-root-ca.crt"))
 """The service account and the authority that controllers make in each namespace."""
 _NAMESPACES = "/namespaces/"
@@ -131,7 +131,7 @@ class Snapshot:
                     obj["metadata"]["resourceVersion"] = str(found.revision)
                     await client.update(kind, name, msgspec.json.encode(obj), namespace)
             except AlreadyExists:
-                return  # a controller or a node has made it anew
+                return  # a controller or a node has created it again
             except (Conflict, NotFound):
                 continue  # it has changed meanwhile
             return

@@ -1,10 +1,10 @@
 """The tables as they are now, kept up to date while somebody reads them.
 
 Commits are only noted: the key of what has changed, at most once. Every tenth of a second the rows of those keys are
-made anew, in slices, and what is different goes to every reader, encoded once. So the work grows with what changes,
+computed again, in slices, and changed ones are sent to every reader, encoded once. So the work grows with what changes,
 a burst of changes of one object is one row, and a cluster at rest costs nothing. Without readers nothing is noted.
 
-A reader has a bounded buffer. One that does not keep up loses what waits for it, and gets everything anew.
+A reader has a bounded buffer. A slow reader loses its queue, and gets everything again.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from pilothouse.ui.slices import Slices
 
 TICK_SECONDS = 0.1
 GRACE_SECONDS = 20.0
-"""So long the rows are kept up after the last reader has gone: a page that is loaded anew is at once there again."""
+"""How long the rows are maintained after the last reader has disconnected, so that a reloaded page is shown at once."""
 FRAME_ROWS = 500
 _PAGE = 5000
 MOST_READERS = 16
@@ -64,11 +64,11 @@ class Reader:
         self._ready = asyncio.Event()
         self._closed = False
         self.resyncs = -1
-        """How often it has lost frames and began anew."""
+        """How often it has lost frames and got everything again."""
         self._anew = True
 
     def offer(self, frame: bytes) -> None:
-        """A frame for it; too many, and it begins anew."""
+        """Queue a frame; if there are too many, the reader gets everything again."""
         if self._anew:
             return
         self._pending.append(frame)
@@ -197,7 +197,7 @@ class Live:
                 await asyncio.sleep(TICK_SECONDS)
         except Exception as error:  # noqa: BLE001  # the page fails, the API server goes on
             _log.exception("The rows of the page cannot be kept up", error)
-            # Readers end, and come back: everything is made anew then.
+            # Readers are disconnected and reconnect: everything is rebuilt then.
             for reader in list(self._readers):
                 reader.close()
             self._task = None

@@ -208,7 +208,7 @@ class Page:
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Few answers at a time, and not for ever."""
+        """Limits of concurrent responses and their duration."""
         if self._waiting >= _MOST_WAITING:
             raise Rejected(429, "too many requests at a time; try again")
         self._waiting += 1

@@ -248,7 +248,7 @@ class Programs:
         return found
 
     def _map_names(self) -> None:
-        """Which controller has which queue; they are built when the manager leads, and anew when it leads again."""
+        """Which controller has which queue; they are built each time the manager becomes the leader."""
         assert self._manager is not None, "without a manager nothing is sampled"
         for name, controller in self._manager.controllers.items():
             for pool in getattr(controller, "pools", ()):

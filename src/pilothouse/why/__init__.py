@@ -1,7 +1,7 @@
 """Why an object is as it is, or is gone: the chain of causes, back to the act or the fault that began it.
 
-``explain`` answers for any object. It reads with a client, so it works against any API server; what only pilothouse's
-tells (who wrote, and why) comes from ``/debug/history/changes``, or from decision and audit logs.
+``explain`` answers for any object. It reads with a client, so it works against any API server; the data that only
+pilothouse's provides (who wrote, and why) comes from ``/debug/history/changes``, or from decision and audit logs.
 
 * ``evidence`` is what there is to go by; ``changes`` says what a change was, ``chain`` follows it back.
 * ``states`` looks at objects of each kind: what is remarkable about them, and what that follows from.

@@ -59,7 +59,7 @@ class ObjectChange(msgspec.Struct, frozen=True):
     time: str = ""
     origin: Origin | None = None
     cause: Cause | None = None
-    """That of the origin, if the evidence believes it."""
+    """That of the origin, if it is trusted."""
     resource_version: str = ""
     """As the object had it then; empty if that is not known. ``revision`` only says what came before what."""
     inferred: bool = False
@@ -144,8 +144,8 @@ class ServerEvidence:
     def __init__(
         self, client: Client, discovery: Discovery, *, trusted_users: Collection[str] = (), at: int = 0
     ) -> None:
-        """Causes are believed of Kubernetes' components, and of ``trusted_users``. With ``at`` all is as it was at that
-        resourceVersion, and of what came later nothing is known."""
+        """Causes are trusted if they are from Kubernetes' components or ``trusted_users``. With ``at`` all is as it was
+        at that resourceVersion, and of what came later nothing is known."""
         self._client = client
         self._at = at
         self._trusted_users = frozenset(trusted_users)

@@ -1,5 +1,5 @@
-"""Whose causes are believed. Any client may send the header ``Pilothouse-Cause`` with any text, so a cause counts only
-if its user is a component of Kubernetes, or is named by whoever asks. Pure."""
+"""Which users' causes are trusted. Any client may send the header ``Pilothouse-Cause`` with any text, so a cause counts
+only if its user is a component of Kubernetes, or is listed by the caller. Pure."""
 
 from collections.abc import Collection
 
@@ -76,8 +76,8 @@ def is_component(user: str) -> bool:
 
 
 def believed_cause(origin: Origin | None, further: Collection[str] = ()) -> Cause | None:
-    """The cause that a change came with, if its user is believed: a component, or one of the users in ``further``. A
-    node's user is believed to be a kubelet, and no controller."""
+    """The cause of a change, if its user is trusted: a component, or one of the users in ``further``. A node's user is
+    trusted as a kubelet, but not as a controller."""
     if origin is None or origin.cause is None:
         return None
     user = origin.user

@@ -1,7 +1,7 @@
 """Watches as tables, metadata only or protobuf frames.
 
-What an event looks like in one form is kept in the change's memo, so that it is made once for all that watch in
-that form. Tables are made anew for each watcher: their ages differ, and only people ask for them.
+What an event looks like in one form is kept in the change's memo, so that it is made once for all that watch in that
+form. Tables are encoded per watcher: their ages differ, and only interactive clients request them.
 """
 
 import datetime

@@ -241,7 +241,7 @@ class TopApp(App[None]):
         _set(self.query_one("#foot", Static), [first, *list(self.model.errors())[:3]])
 
     def _show(self, number: int) -> None:
-        """Draw a view anew."""
+        """Redraw a view."""
         self._cursors[self._number] = self.grid.cursor
         self._number = number
         self._text, self._object = None, None
@@ -265,7 +265,7 @@ class TopApp(App[None]):
         self._draw_head()
 
     def on_resize(self, _event: events.Resize) -> None:
-        """The terminal has another size: texts are wrapped anew."""
+        """The terminal was resized: wrap texts again."""
         if self._text is not None:
             self._text.set_width(self.size.width)
             self.grid.redraw()

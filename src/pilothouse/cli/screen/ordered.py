@@ -22,7 +22,7 @@ class Ordered:
         return self._order[index][1]
 
     def rebuild(self, keys: Iterable[str]) -> None:
-        """Order these anew: another order, another filter."""
+        """Sort again, after a change of order or filter."""
         self._sort_keys = {key: place for key in keys if (place := self._sort_key(key)) is not None}
         self._order = sorted((place, key) for key, place in self._sort_keys.items())
 

@@ -21,7 +21,7 @@ _SORTS: tuple[Callable[[Queue], tuple[float | str, ...]], ...] = (
 
 
 class _Lines(ABC):
-    """A view that is made anew at each change: it is short."""
+    """A view that is rebuilt at each change, because it is short."""
 
     title = ""
     columns: tuple[str, ...] = ()

@@ -70,7 +70,7 @@ class View(Protocol):
         ...
 
     def show(self, *, search: str, namespace: str, sort: int, reverse: bool) -> None:
-        """Show what contains ``search``, of a namespace, in this order. Everything is made anew."""
+        """Show what contains ``search``, of a namespace, in this order. Everything is rebuilt."""
         ...
 
     def update(self, changes: Mapping[str, Iterable[str]]) -> None:

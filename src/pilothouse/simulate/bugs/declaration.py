@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Invariant)
 Patch = tuple[object, str, object]
 """An object, the name of one of its attributes, and what the attribute is replaced by."""
 Patches = Sequence[Patch] | Callable[[], Sequence[Patch]]
-"""A function makes patches that keep something, for each run anew."""
+"""A function creates patches with state, for each run separately."""
 Steps = Callable[..., Coroutine[Any, Any, None]]
 """``steps(simulation, **arguments)``."""
 

@@ -88,8 +88,8 @@ class Kubelet:
     unguarded=Unguarded("node-0 reports that it runs web-0, which is bound to node-1", arguments={"streams": False}),
 )
 async def kubelet_starts_again(simulation: Simulation, streams: bool = True) -> None:
-    """The kubelet of node-0 is away while its pod is deleted, and created again for node-1. When it starts, it reads
-    from a server that has not heard of that."""
+    """The kubelet of node-0 is down while its pod is deleted and created again for node-1. When it starts, it reads
+    from a server that has not observed that."""
     user = User(simulation.user)
     first, second = Kubelet(simulation, "node-0"), Kubelet(simulation, "node-1")
     async with TaskGroup("kubelets") as group:

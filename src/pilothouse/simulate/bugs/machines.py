@@ -47,7 +47,7 @@ class Machines(User):
         self._silent[name] = None
 
     async def restore(self, name: str) -> None:
-        """Let it speak again; if its Node was deleted, it is made anew."""
+        """Make it reachable again; if its Node was deleted, it is created again."""
         self._silent.pop(name, None)
         if await self.get(f"{NODES}/{name}") is None:
             labels = {ZONE: self._zones[name]} if self._zones[name] else {}

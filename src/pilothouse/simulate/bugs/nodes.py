@@ -47,7 +47,7 @@ def evicting() -> Sequence[Invariant]:
 
 
 def toleration(key: str, seconds: int | None = None) -> Doc:
-    """Of a NoExecute taint, for some time or for ever."""
+    """Of a NoExecute taint, for some time or without limit."""
     limit = {} if seconds is None else {"tolerationSeconds": seconds}
     return {"key": key, "operator": "Exists", "effect": "NoExecute", **limit}
 

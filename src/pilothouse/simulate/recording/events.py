@@ -8,7 +8,7 @@ from pilothouse.simulate.recording.workloads import Workloads, Write
 
 MOST_GROUPS = 300
 MOST_OBJECTS = 2000
-"""So many objects of a group are told apart."""
+"""Maximum number of objects of a group that are distinguished."""
 LONGEST_MESSAGE = 400
 _read_event = msgspec.json.Decoder(views.Event).decode
 _Group = tuple[str, str, str, str, str]

@@ -150,7 +150,7 @@ class WorkloadTracker:
     # What its pods say
 
     def pod_changed(self, at: float, before: PodState | None, now: PodState | None) -> None:
-        """Count a pod anew."""
+        """Count a pod again."""
         if before is not None and before.active:
             self._count_active(at, before, -1)
         if now is not None and now.active:
@@ -161,7 +161,7 @@ class WorkloadTracker:
         if now is not None:
             phase = before.phase if before is not None else ""
             self._succeeded.add(at, now.phase == "Succeeded" != phase)
-            # A kubelet reports Failed for what it was told to stop, too: of a service that is no failure.
+            # A kubelet also reports Failed for pods that were stopped on request; for a service that is not a failure.
             stopped = was_terminating and self.kind not in _JOBS
             self._failed.add(at, now.phase == "Failed" != phase and not stopped)
             self._restarts += max(0, now.restarts - (before.restarts if before is not None else 0))

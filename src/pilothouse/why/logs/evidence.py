@@ -77,7 +77,7 @@ class LogEvidence:
         changes = (await self._timeline(reference)).changes
         if not recorded:
             return list(changes)
-        # An API server that tells, for some time: what the logs have from before that is added.
+        # An API server with a limited history: earlier entries of the logs are added.
         return [each for each in changes if version_before(each.revision) < recorded[0].revision] + [
             msgspec.structs.replace(each, revision=each.revision << SHIFT) for each in recorded
         ]
@@ -167,7 +167,7 @@ class LogEvidence:
         return found
 
     async def _explained(self, change: ObjectChange, read: Timeline) -> ObjectChange:
-        """With the cause that is believed, or that follows from who wrote."""
+        """With the trusted cause, or the one that is derived from the writer."""
         record = read.writes[change.revision].record
         if change.cause is not None:
             return change

@@ -84,7 +84,7 @@ def inferred_cause(component: str, verb: str, reference: Reference, document: Do
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """A write that an event tells of. ``type`` is ADDED, MODIFIED or DELETED."""
+    """A write that an event reports. ``type`` is ADDED, MODIFIED or DELETED."""
 
     type: str
     component: str

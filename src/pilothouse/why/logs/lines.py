@@ -243,7 +243,7 @@ def _field_manager(uri: str) -> str:
 
 
 def _annotated(annotations: dict[str, str]) -> Cause | None:
-    """The cause that pilothouse's API server notes; as little to be believed as what the client sent."""
+    """The cause that pilothouse's API server recorded; as untrusted as the client's header."""
     text = annotations.get(ANNOTATION)
     if not text:
         return None

@@ -174,7 +174,7 @@ class NodeGroups:
         self._closed.setdefault(reason, []).append(name)
 
     def _close_to_all(self, node: Node, reason: str, act: str) -> None:
-        """Whoever did that is named only if the pod would have room there otherwise."""
+        """The cause is only shown if the pod would fit otherwise."""
         name = node.metadata.name
         lacking = next((each for each, amount in self._wants.items() if self._free(node, each) < amount), "")
         if lacking:
