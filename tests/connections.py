@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _IDLE_SECONDS = 20.0
-"""Nobody keeps a connection for ever: one that has been idle for so long may be closed from the other side just now."""
+"""Nobody keeps a connection forever: one that has been idle for so long may be closed from the other side just now."""
 
 
 def trusting_context() -> ssl.SSLContext:

@@ -1,7 +1,10 @@
-"""Names are the field's own: words that Kubernetes does not use for a thing are in no identifier here."""
+"""Names and prose are the field's own: no identifier has a word that Kubernetes does not use for a thing, and neither
+docstrings nor comments have private verbs."""
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,7 +77,48 @@ def _offences(path: Path) -> Iterator[str]:
                 yield f"{path.relative_to(_SOURCE)}:{line}: {name} ({word.lower()}: {INSTEAD[word.lower()]})"
 
 
-@pytest.mark.parametrize("package", sorted(path.name for path in _SOURCE.iterdir() if (path / "__init__.py").exists()))
+_PACKAGES = sorted(path.name for path in _SOURCE.iterdir() if (path / "__init__.py").exists())
+
+
+@pytest.mark.parametrize("package", _PACKAGES)
 def test_names_are_upstreams(package: str) -> None:
     found = [line for path in sorted((_SOURCE / package).rglob("*.py")) for line in _offences(path)]
+    assert found == []
+
+
+IN_PROSE = {
+    r"for ever": "forever",
+    r"anew": "again",
+    r"judg(e|es|ed|ing)": "decide, validate",
+    r"wish(es|ed)?": "request, spec",
+    r"believes?": "trust, accept",
+    r"(heard|hears) of": "observed",
+    r"(is|are|was|were|been) told": "receive, is reported",
+    r"tells": "reports, returns",
+    r"on (its|their) way out": "terminating, deprecated",
+    r"puts? right": "correct, restore",
+    r"what must hold": "invariants",
+}
+"""Phrases that docstrings and comments must not contain, and what to write."""
+
+_IN_PROSE = {phrase: re.compile(rf"\b{phrase}\b", re.IGNORECASE) for phrase in IN_PROSE}
+_LITERAL = re.compile(r"``[^`]*``")
+
+
+def _prose(source: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_docstring = token.type == tokenize.STRING and token.string.lstrip("r").startswith('"""')
+        if is_docstring or token.type == tokenize.COMMENT:
+            yield token.start[0], _LITERAL.sub("", token.string)
+
+
+@pytest.mark.parametrize("package", _PACKAGES)
+def test_prose_is_upstreams(package: str) -> None:
+    found = [
+        f"{path.relative_to(_SOURCE)}:{line}: {match[0]!r}: {IN_PROSE[phrase]}"
+        for path in sorted((_SOURCE / package).rglob("*.py"))
+        for line, text in _prose(path.read_text())
+        for phrase, pattern in _IN_PROSE.items()
+        if (match := pattern.search(text))
+    ]
     assert found == []

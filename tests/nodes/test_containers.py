@@ -182,7 +182,7 @@ def test_annotations_count_when_they_are_changed(
         "unknown key": ({"colour": "red"}, "colour: no such key"),
         "unknown container": ({"run-time.x": "1s"}, "run-time.x: no such key"),
         "no duration": ({"start-delay": "soon"}, 'start-delay: time: invalid duration "soon"'),
-        "endless middle": ({"readiness-probe": "fail, pass"}, "only the last outcome may last for ever"),
+        "endless middle": ({"readiness-probe": "fail, pass"}, "only the last outcome may last forever"),
         "too often": ({"readiness-probe": "pass 1us, fail 1us"}, "a kubelet probes once a second"),
         "no outcome": ({"readiness-probe": "maybe"}, 'expected "pass" or "fail"'),
         "no number": ({"exit-code": "x"}, "invalid literal"),

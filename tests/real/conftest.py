@@ -30,7 +30,7 @@ LEFT_BEHIND = (
 def swept(real_cluster: RealCluster) -> None:
     """Whatever other modules left in the shared cluster is gone.
 
-    Nobody is behind their nodes: pods would wait there for ever. Their pods fill nodes of the same names, and their
+    Nobody is behind their nodes: pods would wait there forever. Their pods fill nodes of the same names, and their
     workloads keep the managers of the next module busy.
     """
     for path in LEFT_BEHIND:

@@ -98,7 +98,7 @@ def test_a_machine_dies_and_its_pods_live_on_elsewhere(
     assert set(view.pods()) >= leaving, "but not at once"
     until(lambda: not set(view.pods()) & leaving, "whoever tolerates for a time is deleted")
     assert time.monotonic() - tainted > STAYS - 1.5
-    assert set(view.pods()) >= staying, "whoever tolerates for ever stays"
+    assert set(view.pods()) >= staying, "whoever tolerates forever stays"
     until(lambda: len([n for n in view.ready() if n.startswith("brief")]) == 12, "the others are replaced")
     assert on_it({name: pod for name, pod in view.pods().items() if name.startswith("brief")}) == set()
     targets = {

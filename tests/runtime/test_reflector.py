@@ -109,7 +109,7 @@ BUSY = refused(429, "TooManyRequests", "busy")
         "a continue token that expired means one whole list at the version first asked for": (
             [listed(5, A1, more="next"), EXPIRED, listed(7, A1, B1), watched()],
             [FIRST, "LIST rv= limit=500 continue=next", "LIST rv=0", "WATCH rv=7"]),
-        "the version is that of the first page; pages at version 0 mean pages for ever": (
+        "the version is that of the first page; pages at version 0 mean pages forever": (
             [listed(5, A1, more="next"), listed(6, B1), CLOSED_410, listed(9), watched()],
             [FIRST, "LIST rv= limit=500 continue=next", "WATCH rv=5", "pause 0.8",
              "LIST rv=5 limit=500", "WATCH rv=9"]),
@@ -257,7 +257,7 @@ async def test_an_unreadable_object_costs_one_object(env: Env) -> None:
 
 
 async def test_a_deletion_that_cannot_be_read_is_found_by_a_new_list(env: Env) -> None:
-    """Passed over like a change, it would leave the object in the cache for ever."""
+    """Passed over like a change, it would leave the object in the cache forever."""
     broken = pod("a", 7) | {"spec": {"nodeName": 5}}
     server, handled, informer = await play(
         env, [listed(5, A1, B1), watched(modified(pod("b", 6)), deleted(broken)), listed(9, pod("b", 6)), watched()]

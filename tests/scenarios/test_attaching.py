@@ -105,7 +105,7 @@ async def test_volumes_go_where_their_pods_are(simulation: Simulation, seed: int
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(30))
     simulation.heal()
-    # Claims that are deleted, and those of two nodes, would have pods wait for ever.
+    # Claims that are deleted, and those of two nodes, would have pods wait forever.
     await user.delete_all(PODS, lambda found: bool(found["status"]["phase"] == "Pending"))
     await asyncio.sleep(300.0)
     for found in await user.items(CLAIMS):

@@ -80,7 +80,7 @@ async def test_claims_come_and_go_with_their_pods(simulation: Simulation, seed: 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(30))
     simulation.heal()
-    # Whose names are taken must wait, and get events for ever.
+    # Whose names are taken must wait, and get events forever.
     await user.delete_all(CLAIMS, lambda found: "ownerReferences" not in found["metadata"])
     await asyncio.sleep(300.0)
     await simulation.settle()
@@ -133,7 +133,7 @@ async def test_a_claim_is_kept_for_the_pod_that_it_was_made_for(simulation: Simu
 async def test_the_invariant_notices_a_volume_without_claim(simulation: Simulation) -> None:
     user = Owner(simulation)
     body = pod("p", "scratch")
-    body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and say so for ever
+    body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and say so forever
     await user.ask("POST", PODS, body)
     await asyncio.sleep(20.0)
     await simulation.settle()

@@ -105,7 +105,7 @@ async def test_a_time_that_a_sync_has_chosen_goes_on_in_its_trace(env: Env) -> N
     await controller.run(80.0)
     first = ["commit 5", "watch things", "thing-controller sync"]
     again_and_again = [first, [*first, "thing-controller sync"], [*first, *(["thing-controller sync"] * 2)]]
-    assert controller.syncs == [*again_and_again, ["thing-controller sync"]], "not for ever"
+    assert controller.syncs == [*again_and_again, ["thing-controller sync"]], "not forever"
     syncs = controller.spans.named("thing-controller sync")
     assert [link.context.span_id for link in syncs[3].links] == [id_of(syncs[2])]
     assert LONGEST_DELAY == 60e9

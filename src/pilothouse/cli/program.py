@@ -22,7 +22,7 @@ from pilothouse.serving.limits import allow_open_files
 
 
 class UserError(Exception):
-    """Something the user can put right. Its text is printed without a traceback; ``code`` is the exit code."""
+    """An error that the user can correct. Its text is printed without a traceback; ``code`` is the exit code."""
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""``--disabled-metrics`` and ``--allow-metric-labels``: what is left out of ``/metrics``, and which values of a label
-are told apart. Facts: component-base v0.36 ``metrics/options.go``. ``options`` reads them, ``app`` makes the
-registry so.
+"""``--disabled-metrics`` and ``--allow-metric-labels``: which metrics are hidden, and which values of a label
+are exposed. After component-base v0.36 ``metrics/options.go``. ``options`` parses them, ``app`` applies them to the
+registry.
 """
 
 from collections.abc import Mapping

@@ -275,7 +275,7 @@ def parse_timeline(text: str) -> Timeline:
         if not part or part[0] not in ("pass", "fail") or len(part) > 2:
             raise ValueError(f'expected "pass" or "fail" and a duration, got "{" ".join(part)}"')
         if len(part) == 1 and number < len(words) - 1:
-            raise ValueError(f'only the last outcome may last for ever, "{part[0]}" needs a duration')
+            raise ValueError(f'only the last outcome may last forever, "{part[0]}" needs a duration')
         seconds = parse_duration(part[1]) if len(part) == 2 else math.inf
         if seconds < SHORTEST_OUTCOME_SECONDS:
             raise ValueError(f"an outcome lasts longer than {part[1]}, a kubelet probes once a second at most")

@@ -197,7 +197,7 @@ class CertificateRotator:
         try:
             kept = from_secret(secret)
         except ValueError as error:
-            self._log.error("The certificates of webhooks are made anew", error=error)
+            self._log.error("The certificates of webhooks are created again", error=error)
         made = self._renewed(kept)
         if made != kept:
             changed = {"metadata": {"resourceVersion": secret.metadata.resource_version}, "data": made.to_data()}

@@ -236,7 +236,7 @@ class Live:
         return newest
 
     def _refresh(self, rows: Rows, key: str, record: Record | None) -> Row | None:
-        """Make the row of a key anew. The row if it is different, or if there is one no more, of the key alone."""
+        """Compute the row of a key again. The row if it is different, or if there is one no more, of the key alone."""
         known = rows.rows.get(key)
         if record is None:
             return (key,) if rows.rows.pop(key, None) is not None else None

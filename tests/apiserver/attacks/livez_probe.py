@@ -28,7 +28,7 @@ _GIVE_UP_SECONDS = 30.0
 
 
 def main(port: int, server: int, file: Path) -> None:
-    """Measure for ever."""
+    """Measure forever."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -125,7 +125,7 @@ def test_recreate_is_not_scaled_in_proportion() -> None:
 
 
 def test_one_that_has_the_size_already_is_annotated() -> None:
-    """Upstream leaves it alone, and the Deployment seems scaled for ever after."""
+    """Upstream leaves it alone, and the Deployment seems scaled forever after."""
     (step,) = rescale(deployment(5), replica_set("new", 5, desired=3), [])
     assert step.annotate
     assert step.size == 5

@@ -210,7 +210,7 @@ async def test_a_cluster_scoped_object_that_loses_its_namespaced_owner_is_collec
 
 
 async def test_a_cluster_scoped_object_holds_up_no_namespaced_owner(cluster: Cluster) -> None:
-    """It will never be collected; upstream's owner waits for ever."""
+    """It will never be collected; upstream's owner waits forever."""
     owner = await cluster.configmap("owner")
     await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": [owner_reference(owner)]})
     await asyncio.sleep(1.0)
@@ -255,7 +255,7 @@ async def test_objects_that_own_each_other_can_be_deleted_in_the_foreground(clus
 
 
 async def test_a_circle_that_waits_already_when_we_look_is_broken(env: Env) -> None:
-    """All of them are being deleted in the foreground before one is looked at. Upstream waits for ever."""
+    """All of them are being deleted in the foreground before one is looked at. Upstream waits forever."""
     async with running(env) as cluster:
         first = await cluster.configmap("first")
         second = await cluster.configmap("second", first)
@@ -553,7 +553,7 @@ async def test_a_job_without_a_policy_leaves_its_pods(cluster: Cluster) -> None:
 
 
 async def test_an_owner_that_was_replaced_while_nobody_watched_takes_its_children_along(cluster: Cluster) -> None:
-    """Upstream misses that: the update from one uid to the other leaves the old node in the graph for ever."""
+    """Upstream misses that: the update from one uid to the other leaves the old node in the graph forever."""
     monitors = cluster.controller.monitors
     owner = await cluster.configmap("owner")
     await cluster.configmap("child", owner)

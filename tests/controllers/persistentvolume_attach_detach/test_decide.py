@@ -36,7 +36,7 @@ def observed(**facts: Any) -> Observed:
         "mounted, on a node that is unwell": (observed(mounted=True, healthy=False), Wait()),
         "six minutes are not over": (observed(mounted=True, healthy=False, waited=360.0), Wait()),
         "six minutes are over": (observed(mounted=True, healthy=False, waited=LONG), Detach("timeout")),
-        "a healthy node is waited for for ever": (observed(mounted=True, waited=LONG), Wait()),
+        "a healthy node is waited for forever": (observed(mounted=True, waited=LONG), Wait()),
         "nobody wants it by force": (observed(mounted=True, healthy=False, waited=LONG, force=False), Wait()),
         "out of service: at once": (observed(mounted=True, out_of_service=True), Detach("out-of-service")),
         "out of service and not mounted": (observed(out_of_service=True), Detach("out-of-service")),

@@ -454,7 +454,7 @@ async def test_a_volume_is_not_released_for_a_claim_that_is_only_late(world: Wor
 
 
 async def test_a_volume_that_goes_before_the_answer_to_a_write_of_it_is_not_bound(world: World) -> None:
-    """It would be the claim's own, and the best match for ever."""
+    """It would be the claim's own, and the best match forever."""
     rule = Rule(delay_answer(2.0), verb="update", resource="persistentvolumes", subresource="", name="v")
     world.faults.add(rule)
     await make_volume(world, "v", "1Gi")

@@ -365,7 +365,7 @@ async def test_a_report_on_an_older_generation_does_not_replace_a_newer_one(worl
 
 
 async def test_a_pod_that_loses_its_owner_while_it_is_deleted_is_not_waited_for(world: World) -> None:
-    """Its deletion makes no event that names the owner. Upstream's ReplicaSet waits five minutes, and then for ever."""
+    """Its deletion makes no event that names the owner. Upstream's ReplicaSet waits five minutes, and then forever."""
     await world.create_set(2)
     await world.settle()
     names = await world.owned()

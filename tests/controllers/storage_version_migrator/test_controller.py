@@ -311,7 +311,7 @@ async def test_what_cannot_be_written_fails_at_once(world: World) -> None:
 
 
 async def test_what_nobody_watches_fails_after_a_minute(world: World) -> None:
-    """The garbage collector leaves out events. Upstream tries for ever."""
+    """The garbage collector leaves out events. Upstream tries forever."""
     await world.request("POST", MIGRATIONS, migration(resource="events", group=""))
     await asyncio.sleep(50)
     assert (await said(world)).keys() == {"Running"}

@@ -96,7 +96,7 @@ async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, ev
             [(0, made("p", toleration("a", 300))), (0, tainted(A)), (100, tainted()), (150, tainted(A))],
             450,
         ),
-        "kubernetes#90794: the taint it cannot bear for ever goes, another stays (…WithMultipleTaints)": (
+        "kubernetes#90794: the taint it cannot bear forever goes, another stays (…WithMultipleTaints)": (
             [
                 (0, made("p", toleration("a"), toleration("b", 60))),
                 (0, tainted(A)),

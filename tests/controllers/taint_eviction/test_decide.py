@@ -31,7 +31,7 @@ def tolerates(number: int, seconds: int | None = None) -> Toleration:
         "no taints (TestCreatePod 'scheduled on untainted Node')": ((), (), Stay()),
         "not tolerated (TestCreatePod 'schedule on tainted Node')": ((1,), (), EvictNow()),
         "for a time (TestCreatePod 'with finite toleration')": ((1,), (tolerates(1, 100),), EvictAfter(100)),
-        "for ever (TestCreatePod 'with infinite toleration')": ((1,), (tolerates(1),), Stay()),
+        "forever (TestCreatePod 'with infinite toleration')": ((1,), (tolerates(1),), Stay()),
         "another is tolerated (TestCreatePod 'infinite invalid toleration')": ((1,), (tolerates(2),), EvictNow()),
         "one of two (TestUpdateNode 'Only one added taint tolerated')": ((1, 2), (tolerates(1, 100),), EvictNow()),
         "the first that runs out counts (TestUpdateNode 'Pod with multiple tolerations…')": (
@@ -39,14 +39,14 @@ def tolerates(number: int, seconds: int | None = None) -> Toleration:
             (tolerates(1, 1), tolerates(2, 100)),
             EvictAfter(1),
         ),
-        "one for ever, one for a time (TestUpdateNodeWithMultipleTaints)": (
+        "one forever, one for a time (TestUpdateNodeWithMultipleTaints)": (
             (1, 2),
             (tolerates(1), tolerates(2, 60)),
             EvictAfter(60),
         ),
         "the first that covers a taint counts": ((1,), (tolerates(1, 2), tolerates(1, 1)), EvictAfter(2)),
-        "also when it is for ever": ((1,), (tolerates(1), tolerates(1, 1)), Stay()),
-        "and a later one for ever does not help": ((1,), (tolerates(1, 1), tolerates(1)), EvictAfter(1)),
+        "also when it is forever": ((1,), (tolerates(1), tolerates(1, 1)), Stay()),
+        "and a later one forever does not help": ((1,), (tolerates(1, 1), tolerates(1)), EvictAfter(1)),
         "1 s and 2 s: 1 s (TestGetMinTolerationTime)": ((1, 2), (tolerates(1, 1), tolerates(2, 2)), EvictAfter(1)),
         "1 s, ever: 1 s (TestGetMinTolerationTime)": ((1, 2), (tolerates(1, 1), tolerates(2)), EvictAfter(1)),
         "ever, 1 s: 1 s (TestGetMinTolerationTime)": ((1, 2), (tolerates(1), tolerates(2, 1)), EvictAfter(1)),

@@ -78,7 +78,7 @@ CREATED = [
     pytest.param("n1", A, (), True, id="a taint (schedule on tainted Node)"),
     pytest.param("n1", A, (toleration("a", 100),), False, id="tolerated for a time (finite toleration)"),
     pytest.param("n1", A, (toleration("a", 0),), True, id="for no time (zero-second toleration)"),
-    pytest.param("n1", A, (toleration("a"),), False, id="for ever (infinite toleration)"),
+    pytest.param("n1", A, (toleration("a"),), False, id="forever (infinite toleration)"),
     pytest.param("n1", A, (toleration("b"),), True, id="another one is (infinite invalid toleration)"),
 ]
 

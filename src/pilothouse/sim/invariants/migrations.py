@@ -59,7 +59,7 @@ class Migrations(Invariant):
         if _said(before) != _said(now):
             raise Violation(f"{key} says something else since it was migrated")
         if before["apiVersion"] == now["apiVersion"]:
-            raise Violation(f"{key} was stored anew in the version that it was stored in")
+            raise Violation(f"{key} was written again in the version in which it was stored")
         self.stored_anew += 1
 
     def _see_definition(self, now: CustomResourceDefinition, origin: Origin | None) -> None:
@@ -91,9 +91,9 @@ class Migrations(Invariant):
         for name, found in self._migrations.items():
             conditions = found.status.conditions
             if is_condition_true(conditions, "Running"):
-                raise Violation(f"migration {name} runs for ever")
+                raise Violation(f"migration {name} never ends")
             if not (is_condition_true(conditions, "Succeeded") or is_condition_true(conditions, "Failed")):
-                raise Violation(f"migration {name} waits for ever")
+                raise Violation(f"migration {name} never starts")
 
 
 def _runs(found: StorageVersionMigration) -> bool:

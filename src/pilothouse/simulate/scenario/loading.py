@@ -230,7 +230,7 @@ class _Loader:
             raise self._error(("spec", "faults", "after"), message)
         endless = [each for each in self._spec.timeline if each.every is not None and each.until is None]
         if endless and until.time is None:
-            raise self._error(("spec", "until"), "an entry repeats for ever (every without until): give a time")
+            raise self._error(("spec", "until"), "an entry repeats forever (every without until): give a time")
 
     def _manager(self) -> Options:
         manager, path = self._spec.manager, ("spec", "manager")

@@ -76,7 +76,7 @@ def answers(head: bytes, body: bytes | Callable[[bytes], bytes], *, length: int 
 
 
 async def drip(_body: bytes, writer: asyncio.StreamWriter) -> None:
-    """A byte now and then, for ever."""
+    """A byte now and then, forever."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
     while True:
         writer.write(b" ")
@@ -137,7 +137,7 @@ NO_JSON = "couldn't get version/kind; json parse error: "
             answers(b"307 T\r\nLocation: http://localhost/x", b""),
             "which is no https URL",
         ),
-        "redirects for ever": (answers(b"307 T\r\nLocation: /again", b""), "stopped after 10 redirects"),
+        "redirects forever": (answers(b"307 T\r\nLocation: /again", b""), "stopped after 10 redirects"),
         "an error with much text": (answers(b"500 E", b"x" * 100_000), 'an error on the server ("' + "x" * 3000),
         "no content": (answers(b"204 N", b""), NO_JSON),
         "another protocol": (answers(b"101 Switching", b""), ""),
