@@ -357,4 +357,4 @@ def test_in_front_of_kube_apiserver(real_cluster: RealCluster, tmp_path: Path) -
     assert "a: '1'" in pilothouse("get", "cm", "settings", "-o=yaml", f"--at={found[0]['resourceVersion']}").stdout
     done = pilothouse("get", "cm", "--at=5m")
     assert done.returncode == 2
-    assert "this API server does not tell which resourceVersion was current at a time" in done.stderr
+    assert "only pilothouse's API server knows which resourceVersion was current at a time" in done.stderr

@@ -95,6 +95,8 @@ def test_json(path: str, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["PATH", "--set", "objects.wep.spec.replicas=1"], "no object of the scenario", id="object"),
         pytest.param(["PATH", "--set", "expect.always.few.cel=pods"], "undeclared reference", id="expression"),
         pytest.param(["PATH", "--set", "timeline.none.at=1s"], "there is no none", id="name"),
+        pytest.param(["PATH", "--report", "r.pdf"], "r.pdf: an HTML page is written; choose a name that ends in .html"),
+        pytest.param(["PATH", "--plot", "p.png"], "p.png: SVG is written; choose a name that ends in .svg"),
         pytest.param(["PATH", "--set", "cluster.nodeGroups.node.count=[}"], "is no YAML", id="YAML"),
     ],
 )

@@ -264,6 +264,24 @@ def test_an_action_that_cannot_be_performed_is_reported_without_the_log(tmp_path
     assert not any("log" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        pytest.param("drain: {selector: x!=z, count: 4}", "count is 4, and only 3 nodes match"),
+        pytest.param("delete: {object: deploymnt/web}", 'no resource type "deploymnt"; did you mean deployment?'),
+    ],
+    ids=["nodes", "type"],
+)
+def test_an_action_that_means_more_or_something_else_says_so(tmp_path: Path, entry: str, expected: str) -> None:
+    groups = "  cluster: {nodeGroups: [{name: a, count: 3}, {name: b, count: 1, labels: {x: z}}]}\n"
+    assert expected in failure(tmp_path, groups + f"  until: {{time: 1m}}\n  timeline: [{{at: 10s, {entry}}}]\n")
+
+
+def test_a_misspelt_kind_is_said_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r'no matches for kind "Deploymnt".*; did you mean Deployment\?'):
+        result(tmp_path, WEB.replace("kind: Deployment", "kind: Deploymnt"))
+
+
 def test_an_unknown_resource_is_an_error_of_the_scenario(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"s.yaml:\d+: spec.expect.always\[0\]: .*did you mean deployments"):
         result(tmp_path, WEB + "  expect: {always: [{cel: 'objects.deploymets.size() == 1'}]}\n")

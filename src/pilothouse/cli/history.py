@@ -174,7 +174,7 @@ async def _run(parsed: Parsed) -> int:
 
 
 async def origins_of(client: Client, kind: Kind[Any], namespace: str, name: str) -> Origins:
-    """Who made each change of the object; nothing where the API server does not tell, or not this user."""
+    """Who made each change of the object; nothing where the API server keeps none, or not for this user."""
     try:
         recorded = await recorded_changes(client, kind.group, kind.resource, namespace, name)
     except ApiError:

@@ -13,7 +13,7 @@ from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.client.requests import with_query
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.durations import parse_duration
-from pilothouse.machinery.flags import FlagSet, Parsed
+from pilothouse.machinery.flags import FlagSet, Parsed, closest
 from pilothouse.machinery.times import TimeError, format_micro_time, parse_time
 
 _HISTORY = "/debug/history"
@@ -72,7 +72,9 @@ def find_resource(discovery: Discovery, text: str) -> Resource:
     for each in discovery.resources():
         if (each.version, each.group) == (version, group) and name in (each.name, each.singular, each.kind.lower()):
             return each
-    raise UserError(f'the server doesn\'t have a resource type "{text}"')
+    near = closest(name, [known for each in preferred for known in (each.name, each.singular)])
+    hint = f" (did you mean {near}?)" if near else ""
+    raise UserError(f'the server doesn\'t have a resource type "{text}"{hint}')
 
 
 async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
@@ -96,7 +98,8 @@ async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
         response = await client.request("GET", with_query(_HISTORY, at=format_micro_time(at)))
     except NotFound as error:
         raise UserError(
-            "this API server does not tell which resourceVersion was current at a time; give a resourceVersion", code=2
+            "only pilothouse's API server knows which resourceVersion was current at a time; give a resourceVersion",
+            code=2,
         ) from error
     except ApiError as error:
         raise UserError(str(error)) from error

@@ -123,6 +123,12 @@ class _Command:
         for name in ("record", "report", "plot", "junit"):
             if parsed[name] and (reason := why_unwritable(parsed[name])):  # report it now, not after the runs
                 raise ValueError(f"--{name} {parsed[name]}: {reason}")
+        for name, endings, written in (("report", (".html", ".htm"), "an HTML page"), ("plot", (".svg",), "SVG")):
+            ending = Path(parsed[name]).suffix
+            if ending[1:].isalpha() and ending.lower() not in endings:
+                raise ValueError(
+                    f"--{name} {parsed[name]}: {written} is written; choose a name that ends in {endings[0]}"
+                )
         self._replay = replay.Replay(program=program, path=self._path, settings=parsed["set"])
 
     def run(self) -> int:

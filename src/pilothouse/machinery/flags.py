@@ -109,7 +109,10 @@ def normalize(name: str) -> str:
 
 def closest(name: str, known: Sequence[str]) -> str:
     """The closest known name, for a hint; empty if there is none."""
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=_SIMILAR)), "")
+    similar = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILAR)
+    # Of a short name two letters in the wrong order are more than what is similar.
+    similar += [each for each in known if sorted(each) == sorted(name)]
+    return next(iter(similar), "")
 
 
 class FlagSet:

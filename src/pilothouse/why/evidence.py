@@ -19,7 +19,7 @@ from pilothouse.why.trust import believed_cause
 
 Document = dict[str, Any]
 
-NO_ORIGINS = "who changed what: this API server does not tell"
+NO_ORIGINS = "who changed what: this API server keeps no record of it"
 """What ``unseen`` says in front of another API server."""
 _TOO_LARGE = 504
 _MOST_CHANGES = 2000

@@ -38,11 +38,11 @@ async def test_a_real_api_server(env: Env, real_cluster: RealCluster) -> None:
             await screen.press("end", "h")
             await screen.until(r"ADDED|EXISTED")
             await screen.press("w")
-            await screen.until("this API server does not tell")
+            await screen.until("this API server keeps no record of it")
             await screen.press("4")
             await screen.until("does not serve the metrics of kube-controller-manager")
             await screen.press("t")
             await screen.type("5m")
-            await screen.until("this API server does not tell which resourceVersion was current")
+            await screen.until("only pilothouse's API server knows which resourceVersion was current")
     finally:
         await transport.close()

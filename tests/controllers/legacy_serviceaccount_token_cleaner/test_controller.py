@@ -137,6 +137,19 @@ async def test_a_map_that_cannot_be_read_is_read_again_the_next_day(world: World
     assert world.requests().count(READ) == 8
 
 
+async def test_a_map_that_may_not_be_read_is_reported_once_with_the_role(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.faults.add(Rule(fail(403), verb="get", resource="configmaps", times=3))
+    await world.start(DESCRIPTOR, OPTIONS)
+    await asyncio.sleep(3.5 * DAY)
+    assert world.requests().count(READ) == 4
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "system:controller:legacy-service-account-token-cleaner" in warning
+    assert f"get configmaps {TRACKING} in kube-system" in warning
+    assert "--controllers=*,-legacy-serviceaccount-token-cleaner-controller" in warning
+
+
 async def test_one_secret_that_cannot_be_written_does_not_keep_the_others(world: World) -> None:
     for name in ("a", "b"):
         await token(world, name)

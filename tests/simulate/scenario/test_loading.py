@@ -306,6 +306,44 @@ def test_a_name_that_several_objects_have_is_ambiguous(tmp_path: Path) -> None:
 
 
 @cases(
+    "path, message",
+    {
+        "without spec": (
+            "objects.web.replicas",
+            "Deployment web has no such field; did you mean objects.web.spec.replicas?",
+        ),
+        "without the template": (
+            "objects.web.spec.containers.main.image",
+            "mean objects.web.spec.template.spec.containers.main.image?",
+        ),
+        "with the kind": ('objects["Deployment/web"].replicas', 'mean objects["Deployment/web"].spec.replicas?'),
+        "another container": ("objects.web.spec.template.spec.containers.mian.image", "no mian; did you mean main?"),
+        "another name": ("objects.wbe.spec.replicas", "called wbe; did you mean web?"),
+    },
+)
+def test_a_path_of_an_object_that_is_not_there_names_the_nearest(tmp_path: Path, path: str, message: str) -> None:
+    containers = "{template: {spec: {containers: [{name: main, image: x}], activeDeadlineSeconds: 5}}, replicas: 1}"
+    text = f"  objects: [{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {containers}}}]\n"
+    with pytest.raises(ScenarioError, match=re.escape(message)):
+        load(written(tmp_path, HEAD + text), overrides=[(path, 2)])
+    load(written(tmp_path, HEAD + text), overrides=[("objects.web.spec.activeDeadlineSeconds", 2)])  # a Job's own
+
+
+@cases(
+    "selection, message",
+    {
+        "of all": ("count: 30", "s.yaml:7: spec.timeline[0].cordon.count: count is 30, and only 4 nodes match"),
+        "of a group": ("group: b, count: 2", "count is 2, and 1 node matches"),
+        "of names": ("names: [a-0, a-1], count: 3", "count is 3, and only 2 nodes match"),
+        "of a zone": ("zone: west, count: 3", "count is 3, and 1 node matches"),
+    },
+)
+def test_more_nodes_than_there_are(tmp_path: Path, selection: str, message: str) -> None:
+    groups = "  cluster: {nodeGroups: [{name: a, count: 3, zone: east}, {name: b, count: 1, zone: west}]}\n"
+    assert message in error_of(tmp_path, f"{HEAD}{groups}  timeline:\n  - {{at: 1m, cordon: {{{selection}}}}}\n")
+
+
+@cases(
     "setting, message",
     {
         "a flag": (
@@ -316,6 +354,10 @@ def test_a_name_that_several_objects_have_is_ambiguous(tmp_path: Path) -> None:
         "a field": (
             ("until.tiem", "1h"),
             "s.yaml: spec.until.tiem (from the command line): there is no such field; did you mean time?",
+        ),
+        "a field on the way": (
+            ("manager.flag.x", 1),
+            "s.yaml: spec.manager.flag (from the command line): there is no such field; did you mean flags?",
         ),
         "a value in a list": (
             ("timeline[0].at", "soon"),

@@ -12,6 +12,7 @@ from pilothouse.client import Client, json_patch, merge_patch, strategic_merge_p
 from pilothouse.client.errors import AlreadyExists, ApiError
 from pilothouse.client.patches import Patch
 from pilothouse.machinery.api_resources import Discovery, Resource
+from pilothouse.machinery.flags import closest
 from pilothouse.simulate.scenario import actions
 
 FIELD_MANAGER = "pilothouse-simulate"
@@ -41,7 +42,10 @@ class Administrator:
             found = _find(await self._discovered(again=again), text)
             if found is not None:
                 return found
-        raise ActionError(f'the cluster has no resource type "{text}"')
+        resources = (await self._discovered(again=False)).preferred_resources()
+        names = [name for each in resources for name in (each.singular, each.name)]
+        hint = _did_you_mean(text.lower(), names)
+        raise ActionError(f'the cluster has no resource type "{text}"{hint}')
 
     async def kind_of(self, document: dict[str, Any]) -> Kind[Any]:
         """Of an object. Raises ``ActionError``."""
@@ -49,7 +53,10 @@ class Administrator:
             found = (await self._discovered(again=again)).find(document["apiVersion"], document["kind"])
             if found is not None:
                 return found.as_kind().raw
-        raise ActionError(f'no matches for kind "{document["kind"]}" in version "{document["apiVersion"]}"')
+        version, kind = document["apiVersion"], document["kind"]
+        resources = (await self._discovered(again=False)).resources()
+        hint = _did_you_mean(kind, [each.kind for each in resources if each.as_kind().api_version == version])
+        raise ActionError(f'no matches for kind "{kind}" in version "{version}"{hint}')
 
     async def _discovered(self, *, again: bool) -> Discovery:
         if self._discovery is None or again:
@@ -190,6 +197,11 @@ class Administrator:
                 )
         except ApiError as error:
             raise ActionError(f"{target}: {error}") from error
+
+
+def _did_you_mean(name: str, known: Sequence[str]) -> str:
+    near = closest(name, known)
+    return f"; did you mean {near}?" if near else ""
 
 
 def _find(discovery: Discovery, text: str) -> Resource | None:

@@ -73,17 +73,23 @@ class Nodes:
             and selection.group in ("", group)
             and selection.zone in ("", self._zones[name])
         ]
+        absent = 0
         if not named and not vanished:
             labels = self._labels()
-            found = [name for name in found if name in labels]
+            there = [name for name in found if name in labels]
+            absent, found = len(found) - len(there), there
         if selection.selector:
             labels, matches = self._labels(), parse_selector(selection.selector).matches
             found = [name for name in found if name in labels and matches(labels[name])]
+        if not found:
+            raise ActionError(f"there are no such nodes: {selection}")
+        # Of nodes that have vanished fewer may be left, and that is no mistake.
+        if selection.count is not None and selection.count > len(found) + absent:
+            have = "1 node matches" if len(found) == 1 else f"only {len(found)} nodes match"
+            raise ActionError(f"{selection}: count is {selection.count}, and {have}")
         if selection.count is not None and selection.count < len(found):
             chosen = set(chance.sample(found, selection.count))
             found = [name for name in found if name in chosen]
-        if not found:
-            raise ActionError(f"there are no such nodes: {selection}")
         return found
 
     def _labels(self) -> dict[str, dict[str, str]]:

@@ -139,7 +139,7 @@ class NodeSelection(_Strict, frozen=True, kw_only=True):
     selector: str = ""
     """Of labels: pool=web,zone!=a."""
     count: int | None = None
-    """So many of them, drawn from the seed."""
+    """So many of them, drawn from the seed. More than match are an error."""
 
     def __post_init__(self) -> None:
         if not (self.name or self.names or self.group or self.zone or self.selector or self.count is not None):

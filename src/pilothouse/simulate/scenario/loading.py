@@ -205,11 +205,32 @@ class _Loader:
             if name == "program" and not self._spec.programs:
                 raise self._error(path, "there is no program: name one in spec.programs, or use the action manager")
             self._check_selector(getattr(action, "selector", ""), (*path, "selector"))
+            if isinstance(action, actions.NodeSelection):
+                self._check_count(action, (*path, "count"))
             for what, known in (("group", groups), ("zone", zones)):
                 asked = getattr(action, what, "") if isinstance(action, actions.NodeSelection) else ""
                 if asked and asked not in known:
                     listed = ", ".join(sorted(known - {""})) or "none"
                     raise self._error((*path, what), f'no node group has the {what} "{asked}"; there are {listed}')
+
+    def _check_count(self, asked: actions.NodeSelection, path: Sequence[Step]) -> None:
+        """Labels are looked at when it happens."""
+        if asked.count is None:
+            return
+        named = {*asked.names, *([asked.name] if asked.name else [])}
+        zones = [
+            (f"{group.name}-{number}", group.name, group.zone)
+            for group in self._spec.cluster.node_groups
+            for number in range(group.count)
+        ]
+        zones += [(node.name, "", node.zone) for node in self._snapshot.nodes] if self._snapshot is not None else []
+        most = sum(
+            (not named or name in named) and asked.group in ("", group) and asked.zone in ("", zone)
+            for name, group, zone in zones
+        )
+        if asked.count > most:
+            have = "1 node matches" if most == 1 else f"only {most} nodes match"
+            raise self._error(path, f"count is {asked.count}, and {have}")
 
     def _check_expectations(self) -> None:
         names = [entry.name for entry in self._spec.timeline if entry.name]

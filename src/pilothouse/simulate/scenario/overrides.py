@@ -7,13 +7,16 @@ the objects of that name, wherever they come from.
 import copy
 import itertools
 import re
+from collections.abc import Sequence
 from typing import Any
 
+from pilothouse.machinery.flags import closest
 from pilothouse.simulate.scenario import positions
 from pilothouse.simulate.scenario.positions import Positions
 
 _ASSIGNMENT = re.compile(r"((?:\[\"[^\"]*\"\]|[^=\[]|\[)+?)=(.*)", re.DOTALL)
 MAX_VALUES = 1000
+_LISTED = 20
 _STEP = re.compile(r"\.?(?:([^.\[\]]+)|\[(\d+)\]|\[\"([^\"]*)\"\])")
 OBJECTS = "objects"
 
@@ -94,13 +97,56 @@ def changed_objects(objects: list[dict[str, Any]], path: str, value: Any) -> lis
     for each in objects:
         if each["metadata"].get("name") == own and kind.lower() in ("", each["kind"].lower()):
             found = True
+            _check_parent(each, steps, str(name), path)
             result.append(copy.copy(each))
             _set(result[-1], steps, value, path)
         else:
             result.append(each)
     if not found:
-        raise ValueError(f'"{path}": no object of the scenario is called {name}')
+        near = closest(own, [str(each["metadata"].get("name", "")) for each in objects])
+        hint = f"; did you mean {near}?" if near else ""
+        raise ValueError(f'"{path}": no object of the scenario is called {name}{hint}')
     return result
+
+
+_PARENTS: tuple[tuple[str, ...], ...] = (
+    ("spec",),
+    ("spec", "template", "spec"),
+    ("spec", "jobTemplate", "spec", "template", "spec"),
+)
+
+
+def _check_parent(found: dict[str, Any], steps: list[str | int], name: str, path: str) -> None:
+    """Raises ``ValueError`` for a path that the object has not, while it has the same path within its ``spec`` or the
+    one of its pods. (A field of a pod alone may be one of the workload, too, such as a Job's activeDeadlineSeconds.)"""
+    if not steps or _has(found, steps[:1]):
+        own = steps[1:] if steps[:1] == ["spec"] else []
+        if len(own) < 2 or _has(found, steps[:2]):
+            return
+    else:
+        own = steps
+    for parent in _PARENTS:
+        if _has(found, [*parent, *own]):
+            there = _text_of([*parent, *own])
+            begun = f'{OBJECTS}["{name}"]' if "/" in name else f"{OBJECTS}.{name}"
+            raise ValueError(f'"{path}": {found["kind"]} {name} has no such field; did you mean {begun}{there}?')
+
+
+def _text_of(steps: Sequence[str | int]) -> str:
+    """``.a.b[2]["c.d"]``."""
+    return "".join(
+        f"[{step}]" if isinstance(step, int) else f'["{step}"]' if re.search(r"[.\[\]]", step) else f".{step}"
+        for step in steps
+    )
+
+
+def _has(value: Any, steps: Sequence[str | int]) -> bool:
+    for step in steps:
+        try:
+            value = value[_index(value, step, "")]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return False
+    return True
 
 
 def _copied(container: Any, where: Positions | None) -> Any:
@@ -113,7 +159,7 @@ def _copied(container: Any, where: Positions | None) -> Any:
 def _set(value: Any, steps: list[str | int], new: Any, path: str, where: Positions | None = None) -> None:
     """In a container that is a copy already; those on the way are copied."""
     for step, following in itertools.pairwise(steps):
-        child = _copied(_child(value, step, {} if isinstance(following, str) else None, path), where)
+        child = _copied(_child(value, step, {} if isinstance(following, str) else None, path, where), where)
         value[_index(value, step, path)] = child
         value = child
     last = _index(value, steps[-1], path)
@@ -124,7 +170,7 @@ def _set(value: Any, steps: list[str | int], new: Any, path: str, where: Positio
         where.give(value, last)
 
 
-def _child(value: Any, step: str | int, default: Any, path: str) -> Any:
+def _child(value: Any, step: str | int, default: Any, path: str, where: Positions | None = None) -> Any:
     step = _index(value, step, path)
     if isinstance(value, list):
         return value[int(step)]
@@ -134,6 +180,8 @@ def _child(value: Any, step: str | int, default: Any, path: str) -> Any:
         if default is None:
             raise ValueError(f'"{path}": there is no {step}')
         value[step] = default
+        if where is not None:
+            where.give(value, step)
     return value[step]
 
 
@@ -143,7 +191,10 @@ def _index(value: Any, step: str | int, path: str) -> Any:
         for index, each in enumerate(value):
             if isinstance(each, dict) and each.get("name") == step:
                 return index
-        raise ValueError(f'"{path}": there is no {step}')
+        names = [str(each["name"]) for each in value if isinstance(each, dict) and "name" in each]
+        near = closest(step, names)
+        hint = f"; did you mean {near}?" if near else f"; there are {', '.join(names[:_LISTED])}" if names else ""
+        raise ValueError(f'"{path}": there is no {step}{hint}')
     if isinstance(step, int) and not (isinstance(value, list) and step < len(value)):
         raise ValueError(f'"{path}": there is no [{step}]')
     return step

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pilothouse.machinery.flags import closest
 from pilothouse.simulate.scenario.actions import Entry, parse_taint
 from pilothouse.simulate.scenario.scalars import Duration, Quantity, Share
 
@@ -299,8 +300,10 @@ class Budget(_Strict, frozen=True, kw_only=True):
         if self.workload and (
             self.workload.count("/") != 1 or self.workload.partition("/")[0].lower() not in WORKLOAD_KINDS
         ):
+            near = closest(self.workload.partition("/")[0].lower(), list(WORKLOAD_KINDS))
+            hint = f"; did you mean {near}?" if near else ""
             raise ValueError(
-                f'workload must be TYPE/NAME with one of {", ".join(WORKLOAD_KINDS)}, got "{self.workload}"'
+                f'workload must be TYPE/NAME with one of {", ".join(WORKLOAD_KINDS)}, got "{self.workload}"{hint}'
             )
 
 

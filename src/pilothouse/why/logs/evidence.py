@@ -1,5 +1,5 @@
 """``LogEvidence``: ``Evidence`` from decision and audit logs, events and what the API server has now. For clusters
-whose API server does not tell who wrote."""
+whose API server keeps no record of who wrote."""
 
 import datetime
 from collections.abc import Collection

@@ -3,7 +3,7 @@ any cluster still has."""
 
 from pilothouse.api.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Secret
 from pilothouse.client import merge_patch
-from pilothouse.client.errors import ApiError, Conflict, NotFound
+from pilothouse.client.errors import ApiError, Conflict, Forbidden, NotFound
 from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import (
     DESCRIPTOR,
     PODS_WITH_SECRETS,
@@ -27,6 +27,7 @@ from pilothouse.semantics.service_accounts import INVALID_SINCE, LAST_USED, TRAC
 PASS = "pass"  # noqa: S105  # the one key there is, no secret
 SECONDS = 24 * 3600.0
 SYSTEM, SINCE = "kube-system", "since"
+ROLE = f"system:controller:{DESCRIPTOR.client_name}"
 
 
 class LegacyTokenCleaner(ManagedController):
@@ -39,6 +40,7 @@ class LegacyTokenCleaner(ManagedController):
         self._context = context
         self._accounts = accounts.cache
         self._secrets = secrets.cache
+        self._is_forbidden = False
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
@@ -52,6 +54,19 @@ class LegacyTokenCleaner(ManagedController):
             self.log.info(
                 "The API server does not track the use of service account tokens", configMap=f"{SYSTEM}/{TRACKING}"
             )
+        except Forbidden as error:
+            if not self._is_forbidden:
+                # The bootstrap policy has had the role since v1.28, with the tracking that this controller needs.
+                self.log.warning(
+                    "Not allowed to read since when the API server has tracked the use of tokens: no token "
+                    "is cleaned up. Create the ClusterRole and its binding, which API servers before v1.28 do not "
+                    "have, or disable the controller",
+                    clusterRole=ROLE,
+                    permission=f"get configmaps {TRACKING} in {SYSTEM}",
+                    disable=f"--controllers=*,-{DESCRIPTOR.name}",
+                    err=str(error),
+                )
+            self._is_forbidden = True
         except (ApiError, OSError) as error:
             self.log.warning("Failed to read the start date of the tracking of tokens, will retry", err=str(error))
         return Requeue(SECONDS)
