@@ -20,7 +20,7 @@ def options(*controllers: str, **changes: object) -> SimulationOptions:
     return msgspec.structs.replace(OPTIONS, nodes=2, controllers=controllers, **changes)
 
 
-tend = NodeLifecycleController._tend
+tend = NodeLifecycleController._sync_node
 
 
 async def once(self: NodeLifecycleController, name: str) -> Requeue | None:
@@ -31,7 +31,7 @@ async def once(self: NodeLifecycleController, name: str) -> Requeue | None:
 
 
 @broken_without(
-    (NodeLifecycleController, "_tend", once),
+    (NodeLifecycleController, "_sync_node", once),
     fails="its taints are \\[\\]",
     options=options("nodelifecycle", profile=Profile(events=False, status_period=14400.0)),
     invariants=lambda: (NodeHealth(),),

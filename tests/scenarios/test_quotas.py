@@ -54,7 +54,7 @@ async def test_what_is_used_is_what_is_there(simulation: Simulation, seed: int) 
 
 @pytest.mark.simulation(
     fails="there are 4 pods",
-    patches=[(ResourceQuotaController, "_count", lambda *_: asyncio.sleep(0, ({"pods": Quantity(0)}, [])))],
+    patches=[(ResourceQuotaController, "_calculate_usage", lambda *_: asyncio.sleep(0, ({"pods": Quantity(0)}, [])))],
     seed=1,
 )
 async def test_the_invariant_notices_a_wrong_number(simulation: Simulation) -> None:

@@ -11,11 +11,17 @@ from pilothouse.api.apps import Deployment, DeploymentSpec, ReplicaSet, ReplicaS
 from pilothouse.api.core import Pod, PodCondition, ReplicationController, ReplicationControllerSpec
 from pilothouse.api.meta import Condition, LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from pilothouse.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
-from pilothouse.controllers.policy.disruption.decide import Counts, count, count_healthy, follow, needs_scale
-from pilothouse.controllers.policy.disruption.membership import Membership
-from pilothouse.controllers.policy.disruption.owners import Caches, NoScale, Scale, cached_scale
+from pilothouse.controllers.policy.disruption.decide import (
+    Counts,
+    build_disrupted_pod_map,
+    count_healthy_pods,
+    expected_pod_count,
+    needs_scale,
+)
+from pilothouse.controllers.policy.disruption.membership import BudgetPods
+from pilothouse.controllers.policy.disruption.owners import Scale, ScaleNotFound, WorkloadCaches, cached_scale
 from pilothouse.controllers.policy.disruption.stale import reset_patch, seconds_until_stale
-from pilothouse.controllers.policy.disruption.status import body, failed, reported
+from pilothouse.controllers.policy.disruption.status import fail_safe_status, new_status, status_body
 from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import SelectorError
 
@@ -47,13 +53,15 @@ from pilothouse.machinery.labels import SelectorError
 def test_how_many_are_expected_and_how_many_must_be_healthy(
     spec: dict[str, Any], pods: int, scale: int, expected: int, desired: int
 ) -> None:
-    assert count(PodDisruptionBudgetSpec(**spec), pods, scale) == Counts(expected=expected, desired=desired)
+    assert expected_pod_count(PodDisruptionBudgetSpec(**spec), pods, scale) == Counts(
+        expected=expected, desired=desired
+    )
 
 
 @pytest.mark.parametrize("bound", ["3", "a%", "", "%"])
 def test_text_that_is_no_percentage_is_an_error(bound: str) -> None:
     with pytest.raises(InvalidBound, match="not a percentage"):
-        count(PodDisruptionBudgetSpec(min_available=bound), 1, 1)
+        expected_pod_count(PodDisruptionBudgetSpec(min_available=bound), 1, 1)
 
 
 @cases(
@@ -77,15 +85,15 @@ def test_evicted_pods_are_awaited_until_they_go_or_their_time_is_over() -> None:
     """TestUpdateDisruptedPods."""
     disrupted = {"p1": NOW, "p2": ago(180), "p3": ago(60), "p4": ago(90), "notthere": NOW}
     pods = [pod("p1", terminating=True), pod("p2"), pod("p3"), pod("p4"), pod("p5")]
-    found = follow(pods, disrupted, NOW)
+    found = build_disrupted_pod_map(pods, disrupted, NOW)
     assert found.awaited == {"p3": ago(60), "p4": ago(90)}
     assert [each.metadata.name for each in found.overdue] == ["p2"]
     assert found.recheck_at == NOW + datetime.timedelta(seconds=30)
-    assert count_healthy(pods, found.awaited, NOW) == 2
+    assert count_healthy_pods(pods, found.awaited, NOW) == 2
 
 
 def test_without_evictions_none_are_awaited() -> None:
-    found = follow([pod("p1")], {}, NOW)
+    found = build_disrupted_pod_map([pod("p1")], {}, NOW)
     assert (found.awaited, found.overdue, found.recheck_at) == ({}, (), None)
 
 
@@ -101,7 +109,7 @@ def test_without_evictions_none_are_awaited() -> None:
     },
 )
 def test_who_is_healthy(given: Pod, healthy: int) -> None:
-    assert count_healthy([given], {"evicted": ago(1), "evicted a while ago": ago(120)}, NOW) == healthy
+    assert count_healthy_pods([given], {"evicted": ago(1), "evicted a while ago": ago(120)}, NOW) == healthy
 
 
 # What is said
@@ -138,7 +146,7 @@ def condition_of(
     },
 )
 def test_what_is_allowed(expected: int, desired: int, healthy: int, allowed: int) -> None:
-    status = reported(budget(generation=7), Counts(expected=expected, desired=desired), healthy, {}, NOW)
+    status = new_status(budget(generation=7), Counts(expected=expected, desired=desired), healthy, {}, NOW)
     outcome = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
     assert status == PodDisruptionBudgetStatus(
         observed_generation=7,
@@ -173,14 +181,14 @@ SURE = ("True", "SufficientPods")
     },
 )
 def test_when_a_status_is_written(before: PodDisruptionBudgetStatus, writes: bool) -> None:
-    status = reported(budget(before, generation=1), Counts(expected=3, desired=2), 3, {}, NOW)
+    status = new_status(budget(before, generation=1), Counts(expected=3, desired=2), 3, {}, NOW)
     assert (status is not None) is writes
 
 
 def test_the_time_of_the_condition_is_that_of_its_last_change() -> None:
     for status, at in (("True", ago(60)), ("False", NOW)):
         old = PodDisruptionBudgetStatus(conditions=(condition_of(status, "Whatever", at=ago(60)),))
-        new = reported(budget(old, generation=1), Counts(expected=3, desired=2), 3, {}, NOW)
+        new = new_status(budget(old, generation=1), Counts(expected=3, desired=2), 3, {}, NOW)
         assert new is not None
         assert new.conditions == (condition_of(*SURE, generation=1, at=at),)
 
@@ -189,14 +197,14 @@ def test_conditions_of_others_stay() -> None:
     """TestKeepExistingPDBConditionDuringSync."""
     theirs = Condition(type="ExistingTestCondition", status="True", reason="Test", message="This is a test condition")
     old = PodDisruptionBudgetStatus(conditions=(theirs,))
-    new = reported(budget(old), Counts(expected=0, desired=3), 0, {}, NOW)
+    new = new_status(budget(old), Counts(expected=0, desired=3), 0, {}, NOW)
     assert new is not None
     assert new.conditions == (theirs, condition_of("False", "InsufficientPods"))
 
 
 def test_a_failure_allows_nothing_and_leaves_the_figures() -> None:
     old = said(SURE, expected_pods=3, **FINE)
-    new = failed(budget(old, generation=2), "no such thing", NOW)
+    new = fail_safe_status(budget(old, generation=2), "no such thing", NOW)
     condition = condition_of("False", "SyncFailed", message="no such thing", generation=1)
     assert new == PodDisruptionBudgetStatus(
         conditions=(condition,), expected_pods=3, **{**FINE, "disruptions_allowed": 0}
@@ -209,21 +217,21 @@ def test_unknown_fields_are_kept() -> None:
         b'"status":{"future":{},"disruptedPods":{"a":"2026-01-01T00:00:00Z"}}}'
     )
     status = said(SURE, expected_pods=3, **FINE)
-    assert body(raw, status) == (
+    assert status_body(raw, status) == (
         b'{"kind":"PodDisruptionBudget","metadata":{"name":"a","x":1},"spec":{"future":[1.50]},'
         b'"status":{"future":{},"observedGeneration":1,"disruptionsAllowed":1,"currentHealthy":3,"desiredHealthy":2,'
         b'"expectedPods":3,"conditions":[{"type":"DisruptionAllowed","status":"True",'
         b'"lastTransitionTime":"2026-01-01T12:00:00Z","reason":"SufficientPods","message":""}]}}'
     )
     awaited = said(SURE, disrupted_pods={"b": NOW, "a": NOW})
-    assert b'"disruptedPods":{"a":"2026-01-01T12:00:00Z","b":"2026-01-01T12:00:00Z"}' in body(raw, awaited)
+    assert b'"disruptedPods":{"a":"2026-01-01T12:00:00Z","b":"2026-01-01T12:00:00Z"}' in status_body(raw, awaited)
 
 
 # Whose pods
 
 
-def caches(*above: OwnerReference) -> Caches:
-    return Caches(
+def caches(*above: OwnerReference) -> WorkloadCaches:
+    return WorkloadCaches(
         controllers=cache_of(
             "rc", ReplicationController(metadata=meta("rc"), spec=ReplicationControllerSpec(replicas=12))
         ),
@@ -273,7 +281,7 @@ def test_who_is_found_above_a_replica_set(reference: str, above: OwnerReference,
 
 
 def test_an_owner_with_an_invalid_version_is_an_error() -> None:
-    with pytest.raises(NoScale, match="unexpected GroupVersion string: a/b/c"):
+    with pytest.raises(ScaleNotFound, match="unexpected GroupVersion string: a/b/c"):
         cached_scale(caches(), owner("ReplicaSet", "rs", "a/b/c"), "default")
 
 
@@ -313,9 +321,9 @@ def test_budgets_and_pods_find_each_other(selector: LabelSelector | None, select
     one = pod("one")
     mine = selecting("mine", selector)
     budgets = cache_of("budgets", mine, selecting("theirs", selector, "elsewhere"))
-    members = Membership(budgets, cache_of("pods", one, pod("other", labels={"x": "y"}, generate_name="x")))
-    assert (one in members.pods_of(mine)) is selects
-    assert members.budgets_of(one.metadata) == ([mine] if selects else [])
+    members = BudgetPods(budgets, cache_of("pods", one, pod("other", labels={"x": "y"}, generate_name="x")))
+    assert (one in members.get_pods_for_pdb(mine)) is selects
+    assert members.get_pod_pod_disruption_budgets(one.metadata) == ([mine] if selects else [])
 
 
 def test_several_budgets_of_a_pod_are_found_by_name() -> None:
@@ -324,8 +332,12 @@ def test_several_budgets_of_a_pod_are_found_by_name() -> None:
         selecting("a", LabelSelector(match_labels=LABELS)),
         selecting("b", expression("foo", "Exists")),
     ]
-    members = Membership(cache_of("budgets", *several), cache_of("pods"))
-    assert [each.metadata.name for each in members.budgets_of(pod("one").metadata)] == ["a", "b", "c"]
+    members = BudgetPods(cache_of("budgets", *several), cache_of("pods"))
+    assert [each.metadata.name for each in members.get_pod_pod_disruption_budgets(pod("one").metadata)] == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 @cases(
@@ -338,11 +350,11 @@ def test_several_budgets_of_a_pod_are_found_by_name() -> None:
 def test_an_invalid_selector_selects_nothing(selector: LabelSelector) -> None:
     """TestInvalidSelectors."""
     mine = selecting("mine", selector)
-    members = Membership(cache_of("budgets", mine), cache_of("pods", pod("one")))
+    members = BudgetPods(cache_of("budgets", mine), cache_of("pods", pod("one")))
     with pytest.raises(SelectorError):
-        members.pods_of(mine)
-    assert members.budgets_of(pod("one").metadata) == []
-    assert not members.may_concern(mine, LABELS)
+        members.get_pods_for_pdb(mine)
+    assert members.get_pod_pod_disruption_budgets(pod("one").metadata) == []
+    assert not members.may_select(mine, LABELS)
 
 
 @cases(
@@ -356,7 +368,7 @@ def test_an_invalid_selector_selects_nothing(selector: LabelSelector) -> None:
 )
 def test_which_budgets_may_be_about_the_pods_of_a_workload(selector: LabelSelector, answer: bool) -> None:
     mine = selecting("mine", selector)
-    assert Membership(cache_of("budgets", mine), cache_of("pods")).may_concern(mine, LABELS) is answer
+    assert BudgetPods(cache_of("budgets", mine), cache_of("pods")).may_select(mine, LABELS) is answer
 
 
 # Conditions that nobody acted upon

@@ -6,7 +6,11 @@ from tests.tables import cases
 
 from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
 from pilothouse.controllers.node.node_ipam.metrics import SetMetrics
-from pilothouse.controllers.node.node_ipam.range_allocator import NoneLeft, RangeAllocator, WrongRanges
+from pilothouse.controllers.node.node_ipam.range_allocator import (
+    CIDRRangeNoCIDRsRemaining,
+    InvalidPodCIDRs,
+    RangeAllocator,
+)
 from pilothouse.machinery.cidrs import parse_cidr
 from pilothouse.runtime import Registry
 
@@ -24,7 +28,7 @@ def give(books: RangeAllocator, name: str, uid: str = "") -> tuple[str, ...]:
 
 
 def enter(books: RangeAllocator, name: str, *ranges: str) -> list[str]:
-    return books.enter(name, f"uid-{name}", "1", ranges)
+    return books.occupy_cidrs(name, f"uid-{name}", "1", ranges)
 
 
 V4, V6 = ("10.10.0.0/16", 24), ("ace:cab:deca::/8", 24)
@@ -48,7 +52,7 @@ V4, V6 = ("10.10.0.0/16", 24), ("ace:cab:deca::/8", 24)
 def test_what_a_node_has_fits_or_not(clusters: list[tuple[str, int]], ranges: list[str], error: str) -> None:
     books = allocator(*clusters)
     if error:
-        with pytest.raises(WrongRanges) as caught:
+        with pytest.raises(InvalidPodCIDRs) as caught:
             enter(books, "node0", *ranges)
         assert error in str(caught.value)
     else:
@@ -57,7 +61,7 @@ def test_what_a_node_has_fits_or_not(clusters: list[tuple[str, int]], ranges: li
 
 def test_of_a_node_with_wrong_ranges_the_right_ones_are_not_given_out() -> None:
     books = allocator(("10.10.0.0/23", 24), ("2001:db8::/63", 64))
-    with pytest.raises(WrongRanges):
+    with pytest.raises(InvalidPodCIDRs):
         enter(books, "a", "10.10.0.0/24", "cdd::/64")
     assert give(books, "b") == ("10.10.1.0/24", "2001:db8::/64")
 
@@ -111,7 +115,9 @@ def test_when_everything_is_used_none_is_given_until_one_is_free() -> None:
     books = allocator(("127.123.234.0/28", 30))
     for number in range(4):
         enter(books, f"old{number}", f"127.123.234.{4 * number}/30")
-    with pytest.raises(NoneLeft, match="failed to allocate cidr from cluster cidr at idx:0: CIDR allocation failed"):
+    with pytest.raises(
+        CIDRRangeNoCIDRsRemaining, match="failed to allocate cidr from cluster cidr at idx:0: CIDR allocation failed"
+    ):
         give(books, "node0")
     assert books.release("old1")
     assert books.free == 1
@@ -121,7 +127,7 @@ def test_when_everything_is_used_none_is_given_until_one_is_free() -> None:
 
 
 def test_services_over_everything_leave_nothing() -> None:
-    with pytest.raises(NoneLeft):
+    with pytest.raises(CIDRRangeNoCIDRsRemaining):
         give(allocator(("10.0.0.0/24", 26), services=("0.0.0.0/0",)), "a")
 
 
@@ -129,7 +135,7 @@ def test_what_was_chosen_of_the_first_family_is_free_when_the_second_has_none() 
     books = allocator(("10.0.0.0/22", 24), ("2001:db8::/64", 64))
     give(books, "a")
     for _ in range(10):
-        with pytest.raises(NoneLeft, match="idx:1"):
+        with pytest.raises(CIDRRangeNoCIDRsRemaining, match="idx:1"):
             give(books, "b")
     assert len(books) == 1
     books.release("a")
@@ -153,7 +159,7 @@ def test_a_service_range_is_never_free() -> None:
     enter(books, "a", "10.0.0.0/25")
     books.release("a")
     assert give(books, "b") == ("10.0.0.128/25",)
-    with pytest.raises(NoneLeft):
+    with pytest.raises(CIDRRangeNoCIDRsRemaining):
         give(books, "c")
 
 
@@ -162,14 +168,14 @@ def test_a_reservation_stays_until_the_node_is_seen_or_gone() -> None:
     first = give(books, "a")
     held = books.get("a")
     assert held is not None
-    assert not held.settled
+    assert not held.is_written
     enter(books, "a", *first)
     held = books.get("a")
     assert held is not None
-    assert held.settled
+    assert held.is_written
     assert not books.release("a", "uid-of-another")
     assert books.release("a", "uid-a")
-    books.settle("a", "uid-a", "9")
+    books.mark_written("a", "uid-a", "9")
     assert books.get("a") is None, "the answer came after the node had gone"
 
 
@@ -178,10 +184,10 @@ def test_what_some_write_is_in_doubt_about_is_kept_until_the_node_is_gone() -> N
     give(books, "a")
     assert books.release_rejected("a", "uid-a"), "it was refused, and never anything else"
     give(books, "a")
-    books.doubt("a", "uid-of-another")
+    books.mark_in_doubt("a", "uid-of-another")
     assert books.release_rejected("a", "uid-a")
     give(books, "a")
-    books.doubt("a", "uid-a")
+    books.mark_in_doubt("a", "uid-a")
     assert not books.release_rejected("a", "uid-a")
     assert books.release("a", "uid-a")
 
@@ -211,8 +217,8 @@ def test_a_node_made_again_is_another_one() -> None:
 )
 def test_a_cache_that_shows_the_predecessor_is_old(uid: str, version: str, expected: bool) -> None:
     books = allocator(V4)
-    books.enter("a", "2", "20", ["10.10.0.0/24"])
-    assert books.knows_newer("a", uid, version) is expected
+    books.occupy_cidrs("a", "2", "20", ["10.10.0.0/24"])
+    assert books.has_newer("a", uid, version) is expected
 
 
 def test_metrics_are_counted_as_upstream_counts() -> None:

@@ -11,8 +11,8 @@ from pilothouse.api.coordination import Lease, LeaseSpec
 from pilothouse.api.core import Node, NodeCondition, NodeStatus
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR
-from pilothouse.controllers.node.node_lifecycle.calm import CalmNodes
-from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, observe
+from pilothouse.controllers.node.node_lifecycle.calm import UnchangedNodes
+from pilothouse.controllers.node.node_lifecycle.health import ClockReading, Health, observe_heartbeat
 from pilothouse.runtime import Cache
 from pilothouse.runtime.metrics import Histogram
 
@@ -20,8 +20,8 @@ EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 GRACE = 50.0
 
 
-def instant(seconds: float) -> Instant:
-    return Instant(seconds, EPOCH + datetime.timedelta(seconds=seconds))
+def instant(seconds: float) -> ClockReading:
+    return ClockReading(seconds, EPOCH + datetime.timedelta(seconds=seconds))
 
 
 def lease(renewed: float) -> Lease:
@@ -41,15 +41,15 @@ class Memory:
         self.renew(0)
         self.healths: dict[str, Health] = {}
         found = self.leases.get("kube-node-lease/n")
-        self.healths["n"] = observe(None, self.node, found if bounded_cache else None, instant(0))
-        self.calm = CalmNodes(self.leases, self.healths, GRACE)
+        self.healths["n"] = observe_heartbeat(None, self.node, found if bounded_cache else None, instant(0))
+        self.calm = UnchangedNodes(self.leases, self.healths, GRACE)
         self.calm.add(self.node, found, zone)
 
     def renew(self, seconds: float) -> None:
         self.leases.put("kube-node-lease/n", lease(seconds))
 
     def is_calm(self, seconds: float) -> bool:
-        restless, ready = self.calm.part([self.node], instant(seconds))
+        restless, ready = self.calm.partition([self.node], instant(seconds))
         assert bool(restless) != bool(ready), "it counts as ready or is looked at"
         return not restless
 
@@ -95,7 +95,7 @@ def test_whoever_is_dropped_is_looked_at() -> None:
 
 def test_a_node_outside_the_zones_is_calm_and_does_not_count() -> None:
     memory = Memory(zone=None)
-    assert memory.calm.part([memory.node], instant(1)) == ([], {})
+    assert memory.calm.partition([memory.node], instant(1)) == ([], {})
 
 
 @pytest.mark.parametrize("count", [1, 7])

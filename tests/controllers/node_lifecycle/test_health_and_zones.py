@@ -11,21 +11,27 @@ from pilothouse.api.coordination import Lease, LeaseSpec
 from pilothouse.api.core import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.node.node_lifecycle import NodeLifecycleOptions
-from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
+from pilothouse.controllers.node.node_lifecycle.health import (
+    ClockReading,
+    Health,
+    conditions_of_unresponsive_node,
+    is_unresponsive,
+    observe_heartbeat,
+)
 from pilothouse.controllers.node.node_lifecycle.taint_queue import TaintQueue
 from pilothouse.controllers.node.node_lifecycle.taints import (
-    no_execute_swap,
+    beta_labels_to_set,
+    no_execute_taints_for,
     no_schedule_changes,
-    older_labels,
     with_taint,
 )
 from pilothouse.controllers.node.node_lifecycle.zones import (
     Plan,
     ZoneReport,
     ZoneState,
-    counts_in_its_zone,
+    compute_zone_state,
+    is_not_excluded,
     plan,
-    report,
     zone_of,
 )
 
@@ -37,8 +43,8 @@ def at(seconds: float) -> datetime.datetime:
     return EPOCH + datetime.timedelta(seconds=seconds)
 
 
-def instant(seconds: float) -> Instant:
-    return Instant(1000.0 + seconds, at(seconds))
+def instant(seconds: float) -> ClockReading:
+    return ClockReading(1000.0 + seconds, at(seconds))
 
 
 def condition(kind: str, status: str, heartbeat: float = 0.0) -> NodeCondition:
@@ -90,12 +96,12 @@ def test_when_a_node_is_silent(looks: list[tuple[float, float | None, float | No
     seen = node()
     for second, heartbeat, renewed in looks:
         seen = node() if heartbeat is None else node(condition("Ready", "True", heartbeat))
-        health = observe(health, seen, lease(renewed), instant(second))
+        health = observe_heartbeat(health, seen, lease(renewed), instant(second))
     assert health is not None
 
     def silent(second: float) -> bool:
         assert health is not None
-        return is_silent(health, instant(second), monitor_grace=50, startup_grace=60)
+        return is_unresponsive(health, instant(second), monitor_grace=50, startup_grace=60)
 
     assert not silent(silent_at - 1)
     assert silent(silent_at)
@@ -120,21 +126,21 @@ def test_which_lease_is_a_sign_of_life(version: str, renewed: float, expected: b
         return msgspec.structs.replace(found, metadata=ObjectMeta(resource_version=version))
 
     ready = node(condition("Ready", "True"))
-    health = observe(None, ready, held("7", 0), instant(0))
-    health = observe(health, ready, held(version, renewed), instant(30))
+    health = observe_heartbeat(None, ready, held("7", 0), instant(0))
+    health = observe_heartbeat(health, ready, held(version, renewed), instant(30))
     assert (health.probed == 1030.0) is expected
 
 
 def test_the_newest_condition_is_remembered() -> None:
-    health = observe(None, node(condition("Ready", "True")), None, instant(0))
-    health = observe(health, node(condition("Ready", "Unknown")), None, instant(30))
+    health = observe_heartbeat(None, node(condition("Ready", "True")), None, instant(0))
+    health = observe_heartbeat(health, node(condition("Ready", "Unknown")), None, instant(30))
     assert health.ready is not None
     assert (health.ready.status, health.probed) == ("Unknown", 1000.0)
 
 
 def test_a_condition_that_vanishes_leaves_the_last_sign_of_life() -> None:
-    health = observe(None, node(condition("Ready", "True", 0)), None, instant(0))
-    health = observe(health, node(), None, instant(40))
+    health = observe_heartbeat(None, node(condition("Ready", "True", 0)), None, instant(0))
+    health = observe_heartbeat(health, node(), None, instant(40))
     assert (health.ready, health.probed) == (None, 1000.0)
 
 
@@ -143,7 +149,7 @@ def test_a_silent_node_becomes_unknown_but_for_its_network() -> None:
     before = node(
         condition("NetworkUnavailable", "False"), condition("Ready", "True", 7), condition("DiskPressure", "Unknown")
     )
-    after = unknown_conditions(before, instant(60))
+    after = conditions_of_unresponsive_node(before, instant(60))
     assert after is not None
     assert [(c.type, c.status, c.reason) for c in after] == [
         ("NetworkUnavailable", "False", "Kubelet"),
@@ -161,13 +167,16 @@ def test_a_silent_node_becomes_unknown_but_for_its_network() -> None:
 
 def test_nothing_is_written_on_a_node_whose_ready_is_unknown() -> None:
     assert (
-        unknown_conditions(node(condition("Ready", "Unknown"), condition("PIDPressure", "False")), instant(60)) is None
+        conditions_of_unresponsive_node(
+            node(condition("Ready", "Unknown"), condition("PIDPressure", "False")), instant(60)
+        )
+        is None
     )
-    assert unknown_conditions(node(condition("Ready", "False")), instant(60)) is not None
+    assert conditions_of_unresponsive_node(node(condition("Ready", "False")), instant(60)) is not None
 
 
 def zone(*, down: int, up: int) -> ZoneReport:
-    return report([condition("Ready", "False")] * down + [condition("Ready", "True")] * up, 0.55)
+    return compute_zone_state([condition("Ready", "False")] * down + [condition("Ready", "True")] * up, 0.55)
 
 
 @cases(
@@ -188,7 +197,7 @@ def test_the_state_of_a_zone(down: int, up: int, state: ZoneState) -> None:
 
 def test_nodes_without_a_condition_are_down() -> None:
     """TestMonitorNodeHealth 'Nodes created recently without status conditions'."""
-    assert report([None, None], 0.55).state is FULL
+    assert compute_zone_state([None, None], 0.55).state is FULL
 
 
 OPTIONS = NodeLifecycleOptions()
@@ -204,13 +213,13 @@ BIG_HALF = zone(down=40, up=20)
         "the only zone falls: nobody must leave (TestMonitorNodeHealthEvictPodsWithDisruption)": (
             {"a": NORMAL},
             {"a": DOWN},
-            Plan(states={"a": FULL}, rates={"a": 0.0}, spare_all=True),
+            Plan(states={"a": FULL}, rates={"a": 0.0}, untaint_all=True),
         ),
         "still down": ({"a": FULL}, {"a": DOWN}, Plan(states={"a": FULL}, rates={})),
         "one comes back: all get a new grace period": (
             {"a": FULL},
             {"a": HALF},
-            Plan(states={"a": PARTIAL}, rates={"a": 0.0}, restart_grace=True),
+            Plan(states={"a": PARTIAL}, rates={"a": 0.0}, reset_heartbeats=True),
         ),
         "one zone of two falls: its pods leave at the usual rate": (
             {"a": NORMAL, "b": NORMAL},
@@ -220,17 +229,17 @@ BIG_HALF = zone(down=40, up=20)
         "both were down, one is back ('Initially both zones down, one comes back')": (
             {"a": FULL, "b": FULL},
             {"a": UP, "b": DOWN},
-            Plan(states={"a": NORMAL, "b": FULL}, rates={"a": 0.1, "b": 0.1}, restart_grace=True),
+            Plan(states={"a": NORMAL, "b": FULL}, rates={"a": 0.1, "b": 0.1}, reset_heartbeats=True),
         ),
         "most of a small zone: stop": ({"a": NORMAL}, {"a": HALF}, Plan(states={"a": PARTIAL}, rates={"a": 0.0})),
         "most of a large one: slowly": ({"a": NORMAL}, {"a": BIG_HALF}, Plan(states={"a": PARTIAL}, rates={"a": 0.01})),
         "a zone without nodes is forgotten, the other was down already": (
             {"a": NORMAL, "b": FULL},
             {"b": DOWN},
-            Plan(states={"b": FULL}, rates={}, gone=("a",)),
+            Plan(states={"b": FULL}, rates={}, removed_zones=("a",)),
         ),
-        "no nodes at all": ({"a": NORMAL}, {}, Plan(states={}, rates={}, gone=("a",))),
-        "down from the start": ({}, {"a": DOWN}, Plan(states={"a": FULL}, rates={"a": 0.0}, spare_all=True)),
+        "no nodes at all": ({"a": NORMAL}, {}, Plan(states={}, rates={}, removed_zones=("a",))),
+        "down from the start": ({}, {"a": DOWN}, Plan(states={"a": FULL}, rates={"a": 0.0}, untaint_all=True)),
     },
 )
 def test_what_zones_come_to(before: dict[str, ZoneState], now: dict[str, ZoneReport], expected: Plan) -> None:
@@ -262,8 +271,8 @@ def test_zones_are_named_by_region_and_zone(labels: dict[str, str], expected: st
 
 def test_a_label_keeps_a_node_out_of_the_zones() -> None:
     """TestMonitorNodeHealth…, exclude-disruption; the value does not matter."""
-    assert not counts_in_its_zone(Node(metadata=ObjectMeta(labels={"node.kubernetes.io/exclude-disruption": "false"})))
-    assert counts_in_its_zone(Node())
+    assert not is_not_excluded(Node(metadata=ObjectMeta(labels={"node.kubernetes.io/exclude-disruption": "false"})))
+    assert is_not_excluded(Node())
 
 
 def taint(name: str, effect: str = "NoSchedule") -> Taint:
@@ -313,11 +322,11 @@ def test_conditions_as_taints(one: Node, add: list[str], remove: list[str]) -> N
 def test_unreachable_and_not_ready_exclude_each_other() -> None:
     """TestSwapUnreachableNotReadyTaints."""
     for status, key in (("False", "not-ready"), ("Unknown", "unreachable")):
-        swap = no_execute_swap(status)
+        swap = no_execute_taints_for(status)
         assert swap is not None
         assert swap[0] == taint(key, "NoExecute")
         assert swap[1] != swap[0]
-    assert no_execute_swap("True") is None
+    assert no_execute_taints_for("True") is None
 
 
 def test_a_taint_that_is_there_keeps_its_time() -> None:
@@ -347,7 +356,7 @@ def test_a_taint_that_is_there_keeps_its_time() -> None:
     },
 )
 def test_older_labels(labels: dict[str, str], expected: dict[str, str]) -> None:
-    assert older_labels(Node(metadata=ObjectMeta(labels=labels))) == expected
+    assert beta_labels_to_set(Node(metadata=ObjectMeta(labels=labels))) == expected
 
 
 def test_the_queue_keeps_the_order_and_takes_each_name_once() -> None:
@@ -382,7 +391,7 @@ def test_who_failed_waits_and_others_go_first() -> None:
 
 def test_a_token_every_ten_seconds() -> None:
     limiter = TaintQueue(0.1, 0.0).limiter
-    granted = [tick / 10 for tick in range(400) if limiter.take(tick / 10)]
+    granted = [tick / 10 for tick in range(400) if limiter.try_accept(tick / 10)]
     assert granted == pytest.approx([0.0, 10.0, 20.0, 30.0])
 
 
@@ -391,23 +400,23 @@ def test_at_no_rate_a_new_zone_has_the_token_that_it_starts_with_and_no_other(ra
     """A bucket is full when it is made (golang.org/x/time ``rate.NewLimiter``); one that is swapped in never is."""
     queue = TaintQueue(rate, 0.0)
     queue.set_rate(rate, 0.0)
-    assert [queue.limiter.take(at) for at in (0.0, 1.0, 1e6)] == [True, False, False]
+    assert [queue.limiter.try_accept(at) for at in (0.0, 1.0, 1e6)] == [True, False, False]
     swapped = TaintQueue(0.1, 0.0)
     swapped.set_rate(rate, 0.0)
-    assert not swapped.limiter.take(1e6)
+    assert not swapped.limiter.try_accept(1e6)
 
 
 def test_changing_the_rate() -> None:
     """TestSwapLimiter."""
     queue = TaintQueue(0.1, 0.0)
     queue.set_rate(0.0, 0.0)
-    assert not queue.limiter.take(1e6), "never"
+    assert not queue.limiter.try_accept(1e6), "never"
     queue.set_rate(1.0, 1e6)
-    assert not queue.limiter.take(1e6), "who waited waits for the first token of the new rate"
-    assert queue.limiter.take(1e6 + 1)
+    assert not queue.limiter.try_accept(1e6), "who waited waits for the first token of the new rate"
+    assert queue.limiter.try_accept(1e6 + 1)
     fresh = TaintQueue(0.1, 0.0)
     fresh.set_rate(1.0, 0.0)
-    assert fresh.limiter.take(0.0), "who had a token has one"
+    assert fresh.limiter.try_accept(0.0), "who had a token has one"
     same = fresh.limiter
     fresh.set_rate(1.0, 0.0)
     assert fresh.limiter is same

@@ -19,9 +19,21 @@ from pilothouse.api.core import Node, NodeCondition, NodeStatus
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, NodeLifecycleOptions
-from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
+from pilothouse.controllers.node.node_lifecycle.health import (
+    ClockReading,
+    Health,
+    conditions_of_unresponsive_node,
+    is_unresponsive,
+    observe_heartbeat,
+)
 from pilothouse.controllers.node.node_lifecycle.taint_queue import TaintQueue
-from pilothouse.controllers.node.node_lifecycle.zones import ZoneState, counts_in_its_zone, plan, report, zone_of
+from pilothouse.controllers.node.node_lifecycle.zones import (
+    ZoneState,
+    compute_zone_state,
+    is_not_excluded,
+    plan,
+    zone_of,
+)
 from pilothouse.env import Env
 
 HEALTH, LEASE = "test_the_states_of_zones_in_two_passes", "test_what_is_written_of_a_node"
@@ -136,10 +148,10 @@ def test_the_states_of_zones_in_two_passes(
         conditions: dict[str, list[NodeCondition | None]] = {}
         for zone, status in zip(zones, statuses, strict=True):
             one = node(status, zone.removesuffix("!"), excluded=zone.endswith("!"))
-            if counts_in_its_zone(one):
+            if is_not_excluded(one):
                 ready = one.status.conditions[0] if one.status.conditions else None
                 conditions.setdefault(zone_of(one).rpartition(":")[2], []).append(ready)
-        reports = {zone: report(found, 0.55) for zone, found in conditions.items()}
+        reports = {zone: compute_zone_state(found, 0.55) for zone, found in conditions.items()}
         states = plan(states, reports, NodeLifecycleOptions()).states
         assert states == expected
 
@@ -199,13 +211,13 @@ def test_what_is_written_of_a_node(created: float, passes: tuple[Seen, ...], exp
     health: Health | None = None
     written = None
     for seen in passes:
-        now = Instant(10 * HOUR + seen.at, at(seen.at))
+        now = ClockReading(10 * HOUR + seen.at, at(seen.at))
         reported = () if seen.reported is None else (ready_since(seen.reported),)
         one = Node(metadata=ObjectMeta(creation_timestamp=at(created)), status=NodeStatus(conditions=reported))
         lease = None if seen.renewed is None else Lease(spec=LeaseSpec(renew_time=at(seen.renewed)))
-        health = observe(health, one, lease, now)
-        silent = is_silent(health, now, monitor_grace=50, startup_grace=60)
-        written = unknown_conditions(one, now) if silent else None
+        health = observe_heartbeat(health, one, lease, now)
+        silent = is_unresponsive(health, now, monitor_grace=50, startup_grace=60)
+        written = conditions_of_unresponsive_node(one, now) if silent else None
     if expected is None:
         assert written is None
     else:

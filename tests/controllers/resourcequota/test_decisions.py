@@ -29,7 +29,11 @@ from pilothouse.api.core import (
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.policy.resourcequota.counting import AT_ONCE, Counter
 from pilothouse.controllers.policy.resourcequota.monitors import quotable_resources
-from pilothouse.controllers.policy.resourcequota.replenishment import claim_matters, pod_matters, service_matters
+from pilothouse.controllers.policy.resourcequota.replenishment import (
+    has_claim_quota_changed,
+    has_pod_quota_changed,
+    has_service_quota_changed,
+)
 from pilothouse.controllers.policy.resourcequota.usage import NewStatus, is_urgent, may_miss_objects, new_status, raised
 from pilothouse.env import Env
 from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
@@ -154,7 +158,7 @@ DELETED: dict[str, Any] = {"deletion_timestamp": NOW - datetime.timedelta(second
     },
 )
 def test_which_changes_of_a_pod_count(old: Pod, new: Pod, expected: bool) -> None:
-    assert pod_matters(old, new, NOW) is expected
+    assert has_pod_quota_changed(old, new, NOW) is expected
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_which_changes_of_a_pod_count(old: Pod, new: Pod, expected: bool) -> Non
 )
 def test_which_changes_of_a_service_count(old: str, new: str, expected: bool) -> None:
     before, after = (Service(spec=ServiceSpec(type=kind)) for kind in (old, new))
-    assert service_matters(before, after, NOW) is expected
+    assert has_service_quota_changed(before, after, NOW) is expected
 
 
 def claim(**status: Any) -> PersistentVolumeClaim:
@@ -189,7 +193,7 @@ def claim(**status: Any) -> PersistentVolumeClaim:
     },
 )
 def test_which_changes_of_a_claim_count(new: PersistentVolumeClaim, expected: bool) -> None:
-    assert claim_matters(claim(), new, NOW) is expected
+    assert has_claim_quota_changed(claim(), new, NOW) is expected
 
 
 ALL = ("create", "delete", "list", "watch")

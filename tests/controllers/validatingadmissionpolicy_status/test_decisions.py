@@ -18,7 +18,7 @@ from pilothouse.api.admissionregistration import (
 )
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.checking import Checker
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide import (
-    Named,
+    NamedResource,
     TypeName,
     configuration,
     expressions,
@@ -30,7 +30,7 @@ from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide impor
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import ANYTHING, filled
 
 DEPLOYMENT, POD = TypeName("apps", "v1", "Deployment"), TypeName("", "v1", "Pod")
-SERVED = {Named("apps", "v1", "deployments"): [DEPLOYMENT], Named("", "v1", "pods"): [POD]}
+SERVED = {NamedResource("apps", "v1", "deployments"): [DEPLOYMENT], NamedResource("", "v1", "pods"): [POD]}
 
 _TYPES, _FIT, _VARIABLES = "test_which_types_are_checked", "test_what_does_not_fit", "test_variables_have_types"
 COVERED: Cases = {
@@ -62,9 +62,9 @@ def spec(*rules: dict[str, Any], **more: Any) -> ValidatingAdmissionPolicySpec:
     return msgspec.convert({"matchConstraints": {"resourceRules": rules}, **more}, ValidatingAdmissionPolicySpec)
 
 
-def many(group: str, count: int) -> dict[Named, list[TypeName]]:
+def many(group: str, count: int) -> dict[NamedResource, list[TypeName]]:
     """So many resources."""
-    return {Named(group, "v1", f"r{n:02}s"): [TypeName(group, "v1", f"R{n:02}")] for n in range(count)}
+    return {NamedResource(group, "v1", f"r{n:02}s"): [TypeName(group, "v1", f"R{n:02}")] for n in range(count)}
 
 
 @cases(

@@ -198,7 +198,8 @@ async def trust(self: TaintEvictionController, _key: str, entry: Entry, _pod: Po
     options=options("taint-eviction-controller"),
     invariants=evicting,
     unguarded=Unguarded(
-        "first is evicted and tolerates what node node-0 had", ((TaintEvictionController, "_is_still_needed", trust),)
+        "first is evicted and tolerates what node node-0 had",
+        ((TaintEvictionController, "_is_eviction_still_needed", trust),),
     ),
 )
 async def first_pod_of_a_node(simulation: Simulation) -> None:
@@ -276,7 +277,7 @@ NOT_CANCELLED = Bug(
     protection="The eviction of a pod that tolerates the remaining taints without limit is cancelled, and the "
     "decision is repeated with live objects before a deletion.",
 )
-apply = TaintEvictionController._apply
+apply = TaintEvictionController._process_pod_on_node
 
 
 def do_not_cancel(self: TaintEvictionController, pod: Pod, node: Node, decided: int) -> None:
@@ -294,8 +295,8 @@ def do_not_cancel(self: TaintEvictionController, pod: Pod, node: Node, decided: 
     unguarded=Unguarded(
         "p is evicted and tolerates what node node-0 had",
         (
-            (TaintEvictionController, "_apply", do_not_cancel),
-            (TaintEvictionController, "_is_still_needed", trust),
+            (TaintEvictionController, "_process_pod_on_node", do_not_cancel),
+            (TaintEvictionController, "_is_eviction_still_needed", trust),
         ),
     ),
 )

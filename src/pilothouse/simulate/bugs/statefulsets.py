@@ -402,7 +402,7 @@ CYCLING = Bug(
         profile=Profile(events=False),
         controllers=("statefulset", "taint-eviction-controller"),
     ),
-    unguarded=Unguarded("times in two minutes", ((TaintEvictionController, "_is_still_needed", trust),)),
+    unguarded=Unguarded("times in two minutes", ((TaintEvictionController, "_is_eviction_still_needed", trust),)),
 )
 async def watch_of_nodes_stands_still(simulation: Simulation) -> None:
     """A taint is removed from the only node, and the event does not arrive."""

@@ -44,7 +44,7 @@ def budget_demand(name: str, spec: PodDisruptionBudgetSpec, desired: int) -> Dem
     if spec.min_available is None and spec.max_unavailable is None:
         return None
     try:
-        least = decide.count(spec, desired, desired).desired
+        least = decide.expected_pod_count(spec, desired, desired).desired
     except InvalidBound:
         return None
     return Demand(f"PodDisruptionBudget {name}", least)

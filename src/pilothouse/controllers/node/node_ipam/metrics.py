@@ -32,13 +32,13 @@ class SetMetrics:
             _LABELS, exponential_buckets(1, 5, 5),
         ).labels(cluster)  # fmt: skip
 
-    def taken(self, blocks: int, used: int, *, tries: int | None = None) -> None:
+    def allocated(self, blocks: int, used: int, *, tries: int | None = None) -> None:
         """Report the number of used blocks, and ``tries`` if one was allocated."""
         self._allocations.inc(blocks)
         self._usage.set(used / self._size)
         if tries is not None:
             self._tries.observe(tries)
 
-    def freed(self, blocks: int, used: int) -> None:
+    def released(self, blocks: int, used: int) -> None:
         self._releases.inc(blocks)
         self._usage.set(used / self._size)

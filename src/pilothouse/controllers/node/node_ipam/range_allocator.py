@@ -15,18 +15,18 @@ from pilothouse.machinery.cidrs import Network, overlap, parse_cidr
 from pilothouse.machinery.resource_versions import is_newer
 
 
-class WrongRanges(ValueError):
+class InvalidPodCIDRs(ValueError):
     """CIDRs of a node that cannot be occupied."""
 
 
-class NoneLeft(Exception):
+class CIDRRangeNoCIDRsRemaining(Exception):
     """Every block is used."""
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True):
+class NodeAllocation(msgspec.Struct, frozen=True, kw_only=True):
     """The allocation of one node: ``ranges`` as on the node, and their blocks by family.
 
-    ``settled`` is False while the node was not observed with them, ``in_doubt`` True once some write of them may have
+    ``is_written`` is False until the node was observed with them, ``in_doubt`` True once some write of them may have
     happened, or may yet. ``version`` is the node's when this was observed.
     """
 
@@ -34,7 +34,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     ranges: tuple[str, ...]
     blocks: tuple[range, ...]
-    settled: bool
+    is_written: bool
     in_doubt: bool = False
 
 
@@ -46,7 +46,7 @@ class RangeAllocator:
         self._metrics = tuple(metrics)
         self._kept: list[list[range]] = [[] for _ in sets]  # for services, never allocated to a node
         self._holders: list[dict[int, int]] = [{} for _ in sets]  # how many nodes have a block
-        self._holdings: dict[str, Holding] = {}
+        self._holdings: dict[str, NodeAllocation] = {}
         for family, blocks in enumerate(self._sets):
             for service in services:
                 if overlap(service, blocks.cluster):
@@ -60,35 +60,37 @@ class RangeAllocator:
     def free(self) -> int:
         return min(blocks.size - blocks.used for blocks in self._sets)
 
-    def get(self, name: str) -> Holding | None:
+    def get(self, name: str) -> NodeAllocation | None:
         return self._holdings.get(name)
 
-    def knows_newer(self, name: str, uid: str, version: str) -> bool:
+    def has_newer(self, name: str, uid: str, version: str) -> bool:
         """Whether a later node of the same name is known already: the caller's cache is stale."""
-        held = self._holdings.get(name)
-        return held is not None and held.uid != uid and is_newer(held.version, version)
+        allocation = self._holdings.get(name)
+        return allocation is not None and allocation.uid != uid and is_newer(allocation.version, version)
 
-    def enter(self, name: str, uid: str, version: str, ranges: Sequence[str]) -> list[str]:
+    def occupy_cidrs(self, name: str, uid: str, version: str, ranges: Sequence[str]) -> list[str]:
         """The node was observed with these ranges. Returns the names of nodes that have some of them too, which cannot
-        be corrected any more. Raises ``WrongRanges`` for those that cannot be occupied, after occupying the others."""
-        held = self._holdings.get(name)
-        if held is not None and held.uid == uid and held.ranges == tuple(ranges):
-            if not held.settled or is_newer(version, held.version):
-                self._holdings[name] = msgspec.structs.replace(held, settled=True, version=version)
+        be corrected any more. Raises ``InvalidPodCIDRs`` if some cannot be occupied, after occupying the others."""
+        allocation = self._holdings.get(name)
+        if allocation is not None and allocation.uid == uid and allocation.ranges == tuple(ranges):
+            if not allocation.is_written or is_newer(version, allocation.version):
+                self._holdings[name] = msgspec.structs.replace(allocation, is_written=True, version=version)
             return []
         self.release(name)
-        blocks, error = self._blocks_of(name, ranges)
-        others = self._others_with(blocks)
-        self._hold(name, Holding(uid=uid, version=version, ranges=tuple(ranges), blocks=blocks, settled=True))
+        blocks, error = self._parse_blocks(name, ranges)
+        others = self._nodes_with_blocks(blocks)
+        self._store(
+            name, NodeAllocation(uid=uid, version=version, ranges=tuple(ranges), blocks=blocks, is_written=True)
+        )
         if error:
-            raise WrongRanges(error)
+            raise InvalidPodCIDRs(error)
         return others
 
-    def reserve(self, name: str, uid: str, version: str) -> Holding:
-        """Choose a block of each family, or return the node's blocks. Raises ``NoneLeft``."""
-        held = self._holdings.get(name)
-        if held is not None and held.uid == uid:
-            return held
+    def reserve(self, name: str, uid: str, version: str) -> NodeAllocation:
+        """Choose a block of each family, or return the node's blocks. Raises ``CIDRRangeNoCIDRsRemaining``."""
+        allocation = self._holdings.get(name)
+        if allocation is not None and allocation.uid == uid:
+            return allocation
         self.release(name)
         chosen: list[range] = []
         for family, blocks in enumerate(self._sets):
@@ -97,43 +99,43 @@ class RangeAllocator:
                 # Upstream keeps the block of the first family until a restart.
                 for earlier, block in enumerate(chosen):
                     self._release(earlier, block)
-                raise NoneLeft(
+                raise CIDRRangeNoCIDRsRemaining(
                     f"failed to allocate cidr from cluster cidr at idx:{family}: CIDR allocation failed; there are no "
                     "remaining CIDRs left to allocate in the accepted range"
                 )
-            self._metrics[family].taken(1, blocks.used, tries=found.tries)
+            self._metrics[family].allocated(1, blocks.used, tries=found.tries)
             chosen.append(range(found.block, found.block + 1))
         ranges = tuple(str(blocks.block(part.start)) for blocks, part in zip(self._sets, chosen, strict=True))
-        holding = Holding(uid=uid, version=version, ranges=ranges, blocks=tuple(chosen), settled=False)
-        self._hold(name, holding)
-        return holding
+        new = NodeAllocation(uid=uid, version=version, ranges=ranges, blocks=tuple(chosen), is_written=False)
+        self._store(name, new)
+        return new
 
-    def settle(self, name: str, uid: str, version: str) -> None:
+    def mark_written(self, name: str, uid: str, version: str) -> None:
         """The reserved blocks were written, in this version. Does nothing if the node was deleted."""
-        held = self._holdings.get(name)
-        if held is not None and held.uid == uid:
-            self._holdings[name] = msgspec.structs.replace(held, settled=True, version=version)
+        allocation = self._holdings.get(name)
+        if allocation is not None and allocation.uid == uid:
+            self._holdings[name] = msgspec.structs.replace(allocation, is_written=True, version=version)
 
-    def doubt(self, name: str, uid: str) -> None:
+    def mark_in_doubt(self, name: str, uid: str) -> None:
         """A write of the reserved blocks had no conclusive response: a later rejection does not prove that this one
         failed."""
-        held = self._holdings.get(name)
-        if held is not None and held.uid == uid:
-            self._holdings[name] = msgspec.structs.replace(held, in_doubt=True)
+        allocation = self._holdings.get(name)
+        if allocation is not None and allocation.uid == uid:
+            self._holdings[name] = msgspec.structs.replace(allocation, in_doubt=True)
 
     def release_rejected(self, name: str, uid: str) -> bool:
         """Release reserved blocks that cannot be written, unless a write of them is in doubt. Returns whether they were
         released."""
-        held = self._holdings.get(name)
-        return held is not None and not held.in_doubt and self.release(name, uid)
+        allocation = self._holdings.get(name)
+        return allocation is not None and not allocation.in_doubt and self.release(name, uid)
 
     def release(self, name: str, uid: str = "") -> bool:
         """Release all that the node has: whether it had any. With ``uid`` only if it is that node."""
-        held = self._holdings.get(name)
-        if held is None or (uid and held.uid != uid):
+        allocation = self._holdings.get(name)
+        if allocation is None or (uid and allocation.uid != uid):
             return False
         del self._holdings[name]
-        for family, blocks in enumerate(held.blocks):
+        for family, blocks in enumerate(allocation.blocks):
             holders, kept = self._holders[family], self._kept[family]
             for index in blocks:
                 holders[index] -= 1
@@ -143,14 +145,14 @@ class RangeAllocator:
                         self._release(family, range(index, index + 1))
         return True
 
-    def forget_unless(self, exists: Callable[[str, Holding], bool]) -> int:
+    def forget_unless(self, exists: Callable[[str, NodeAllocation], bool]) -> int:
         """Release the blocks of deleted nodes, as far as the caller can determine them. Returns how many there were."""
-        gone = [name for name, held in self._holdings.items() if not exists(name, held)]
-        for name in gone:
+        deleted = [name for name, allocation in self._holdings.items() if not exists(name, allocation)]
+        for name in deleted:
             self.release(name)
-        return len(gone)
+        return len(deleted)
 
-    def _blocks_of(self, name: str, ranges: Sequence[str]) -> tuple[tuple[range, ...], str]:
+    def _parse_blocks(self, name: str, ranges: Sequence[str]) -> tuple[tuple[range, ...], str]:
         """Blocks by family, empty for invalid ones, and the first error."""
         found: list[range] = []
         first_error = ""
@@ -175,21 +177,22 @@ class RangeAllocator:
             first_error = first_error or wrong
         return tuple(found), first_error
 
-    def _others_with(self, blocks: Sequence[range]) -> list[str]:
+    def _nodes_with_blocks(self, blocks: Sequence[range]) -> list[str]:
         """Nodes that have some of these blocks. Cheap as long as there are none."""
         if not any(index in self._holders[family] for family, part in enumerate(blocks) for index in part):
             return []
         return [
             name
-            for name, held in self._holdings.items()
+            for name, allocation in self._holdings.items()
             if any(
-                mine.start < its.stop and its.start < mine.stop for mine, its in zip(blocks, held.blocks, strict=False)
+                own.start < theirs.stop and theirs.start < own.stop
+                for own, theirs in zip(blocks, allocation.blocks, strict=False)
             )
         ]
 
-    def _hold(self, name: str, holding: Holding) -> None:
-        self._holdings[name] = holding
-        for family, blocks in enumerate(holding.blocks):
+    def _store(self, name: str, new: NodeAllocation) -> None:
+        self._holdings[name] = new
+        for family, blocks in enumerate(new.blocks):
             holders = self._holders[family]
             for index in blocks:
                 holders[index] = holders.get(index, 0) + 1
@@ -198,9 +201,9 @@ class RangeAllocator:
     def _occupy(self, family: int, blocks: range) -> None:
         fresh = self._sets[family].occupy(blocks)
         if fresh:
-            self._metrics[family].taken(fresh, self._sets[family].used)
+            self._metrics[family].allocated(fresh, self._sets[family].used)
 
     def _release(self, family: int, blocks: range) -> None:
         stale = self._sets[family].release(blocks)
         if stale:
-            self._metrics[family].freed(stale, self._sets[family].used)
+            self._metrics[family].released(stale, self._sets[family].used)

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pilothouse.api.coordination import Lease
 from pilothouse.api.core import Node
 from pilothouse.controllers.node.node_lifecycle import LEASE_NAMESPACE
-from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, observe
+from pilothouse.controllers.node.node_lifecycle.health import ClockReading, Health, observe_heartbeat
 from pilothouse.runtime import Cache
 
 
-class _Calm:
+class _UnchangedNode:
     __slots__ = ("lease", "node", "until", "zone")
 
     def __init__(self, node: Node, lease: Lease | None, until: float, zone: str | None) -> None:
@@ -23,7 +23,7 @@ class _Calm:
         self.zone = zone
 
 
-class CalmNodes:
+class UnchangedNodes:
     """The nodes that had nothing to do when last checked. ``healths`` is the monitor's memory: Leases are recorded
     there."""
 
@@ -31,7 +31,7 @@ class CalmNodes:
         self._leases = leases
         self._healths = healths
         self._grace = grace
-        self._calm: dict[str, _Calm] = {}
+        self._calm: dict[str, _UnchangedNode] = {}
 
     def add(self, node: Node, lease: Lease | None, zone: str | None) -> None:
         """The node was checked with this Lease, and there was nothing to do. ``zone`` is None for an excluded node."""
@@ -39,7 +39,7 @@ class CalmNodes:
         health = self._healths[name]
         # A Lease that is not remembered counts as new in the next pass; until then the node is checked.
         if health.lease is lease:
-            self._calm[name] = _Calm(node, lease, health.probed + self._grace, zone)
+            self._calm[name] = _UnchangedNode(node, lease, health.probed + self._grace, zone)
 
     def drop(self, name: str) -> None:
         self._calm.pop(name, None)
@@ -47,24 +47,24 @@ class CalmNodes:
     def clear(self) -> None:
         self._calm.clear()
 
-    def part(self, nodes: Iterable[Node], now: Instant) -> tuple[list[Node], dict[str, int]]:
+    def partition(self, nodes: Iterable[Node], now: ClockReading) -> tuple[list[Node], dict[str, int]]:
         """The nodes that must be checked, and how many of the others count in each zone. All of those are ready."""
-        calms, leases, at = self._calm, self._leases, now.loop
-        restless: list[Node] = []
+        unchanged_nodes, leases, at = self._calm, self._leases, now.loop
+        changed: list[Node] = []
         ready: dict[str, int] = {}
         for node in nodes:
             name = node.metadata.name
-            calm = calms.get(name)
-            if calm is None or calm.node is not node:
-                restless.append(node)
+            unchanged = unchanged_nodes.get(name)
+            if unchanged is None or unchanged.node is not node:
+                changed.append(node)
                 continue
             lease = leases.get(f"{LEASE_NAMESPACE}/{name}")
-            if lease is not calm.lease:
-                health = self._healths[name] = observe(self._healths[name], node, lease, now)
-                calm.lease = lease
-                calm.until = health.probed + self._grace
-            if at > calm.until:
-                restless.append(node)
-            elif calm.zone is not None:
-                ready[calm.zone] = ready.get(calm.zone, 0) + 1
-        return restless, ready
+            if lease is not unchanged.lease:
+                health = self._healths[name] = observe_heartbeat(self._healths[name], node, lease, now)
+                unchanged.lease = lease
+                unchanged.until = health.probed + self._grace
+            if at > unchanged.until:
+                changed.append(node)
+            elif unchanged.zone is not None:
+                ready[unchanged.zone] = ready.get(unchanged.zone, 0) + 1
+        return changed, ready

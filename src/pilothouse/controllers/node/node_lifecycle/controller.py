@@ -13,8 +13,12 @@ from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, NodeLifecycle
 from pilothouse.controllers.node.node_lifecycle.metrics import Metrics
 from pilothouse.controllers.node.node_lifecycle.monitor import NodeMonitor
 from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
-from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites, needs_mark
-from pilothouse.controllers.node.node_lifecycle.taints import no_execute_swap, no_schedule_changes, older_labels
+from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites, has_ready_condition_to_update
+from pilothouse.controllers.node.node_lifecycle.taints import (
+    beta_labels_to_set,
+    no_execute_taints_for,
+    no_schedule_changes,
+)
 from pilothouse.controllers.node.node_lifecycle.zones import zone_of
 from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
@@ -57,9 +61,9 @@ class NodeLifecycleController(ManagedController):
         self._pod_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller_pods", metrics)
         self._zone_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_zones", metrics)
         for what, queue, act, workers in (
-            ("nodes", self._node_queue, self._tend, NODE_WORKERS),
-            ("pods", self._pod_queue, self._mark_pod, POD_WORKERS),
-            ("zones", self._zone_queue, self._taint_in, 1),
+            ("nodes", self._node_queue, self._sync_node, NODE_WORKERS),
+            ("pods", self._pod_queue, self._process_pod, POD_WORKERS),
+            ("zones", self._zone_queue, self._do_no_execute_tainting_pass, 1),
         ):
             self.add_worker_pool(
                 WorkerPool(f"{self.name}-{what}", queue, act, workers=workers, metrics=metrics, log=self.log)
@@ -80,9 +84,9 @@ class NodeLifecycleController(ManagedController):
         nodes.add_handler(
             lambda node, _initial: self._node_queue.add(node.metadata.name),
             lambda _old, node: self._node_queue.add(node.metadata.name),
-            lambda node, _unknown: self._monitor.node_gone(node.metadata.name),
+            lambda node, _unknown: self._monitor.delete_node(node.metadata.name),
         )
-        pods.add_handler(lambda pod, _initial: self._pod_updated(None, pod), self._pod_updated)
+        pods.add_handler(lambda pod, _initial: self._enqueue_pod(None, pod), self._enqueue_pod)
         self.queue.at_rest = self._at_rest
         self.queue.add(PASS)
 
@@ -95,18 +99,20 @@ class NodeLifecycleController(ManagedController):
 
     # One node, as soon as it changes
 
-    async def _tend(self, name: str) -> Requeue | None:
+    async def _sync_node(self, name: str) -> Requeue | None:
         """NoSchedule taints and older labels. A failure of one does not stop the other."""
         node = self._nodes.get(name)
         if node is None:
             return None
         failure: Exception | None = None
         add, remove = no_schedule_changes(node)
-        labels = older_labels(node)
+        labels = beta_labels_to_set(node)
         try:
             if add or remove:
-                record_decision(f"NoSchedule taints by conditions and spec of node {name}:{_listed(add, remove)}")
-                await self._writes.swap_taints(node, add, remove)
+                record_decision(
+                    f"NoSchedule taints by conditions and spec of node {name}:{_describe_taints(add, remove)}"
+                )
+                await self._writes.swap_node_controller_taint(node, add, remove)
         except NotFound:
             return None
         except (ApiError, OSError) as error:
@@ -120,9 +126,9 @@ class NodeLifecycleController(ManagedController):
 
     # One zone, as long as its queue has nodes
 
-    async def _taint_in(self, zone: str) -> Requeue | None:
+    async def _do_no_execute_tainting_pass(self, zone: str) -> Requeue | None:
         """Taint as many nodes NoExecute as the rate allows now."""
-        queue = self._monitor.queue_of(zone)
+        queue = self._monitor.taint_queue_of(zone)
         if not self._monitor.has_weighed:
             return None
         while (name := queue.head(self.env.monotonic())) is not None:
@@ -131,12 +137,12 @@ class NodeLifecycleController(ManagedController):
                 queue.done(name)
                 continue
             ready = node_ready_condition(node)
-            swap = no_execute_swap(ready.status) if ready is not None else None
+            swap = no_execute_taints_for(ready.status) if ready is not None else None
             if ready is None or swap is None:
                 # Ready again. If the cache is stale, the next pass adds it again.
                 queue.done(name)
                 continue
-            if not queue.limiter.take(self.env.monotonic()):
+            if not queue.limiter.try_accept(self.env.monotonic()):
                 break
             begin_sync(self.name, name, current_triggers())
             record_decision(
@@ -144,7 +150,9 @@ class NodeLifecycleController(ManagedController):
                 f"{queue.limiter.rate:g} nodes/s in zone {zone or '(none)'}"
             )
             try:
-                tainted = await self._writes.swap_taints(node, [swap[0]], [swap[1]], while_ready_is=ready.status)
+                tainted = await self._writes.swap_node_controller_taint(
+                    node, [swap[0]], [swap[1]], while_ready_is=ready.status
+                )
             except (ApiError, OSError) as error:
                 self.log.warning("Unable to taint a node", error=error, node=name)
                 queue.retry(name, self.env.monotonic())
@@ -157,27 +165,27 @@ class NodeLifecycleController(ManagedController):
 
     # One pod that is bound to a node that is down
 
-    def _pod_updated(self, old: Pod | None, pod: Pod) -> None:
+    def _enqueue_pod(self, old: Pod | None, pod: Pod) -> None:
         name = pod.spec.node_name
         if name and (old is None or old.spec.node_name != name) and self._monitor.is_down(name):
             self._pod_queue.add(object_key(pod.metadata))
 
-    async def _mark_pod(self, key: str) -> Requeue | None:
+    async def _process_pod(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
         if pod is None or not self._monitor.is_down(pod.spec.node_name):
             return None
         record_decision(f"node {pod.spec.node_name} is not ready: the pod that was bound to it becomes not ready")
         try:
-            if not needs_mark(pod) or await self._writes.is_ready(pod.spec.node_name):
+            if not has_ready_condition_to_update(pod) or await self._writes.is_ready(pod.spec.node_name):
                 return None  # the cache of nodes is stale
         except NotFound:
             return None
-        if not await self._pod_writes.mark_not_ready([pod]):
+        if not await self._pod_writes.mark_pods_not_ready([pod]):
             raise RetryLater(f"pod {key} could not be marked as not ready")
         return None
 
 
-def _listed(added: Sequence[Taint], removed: Sequence[Taint]) -> str:
+def _describe_taints(added: Sequence[Taint], removed: Sequence[Taint]) -> str:
     return "".join(f" +{taint.key}" for taint in added) + "".join(f" -{taint.key}" for taint in removed)
 
 

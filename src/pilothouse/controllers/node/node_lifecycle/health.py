@@ -15,7 +15,7 @@ from pilothouse.semantics.nodes import node_ready_condition
 KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-class Instant(msgspec.Struct, frozen=True):
+class ClockReading(msgspec.Struct, frozen=True):
     """The current time by both clocks: durations are measured with the loop's, which does not jump; wall time is
     written."""
 
@@ -35,7 +35,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     probed: float
 
 
-def observe(before: Health | None, node: Node, lease: Lease | None, now: Instant) -> Health:
+def observe_heartbeat(before: Health | None, node: Node, lease: Lease | None, now: ClockReading) -> Health:
     """The state after a pass. A changed heartbeat or a renewed Lease is a sign of life."""
     ready = node_ready_condition(node)
     known_lease = before.lease if before is not None else None
@@ -53,14 +53,14 @@ def observe(before: Health | None, node: Node, lease: Lease | None, now: Instant
     return after
 
 
-def is_silent(health: Health, now: Instant, *, monitor_grace: float, startup_grace: float) -> bool:
+def is_unresponsive(health: Health, now: ClockReading, *, monitor_grace: float, startup_grace: float) -> bool:
     """Whether the last heartbeat is older than the grace period. A node that never reported has the startup grace
     period."""
     grace = startup_grace if health.ready is None else monitor_grace
     return now.loop > health.probed + grace
 
 
-def unknown_conditions(node: Node, now: Instant) -> tuple[NodeCondition, ...] | None:
+def conditions_of_unresponsive_node(node: Node, now: ClockReading) -> tuple[NodeCondition, ...] | None:
     """The conditions of an unresponsive node, or None if its ``Ready`` is already Unknown: then nothing is written."""
     ready = node_ready_condition(node)
     if ready is not None and ready.status == "Unknown":
@@ -90,7 +90,7 @@ def unknown_conditions(node: Node, now: Instant) -> tuple[NodeCondition, ...] | 
     return tuple(conditions)
 
 
-def _created(node: Node, now: Instant) -> float:
+def _created(node: Node, now: ClockReading) -> float:
     created = node.metadata.creation_timestamp
     return now.loop if created is None else now.loop - max(0.0, (now.wall - created).total_seconds())
 

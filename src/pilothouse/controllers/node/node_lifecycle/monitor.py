@@ -10,14 +10,26 @@ from pilothouse.api.coordination import Lease
 from pilothouse.api.core import Node, NodeCondition, ObjectReference, Pod
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, LEASE_NAMESPACE, NodeLifecycleOptions
-from pilothouse.controllers.node.node_lifecycle.calm import CalmNodes
-from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
+from pilothouse.controllers.node.node_lifecycle.calm import UnchangedNodes
+from pilothouse.controllers.node.node_lifecycle.health import (
+    ClockReading,
+    Health,
+    conditions_of_unresponsive_node,
+    is_unresponsive,
+    observe_heartbeat,
+)
 from pilothouse.controllers.node.node_lifecycle.metrics import Metrics
 from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
 from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites
 from pilothouse.controllers.node.node_lifecycle.taint_queue import TaintQueue
-from pilothouse.controllers.node.node_lifecycle.taints import NOT_READY, UNREACHABLE, has_taint, no_execute_swap
-from pilothouse.controllers.node.node_lifecycle.zones import ZoneState, counts_in_its_zone, plan, report, zone_of
+from pilothouse.controllers.node.node_lifecycle.taints import NOT_READY, UNREACHABLE, has_taint, no_execute_taints_for
+from pilothouse.controllers.node.node_lifecycle.zones import (
+    ZoneState,
+    compute_zone_state,
+    is_not_excluded,
+    plan,
+    zone_of,
+)
 from pilothouse.controllers.shared.parallel import each
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX
 from pilothouse.env import Env, Log
@@ -74,16 +86,16 @@ class NodeMonitor:
         """The number of ready nodes per zone in the last pass, if all were ready and nothing changed; else None."""
         self._conditions: dict[str, list[NodeCondition | None]] = {}
         """The nodes that this pass has checked, by zone."""
-        self._calm = CalmNodes(leases, self._health, options.monitor_grace_period)
+        self._calm = UnchangedNodes(leases, self._health, options.monitor_grace_period)
 
     def is_down(self, name: str) -> bool:
         health = self._health.get(name)
         return health is not None and health.ready is not None and health.ready.status != "True"
 
-    def node_gone(self, name: str) -> None:
+    def delete_node(self, name: str) -> None:
         self._unmarked.pop(name, None)
 
-    def queue_of(self, zone: str) -> TaintQueue:
+    def taint_queue_of(self, zone: str) -> TaintQueue:
         """The queue of a zone, new ones at the usual rate."""
         queue = self.queues.get(zone)
         if queue is None:
@@ -103,15 +115,15 @@ class NodeMonitor:
         nodes = self._nodes.list()
         if len(self._known) != len(nodes):
             return False
-        restless, ready = self._calm.part(nodes, self._now())
-        if restless or ready != self._settled:
+        changed, ready = self._calm.partition(nodes, self._now())
+        if changed or ready != self._settled:
             return False
         # All other inputs of a pass are as in the last one, which had nothing to do.
-        self._observe_calm(len(nodes), began)
+        self._count_unchanged(len(nodes), began)
         self._metrics.pass_duration.observe(self._env.perf_counter() - began)
         return True
 
-    def _observe_calm(self, calm: int, began: float) -> None:
+    def _count_unchanged(self, calm: int, began: float) -> None:
         if calm:
             self._metrics.node_duration.observe((self._env.perf_counter() - began) / calm, calm)
 
@@ -120,9 +132,9 @@ class NodeMonitor:
             return
         began = self._env.perf_counter()
         nodes = self._nodes.list()
-        restless, ready = self._calm.part(nodes, self._now())
-        self._observe_calm(len(nodes) - len(restless), began)
-        await self._compare(nodes, restless)
+        changed, ready = self._calm.partition(nodes, self._now())
+        self._count_unchanged(len(nodes) - len(changed), began)
+        await self._classify_nodes(nodes, changed)
         self._conditions = {}
         checked = 0
 
@@ -135,32 +147,32 @@ class NodeMonitor:
             await self._monitor_node(node)
             self._metrics.node_duration.observe(self._env.perf_counter() - at)
 
-        await each(restless, monitor, at_once=AT_ONCE)
-        await self._weigh_zones(nodes, ready)
+        await each(changed, monitor, at_once=AT_ONCE)
+        await self._handle_disruption(nodes, ready)
         self._metrics.pass_duration.observe(self._env.perf_counter() - began)
 
     # Added and deleted nodes
 
-    async def _compare(self, nodes: list[Node], restless: list[Node]) -> None:
+    async def _classify_nodes(self, nodes: list[Node], changed: list[Node]) -> None:
         """Log the nodes that were added and deleted."""
-        new = [node for node in restless if self._known.get(node.metadata.name) != node.metadata.uid]
+        new = [node for node in changed if self._known.get(node.metadata.name) != node.metadata.uid]
         for node in new:
             if node.metadata.name in self._known:
-                self._forget(node.metadata.name)  # it was recreated since the last pass
+                self._remove_node(node.metadata.name)  # it was recreated since the last pass
         if len(self._known) + len(new) != len(nodes):
             present = {node.metadata.name for node in nodes}
             for name in [name for name in self._known if name not in present]:
-                self._forget(name)
+                self._remove_node(name)
         for node in new:
             name = node.metadata.name
             self._log.info("Controller observed a new Node", v=1, node=name)
             self._known[name] = node.metadata.uid
             message = f"Node {name} event: Registered Node {name} in Controller"
             self._record_node_event(name, node.metadata.uid, "RegisteredNode", message)
-            self.queue_of(zone_of(node)).remove(name)
-            await self._untaint(node, "the controller sees the node for the first time")
+            self.taint_queue_of(zone_of(node)).remove(name)
+            await self._mark_node_as_reachable(node, "the controller sees the node for the first time")
 
-    def _forget(self, name: str) -> None:
+    def _remove_node(self, name: str) -> None:
         self._log.info("Controller observed a Node deletion", v=1, node=name)
         uid = self._known.pop(name)
         self._record_node_event(name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
@@ -179,27 +191,27 @@ class NodeMonitor:
         begin_sync(DESCRIPTOR.name, name, current_triggers())
         now, lease = self._now(), self._lease(name)
         self._calm.drop(name)
-        health = self._health[name] = observe(self._health.get(name), node, lease, now)
+        health = self._health[name] = observe_heartbeat(self._health.get(name), node, lease, now)
         before = node_ready_condition(node)
-        if self._is_silent(health, now) and unknown_conditions(node, now) is not None:
-            found = await self._declare_silent(node)
+        if self._is_unresponsive(health, now) and conditions_of_unresponsive_node(node, now) is not None:
+            found = await self._try_update_node_health(node)
             if found is None:
                 return
             node, before = found
         ready = node_ready_condition(node)
-        zone = zone_of(node) if counts_in_its_zone(node) else None
+        zone = zone_of(node) if is_not_excluded(node) else None
         if zone is not None:
             self._conditions.setdefault(zone, []).append(ready)
         if ready is not None:
-            await self._have_tainted(node, ready)
+            await self._process_taint_base_eviction(node, ready)
             if first and ready.status == "Unknown":
                 # An earlier manager may have set Unknown without updating the pods. Upstream does not correct them.
                 self._unmarked[name] = None
-            await self._mark_pods(node, before, ready)
+            await self._mark_pods_not_ready(node, before, ready)
             if ready.status == "True" and not has_taint(node, UNREACHABLE) and not has_taint(node, NOT_READY):
                 self._calm.add(node, lease, zone)
 
-    async def _declare_silent(self, node: Node) -> tuple[Node, NodeCondition | None] | None:
+    async def _try_update_node_health(self, node: Node) -> tuple[Node, NodeCondition | None] | None:
         """Set the conditions to Unknown, if the live node is unresponsive, too. Returns that node and its previous
         Ready, or None if it could not be written or does not exist: this pass skips it."""
         name = node.metadata.name
@@ -207,14 +219,14 @@ class NodeMonitor:
             if attempt:
                 await asyncio.sleep(PAUSE_SECONDS)
             try:
-                raw = await self._node_writes.read_whole(name)
+                raw = await self._node_writes.get_with_all_fields(name)
                 live = _node.decode(raw)
                 if live.metadata.uid != node.metadata.uid:
                     return None
                 now = self._now()
-                health = self._health[name] = observe(self._health.get(name), live, self._lease(name), now)
+                health = self._health[name] = observe_heartbeat(self._health.get(name), live, self._lease(name), now)
                 before = node_ready_condition(live)
-                after = unknown_conditions(live, now) if self._is_silent(health, now) else None
+                after = conditions_of_unresponsive_node(live, now) if self._is_unresponsive(health, now) else None
                 if after is None:
                     return live, before
                 options = self._options
@@ -223,7 +235,7 @@ class NodeMonitor:
                     f"no heartbeat of node {name} for {now.loop - health.probed:.0f} s, grace period {grace:g} s: its "
                     "conditions become Unknown"
                 )
-                await self._node_writes.put_conditions(raw, live.status.conditions, after)
+                await self._node_writes.update_conditions(raw, live.status.conditions, after)
             except NotFound:
                 return None
             except (ApiError, OSError) as error:
@@ -236,40 +248,42 @@ class NodeMonitor:
         self._log.error("Update health of Node from Controller error, Skipping - no pods will be evicted", node=name)
         return None
 
-    async def _have_tainted(self, node: Node, ready: NodeCondition) -> None:
+    async def _process_taint_base_eviction(self, node: Node, ready: NodeCondition) -> None:
         name, zone = node.metadata.name, zone_of(node)
-        queue = self.queue_of(zone)
-        swap = no_execute_swap(ready.status)
+        queue = self.taint_queue_of(zone)
+        swap = no_execute_taints_for(ready.status)
         if swap is None:
             queue.remove(name)
-            await self._untaint(node, f"Ready is {ready.status}")
+            await self._mark_node_as_reachable(node, f"Ready is {ready.status}")
             return
         taint, opposite = swap
         if has_taint(node, opposite):
             # Its pods are being evicted already; only the reason differs.
             record_decision(f"Ready of node {name} is {ready.status}: taint {taint.key} instead of {opposite.key}")
-            swap_now = self._node_writes.swap_taints(node, [taint], [opposite], while_ready_is=ready.status)
-            await self._try(name, swap_now)
+            swap_now = self._node_writes.swap_node_controller_taint(
+                node, [taint], [opposite], while_ready_is=ready.status
+            )
+            await self._request(name, swap_now)
         elif not has_taint(node, taint) and queue.add(name, self._env.monotonic(), again=True):
             self._log.info("Node is not ready or not heard of. Adding it to the Taint queue", v=2, node=name)
             self._taint(zone)
 
-    async def _mark_pods(self, node: Node, before: NodeCondition | None, ready: NodeCondition) -> None:
+    async def _mark_pods_not_ready(self, node: Node, before: NodeCondition | None, ready: NodeCondition) -> None:
         name = node.metadata.name
-        went_down = before is not None and before.status == "True" and ready.status != "True"
-        if went_down:
+        became_not_ready = before is not None and before.status == "True" and ready.status != "True"
+        if became_not_ready:
             self._record_node_event(name, node.metadata.uid, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
-        if went_down or (name in self._unmarked and ready.status != "True"):
+        if became_not_ready or (name in self._unmarked and ready.status != "True"):
             self._unmarked[name] = None
             # When it became not ready it was read live.
-            if not went_down and await self._is_ready_now(name):
+            if not became_not_ready and await self._is_ready_live(name):
                 return
             record_decision(f"node {name} is not ready (Ready is {ready.status}): the pods on it become not ready")
-            if not await self._pod_writes.mark_not_ready(self._pods.by_index(NODE_INDEX, name)):
+            if not await self._pod_writes.mark_pods_not_ready(self._pods.by_index(NODE_INDEX, name)):
                 return
         self._unmarked.pop(name, None)
 
-    async def _is_ready_now(self, name: str) -> bool:
+    async def _is_ready_live(self, name: str) -> bool:
         """Whether the live node is ready, and the cache old; also True if the read fails."""
         try:
             return await self._node_writes.is_ready(name)
@@ -279,14 +293,14 @@ class NodeMonitor:
             self._log.error("Error while getting node", error=error, node=name)
             return True
 
-    async def _untaint(self, node: Node, why: str) -> None:
+    async def _mark_node_as_reachable(self, node: Node, why: str) -> None:
         """Remove both NoExecute taints. Failures are retried in the next pass."""
         for taint in (UNREACHABLE, NOT_READY):
             if has_taint(node, taint):
                 record_decision(f"taint {taint.key}:NoExecute of node {node.metadata.name} goes: {why}")
-                await self._try(node.metadata.name, self._node_writes.remove_taints(node, [taint]))
+                await self._request(node.metadata.name, self._node_writes.remove_taints(node, [taint]))
 
-    async def _try(self, name: str, request: Awaitable[object]) -> None:
+    async def _request(self, name: str, request: Awaitable[object]) -> None:
         try:
             await request
         except NotFound:
@@ -296,55 +310,61 @@ class NodeMonitor:
 
     # Zones
 
-    async def _weigh_zones(self, nodes: list[Node], ready: dict[str, int]) -> None:
+    async def _handle_disruption(self, nodes: list[Node], ready: dict[str, int]) -> None:
         threshold = self._options.unhealthy_zone_threshold
         reports = {
-            zone: report(self._conditions.get(zone, ()), threshold, more_ready=ready.get(zone, 0))
+            zone: compute_zone_state(self._conditions.get(zone, ()), threshold, more_ready=ready.get(zone, 0))
             for zone in (*self._conditions, *(zone for zone in ready if zone not in self._conditions))
         }
         decided = plan(self._states, reports, self._options)
         for zone, seen in reports.items():
             self._metrics.zone(zone, size=seen.size, unhealthy=seen.unhealthy)
-        for zone in decided.gone:
+        for zone in decided.removed_zones:
             self._metrics.zone(zone, size=0, unhealthy=0)
         for zone, state in decided.states.items():
             if self._states.get(zone, ZoneState.INITIAL) is not state:
                 self._log.info("Controller detected that zone is now in new state", zone=zone, newState=state.value)
-        acts = decided.rates or decided.gone or decided.spare_all or decided.restart_grace or not self.has_weighed
-        self._settled = None if acts or self._conditions or decided.states != self._states else ready
+        has_actions = (
+            decided.rates
+            or decided.removed_zones
+            or decided.untaint_all
+            or decided.reset_heartbeats
+            or not self.has_weighed
+        )
+        self._settled = None if has_actions or self._conditions or decided.states != self._states else ready
         self._states = dict(decided.states)
-        if decided.spare_all:
+        if decided.untaint_all:
             self._log.info("Controller detected that all Nodes are not-Ready. Entering master disruption mode")
             for node in nodes:
-                self.queue_of(zone_of(node)).remove(node.metadata.name)
+                self.taint_queue_of(zone_of(node)).remove(node.metadata.name)
             why = "no node of any zone is ready (master disruption mode)"
-            await each(nodes, lambda node: self._untaint(node, why), at_once=AT_ONCE)
-        if decided.restart_grace:
+            await each(nodes, lambda node: self._mark_node_as_reachable(node, why), at_once=AT_ONCE)
+        if decided.reset_heartbeats:
             self._log.info("Controller detected that some Nodes are Ready. Exiting master disruption mode")
             at = self._env.perf_counter()
             for name, health in self._health.items():
                 self._health[name] = msgspec.structs.replace(health, probed=at)
             self._calm.clear()
         for zone, rate in decided.rates.items():
-            self.queue_of(zone).set_rate(rate, self._env.monotonic())
+            self.taint_queue_of(zone).set_rate(rate, self._env.monotonic())
             self._taint(zone)
         if not self.has_weighed:
             self.has_weighed = True
             for zone in self.queues:
                 self._taint(zone)
 
-    def _is_silent(self, health: Health, now: Instant) -> bool:
+    def _is_unresponsive(self, health: Health, now: ClockReading) -> bool:
         options = self._options
-        return is_silent(
+        return is_unresponsive(
             health, now, monitor_grace=options.monitor_grace_period, startup_grace=options.startup_grace_period
         )
 
     def _lease(self, name: str) -> Lease | None:
         return self._leases.get(f"{LEASE_NAMESPACE}/{name}")
 
-    def _now(self) -> Instant:
-        return Instant(self._env.monotonic(), self._env.now())
+    def _now(self) -> ClockReading:
+        return ClockReading(self._env.monotonic(), self._env.now())
 
     def _record_node_event(self, name: str, uid: str, reason: str, message: str) -> None:
-        about = ObjectReference(api_version="v1", kind="Node", name=name, uid=uid)
-        self._recorder.event(about, NORMAL, reason, message)
+        reference = ObjectReference(api_version="v1", kind="Node", name=name, uid=uid)
+        self._recorder.event(reference, NORMAL, reason, message)

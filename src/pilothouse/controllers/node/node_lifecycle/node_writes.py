@@ -14,7 +14,7 @@ from pilothouse.api.core import NODES, Node, NodeCondition, Taint
 from pilothouse.api.meta import Object
 from pilothouse.client import Client, strategic_merge_patch
 from pilothouse.client.errors import Conflict
-from pilothouse.controllers.node.node_lifecycle.taints import has_taint, with_taint, without
+from pilothouse.controllers.node.node_lifecycle.taints import has_taint, with_taint, without_taints
 from pilothouse.env import Env
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.machinery.times import format_time
@@ -35,7 +35,7 @@ class NodeWrites:
         self._env = env
         self._random = env.stream("node-writes")
 
-    async def swap_taints(
+    async def swap_node_controller_taint(
         self, node: Node, add: Sequence[Taint], remove: Sequence[Taint], *, while_ready_is: str = ""
     ) -> bool:
         """Add and then remove, in two requests as upstream: in between there are both.
@@ -51,7 +51,7 @@ class NodeWrites:
             nonlocal applies
             ready = node_ready_condition(found)
             applies = not while_ready_is or (ready is not None and ready.status == while_ready_is)
-            return _with_all(found.spec.taints, stamped) if applies else found.spec.taints
+            return _with_taints(found.spec.taints, stamped) if applies else found.spec.taints
 
         if stamped:
             await self._change_taints(node.metadata.name, change)
@@ -61,7 +61,7 @@ class NodeWrites:
 
     async def remove_taints(self, node: Node, taints: Sequence[Taint]) -> None:
         if any(has_taint(node, taint) for taint in taints):
-            await self._change_taints(node.metadata.name, lambda found: without(found.spec.taints, taints))
+            await self._change_taints(node.metadata.name, lambda found: without_taints(found.spec.taints, taints))
 
     async def set_labels(self, name: str, labels: dict[str, str]) -> None:
         """Set these labels, unless the live node has them: the cache may be older than the controller's own write."""
@@ -73,11 +73,11 @@ class NodeWrites:
     async def is_ready(self, name: str) -> bool:
         return is_node_ready(await self._client.get(NODES, name))
 
-    async def read_whole(self, name: str) -> msgspec.Raw:
+    async def get_with_all_fields(self, name: str) -> msgspec.Raw:
         """The live node with all fields, including unknown ones."""
         return await self._client.get(NODES.raw, name)
 
-    async def put_conditions(
+    async def update_conditions(
         self, raw: msgspec.Raw, before: Sequence[NodeCondition], after: Sequence[NodeCondition]
     ) -> None:
         """Write the conditions; unchanged ones keep their JSON. ``raw`` is the node with ``before``."""
@@ -112,7 +112,7 @@ class NodeWrites:
                 return
 
 
-def _with_all(taints: Sequence[Taint], new: Sequence[Taint]) -> list[Taint]:
+def _with_taints(taints: Sequence[Taint], new: Sequence[Taint]) -> list[Taint]:
     after = list(taints)
     for taint in new:
         after = with_taint(after, taint)

@@ -27,29 +27,29 @@ class PodWrites:
         self._recorder = recorder
         self._log = log
 
-    async def mark_not_ready(self, pods: Iterable[Pod]) -> bool:
+    async def mark_pods_not_ready(self, pods: Iterable[Pod]) -> bool:
         """Set Ready to False on each pod that has the condition with another status. Whether all writes succeeded."""
-        fine = True
+        succeeded = True
         for pod in pods:
-            if not needs_mark(pod):
+            if not has_ready_condition_to_update(pod):
                 continue
-            about = object_reference(PODS, pod.metadata)
+            reference = object_reference(PODS, pod.metadata)
             try:
-                await self._mark(pod)
+                await self._mark_pod_not_ready(pod)
             except NotFound:
                 continue
             except (ApiError, OSError) as error:
                 self._log.error("Failed to mark a pod NotReady", error=error, pod=object_key(pod.metadata))
-                fine = False
-            self._recorder.event(about, WARNING, "NodeNotReady", "Node is not ready")
-        return fine
+                succeeded = False
+            self._recorder.event(reference, WARNING, "NodeNotReady", "Node is not ready")
+        return succeeded
 
-    async def _mark(self, pod: Pod) -> None:
+    async def _mark_pod_not_ready(self, pod: Pod) -> None:
         """Change the live pod. Reason and message are kept, as upstream."""
         meta = pod.metadata
         raw = await self._client.get(PODS.raw, meta.name, meta.namespace)
         live = msgspec.json.decode(raw, type=Pod)
-        if live.metadata.uid != meta.uid or not needs_mark(live):
+        if live.metadata.uid != meta.uid or not has_ready_condition_to_update(live):
             return
         conditions = _raw_list.decode(take_field(raw, "status.conditions") or b"[]")
         now = format_time(self._env.now()).encode()
@@ -63,6 +63,6 @@ class PodWrites:
         await self._client.update(_POD_META, meta.name, body, meta.namespace, subresource="status")
 
 
-def needs_mark(pod: Pod) -> bool:
+def has_ready_condition_to_update(pod: Pod) -> bool:
     condition = ready_condition(pod)
     return condition is not None and condition.status != "False"

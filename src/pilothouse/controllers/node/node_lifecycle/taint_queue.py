@@ -10,7 +10,7 @@ class TaintLimiter:
         self._tokens = tokens
         self._at = now
 
-    def take(self, now: float) -> bool:
+    def try_accept(self, now: float) -> bool:
         self._tokens = min(1.0, self._tokens + (now - self._at) * max(self.rate, 0.0))
         self._at = now
         # Ten steps of 0.1 may be a little less than 1.
@@ -65,5 +65,5 @@ class TaintQueue:
         """Change the rate. Nodes that waited for a token wait for the first one of the new rate."""
         if rate == self.limiter.rate:
             return
-        had_token = self.limiter.take(now)
+        had_token = self.limiter.try_accept(now)
         self.limiter = TaintLimiter(rate, now, 1.0 if had_token and rate > 0 else 0.0)

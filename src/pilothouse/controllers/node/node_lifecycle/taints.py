@@ -35,11 +35,11 @@ def no_schedule_changes(node: Node) -> tuple[list[Taint], list[Taint]]:
     if node.spec.unschedulable:
         keys.append(_UNSCHEDULABLE)
     desired = [Taint(key=key, effect=NO_SCHEDULE) for key in dict.fromkeys(keys)]
-    there = [taint for taint in node.spec.taints if taint.effect == NO_SCHEDULE and taint.key in _OURS]
-    return without(desired, there), without(there, desired)
+    present = [taint for taint in node.spec.taints if taint.effect == NO_SCHEDULE and taint.key in _OURS]
+    return without_taints(desired, present), without_taints(present, desired)
 
 
-def no_execute_swap(status: str) -> tuple[Taint, Taint] | None:
+def no_execute_taints_for(status: str) -> tuple[Taint, Taint] | None:
     """The NoExecute taint for that status of Ready, and the opposite one; none for True."""
     if status == "False":
         return NOT_READY, UNREACHABLE
@@ -64,12 +64,12 @@ def with_taint(taints: Sequence[Taint], new: Taint) -> list[Taint]:
     return after if found else [*after, new]
 
 
-def without(taints: Sequence[Taint], gone: Iterable[Taint]) -> list[Taint]:
-    doomed = list(gone)
-    return [known for known in taints if not any(same_taint(known, taint) for taint in doomed)]
+def without_taints(taints: Sequence[Taint], removed: Iterable[Taint]) -> list[Taint]:
+    removed_taints = list(removed)
+    return [known for known in taints if not any(same_taint(known, taint) for taint in removed_taints)]
 
 
-def older_labels(node: Node) -> dict[str, str]:
+def beta_labels_to_set(node: Node) -> dict[str, str]:
     """The beta labels that are missing or differ from the stable ones."""
     labels = node.metadata.labels
     return {

@@ -29,14 +29,14 @@ class ZoneReport(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a pass. ``rates`` are those to set, by zone. ``spare_all``: remove the NoExecute taints of every
-    node. ``restart_grace``: restart the grace period of every node."""
+    """The result of a pass. ``rates`` are those to set, by zone. ``untaint_all``: remove the NoExecute taints of every
+    node. ``reset_heartbeats``: restart the grace period of every node."""
 
     states: dict[str, ZoneState]
     rates: dict[str, float]
-    gone: tuple[str, ...] = ()
-    spare_all: bool = False
-    restart_grace: bool = False
+    removed_zones: tuple[str, ...] = ()
+    untaint_all: bool = False
+    reset_heartbeats: bool = False
 
 
 def zone_of(node: Node) -> str:
@@ -50,12 +50,14 @@ def zone_of(node: Node) -> str:
     return f"{region}:\0:{zone}" if region or zone else ""
 
 
-def counts_in_its_zone(node: Node) -> bool:
+def is_not_excluded(node: Node) -> bool:
     """Whether it is not excluded by label, whatever the label's value."""
     return EXCLUDED_LABEL not in node.metadata.labels
 
 
-def report(conditions: Sequence[NodeCondition | None], threshold: float, *, more_ready: int = 0) -> ZoneReport:
+def compute_zone_state(
+    conditions: Sequence[NodeCondition | None], threshold: float, *, more_ready: int = 0
+) -> ZoneReport:
     """The state of a zone by the condition Ready of its nodes; None for a node without one. ``more_ready`` is the
     number of further ready nodes.
 
@@ -73,21 +75,21 @@ def report(conditions: Sequence[NodeCondition | None], threshold: float, *, more
 
 
 def plan(before: Mapping[str, ZoneState], now: Mapping[str, ZoneReport], options: NodeLifecycleOptions) -> Plan:
-    gone = tuple(sorted(zone for zone in before if zone not in now))
+    removed_zones = tuple(sorted(zone for zone in before if zone not in now))
     states = {zone: before.get(zone, ZoneState.INITIAL) for zone in sorted(now)}
     all_are_full = all(seen.state is ZoneState.FULL for seen in now.values())
     all_were_full = all(state is ZoneState.FULL for state in states.values())
     if all_are_full and all_were_full:
-        return Plan(states=states, rates={}, gone=gone)
+        return Plan(states=states, rates={}, removed_zones=removed_zones)
     after = {zone: now[zone].state for zone in states}
     if all_are_full:
-        return Plan(states=after, rates=dict.fromkeys(states, 0.0), gone=gone, spare_all=True)
+        return Plan(states=after, rates=dict.fromkeys(states, 0.0), removed_zones=removed_zones, untaint_all=True)
     changed = [zone for zone in states if all_were_full or states[zone] is not after[zone]]
-    rates = {zone: rate(now[zone], options) for zone in changed}
-    return Plan(states=after, rates=rates, gone=gone, restart_grace=all_were_full)
+    rates = {zone: eviction_limiter_qps(now[zone], options) for zone in changed}
+    return Plan(states=after, rates=rates, removed_zones=removed_zones, reset_heartbeats=all_were_full)
 
 
-def rate(zone: ZoneReport, options: NodeLifecycleOptions) -> float:
+def eviction_limiter_qps(zone: ZoneReport, options: NodeLifecycleOptions) -> float:
     """Nodes a second. A single zone that is down keeps the usual rate: the others can take its pods."""
     if zone.state is not ZoneState.PARTIAL:
         return options.eviction_rate

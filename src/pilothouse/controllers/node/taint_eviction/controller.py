@@ -84,7 +84,7 @@ class TaintEvictionController:
             WorkerPool(
                 f"{self.name}-nodes",
                 self._node_queue,
-                self._sync_node,
+                self._handle_node_update,
                 metrics=metrics,
                 log=self._log,
                 component=self.name,
@@ -92,7 +92,7 @@ class TaintEvictionController:
             WorkerPool(
                 f"{self.name}-pods",
                 self._pod_queue,
-                self._sync_pod,
+                self._handle_pod_update,
                 metrics=metrics,
                 log=self._log,
                 component=self.name,
@@ -100,7 +100,7 @@ class TaintEvictionController:
             WorkerPool(
                 self.name,
                 self._timed_workers.queue,
-                self._evict,
+                self._evict_pod,
                 workers=options.workers,
                 metrics=metrics,
                 log=self._log,
@@ -108,12 +108,12 @@ class TaintEvictionController:
         )
         nodes.add_handler(
             lambda node, _initial: self._node_queue.add(node.metadata.name),
-            self._node_changed,
+            self._update_node,
             lambda node, _unknown: self._node_queue.add(node.metadata.name),
         )
         pods.add_handler(
             lambda pod, _initial: self._pod_queue.add(object_key(pod.metadata)),
-            self._pod_changed,
+            self._update_pod,
             lambda pod, _unknown: self._pod_queue.add(object_key(pod.metadata)),
         )
 
@@ -134,18 +134,18 @@ class TaintEvictionController:
 
     # Event handlers
 
-    def _node_changed(self, old: Node, new: Node) -> None:
+    def _update_node(self, old: Node, new: Node) -> None:
         if no_execute_taints(old) != no_execute_taints(new):
             self._node_queue.add(new.metadata.name)
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _update_pod(self, old: Pod, new: Pod) -> None:
         moved = old.spec.node_name != new.spec.node_name or old.metadata.uid != new.metadata.uid
         if moved or old.spec.tolerations != new.spec.tolerations:
             self._pod_queue.add(object_key(new.metadata))
 
     # Syncs
 
-    async def _sync_node(self, name: str) -> Requeue | None:
+    async def _handle_node_update(self, name: str) -> Requeue | None:
         node = self._nodes.get(name)
         if node is None:
             return None  # scheduled deletions stay, as upstream
@@ -153,58 +153,62 @@ class TaintEvictionController:
         decided = self._live.moment()
         for pod in self._pods.by_index(NODE_INDEX, name):
             if taints:
-                self._apply(pod, node, decided)
+                self._process_pod_on_node(pod, node, decided)
             else:
-                self._call_off(object_key(pod.metadata))
+                self._cancel_work_with_event(object_key(pod.metadata))
         return None
 
-    async def _sync_pod(self, key: str) -> Requeue | None:
+    async def _handle_pod_update(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
         entry = self._timed_workers.get(key)
         if entry is not None and (pod is None or pod.metadata.uid != entry.uid):
-            self._call_off(key)
+            self._cancel_work_with_event(key)
         if pod is None or not pod.spec.node_name:
             return None
         node = self._nodes.get(pod.spec.node_name)
         # Without taints there is nothing to cancel here: the sync of the node has done that.
         if node is not None and no_execute_taints(node):
-            self._apply(pod, node, self._live.moment())
+            self._process_pod_on_node(pod, node, self._live.moment())
         return None
 
-    def _apply(self, pod: Pod, node: Node, decided: int) -> None:
+    def _process_pod_on_node(self, pod: Pod, node: Node, decided: int) -> None:
         key = object_key(pod.metadata)
         taints = no_execute_taints(node)
         match decide_eviction(taints, pod.spec.tolerations, comparison_operators=self._comparison_operators):
             case EvictNow():
-                self._call_off(key)
-                self._set(pod, taints, 0.0, decided, immediate=True)
+                self._cancel_work_with_event(key)
+                self._schedule(pod, taints, 0.0, decided, immediate=True)
             case Stay():
-                self._call_off(key)
+                self._cancel_work_with_event(key)
             case EvictAfter(seconds):
                 entry = self._timed_workers.get(key)
-                waits = entry is not None and entry.state is State.WAITING
-                if entry is None or entry.uid != pod.metadata.uid or (waits and taints_readded(entry.taints, taints)):
-                    self._call_off(key)
-                    self._set(pod, taints, seconds, decided, immediate=False)
-                elif waits and entry.made_at == self._env.monotonic():
+                remaining = entry is not None and entry.state is State.WAITING
+                if (
+                    entry is None
+                    or entry.uid != pod.metadata.uid
+                    or (remaining and taints_readded(entry.taints, taints))
+                ):
+                    self._cancel_work_with_event(key)
+                    self._schedule(pod, taints, seconds, decided, immediate=False)
+                elif remaining and entry.made_at == self._env.monotonic():
                     # More events may arrive at the same moment.
-                    self._set(pod, taints, seconds, decided, immediate=False)
-                elif waits:
+                    self._schedule(pod, taints, seconds, decided, immediate=False)
+                elif remaining:
                     entry.taints = taints
 
-    def _set(self, pod: Pod, taints: tuple[Taint, ...], seconds: float, decided: int, *, immediate: bool) -> None:
+    def _schedule(self, pod: Pod, taints: tuple[Taint, ...], seconds: float, decided: int, *, immediate: bool) -> None:
         now = self._env.monotonic()
         meta = pod.metadata
         entry = Entry(meta.uid, pod.spec.node_name, taints, now + seconds, now, decided, immediate=immediate)
         self._timed_workers.set(object_key(meta), entry, now)
 
-    def _call_off(self, key: str) -> None:
+    def _cancel_work_with_event(self, key: str) -> None:
         if self._timed_workers.drop(key):
             self._record_event(key, f"Cancelling deletion of Pod {key}")
 
     # Deletions
 
-    async def _evict(self, key: str) -> Requeue | None:
+    async def _evict_pod(self, key: str) -> Requeue | None:
         """Delete the pod if that is still right. Failures are raised, and retried."""
         entry = self._timed_workers.get(key)
         now = self._env.monotonic()
@@ -219,13 +223,13 @@ class TaintEvictionController:
         begin_sync(self.name, key, entry.triggers)
         try:
             pod = await self._client.get(PODS, name, namespace)
-            if pod.metadata.uid != entry.uid or not await self._is_still_needed(key, entry, pod):
+            if pod.metadata.uid != entry.uid or not await self._is_eviction_still_needed(key, entry, pod):
                 return None
             if not entry.announced:
                 entry.announced = True
                 self._record_event(key, f"Marking for deletion Pod {key}")
             record_decision(_reason(entry))
-            await self._delete(pod)
+            await self._add_condition_and_delete_pod(pod)
         except NotFound as error:
             if not is_about(error, name):
                 raise
@@ -236,7 +240,7 @@ class TaintEvictionController:
         self._latency.observe(max(0.0, self._env.monotonic() - entry.at))
         return None
 
-    async def _is_still_needed(self, key: str, entry: Entry, pod: Pod) -> bool:
+    async def _is_eviction_still_needed(self, key: str, entry: Entry, pod: Pod) -> bool:
         """Whether the live pod and node lead to the same decision: the caches may be old (kubernetes#119862).
 
         A time that has passed counts as passed. A pod that was to be deleted at once, but tolerates the live taints for
@@ -258,12 +262,12 @@ class TaintEvictionController:
                 return False
             case EvictAfter(seconds) if seconds > 0 and (immediate or taints_readded(entry.taints, taints)):
                 self._log.info("Not evicting pod yet, it tolerates the taints for a time", v=2, pod=key)
-                self._set(pod, taints, seconds, self._live.moment(), immediate=False)
+                self._schedule(pod, taints, seconds, self._live.moment(), immediate=False)
                 return False
             case _:
                 return True
 
-    async def _delete(self, pod: Pod) -> None:
+    async def _add_condition_and_delete_pod(self, pod: Pod) -> None:
         meta = pod.metadata
         message = "Taint manager: deleting due to NoExecute taint"
         body = status_patch(pod, self._env.now(), condition=disruption_target(pod, "DeletionByTaintManager", message))
@@ -283,8 +287,8 @@ class TaintEvictionController:
     def _record_event(self, key: str, message: str) -> None:
         namespace, name = split_key(key)
         # Upstream's reference has no uid; kubectl describe finds the event by name.
-        about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
-        self._recorder.event(about, NORMAL, REASON, message)
+        reference = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
+        self._recorder.event(reference, NORMAL, REASON, message)
 
 
 def _reason(entry: Entry) -> str:

@@ -68,14 +68,14 @@ class TTLController(ManagedController):
         self._count = 0
         self._step = 0
         self._written: dict[str, str] = {}  # versions of our own last writes, until the cache has read them
-        nodes.add_handler(self._added, lambda _old, node: self.queue.add(node.metadata.name), self._gone)
+        nodes.add_handler(self._add_node, lambda _old, node: self.queue.add(node.metadata.name), self._delete_node)
 
-    def _added(self, node: Node, _initial: bool) -> None:
+    def _add_node(self, node: Node, _initial: bool) -> None:
         self._count += 1
         self._step = step_after_add(self._step, self._count)
         self.queue.add(node.metadata.name)
 
-    def _gone(self, node: Node, _unknown: bool) -> None:
+    def _delete_node(self, node: Node, _unknown: bool) -> None:
         self._written.pop(node.metadata.name, None)
         self._count -= 1
         self._step = step_after_delete(self._step, self._count)

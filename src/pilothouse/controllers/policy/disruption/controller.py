@@ -11,11 +11,22 @@ from pilothouse.api.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget, P
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError, Conflict, NotFound, UndecodableObject
 from pilothouse.controllers.policy.disruption import DESCRIPTOR
-from pilothouse.controllers.policy.disruption.decide import count, count_healthy, follow, needs_scale
-from pilothouse.controllers.policy.disruption.membership import Membership
-from pilothouse.controllers.policy.disruption.owners import Caches, Expected, NoScale, Owners, Undiscovered
+from pilothouse.controllers.policy.disruption.decide import (
+    build_disrupted_pod_map,
+    count_healthy_pods,
+    expected_pod_count,
+    needs_scale,
+)
+from pilothouse.controllers.policy.disruption.membership import BudgetPods
+from pilothouse.controllers.policy.disruption.owners import (
+    DiscoveryFailed,
+    Expected,
+    ScaleFinder,
+    ScaleNotFound,
+    WorkloadCaches,
+)
 from pilothouse.controllers.policy.disruption.stale import STALE_SECONDS, reset_patch, seconds_until_stale
-from pilothouse.controllers.policy.disruption.status import body, describe, failed, reported
+from pilothouse.controllers.policy.disruption.status import describe, fail_safe_status, new_status, status_body
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import print_selector, quote
 from pilothouse.machinery.int_or_percent import InvalidBound
@@ -42,7 +53,7 @@ COMPONENT = "controllermanager"
 
 Workload = ReplicationController | ReplicaSet | Deployment | StatefulSet
 
-PASSING = (ApiError, OSError, Undiscovered)
+PASSING = (ApiError, OSError, DiscoveryFailed)
 """Errors that may be temporary."""
 
 AT_ONCE = 500
@@ -68,11 +79,11 @@ class DisruptionController(ManagedController):
         self._client = context.client
         self._budgets = budgets.cache
         self._pods = pods.cache
-        self._members = Membership(budgets.cache, pods.cache)
-        self._owners = Owners(
+        self._members = BudgetPods(budgets.cache, pods.cache)
+        self._owners = ScaleFinder(
             context.client,
             context.rest_mapper,
-            Caches(
+            WorkloadCaches(
                 controllers=controllers.cache,
                 replica_sets=replica_sets.cache,
                 deployments=deployments.cache,
@@ -89,7 +100,10 @@ class DisruptionController(ManagedController):
         self._sizes: dict[str, int] = {}  # how many pods the larger budgets had when they were synced
         self._rechecks: WorkQueue[str] = WorkQueue(context.env, "disruption_recheck", context.metrics)
         self._stale: WorkQueue[str] = WorkQueue(context.env, "stale_pod_disruption", context.metrics)
-        for what, queue, act in (("recheck", self._rechecks, self._recheck), ("stale-pods", self._stale, self._reset)):
+        for what, queue, act in (
+            ("recheck", self._rechecks, self._recheck_pdb),
+            ("stale-pods", self._stale, self._sync_stale_pod_disruption),
+        ):
             pool = WorkerPool(f"{self.name}-{what}", queue, act, metrics=context.metrics, log=self.log)
             self.add_worker_pool(pool)
         budgets.add_handler(
@@ -97,10 +111,10 @@ class DisruptionController(ManagedController):
             lambda _old, budget: self._enqueue(budget),
             lambda budget, _unknown: self._enqueue(budget),
         )
-        pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
+        pods.add_handler(self._add_pod, self._update_pod, self._delete_pod)
         for informer in (controllers, replica_sets, deployments, stateful_sets):
             # The events of their pods are enough when they are deleted.
-            informer.add_handler(self._workload_added, self._workload_changed)
+            informer.add_handler(self._add_workload, self._update_workload)
 
     # Event handlers
 
@@ -112,8 +126,8 @@ class DisruptionController(ManagedController):
         else:
             self.queue.add_after(key, size * PACE_SECONDS)
 
-    def _enqueue_budgets_of(self, pod: Pod, *, only_failed: bool = False) -> None:
-        budgets = self._members.budgets_of(pod.metadata)
+    def _enqueue_pdbs_for_pod(self, pod: Pod, *, only_failed: bool = False) -> None:
+        budgets = self._members.get_pod_pod_disruption_budgets(pod.metadata)
         if only_failed:
             budgets = [each for each in budgets if object_key(each.metadata) in self._failed]
         elif len(budgets) > 1:
@@ -126,33 +140,33 @@ class DisruptionController(ManagedController):
         for each in budgets:
             self._enqueue(each)
 
-    def _pod_added(self, pod: Pod, _initial: bool) -> None:
-        self._enqueue_budgets_of(pod)
-        self._watch_condition(pod)
+    def _add_pod(self, pod: Pod, _initial: bool) -> None:
+        self._enqueue_pdbs_for_pod(pod)
+        self._enqueue_stale_pod_disruption_cleanup(pod)
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _update_pod(self, old: Pod, new: Pod) -> None:
         # At a resync old and new are the same object: nothing changed, and the budgets are synced all the same.
-        if old is new or _matters(old, new):
-            self._enqueue_budgets_of(new)
+        if old is new or _may_change_status(old, new):
+            self._enqueue_pdbs_for_pod(new)
             if old.metadata.labels != new.metadata.labels:
-                self._enqueue_budgets_of(old)
+                self._enqueue_pdbs_for_pod(old)
         elif self._failed:
-            self._enqueue_budgets_of(new, only_failed=True)
-        self._watch_condition(new)
+            self._enqueue_pdbs_for_pod(new, only_failed=True)
+        self._enqueue_stale_pod_disruption_cleanup(new)
 
-    def _pod_gone(self, pod: Pod, _unknown: bool) -> None:
-        self._enqueue_budgets_of(pod)
+    def _delete_pod(self, pod: Pod, _unknown: bool) -> None:
+        self._enqueue_pdbs_for_pod(pod)
 
-    def _watch_condition(self, pod: Pod) -> None:
+    def _enqueue_stale_pod_disruption_cleanup(self, pod: Pod) -> None:
         seconds = seconds_until_stale(pod, self.env.now())
         if seconds is not None:
             self._stale.add_after(object_key(pod.metadata), seconds)
 
-    def _workload_added(self, workload: Workload, initial: bool) -> None:
+    def _add_workload(self, workload: Workload, initial: bool) -> None:
         if not initial:
             self._enqueue_for_workload(workload)
 
-    def _workload_changed(self, old: Workload, new: Workload) -> None:
+    def _update_workload(self, old: Workload, new: Workload) -> None:
         if old.spec.replicas != new.spec.replicas or controller_of(old.metadata) != controller_of(new.metadata):
             self._enqueue_for_workload(new)
 
@@ -161,10 +175,10 @@ class DisruptionController(ManagedController):
         selector = workload.spec.selector
         labels = selector.match_labels if isinstance(selector, LabelSelector) else selector or {}
         for budget in self._budgets.list(workload.metadata.namespace):
-            if needs_scale(budget.spec) and self._members.may_concern(budget, labels):
+            if needs_scale(budget.spec) and self._members.may_select(budget, labels):
                 self._enqueue(budget)
 
-    async def _recheck(self, key: str) -> Requeue | None:
+    async def _recheck_pdb(self, key: str) -> Requeue | None:
         self.queue.add_rate_limited(key)
         return None
 
@@ -180,19 +194,19 @@ class DisruptionController(ManagedController):
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
         try:
-            await self._try_sync(budget, raw)
+            await self._try_sync_pdb(budget, raw)
         except Conflict as error:
             # An eviction, or a change of the budget, that the cache does not show yet.
             raise RetryLater(str(error)) from error
-        except (SelectorError, InvalidBound, NoScale, UndecodableObject, *PASSING) as error:
+        except (SelectorError, InvalidBound, ScaleNotFound, UndecodableObject, *PASSING) as error:
             await self._fail_safe(budget, raw, error)
         else:
             self._failed.discard(key)
         return None
 
-    async def _try_sync(self, budget: PodDisruptionBudget, raw: bytes) -> None:
+    async def _try_sync_pdb(self, budget: PodDisruptionBudget, raw: bytes) -> None:
         try:
-            pods = self._members.pods_of(budget)
+            pods = self._members.get_pods_for_pdb(budget)
         except SelectorError as error:
             self._record_event(budget, WARNING, "NoPods", f"Failed to get pods: {error}")
             raise
@@ -204,21 +218,21 @@ class DisruptionController(ManagedController):
             self._record_event(budget, NORMAL, "NoPods", "No matching pods found")
         try:
             owned = await self._owners.expected(pods) if needs_scale(budget.spec) else Expected(0)
-            counts = count(budget.spec, len(pods), owned.replicas)
-        except (InvalidBound, NoScale, UndecodableObject, *PASSING) as error:
+            counts = expected_pod_count(budget.spec, len(pods), owned.replicas)
+        except (InvalidBound, ScaleNotFound, UndecodableObject, *PASSING) as error:
             message = f"Failed to calculate the number of expected pods: {error}"
             self._record_event(budget, WARNING, "CalculateExpectedPodCountFailed", message)
             raise
         if owned.unmanaged:
-            self._record_event(budget, WARNING, "UnmanagedPods", _unmanaged(budget.spec.selector))
+            self._record_event(budget, WARNING, "UnmanagedPods", _unmanaged_pods_message(budget.spec.selector))
         now = self.env.now()
-        evicted = follow(pods, budget.status.disrupted_pods, now)
+        evicted = build_disrupted_pod_map(pods, budget.status.disrupted_pods, now)
         for pod in evicted.overdue:
-            self._record_overdue(budget, pod)
-        status = reported(budget, counts, count_healthy(pods, evicted.awaited, now), evicted.awaited, now)
+            self._record_not_deleted(budget, pod)
+        status = new_status(budget, counts, count_healthy_pods(pods, evicted.awaited, now), evicted.awaited, now)
         if status is not None:
             record_decision(describe(budget, counts, status))
-            await self._write(budget, raw, status)
+            await self._write_pdb_status(budget, raw, status)
         if evicted.recheck_at is not None:
             self._rechecks.add_after(object_key(budget.metadata), (evicted.recheck_at - now).total_seconds())
 
@@ -229,18 +243,20 @@ class DisruptionController(ManagedController):
         self._failed.add(key)
         record_decision(f"no disruptions are allowed, since the pods cannot be counted: {error}")
         try:
-            await self._write(budget, raw, failed(budget, str(error), self.env.now()))
+            await self._write_pdb_status(budget, raw, fail_safe_status(budget, str(error), self.env.now()))
         except Conflict as conflict:
             raise RetryLater(str(conflict)) from conflict
         if isinstance(error, PASSING):
             raise RetryLater(str(error)) from error
 
-    async def _write(self, budget: PodDisruptionBudget, raw: bytes, status: PodDisruptionBudgetStatus) -> None:
+    async def _write_pdb_status(
+        self, budget: PodDisruptionBudget, raw: bytes, status: PodDisruptionBudgetStatus
+    ) -> None:
         meta = budget.metadata
         key = object_key(meta)
         try:
             written = await self._client.update(
-                POD_DISRUPTION_BUDGETS, meta.name, body(raw, status), meta.namespace, subresource="status"
+                POD_DISRUPTION_BUDGETS, meta.name, status_body(raw, status), meta.namespace, subresource="status"
             )
         except NotFound:
             self.log.info("podDisruptionBudget has been deleted", v=4, key=key)
@@ -252,7 +268,7 @@ class DisruptionController(ManagedController):
     def _record_event(self, budget: PodDisruptionBudget, kind: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(POD_DISRUPTION_BUDGETS, budget.metadata), kind, reason, message)
 
-    def _record_overdue(self, budget: PodDisruptionBudget, pod: Pod) -> None:
+    def _record_not_deleted(self, budget: PodDisruptionBudget, pod: Pod) -> None:
         namespace = budget.metadata.namespace
         # As upstream, the namespace instead of the name.
         message = f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't"
@@ -260,7 +276,7 @@ class DisruptionController(ManagedController):
 
     # Stale conditions
 
-    async def _reset(self, key: str) -> Requeue | None:
+    async def _sync_stale_pod_disruption(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
         seconds = seconds_until_stale(pod, self.env.now()) if pod is not None else None
         if pod is None or seconds is None:
@@ -282,7 +298,7 @@ class DisruptionController(ManagedController):
         return None
 
 
-def _matters(old: Pod, new: Pod) -> bool:
+def _may_change_status(old: Pod, new: Pod) -> bool:
     """Whether this change of a pod may change the status of a budget."""
     before, after = old.metadata, new.metadata
     return (
@@ -294,7 +310,7 @@ def _matters(old: Pod, new: Pod) -> bool:
     )
 
 
-def _unmanaged(selector: LabelSelector | None) -> str:
+def _unmanaged_pods_message(selector: LabelSelector | None) -> str:
     return (
         f"Pods selected by this PodDisruptionBudget (selector: {print_selector(selector)}) were found to be unmanaged. "
         "As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To "

@@ -25,7 +25,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     desired: int
 
 
-class Evicted(msgspec.Struct, frozen=True, kw_only=True):
+class DisruptedPods(msgspec.Struct, frozen=True, kw_only=True):
     """The evicted pods that still exist."""
 
     awaited: Mapping[str, datetime.datetime]
@@ -41,7 +41,7 @@ def needs_scale(spec: PodDisruptionBudgetSpec) -> bool:
     return spec.max_unavailable is not None or isinstance(spec.min_available, str)
 
 
-def count(spec: PodDisruptionBudgetSpec, pods: int, scale: int) -> Counts:
+def expected_pod_count(spec: PodDisruptionBudgetSpec, pods: int, scale: int) -> Counts:
     """``scale`` is the size of all workloads that own the pods; it matters only if ``needs_scale``.
 
     Percentages are rounded up both ways: of 7 pods 30 % may be missing, which are 3, and 34 % must be there, also 3.
@@ -56,7 +56,9 @@ def count(spec: PodDisruptionBudgetSpec, pods: int, scale: int) -> Counts:
     return Counts(expected=0, desired=0)
 
 
-def follow(pods: Sequence[Pod], disrupted: Mapping[str, datetime.datetime], now: datetime.datetime) -> Evicted:
+def build_disrupted_pod_map(
+    pods: Sequence[Pod], disrupted: Mapping[str, datetime.datetime], now: datetime.datetime
+) -> DisruptedPods:
     """The entries of ``disrupted`` whose pod is still expected to be deleted; not those that are gone or
     terminating."""
     awaited = {}
@@ -73,10 +75,10 @@ def follow(pods: Sequence[Pod], disrupted: Mapping[str, datetime.datetime], now:
                 continue
             awaited[pod.metadata.name] = at
             recheck_at = until if recheck_at is None else min(recheck_at, until)
-    return Evicted(awaited=awaited, overdue=tuple(overdue), recheck_at=recheck_at)
+    return DisruptedPods(awaited=awaited, overdue=tuple(overdue), recheck_at=recheck_at)
 
 
-def count_healthy(pods: Collection[Pod], awaited: Mapping[str, datetime.datetime], now: datetime.datetime) -> int:
+def count_healthy_pods(pods: Collection[Pod], awaited: Mapping[str, datetime.datetime], now: datetime.datetime) -> int:
     """How many pods are ready and are not being evicted. The phase is ignored, as upstream."""
     healthy = 0
     for pod in pods:

@@ -35,7 +35,7 @@ def index_by_selector(budget: PodDisruptionBudget) -> tuple[str, ...]:
     return (labelled(namespace, *fixed) if fixed is not None else namespace,)
 
 
-class Membership:
+class BudgetPods:
     """On the caches of two informers, to which it adds its indexes."""
 
     def __init__(self, budgets: Cache[PodDisruptionBudget], pods: Cache[Pod]) -> None:
@@ -44,11 +44,11 @@ class Membership:
         budgets.add_index(SELECTOR_INDEX, index_by_selector)
         pods.add_index(LABEL_INDEX, index_by_label)
 
-    def pods_of(self, budget: PodDisruptionBudget) -> list[Pod]:
+    def get_pods_for_pdb(self, budget: PodDisruptionBudget) -> list[Pod]:
         """Its pods in any phase, sorted by name. Raises ``SelectorError``."""
         return pods_selected(self._pods, budget.metadata.namespace, selector_from(budget.spec.selector))
 
-    def budgets_of(self, meta: ObjectMeta) -> list[PodDisruptionBudget]:
+    def get_pod_pod_disruption_budgets(self, meta: ObjectMeta) -> list[PodDisruptionBudget]:
         """The budgets that select a pod with this metadata, sorted by name."""
         index = self._budgets.by_index
         found = index(SELECTOR_INDEX, meta.namespace)
@@ -60,7 +60,7 @@ class Membership:
         chosen.sort(key=lambda each: each.metadata.name)
         return chosen
 
-    def may_concern(self, budget: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
+    def may_select(self, budget: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
         """Whether the budget may select pods with these labels and maybe others."""
         try:
             fixed = fixed_label(selector_from(budget.spec.selector))

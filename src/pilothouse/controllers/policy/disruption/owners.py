@@ -24,11 +24,11 @@ from pilothouse.runtime import Cache
 APPS = ("apps", "extensions")
 
 
-class NoScale(Exception):
+class ScaleNotFound(Exception):
     """A workload has no size; a retry does not help."""
 
 
-class Undiscovered(Exception):
+class DiscoveryFailed(Exception):
     """Discovery failed, so it is not known whether the workload is served."""
 
 
@@ -46,7 +46,7 @@ class Expected(msgspec.Struct, frozen=True):
     unmanaged: tuple[str, ...] = ()
 
 
-class Caches(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadCaches(msgspec.Struct, frozen=True, kw_only=True):
     controllers: Cache[ReplicationController]
     replica_sets: Cache[ReplicaSet]
     deployments: Cache[Deployment]
@@ -54,13 +54,13 @@ class Caches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_of(api_version: str) -> str:
-    """``apps`` of ``apps/v1``, empty for ``v1``. Raises ``NoScale`` for anything else."""
+    """``apps`` of ``apps/v1``, empty for ``v1``. Raises ``ScaleNotFound`` for anything else."""
     if api_version.count("/") > 1:
-        raise NoScale(f"unexpected GroupVersion string: {api_version}")
+        raise ScaleNotFound(f"unexpected GroupVersion string: {api_version}")
     return api_version.rpartition("/")[0]
 
 
-def cached_scale(caches: Caches, owner: OwnerReference, namespace: str) -> Scale | None:
+def cached_scale(caches: WorkloadCaches, owner: OwnerReference, namespace: str) -> Scale | None:
     """The size of a workload in a cache, by name and uid. Of a ReplicaSet that a Deployment controls the Deployment's
     size, which is right also during a rollout."""
     group, key = group_of(owner.api_version), f"{namespace}/{owner.name}"
@@ -73,11 +73,11 @@ def cached_scale(caches: Caches, owner: OwnerReference, namespace: str) -> Scale
             found = caches.replica_sets.get(key)
             if found is None or found.metadata.uid != owner.uid:
                 return None
-            above = controller_of(found.metadata)
-            if above is None or above.kind != "Deployment":
+            deployment = controller_of(found.metadata)
+            if deployment is None or deployment.kind != "Deployment":
                 return _scale(found, owner)
-            if group_of(above.api_version) in APPS:
-                return _scale(caches.deployments.get(f"{namespace}/{above.name}"), above)
+            if group_of(deployment.api_version) in APPS:
+                return _scale(caches.deployments.get(f"{namespace}/{deployment.name}"), deployment)
     return None
 
 
@@ -90,17 +90,17 @@ def _scale(
     return Scale(owner.uid, 1 if found.spec.replicas is None else found.spec.replicas)
 
 
-class Owners:
+class ScaleFinder:
     """Reads caches first, then the server."""
 
-    def __init__(self, client: Client, mapper: RestMapper | None, caches: Caches) -> None:
+    def __init__(self, client: Client, mapper: RestMapper | None, caches: WorkloadCaches) -> None:
         self._client = client
         self._mapper = mapper if mapper is not None else RestMapper(client)
         self._caches = caches
 
     async def expected(self, pods: Sequence[Pod]) -> Expected:
-        """The replicas of all owners of the pods. Raises ``NoScale`` for the first pod whose owner has no scale,
-        ``Undiscovered``, and the client's errors."""
+        """The replicas of all owners of the pods. Raises ``ScaleNotFound`` for the first pod whose owner has no scale,
+        ``DiscoveryFailed``, and the client's errors."""
         scales: dict[str, int] = {}
         known: set[str] = set()  # uids of owners whose scale is in the sum; never iterated
         unmanaged = []
@@ -114,7 +114,7 @@ class Owners:
             namespace = pod.metadata.namespace
             scale = cached_scale(self._caches, owner, namespace) or await self._get_scale(owner, namespace)
             if scale is None:
-                raise NoScale(f"found no controllers for pod {quote(pod.metadata.name)}")
+                raise ScaleNotFound(f"found no controllers for pod {quote(pod.metadata.name)}")
             known.add(owner.uid)
             scales[scale.uid] = scale.replicas
         return Expected(sum(scales.values()), tuple(unmanaged))
@@ -124,9 +124,9 @@ class Owners:
         try:
             resource = await self._mapper.resource_for(owner.api_version, owner.kind)
         except LookupError as error:
-            raise Undiscovered(str(error)) from error
+            raise DiscoveryFailed(str(error)) from error
         if resource is None:
-            raise NoScale(f"no matches for kind {quote(owner.kind)} in version {quote(owner.api_version)}")
+            raise ScaleNotFound(f"no matches for kind {quote(owner.kind)} in version {quote(owner.api_version)}")
         served = await self._preferred(resource)
         # An owner is in the namespace of the pod; cluster-scoped ones, such as nodes, have no size.
         kind = Kind(served.group, served.version, served.name, served.kind, True, _ScaleView)
@@ -135,7 +135,7 @@ class Owners:
         except NotFound:
             if await self._has_scale(resource):
                 return None
-            raise NoScale(f"{resource.group_resource} does not implement the scale subresource") from None
+            raise ScaleNotFound(f"{resource.group_resource} does not implement the scale subresource") from None
         if found.metadata.uid != owner.uid:
             return None
         return Scale(owner.uid, found.spec.replicas)

@@ -14,7 +14,7 @@ from pilothouse.machinery.times import format_time
 from pilothouse.semantics.pods import is_terminal
 
 STALE_SECONDS = 120.0
-BY_KUBELET = "TerminationByKubelet"
+TERMINATION_BY_KUBELET = "TerminationByKubelet"
 """A kubelet may take any time between setting the condition and the termination of the pod."""
 
 
@@ -23,7 +23,7 @@ def seconds_until_stale(pod: Pod, now: datetime.datetime) -> float | None:
     if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
         return None
     condition = find_condition(pod.status.conditions, DISRUPTION_TARGET)
-    if condition is None or condition.status != "True" or condition.reason == BY_KUBELET:
+    if condition is None or condition.status != "True" or condition.reason == TERMINATION_BY_KUBELET:
         return None
     since = condition.last_transition_time
     return 0.0 if since is None else max(0.0, STALE_SECONDS - (now - since).total_seconds())

@@ -23,7 +23,7 @@ INSUFFICIENT = "InsufficientPods"
 SYNC_FAILED = "SyncFailed"
 
 
-def reported(
+def new_status(
     budget: PodDisruptionBudget,
     counts: Counts,
     healthy: int,
@@ -73,7 +73,7 @@ def describe(budget: PodDisruptionBudget, counts: Counts, status: PodDisruptionB
     )
 
 
-def failed(budget: PodDisruptionBudget, reason: str, now: datetime.datetime) -> PodDisruptionBudgetStatus:
+def fail_safe_status(budget: PodDisruptionBudget, reason: str, now: datetime.datetime) -> PodDisruptionBudgetStatus:
     """The status after an error: no evictions are allowed, all else stays, also ``observedGeneration``."""
     old = budget.status
     condition = Condition(
@@ -87,7 +87,7 @@ def failed(budget: PodDisruptionBudget, reason: str, now: datetime.datetime) -> 
     return replace(old, disruptions_allowed=0, conditions=with_condition(old.conditions, condition))
 
 
-def body(raw: bytes, status: PodDisruptionBudgetStatus) -> bytes:
+def status_body(raw: bytes, status: PodDisruptionBudgetStatus) -> bytes:
     """``raw`` with this status. Unknown fields stay."""
     disrupted = {name: format_time(at) for name, at in sorted(status.disrupted_pods.items())}
     encode = msgspec.json.encode

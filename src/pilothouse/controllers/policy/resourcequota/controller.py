@@ -9,7 +9,7 @@ import msgspec
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES, ResourceQuota
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR, ResourceQuotaOptions
-from pilothouse.controllers.policy.resourcequota.counting import NotRead
+from pilothouse.controllers.policy.resourcequota.counting import CacheNotSynced
 from pilothouse.controllers.policy.resourcequota.monitors import Monitors
 from pilothouse.controllers.policy.resourcequota.usage import (
     describe,
@@ -56,9 +56,9 @@ class ResourceQuotaController:
         self.monitors = Monitors(
             context,
             replenish=self._replenish,
-            added=self._added,
+            added=self._on_object_added,
             is_limited=lambda namespace: bool(self._quotas.list(namespace)),
-            on_new=self._enqueue_urgent,
+            on_new=self._enqueue_unknown_usage,
             pod_level_resources=options.pod_level_resources,
         )
         self._uncharged_until: dict[str, float] = {}
@@ -85,7 +85,7 @@ class ResourceQuotaController:
             )
         ]
         self._informer.add_handler(
-            lambda quota, _initial: self._enqueue(quota), self._quota_changed, self._quota_gone, resync_seconds=0.0
+            lambda quota, _initial: self._enqueue(quota), self._update_quota, self._delete_quota, resync_seconds=0.0
         )
 
     async def run(self) -> None:
@@ -114,18 +114,18 @@ class ResourceQuotaController:
 
     # Event handlers
 
-    def _quota_changed(self, old: ResourceQuota, new: ResourceQuota) -> None:
+    def _update_quota(self, old: ResourceQuota, new: ResourceQuota) -> None:
         # Not for changes of the status, which is written here and by admission.
         if amounts(old.spec.hard) != amounts(new.spec.hard) or old.metadata.uid != new.metadata.uid:
             self._enqueue(new)
 
-    def _enqueue_urgent(self) -> None:
+    def _enqueue_unknown_usage(self) -> None:
         # Limits of a resource that is counted only now: creating one is rejected until its usage is known.
         for key, quota in self._quotas.snapshot().items():
             if is_urgent(quota, self.monitors.evaluators()):
                 self._urgent.add(key)
 
-    def _quota_gone(self, quota: ResourceQuota, _unknown: bool) -> None:
+    def _delete_quota(self, quota: ResourceQuota, _unknown: bool) -> None:
         self._uncharged_until.pop(object_key(quota.metadata), None)
 
     def _enqueue(self, quota: ResourceQuota) -> None:
@@ -137,7 +137,7 @@ class ResourceQuotaController:
             if evaluator.matching(quota.status.hard):
                 self._queue.add(object_key(quota.metadata))
 
-    def _added(self, evaluator: Evaluator, namespace: str) -> None:
+    def _on_object_added(self, evaluator: Evaluator, namespace: str) -> None:
         # Admission has charged the object before it existed, unless its cache had no limits in the quota's status yet.
         # And a count between the two may have undone the charge. Only the next full sync would correct either.
         for quota in self._quotas.list(namespace):
@@ -163,7 +163,7 @@ class ResourceQuotaController:
             return
         assert raw is not None, "the informer keeps quotas as they came"
         additions = self._additions
-        counted, unread = await self._count(quota)
+        counted, unread = await self._calculate_usage(quota)
         if only_raise:
             counted = raised(quota, counted)
         status = new_status(quota, counted)
@@ -183,7 +183,7 @@ class ResourceQuotaController:
         if unread:
             raise RetryLater("; ".join(unread))
 
-    async def _count(self, quota: ResourceQuota) -> tuple[Amounts, list[str]]:
+    async def _calculate_usage(self, quota: ResourceQuota) -> tuple[Amounts, list[str]]:
         """The usage, without resources that cannot be computed, and the errors."""
         if any(name.endswith(OF_DEVICE_CLASS) for name in quota.spec.hard):
             self.monitors.measure_claims()
@@ -196,7 +196,7 @@ class ResourceQuotaController:
                 continue
             try:
                 add(total, await counter.count(quota.metadata.namespace, names, scopes))
-            except NotRead as error:
+            except CacheNotSynced as error:
                 unread.append(str(error))
                 unknown.update(names)
         return {name: amount for name, amount in total.items() if name not in unknown}, unread

@@ -20,11 +20,11 @@ AT_ONCE = 100
 """How many objects are counted before other tasks run."""
 
 
-class NotRead(Exception):
+class CacheNotSynced(Exception):
     """The cache of a resource has not synced."""
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _ObjectUsage(msgspec.Struct, frozen=True):
     obj: Any
     used: Amounts
     scopes: dict[ScopeRequirement, bool]
@@ -38,15 +38,15 @@ class Counter:
         self.informer = informer
         self._env = env
         self._is_measured = is_measured
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _ObjectUsage] = {}
 
     def forget(self, uid: str) -> None:
         self._known.pop(uid, None)
 
     async def count(self, namespace: str, names: Sequence[str], scopes: tuple[ScopeRequirement, ...]) -> Amounts:
-        """The usage of these limits in a namespace. Raises ``NotRead``."""
+        """The usage of these limits in a namespace. Raises ``CacheNotSynced``."""
         if not self.informer.has_synced:
-            raise NotRead(f"{self.informer.kind.group_resource} not yet synced")
+            raise CacheNotSynced(f"{self.informer.kind.group_resource} not yet synced")
         total = zero(names)
         objects = self.informer.cache.list(namespace)
         if not self._is_measured:
@@ -62,7 +62,7 @@ class Counter:
         meta = obj.metadata
         known = self._known.get(meta.uid)
         if known is None or known.obj is not obj:
-            known = _Known(obj, self.evaluator.usage(as_json(obj), self._env.now()), {})
+            known = _ObjectUsage(obj, self.evaluator.usage(as_json(obj), self._env.now()), {})
             # Not remembered: terminating objects, whose usage depends on the time; and objects that were deleted during
             # this count, since nothing would remove them.
             if meta.deletion_timestamp is None and meta.uid and self.informer.cache.still_has(meta):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pilothouse.api.resource import RESOURCE_CLAIMS
 from pilothouse.controllers.policy.resourcequota.counting import Counter
-from pilothouse.controllers.policy.resourcequota.replenishment import MATTERS, never
+from pilothouse.controllers.policy.resourcequota.replenishment import UPDATE_FILTERS, never
 from pilothouse.controllers.shared.monitors import Monitor, ResourceKey, ResourceMonitors, monitored_resources
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.runtime.cache import Cached
@@ -71,8 +71,8 @@ class Monitors(ResourceMonitors):
     def evaluators(self) -> list[Evaluator]:
         """The evaluators of all resources, watched or not."""
         own = {counter.evaluator.count for counter in self._counters.values()}
-        standing = [evaluator for evaluator in standing_evaluators() if evaluator.count not in own]
-        return [*standing, *(counter.evaluator for counter in self._counters.values())]
+        standalone = [evaluator for evaluator in standing_evaluators() if evaluator.count not in own]
+        return [*standalone, *(counter.evaluator for counter in self._counters.values())]
 
     def counters(self) -> list[Counter]:
         """One for each resource that is watched."""
@@ -108,16 +108,16 @@ class Monitors(ResourceMonitors):
         is_pods = (key.group, key.resource) == ("", "pods")
         evaluator = self._pods if is_pods else evaluator_for(key.group, key.resource)
         assert evaluator is not None, "only what can be counted is chosen"
-        matters = MATTERS.get((key.group, key.resource), never)
-        counter = Counter(self._env, evaluator, informer, is_measured=matters is not never)
+        is_relevant_update = UPDATE_FILTERS.get((key.group, key.resource), never)
+        counter = Counter(self._env, evaluator, informer, is_measured=is_relevant_update is not never)
         self._counters[key.group, key.resource] = counter
-        return self._handle(informer, counter, matters)
+        return self._handle(informer, counter, is_relevant_update)
 
     def _handle(
         self,
         informer: SharedInformer[Any],
         counter: Counter,
-        matters: Callable[[Any, Any, datetime.datetime], bool],
+        is_relevant_update: Callable[[Any, Any, datetime.datetime], bool],
     ) -> Registration[Any]:
         evaluator = counter.evaluator
 
@@ -132,7 +132,7 @@ class Monitors(ResourceMonitors):
                 counter.forget(old.metadata.uid)
             if not self._is_limited(namespace):
                 return
-            if replaced or matters(old, new, self._env.now()):
+            if replaced or is_relevant_update(old, new, self._env.now()):
                 self._replenish(evaluator, namespace)
 
         def on_delete(obj: Cached, _final_state_unknown: bool) -> None:

@@ -14,7 +14,7 @@ from pilothouse.api.meta import View
 from pilothouse.semantics.pod_amounts import Json, amounts
 from pilothouse.semantics.quota import attribute_classes, has_ended, in_terminating_scope
 
-Matters = Callable[[Any, Any, datetime.datetime], bool]
+UpdateFilter = Callable[[Any, Any, datetime.datetime], bool]
 """Whether an update, from the first to the second object, matters."""
 
 
@@ -24,9 +24,9 @@ def as_json(view: View) -> Json:
     return found
 
 
-def pod_matters(old: Pod, new: Pod, now: datetime.datetime) -> bool:
+def has_pod_quota_changed(old: Pod, new: Pod, now: datetime.datetime) -> bool:
     """Its allocated resources or its scope have changed, or it has finished."""
-    if _given(old) != _given(new):
+    if _allocated_resources(old) != _allocated_resources(new):
         return True
     before, after = as_json(old), as_json(new)
     if in_terminating_scope(before) != in_terminating_scope(after):
@@ -34,21 +34,21 @@ def pod_matters(old: Pod, new: Pod, now: datetime.datetime) -> bool:
     return not has_ended(before, now) and has_ended(after, now)
 
 
-def _given(pod: Pod) -> dict[str, ResourceRequirements]:
+def _allocated_resources(pod: Pod) -> dict[str, ResourceRequirements]:
     statuses: tuple[ContainerStatus, ...] = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     return {one.name: one.resources for one in statuses if one.resources is not None}
 
 
-def service_matters(old: Service, new: Service, _now: datetime.datetime) -> bool:
+def has_service_quota_changed(old: Service, new: Service, _now: datetime.datetime) -> bool:
     """It uses node ports or a load balancer now, or no longer."""
-    return _costly_type(old) != _costly_type(new)
+    return _is_quota_tracked_type(old) != _is_quota_tracked_type(new)
 
 
-def _costly_type(service: Service) -> str:
+def _is_quota_tracked_type(service: Service) -> str:
     return service.spec.type if service.spec.type in ("NodePort", "LoadBalancer") else ""
 
 
-def claim_matters(old: PersistentVolumeClaim, new: PersistentVolumeClaim, _now: datetime.datetime) -> bool:
+def has_claim_quota_changed(old: PersistentVolumeClaim, new: PersistentVolumeClaim, _now: datetime.datetime) -> bool:
     """Its allocated storage or its VolumeAttributesClass has changed."""
     before, after = (amounts(claim.status.allocated_resources).get("storage") for claim in (old, new))
     return before != after or attribute_classes(as_json(old)) != attribute_classes(as_json(new))
@@ -59,8 +59,8 @@ def never(_old: object, _new: object, _now: datetime.datetime) -> bool:
     return False
 
 
-MATTERS: dict[tuple[str, str], Matters] = {
-    ("", "pods"): pod_matters,
-    ("", "services"): service_matters,
-    ("", "persistentvolumeclaims"): claim_matters,
+UPDATE_FILTERS: dict[tuple[str, str], UpdateFilter] = {
+    ("", "pods"): has_pod_quota_changed,
+    ("", "services"): has_service_quota_changed,
+    ("", "persistentvolumeclaims"): has_claim_quota_changed,
 }

@@ -86,14 +86,14 @@ class Checker:
             self._schemas["params"] = params
         self._hire = hire
         self._variables: dict[str, str] = {}
-        self._environment = self._made()
+        self._environment = self._declaration()
 
     async def declare(self, variables: Sequence[Variable]) -> None:
         """Declare variables for the expressions that follow. A variable may use those before it."""
         for variable in variables:
             # An error in a variable is not reported: its type is dyn, and expressions that use it are not type-checked.
             self._variables[variable.name] = await self._kind(variable.expression)
-            self._environment = self._made()
+            self._environment = self._declaration()
 
     async def error_in(self, expression: str) -> str:
         """The compiler's error, "" if there is none."""
@@ -115,7 +115,7 @@ class Checker:
         kind: str = await self._environment.check_in_background(expression, self._hire)
         return kind
 
-    def _made(self) -> Any:
+    def _declaration(self) -> Any:
         types = schemas.Types()
         names: dict[str, Any] = {}
         for name, schema in self._schemas.items():

@@ -8,7 +8,7 @@ from pilothouse.controllers.policy.validatingadmissionpolicy_status import DESCR
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.checking import Checker
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide import (
     FIELD_MANAGER,
-    Named,
+    NamedResource,
     TypeName,
     configuration,
     expressions,
@@ -98,7 +98,7 @@ class PolicyStatusController(ManagedController):
         return await self._mapper.discovery()
 
 
-def kinds_of(discovery: Discovery, named: Named) -> list[TypeName]:
+def kinds_of(discovery: Discovery, named: NamedResource) -> list[TypeName]:
     """The kinds that are served under a name, without a group of any group, as upstream's mapper."""
     return [
         TypeName(found.group, found.version, found.kind)

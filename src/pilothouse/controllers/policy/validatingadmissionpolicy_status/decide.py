@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pilothouse.api.admissionregistration import ResourceRule, ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec
 
 FIELD_MANAGER = "validatingadmissionpolicy-status"
-MOST_TYPES = 10
+MAX_TYPES_TO_CHECK = 10
 
 
 class TypeName(NamedTuple):
@@ -23,7 +23,7 @@ class TypeName(NamedTuple):
         return f"{self.group}/{self.version}, Kind={self.kind}"
 
 
-class Named(NamedTuple):
+class NamedResource(NamedTuple):
     """A resource with group and version, as a rule names it."""
 
     group: str
@@ -31,11 +31,11 @@ class Named(NamedTuple):
     resource: str
 
 
-KindsOf = Callable[[Named], Iterable[TypeName]]
+KindsOf = Callable[[NamedResource], Iterable[TypeName]]
 """The kinds that are served under such a name."""
 
 
-def named_in(rule: ResourceRule) -> Iterator[Named]:
+def named_in(rule: ResourceRule) -> Iterator[NamedResource]:
     """The resources of the rule, sorted. None if a group or version is ``*``; without ``*`` and subresources."""
     if any("*" in text for text in (*rule.api_groups, *rule.api_versions)):
         return
@@ -43,7 +43,7 @@ def named_in(rule: ResourceRule) -> Iterator[Named]:
     for group, version, resource in itertools.product(
         sorted(rule.api_groups), sorted(rule.api_versions), sorted(resources)
     ):
-        yield Named(group, version, resource)
+        yield NamedResource(group, version, resource)
 
 
 def types_to_check(spec: ValidatingAdmissionPolicySpec, kinds_of: KindsOf) -> list[TypeName]:
@@ -51,8 +51,8 @@ def types_to_check(spec: ValidatingAdmissionPolicySpec, kinds_of: KindsOf) -> li
     found: set[TypeName] = set()
     for rule in spec.match_constraints.resource_rules if spec.match_constraints is not None else ():
         kinds = [kind for name in named_in(rule) for kind in kinds_of(name)]
-        found.update(kinds[:MOST_TYPES])
-        if len(kinds) >= MOST_TYPES:
+        found.update(kinds[:MAX_TYPES_TO_CHECK])
+        if len(kinds) >= MAX_TYPES_TO_CHECK:
             break
     return sorted(found)
 
