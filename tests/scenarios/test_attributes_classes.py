@@ -111,6 +111,6 @@ async def nobody(*_args: object) -> bool:
     return False
 
 
-@broken_without((AttributesClassProtectionController, "is_used", nobody), fails="was let go while")
+@broken_without((AttributesClassProtectionController, "is_being_used", nobody), fails="was let go while")
 async def test_the_invariant_notices_a_class_that_is_let_go_too_early(simulation: Simulation) -> None:
     await steps(simulation)

@@ -9,7 +9,7 @@ from tests.scenarios.users import User
 from tests.workloads import workload
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import limits
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import RecentScaling
 from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.autoscalers import Autoscalers
 
@@ -97,11 +97,15 @@ def unbounded(wanted: limits.NormalizationArg, *_rest: Any) -> limits.Normalized
     return limits.Normalized(wanted.desired, "", "")
 
 
-@pytest.mark.simulation(fails="between 2 and 12 it may be", patches=[(limits, "bound", unbounded)], seed=1)
+@pytest.mark.simulation(
+    fails="between 2 and 12 it may be", patches=[(limits, "convert_desired_replicas_with_rules", unbounded)], seed=1
+)
 async def test_the_invariant_notices_a_size_out_of_bounds(simulation: Simulation) -> None:
     await autoscale(simulation)
 
 
-@pytest.mark.simulation(fails="the policies allow", patches=[(Recent, "changed", lambda *_: None)], seed=1)
+@pytest.mark.simulation(
+    fails="the policies allow", patches=[(RecentScaling, "store_scale_event", lambda *_: None)], seed=1
+)
 async def test_the_invariant_notices_who_forgets_what_it_did(simulation: Simulation) -> None:
     await autoscale(simulation)

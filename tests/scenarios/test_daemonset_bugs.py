@@ -52,7 +52,7 @@ def gone(self: DaemonEvents, revision: Any, _final_state_unknown: bool) -> None:
     enqueue(self, revision.metadata.namespace, reference)
 
 
-@broken_without((DaemonEvents, "revision_gone", gone), fails="has no revision")
+@broken_without((DaemonEvents, "delete_history", gone), fails="has no revision")
 async def test_a_set_made_again_has_a_revision_of_its_own(simulation: Simulation) -> None:
     """It finds the revision of its predecessor under the name that its own would get. The garbage collector takes that
     one away, and upstream's is left without history until something else happens."""

@@ -111,7 +111,7 @@ async def nobody(*_args: object) -> bool:
 
 
 @broken_without(
-    (ClaimProtectionController, "is_used", nobody),
+    (ClaimProtectionController, "is_being_used", nobody),
     fails="was let go while",
     invariants=lambda: (EphemeralClaims(), Protection(), Volumes()),
 )

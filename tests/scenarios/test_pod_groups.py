@@ -108,7 +108,7 @@ async def nobody(*_args: object) -> bool:
     return False
 
 
-@broken_without((PodGroupProtectionController, "is_used", nobody), fails="was let go while")
+@broken_without((PodGroupProtectionController, "is_being_used", nobody), fails="was let go while")
 async def test_the_invariant_notices_a_group_that_is_let_go_too_early(simulation: Simulation) -> None:
     await deleted(simulation)
 
@@ -119,7 +119,7 @@ def unheard(_self: object, _old: Pod | None, _new: Pod | None) -> None:
 
 @pytest.mark.simulation(
     fails="being deleted and has no pods, and still exists",
-    patches=[(PodGroupProtectionController, "_pod_changed", unheard)],
+    patches=[(PodGroupProtectionController, "_enqueue_groups_of_pod", unheard)],
 )
 async def test_the_invariant_notices_a_group_that_is_kept_for_nobody(simulation: Simulation) -> None:
     """Who does not hear of the end of pods."""

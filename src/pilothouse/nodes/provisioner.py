@@ -25,7 +25,7 @@ from pilothouse.api.storage import (
 )
 from pilothouse.client import Client
 from pilothouse.client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from pilothouse.controllers.shared.volume_links import Known, known, with_annotations
+from pilothouse.controllers.shared.volume_links import Decoded, decode_object, with_annotations
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.machinery.causes import begin_sync, record_decision
 from pilothouse.machinery.go_text import quote
@@ -232,7 +232,7 @@ class Provisioner:
         raw = self._claims.cache.raw(object_key(claim.metadata))
         if raw is not None:
             left = {key: value for key, value in claim.metadata.annotations.items() if key != SELECTED_NODE}
-            body = with_annotations(Known(claim, raw), left)
+            body = with_annotations(Decoded(claim, raw), left)
             meta = claim.metadata
             record_decision(f"{text}: the scheduler is to choose another one")
             await self._client.update(PERSISTENT_VOLUME_CLAIMS.raw, meta.name, body, meta.namespace)
@@ -260,22 +260,22 @@ class Provisioner:
             await self._release(name)
         elif delete and not protected and not going:
             record_decision(f"volume {name} has reclaim policy Delete: it gets the finalizer {EXTERNAL_FINALIZER}")
-            await self._set_finalizers(Known(volume, raw), (*meta.finalizers, EXTERNAL_FINALIZER))
+            await self._set_finalizers(Decoded(volume, raw), (*meta.finalizers, EXTERNAL_FINALIZER))
         elif not delete and protected:
             record_decision(
                 f"volume {name} is not to be deleted with its claim: its finalizer {EXTERNAL_FINALIZER} goes"
             )
-            await self._set_finalizers(Known(volume, raw), _without(meta.finalizers))
+            await self._set_finalizers(Decoded(volume, raw), _without(meta.finalizers))
 
     async def _release(self, name: str) -> None:
         """The storage is deleted; remove this program's finalizer."""
         answer = await self._client.get(PERSISTENT_VOLUMES.raw, name)
-        newest = known(bytes(answer), PersistentVolume)
+        newest = decode_object(bytes(answer), PersistentVolume)
         finalizers = newest.object.metadata.finalizers
         if EXTERNAL_FINALIZER in finalizers:
             await self._set_finalizers(newest, _without(finalizers))
 
-    async def _set_finalizers(self, volume: Known[PersistentVolume], finalizers: tuple[str, ...]) -> None:
+    async def _set_finalizers(self, volume: Decoded[PersistentVolume], finalizers: tuple[str, ...]) -> None:
         body = replace_fields(volume.raw, {"metadata.finalizers": _json(finalizers)})
         await self._client.update(PERSISTENT_VOLUMES.raw, volume.object.metadata.name, body)
 

@@ -37,7 +37,7 @@ class Ender:
         self.running: dict[str, str] = {}
         self.most = 0
         informers = InformerFactory(world.admin, world.env)
-        informers.informer(JOBS).add_handler(self._made, lambda _old, _new: None, self._gone)
+        informers.informer(JOBS).add_handler(self._made, lambda _old, _new: None, self._delete_cron_job)
         informers.start(group)
 
     def _made(self, job: Job, _initial: bool) -> None:
@@ -46,7 +46,7 @@ class Ender:
         self.most = max(self.most, len(self.running))
         self._group.start(self._end(job), name=job.metadata.name)
 
-    def _gone(self, job: Job, _unknown: bool) -> None:
+    def _delete_cron_job(self, job: Job, _unknown: bool) -> None:
         self.running.pop(job.metadata.uid, None)
 
     async def _end(self, job: Job) -> None:

@@ -22,10 +22,21 @@ from pilothouse.api.batch import (
 )
 from pilothouse.api.core import ObjectReference
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.workloads.cronjob.blueprint import SCHEDULED, draw_job
-from pilothouse.controllers.workloads.cronjob.decide import decide, job_name, surplus_jobs
-from pilothouse.controllers.workloads.cronjob.schedule import NoSuchMoment, find_due, schedule_of, until_next
-from pilothouse.controllers.workloads.cronjob.status import settled, started, unknown, unseen, without
+from pilothouse.controllers.workloads.cronjob.blueprint import SCHEDULED, get_job_from_template
+from pilothouse.controllers.workloads.cronjob.decide import decide, job_name, jobs_to_clean_up
+from pilothouse.controllers.workloads.cronjob.schedule import (
+    NoScheduledTime,
+    most_recent_schedule_time,
+    next_schedule_time_duration,
+    schedule_of,
+)
+from pilothouse.controllers.workloads.cronjob.status import (
+    active_jobs_not_in_cache,
+    active_jobs_not_in_status,
+    add_to_active_list,
+    delete_from_active_list,
+    update_active_list,
+)
 
 TEN = datetime.datetime(2016, 5, 19, 10, tzinfo=datetime.UTC)
 """The top of the hour: a Thursday."""
@@ -130,7 +141,9 @@ def test_which_moment_is_due(
     given: CronJob, now: Seconds, heed: bool, since: Seconds, due: Seconds | None, many: int
 ) -> None:
     """TestMostRecentScheduleTime."""
-    found = find_due(given, schedule_of(given, datetime.UTC), at(now), heed_deadline=heed)
+    found = most_recent_schedule_time(
+        given, schedule_of(given, datetime.UTC), at(now), include_starting_deadline_seconds=heed
+    )
     assert (found.since, found.at) == (at(since), None if due is None else at(due))
     assert found.missed == many
 
@@ -138,9 +151,9 @@ def test_which_moment_is_due(
 def test_days_that_do_not_exist() -> None:
     """TestMostRecentScheduleTime, "rogue cronjob"; TestNextScheduleTime, case 8."""
     rogue = cron("59 23 31 2 *", created=10)
-    with pytest.raises(NoSuchMoment, match="time difference between two schedules is less than 1 second"):
-        find_due(rogue, schedule_of(rogue, datetime.UTC), at(HOUR))
-    assert until_next(rogue, schedule_of(rogue, datetime.UTC), at(HOUR)) is None
+    with pytest.raises(NoScheduledTime, match="time difference between two schedules is less than 1 second"):
+        most_recent_schedule_time(rogue, schedule_of(rogue, datetime.UTC), at(HOUR))
+    assert next_schedule_time_duration(rogue, schedule_of(rogue, datetime.UTC), at(HOUR)) is None
 
 
 @cases(
@@ -161,7 +174,7 @@ def test_days_that_do_not_exist() -> None:
 )
 def test_what_is_unmet(given: CronJob, now: Seconds, due: Seconds | None) -> None:
     """TestNextScheduleTime."""
-    found = find_due(given, schedule_of(given, datetime.UTC), at(now)).at
+    found = most_recent_schedule_time(given, schedule_of(given, datetime.UTC), at(now)).at
     assert found == (None if due is None else at(due))
 
 
@@ -180,7 +193,9 @@ def test_what_is_unmet(given: CronJob, now: Seconds, due: Seconds | None) -> Non
 )
 def test_how_long_until_the_next(given: CronJob, now: Seconds, expected: Seconds) -> None:
     """TestNextScheduleTimeDuration."""
-    assert until_next(given, schedule_of(given, datetime.UTC), at(now)) == pytest.approx(expected + 0.1)
+    assert next_schedule_time_duration(given, schedule_of(given, datetime.UTC), at(now)) == pytest.approx(
+        expected + 0.1
+    )
 
 
 SCHEDULES = (
@@ -206,9 +221,9 @@ def test_no_key_is_due_before_its_time(schedule: str, zone: str, last: int, now:
     """kubernetes#118706: an uneven schedule led to a wake-up in the past, and so to one without end."""
     given_ = cron(schedule, created=last, last=last, time_zone=zone)
     parsed, instant = schedule_of(given_, datetime.UTC), at(now)
-    wait = until_next(given_, parsed, instant)
+    wait = next_schedule_time_duration(given_, parsed, instant)
     assert wait is not None and wait > 0
-    due = find_due(given_, parsed, instant)
+    due = most_recent_schedule_time(given_, parsed, instant)
     if due.at is not None:
         assert due.at <= instant
         following = parsed.next(due.at)
@@ -238,7 +253,7 @@ MANY = "Warning TooManyMissedTimes"
 
 
 @pytest.mark.parametrize(
-    ("given", "now", "start", "wait", "remarks"),
+    ("given", "now", "start", "wait", "events"),
     [
         *(
             pytest.param(cron("obvious error schedule", created=BEFORE, **how), BEFORE, None, None,
@@ -358,13 +373,13 @@ MANY = "Warning TooManyMissedTimes"
     ],
 )  # fmt: skip
 def test_what_to_do(
-    given: CronJob, now: Seconds, start: Seconds | None, wait: Seconds | None, remarks: list[str]
+    given: CronJob, now: Seconds, start: Seconds | None, wait: Seconds | None, events: list[str]
 ) -> None:
     """TestControllerV2SyncCronJob."""
     decision = decide(given, given.status, at(now))
     assert decision.start == (None if start is None else at(start))
     assert decision.wait == (None if wait is None else pytest.approx(wait))
-    assert [f"{remark.type} {remark.reason}" for remark in decision.remarks] == remarks
+    assert [f"{event.type} {event.reason}" for event in decision.events] == events
     runs = given.spec.concurrency_policy == "Replace" and bool(given.status.active)
     assert decision.replace is (runs and start is not None)
 
@@ -389,7 +404,7 @@ def test_what_to_do(
     },
 )  # fmt: skip
 def test_what_it_says(given: CronJob, now: Seconds, message: str) -> None:
-    assert [remark.message for remark in decide(given, given.status, at(now)).remarks] == [message]
+    assert [event.message for event in decide(given, given.status, at(now)).events] == [message]
 
 
 def test_without_a_zone_the_machines_counts() -> None:
@@ -440,30 +455,30 @@ def test_which_finished_jobs_go(
 ) -> None:
     """TestControllerV2CleanupFinishedJobs, TestByJobStartTime."""
     given_ = cron(successful_jobs_history_limit=succeeded, failed_jobs_history_limit=failed)
-    assert [gone.metadata.name for gone in surplus_jobs(given_, jobs)] == expected
+    assert [gone.metadata.name for gone in jobs_to_clean_up(given_, jobs)] == expected
 
 
 def test_what_became_of_the_jobs() -> None:
     """TestControllerV2SyncCronJob, its checks of lastSuccessfulTime and active."""
     before = cron(active=("a", "b", "c")).status
     jobs = [job("a", "Complete", ended=5), job("b", "Failed"), job("c"), job("d", "Complete", ended=3), job("e")]
-    after, remarks = settled(before, jobs)
+    after, events = update_active_list(before, jobs)
     assert [reference.uid for reference in after.active] == ["c"]
     assert after.last_successful_time == at(5)
-    assert [remark.message for remark in remarks] == [
+    assert [event.message for event in events] == [
         "Saw completed job: a, condition: Complete",
         "Saw completed job: b, condition: Failed",
     ]
-    assert settled(after, jobs) == (after, [])
-    assert [found.metadata.name for found in unknown(after, jobs)] == ["e"]
-    assert unseen(after, jobs) == []
-    assert [gone.uid for gone in unseen(before, [])] == ["a", "b", "c"]
-    assert without(before, ()) is before
+    assert update_active_list(after, jobs) == (after, [])
+    assert [found.metadata.name for found in active_jobs_not_in_status(after, jobs)] == ["e"]
+    assert active_jobs_not_in_cache(after, jobs) == []
+    assert [gone.uid for gone in active_jobs_not_in_cache(before, [])] == ["a", "b", "c"]
+    assert delete_from_active_list(before, ()) is before
 
 
 def test_a_job_that_was_started_is_noted() -> None:
     made = ObjectMeta(name="n", namespace="snazzycats", uid="u", resource_version="7")
-    status = started(cron(active=("a",)).status, made, TEN)
+    status = add_to_active_list(cron(active=("a",)).status, made, TEN)
     assert (status.active[1].kind, status.active[1].api_version) == ("Job", "batch/v1")
     assert (status.active[1].name, status.active[1].resource_version) == ("n", "7")
     assert status.last_schedule_time == TEN
@@ -484,7 +499,7 @@ def test_the_job_for_a_moment(zone: str | None, annotations: dict[str, str], exp
         metadata=JobTemplateMeta(labels={"a": "b"}, annotations=annotations),
         spec=msgspec.Raw(b'{"completions":1,"newField":[1.50]}'),
     )
-    body = draw_job(cron(time_zone=zone, job_template=template), TEN)
+    body = get_job_from_template(cron(time_zone=zone, job_template=template), TEN)
     made = msgspec.json.decode(body)
     assert made["metadata"]["name"] == job_name(cron(), TEN) == f"mycronjob-{int(TEN.timestamp()) // 60}"
     assert made["metadata"]["labels"] == {"a": "b"}

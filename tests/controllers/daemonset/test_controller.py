@@ -18,7 +18,7 @@ from pilothouse.api.core import Pod
 from pilothouse.api.meta import LabelSelector
 from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import Rule, fail
-from pilothouse.controllers.workloads.daemonset.controller import PodWritesFailed
+from pilothouse.controllers.workloads.daemonset.controller import PodWriteErrors
 from pilothouse.controllers.workloads.daemonset.pod_template import target_node
 from pilothouse.env import Env
 from pilothouse.machinery.template_hash import template_hash
@@ -37,7 +37,7 @@ class Syncs:
 
     async def __call__(self) -> tuple[int, int]:
         """(creates, deletes) of one sync."""
-        with contextlib.suppress(PodWritesFailed):
+        with contextlib.suppress(PodWriteErrors):
             await self.world.controller.reconcile("default/agent")
         await self.world.settle(0.1)
         now = len(self.world.sent("create", "pods")), len(self.world.sent("delete", "pods"))
@@ -337,9 +337,9 @@ async def test_a_quota_ends_the_batches(env: Env) -> None:
 @cases(
     "creates, statuses, expected",
     {
-        "the create fails": (True, False, PodWritesFailed),
+        "the create fails": (True, False, PodWriteErrors),
         "the status fails": (False, True, ApiError),
-        "both fail: the create is told": (True, True, PodWritesFailed),
+        "both fail: the create is told": (True, True, PodWriteErrors),
     },
 )
 async def test_of_two_failures_the_first_is_raised(

@@ -17,7 +17,11 @@ class Counts:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.syncs = self.surveys = self.placements = 0
-        survey, act, decide = NodeToDaemonPods._survey, DaemonSetController._act, placement.decide_placement
+        survey, act, decide = (
+            NodeToDaemonPods._evaluate,
+            DaemonSetController._sync_daemon_set,
+            placement.decide_placement,
+        )
 
         def counting_survey(node_pods: NodeToDaemonPods, *args: object) -> None:
             self.surveys += 1
@@ -31,8 +35,8 @@ class Counts:
             self.placements += 1
             return decide(*args)  # type: ignore[arg-type]  # handed through
 
-        monkeypatch.setattr(NodeToDaemonPods, "_survey", counting_survey)
-        monkeypatch.setattr(DaemonSetController, "_act", counting_act)
+        monkeypatch.setattr(NodeToDaemonPods, "_evaluate", counting_survey)
+        monkeypatch.setattr(DaemonSetController, "_sync_daemon_set", counting_act)
         monkeypatch.setattr(placement, "decide_placement", counting_decide)
 
     def take(self) -> tuple[int, int, int]:

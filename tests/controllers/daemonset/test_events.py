@@ -15,7 +15,7 @@ from pilothouse.controllers.workloads.daemonset.blueprint import Blueprints
 from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents
 from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods, NodeToDaemonPods
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
-from pilothouse.controllers.workloads.daemonset.placement import Placements, wants_of
+from pilothouse.controllers.workloads.daemonset.placement import Placements, node_requirements_of
 from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
 from pilothouse.env import Env, Log
 from pilothouse.machinery.labels import selector_from
@@ -47,30 +47,30 @@ def later(made: Pod, **changes: Any) -> Pod:
 @cases(
     "event, enqueued",
     {
-        "TestAddPod": (lambda events: events.pod_added(OF_ONE, False), ["one"]),
-        "TestAddPodOrphan": (lambda events: events.pod_added(ORPHAN, False), ["one", "two"]),
-        "TestUpdatePod": (lambda events: events.pod_changed(OF_ONE, later(OF_ONE)), ["one"]),
-        "a resync": (lambda events: events.pod_changed(OF_ONE, OF_ONE), []),
-        "TestUpdatePodOrphanSameLabels": (lambda events: events.pod_changed(ORPHAN, later(ORPHAN)), []),
+        "TestAddPod": (lambda events: events.add_pod(OF_ONE, False), ["one"]),
+        "TestAddPodOrphan": (lambda events: events.add_pod(ORPHAN, False), ["one", "two"]),
+        "TestUpdatePod": (lambda events: events.update_pod(OF_ONE, later(OF_ONE)), ["one"]),
+        "a resync": (lambda events: events.update_pod(OF_ONE, OF_ONE), []),
+        "TestUpdatePodOrphanSameLabels": (lambda events: events.update_pod(ORPHAN, later(ORPHAN)), []),
         "TestUpdatePodOrphanWithNewLabels": (
-            lambda events: events.pod_changed(with_meta(ORPHAN, labels={"foo2": "bar2"}), later(ORPHAN)),
+            lambda events: events.update_pod(with_meta(ORPHAN, labels={"foo2": "bar2"}), later(ORPHAN)),
             ["one", "two"],
         ),
         "TestUpdatePodChangeControllerRef": (
-            lambda events: events.pod_changed(
+            lambda events: events.update_pod(
                 with_meta(owned_by("two"), name="p", uid="p"), later(OF_ONE, name="p", uid="p")
             ),
             ["one", "two"],
         ),
         "TestUpdatePodControllerRefRemoved": (
-            lambda events: events.pod_changed(OF_ONE, later(OF_ONE, owner_references=())),
+            lambda events: events.update_pod(OF_ONE, later(OF_ONE, owner_references=())),
             ["one", "two"],
         ),
-        "TestDeletePod": (lambda events: events.pod_gone(OF_ONE, False), ["one"]),
-        "TestDeletePodOrphan": (lambda events: events.pod_gone(ORPHAN, False), []),
-        "TestDeleteNoDaemonPod: with a controller": (lambda events: events.pod_gone(owned_by("nobody"), False), []),
-        "TestDeleteNoDaemonPod: without": (lambda events: events.pod_gone(with_meta(ORPHAN, labels={}), False), []),
-        "TestDeleteFinalStateUnknown": (lambda events: events.owner_gone(named("one"), True), ["one"]),
+        "TestDeletePod": (lambda events: events.delete_pod(OF_ONE, False), ["one"]),
+        "TestDeletePodOrphan": (lambda events: events.delete_pod(ORPHAN, False), []),
+        "TestDeleteNoDaemonPod: with a controller": (lambda events: events.delete_pod(owned_by("nobody"), False), []),
+        "TestDeleteNoDaemonPod: without": (lambda events: events.delete_pod(with_meta(ORPHAN, labels={}), False), []),
+        "TestDeleteFinalStateUnknown": (lambda events: events.delete_owner(named("one"), True), ["one"]),
     },
 )
 async def test_events_enqueue_those_they_concern(
@@ -134,12 +134,12 @@ async def test_only_labels_and_taints_of_a_node_enqueue_anything(
         queue=queue,
     )
     if old is None:
-        events.node_added(new, False)
+        events.add_node(new, False)
     else:
-        events.node_added(old, True)
+        events.add_node(old, True)
         assert await changed.get() == "n1"
         changed.done("n1")
-        events.node_changed(old, new)
+        events.update_node(old, new)
     assert len(changed) == (1 if synced else 0)
     if synced:
         await events.sync_node(await changed.get())
@@ -162,10 +162,12 @@ def test_which_pods_count_for_a_node() -> None:
     ):
         node_pods.put(each)
     selector = selector_from(LabelSelector(match_labels={"app": "agent"}))
-    placements = Placements(wants_of(PodSpec()))
+    placements = Placements(node_requirements_of(PodSpec()))
     node_pods.sync(PLAIN, selector, placements, nodes, NOW)
-    counted = {each.node: [one.metadata.name for one in each.pods] for each in node_pods.needy(placements, nodes)}
+    counted = {
+        each.node: [one.metadata.name for one in each.pods] for each in node_pods.nodes_with_changes(placements, nodes)
+    }
     assert counted == {"n0": ["owned-0", "succeeded"], "n1": ["failed", "owned-1"]}
     carried = {each.metadata.labels["controller-revision-hash"] for each in node_pods.pods()}
     assert carried == {"new", "older"}
-    assert [each.metadata.name for each in node_pods.strays()] == ["stranger"]
+    assert [each.metadata.name for each in node_pods.non_matching_pods()] == ["stranger"]

@@ -3,7 +3,7 @@
 from tests.controllers.daemonset.daemons import NOW, PLAIN, SURGE, ago, pod, site
 from tests.tables import cases
 
-from pilothouse.controllers.workloads.daemonset.manage import NOTHING, Need, decide_need
+from pilothouse.controllers.workloads.daemonset.manage import NOTHING, NodeChanges, pods_should_be_on_node
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 
 PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
@@ -12,16 +12,20 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
 @cases(
     "where, rules, expected",
     {
-        "nothing there: create": (site(), PLAIN, Need(create=True)),  # TestSimpleDaemonSetLaunchesPods
+        "nothing there: create": (site(), PLAIN, NodeChanges(create=True)),  # TestSimpleDaemonSetLaunchesPods
         "one there: nothing": (site(pod("a")), PLAIN, NOTHING),
         "none wanted, none there": (site(run=False), PLAIN, NOTHING),
         "none new wanted, none there": (site(run=False, stay=True), PLAIN, NOTHING),
-        "none allowed: it goes": (site(pod("a"), run=False), PLAIN, Need(delete=("a",))),
+        "none allowed: it goes": (site(pod("a"), run=False), PLAIN, NodeChanges(delete=("a",))),
         # TestSelectorDaemonDeletesUnselectedPods, TestNoExecuteTaintedDoesEvicitRunningIntolerantPod
         "may stay: it stays": (site(pod("a"), run=False, stay=True), PLAIN, NOTHING),
         # TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod
         "it is going already": (site(pod("a", deleted=True), run=False), PLAIN, NOTHING),
-        "the one that is left goes": (site(pod("a"), pod("b", deleted=True), run=False), PLAIN, Need(delete=("a",))),
+        "the one that is left goes": (
+            site(pod("a"), pod("b", deleted=True), run=False),
+            PLAIN,
+            NodeChanges(delete=("a",)),
+        ),
         "a pod that is going holds its place": (
             site(pod("a", deleted=True)),
             PLAIN,
@@ -30,55 +34,63 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
         "but not one that ended and is going: kubernetes#95711": (
             site(pod("a", deleted=True, phase="Failed")),
             PLAIN,
-            Need(create=True),
+            NodeChanges(create=True),
         ),
         "two: the older one stays": (
             site(pod("b", created=ago(minutes=1)), pod("a", created=ago(minutes=2))),
             PLAIN,
-            Need(delete=("b",)),
+            NodeChanges(delete=("b",)),
         ),  # TestDealsWithExistingPods
         "two: the one with a node stays, though younger": (
             site(pod("a", pinned="n1", created=ago(minutes=2)), pod("b", created=ago(minutes=1))),
             PLAIN,
-            Need(delete=("a",)),
+            NodeChanges(delete=("a",)),
         ),
-        "two of one age: by name": (site(pod("b", created=NOW), pod("a", created=NOW)), PLAIN, Need(delete=("b",))),
+        "two of one age: by name": (
+            site(pod("b", created=NOW), pod("a", created=NOW)),
+            PLAIN,
+            NodeChanges(delete=("b",)),
+        ),
         "failed: it goes, no create yet": (
             site(pod("a", phase="Failed")),
             PLAIN,
-            Need(delete=("a",), failed="a"),
+            NodeChanges(delete=("a",), failed="a"),
         ),  # TestDaemonKillFailedPods
         "two failed: one at a time": (
             site(pod("a", phase="Failed"), pod("b", phase="Failed")),
             PLAIN,
-            Need(delete=("a",), failed="a", waits=True),
+            NodeChanges(delete=("a",), failed="a", waits=True),
         ),
         "ended well: it goes too": (
             site(pod("a", phase="Succeeded")),
             PLAIN,
-            Need(delete=("a",), succeeded=("a",)),
+            NodeChanges(delete=("a",), succeeded=("a",)),
         ),  # TestDaemonKillSucceededPods
-        "failed beside running": (site(pod("a", phase="Failed"), pod("b")), PLAIN, Need(delete=("a",), failed="a")),
+        "failed beside running": (
+            site(pod("a", phase="Failed"), pod("b")),
+            PLAIN,
+            NodeChanges(delete=("a",), failed="a"),
+        ),
         "failed beside three: it goes, and all but the oldest": (
             site(pod("a", phase="Failed"), pod("b"), pod("c"), pod("d")),
             PLAIN,
-            Need(delete=("a", "c", "d"), failed="a"),
+            NodeChanges(delete=("a", "c", "d"), failed="a"),
         ),  # TestDaemonKillFailedPods: "1 failed pod (kill 1), 3 normal pods (kill 2)"
         "failed and going": (site(pod("a", phase="Failed", deleted=True), pod("b")), PLAIN, NOTHING),
         "no such node: only what was never bound goes": (
             site(pod("a", pinned="n1"), pod("b"), listed=False),
             PLAIN,
-            Need(delete=("a",)),
+            NodeChanges(delete=("a",)),
         ),  # TestDeletePodForNotExistingNode
         # During a surge
-        "surge, nothing there: create": (site(), SURGE, Need(create=True)),
+        "surge, nothing there: create": (site(), SURGE, NodeChanges(create=True)),
         "surge: no waiting for a pod that is going": (
             site(pod("a", deleted=True)),
             SURGE,
-            Need(create=True),
+            NodeChanges(create=True),
         ),  # TestSurgeCreatesNewPodWhenAtMaxSurgeAndOldPodDeleted
         "surge, none new wanted": (site(pod("a", deleted=True), run=False, stay=True), SURGE, NOTHING),
-        "surge: the new one serves": (site(pod("a", hash="old"), pod("b")), SURGE, Need(delete=("a",))),
+        "surge: the new one serves": (site(pod("a", hash="old"), pod("b")), SURGE, NodeChanges(delete=("a",))),
         "surge: the old one serves until then": (
             site(pod("a", hash="old"), pod("b", ready=False)),
             SURGE,
@@ -87,7 +99,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
         "surge: the old one serves nobody": (
             site(pod("a", hash="old", ready=False), pod("b", ready=False)),
             SURGE,
-            Need(delete=("a",)),
+            NodeChanges(delete=("a",)),
         ),
         "surge: nor does the oldest of two old ones; the other one is too many though it serves": (
             site(
@@ -96,7 +108,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
                 pod("c", created=ago(seconds=50), ready=False),
             ),
             SURGE,
-            Need(delete=("b", "a")),
+            NodeChanges(delete=("b", "a")),
         ),  # TestSurgeDeletesUnreadyOldPods
         "surge: the older of two old ones serves, the other one is too many": (
             site(
@@ -105,12 +117,12 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
                 pod("c", created=ago(seconds=50), ready=False),
             ),
             SURGE,
-            Need(delete=("b",)),
+            NodeChanges(delete=("b",)),
         ),  # TestSurgePreservesReadyOldPods
         "two of one second: the one that is ready stays": (
             site(pod("a", created=NOW, ready=False), pod("b", created=NOW)),
             PLAIN,
-            Need(delete=("a",)),
+            NodeChanges(delete=("a",)),
         ),
         "surge: the new one is ready, but not for long enough": (
             site(pod("a", hash="old"), pod("b", since=ago(seconds=50))),
@@ -120,7 +132,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
         "surge: the new one is ready for long enough": (
             site(pod("a", hash="old"), pod("b", since=ago(seconds=61))),
             PATIENT,
-            Need(delete=("a",)),
+            NodeChanges(delete=("a",)),
         ),
         "surge: then all old ones go": (
             site(
@@ -129,7 +141,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
                 pod("c", created=ago(seconds=80), since=ago(seconds=61)),
             ),
             PATIENT,
-            Need(delete=("b", "a")),
+            NodeChanges(delete=("b", "a")),
         ),  # TestSurgeDeletesOldReadyWithUnsatisfiedMinReady
         "surge: for the old one being ready is enough": (
             site(pod("a", hash="old", since=ago(seconds=5)), pod("b", ready=False)),
@@ -144,22 +156,24 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
                 pod("d", created=ago(minutes=1), hash="older"),
             ),
             SURGE,
-            Need(delete=("c", "d")),
+            NodeChanges(delete=("c", "d")),
         ),  # TestSurgeDealsWithExistingPods
     },
 )
-def test_a_node_gets_what_it_needs(where: Site, rules: Rules, expected: Need) -> None:
-    assert decide_need(where, rules, NOW) == expected
+def test_a_node_gets_what_it_needs(where: Site, rules: Rules, expected: NodeChanges) -> None:
+    assert pods_should_be_on_node(where, rules, NOW) == expected
 
 
 def test_a_failed_pod_waits_for_the_backoff_of_its_node() -> None:
     """TestDaemonKillFailedPodsBackoff."""
     failed = site(pod("a", phase="Failed"), pod("b", phase="Succeeded"))
-    assert decide_need(failed, PLAIN, NOW, in_backoff=True) == Need(delete=("b",), succeeded=("b",), waits=True)
+    assert pods_should_be_on_node(failed, PLAIN, NOW, in_backoff=True) == NodeChanges(
+        delete=("b",), succeeded=("b",), waits=True
+    )
 
 
 def test_during_a_surge_the_next_pod_waits_with_the_failed_one() -> None:
     """Unlike upstream, which makes one pod after the other where a kubelet refuses them at once."""
     failed = site(pod("a", phase="Failed"))
-    assert decide_need(failed, SURGE, NOW, in_backoff=True) == Need(waits=True)
-    assert decide_need(failed, SURGE, NOW) == Need(create=True, delete=("a",), failed="a")
+    assert pods_should_be_on_node(failed, SURGE, NOW, in_backoff=True) == NodeChanges(waits=True)
+    assert pods_should_be_on_node(failed, SURGE, NOW) == NodeChanges(create=True, delete=("a",), failed="a")

@@ -9,7 +9,7 @@ from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, node, pod, tain
 from pilothouse.api.core import PodSpec
 from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods, NodeToDaemonPods
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
-from pilothouse.controllers.workloads.daemonset.placement import Placements, wants_of
+from pilothouse.controllers.workloads.daemonset.placement import Placements, node_requirements_of
 from pilothouse.controllers.workloads.daemonset.sites import Rules
 from pilothouse.machinery.labels import selector_from_map
 from pilothouse.runtime import object_key
@@ -33,7 +33,7 @@ def test_the_sums_equal_those_of_a_full_count(number: int) -> None:
     """Pods and nodes come, change and go; templates and time move on."""
     chance = random.Random(number)
     node_pods, nodes = NodeToDaemonPods(), NodeTable()
-    placements = Placements(wants_of(PodSpec(node_selector={"pool": "yes"})))
+    placements = Placements(node_requirements_of(PodSpec(node_selector={"pool": "yes"})))
     rules, now = PLAIN, NOW
     for step in range(150):
         name = f"n{chance.randrange(8)}"
@@ -79,10 +79,10 @@ def test_the_sums_equal_those_of_a_full_count(number: int) -> None:
         assert node_pods.status_counts == fresh.status_counts, step
         assert node_pods.counts == fresh.counts, step
         assert {move: dict(pods) for move, pods in node_pods.moves.items()} == fresh.moves, step
-        assert sorted(s.node for s in node_pods.needy(placements, nodes)) == sorted(
-            s.node for s in fresh.needy(placements, nodes)
+        assert sorted(s.node for s in node_pods.nodes_with_changes(placements, nodes)) == sorted(
+            s.node for s in fresh.nodes_with_changes(placements, nodes)
         ), step
-        assert sorted(map(str, node_pods.strays())) == sorted(map(str, fresh.strays())), step
+        assert sorted(map(str, node_pods.non_matching_pods())) == sorted(map(str, fresh.non_matching_pods())), step
 
 
 def test_a_pod_moves_to_its_owner() -> None:
@@ -113,25 +113,25 @@ def test_a_pod_that_went_since_the_last_sync_is_not_among_the_pods() -> None:
     there, gone = pod("a", on="n"), pod("b", on="n")
     node_pods.put(there)
     node_pods.put(gone)
-    node_pods.sync(PLAIN, SELECTOR, Placements(wants_of(PodSpec())), nodes, NOW)
+    node_pods.sync(PLAIN, SELECTOR, Placements(node_requirements_of(PodSpec())), nodes, NOW)
     node_pods.drop(object_key(gone.metadata))
     assert node_pods.pods() == [there]
 
 
 def test_what_did_not_change_is_not_computed() -> None:
     nodes, node_pods = NodeTable(), NodeToDaemonPods()
-    placements = Placements(wants_of(PodSpec()))
+    placements = Placements(node_requirements_of(PodSpec()))
     for number in range(100):
         nodes.put(node(f"n{number}"))
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
     surveyed: list[str] = []
-    survey = node_pods._survey
+    survey = node_pods._evaluate
 
     def counting(site, rules, now):  # type: ignore[no-untyped-def]  # passes everything on
         surveyed.append(site.node)
         survey(site, rules, now)
 
-    node_pods._survey = counting  # type: ignore[method-assign]
+    node_pods._evaluate = counting  # type: ignore[method-assign]
     node_pods.put(pod("a", on="n7"))
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
@@ -140,7 +140,7 @@ def test_what_did_not_change_is_not_computed() -> None:
 
 def test_nodes_that_lack_a_pod_are_left_out_once_there_are_creates_enough() -> None:
     nodes, node_pods = NodeTable(), NodeToDaemonPods()
-    placements = Placements(wants_of(PodSpec()))
+    placements = Placements(node_requirements_of(PodSpec()))
     for number in range(6):
         nodes.put(node(f"n{number}"))
     for name in ("a", "b"):
@@ -148,7 +148,7 @@ def test_nodes_that_lack_a_pod_are_left_out_once_there_are_creates_enough() -> N
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
     creates: list[str] = []
     found = []
-    for site in node_pods.needy(placements, nodes, creates_enough=lambda: len(creates) >= 2):
+    for site in node_pods.nodes_with_changes(placements, nodes, creates_enough=lambda: len(creates) >= 2):
         found.append(site.node)
         if not site.pods:
             creates.append(site.node)

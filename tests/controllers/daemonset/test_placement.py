@@ -16,13 +16,13 @@ from pilothouse.api.core import (
 )
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
 from pilothouse.controllers.workloads.daemonset.placement import (
-    ELSEWHERE,
-    HERE,
-    NO_MORE,
+    MAY_CONTINUE,
+    MUST_NOT_RUN,
+    SHOULD_RUN,
     Placement,
     Placements,
     decide_placement,
-    wants_of,
+    node_requirements_of,
 )
 from pilothouse.controllers.workloads.daemonset.tolerations import daemon_tolerations, with_daemon_tolerations
 
@@ -56,99 +56,99 @@ TYPE_IN = NodeSelectorRequirement(key="type", operator="In", values=("production
 @pytest.mark.parametrize(
     ("effect", "value", "expected"),
     [
-        ("NoSchedule", "970", HERE),
-        ("NoSchedule", "900", NO_MORE),
-        ("NoExecute", "970", HERE),
-        ("NoExecute", "9", ELSEWHERE),
+        ("NoSchedule", "970", SHOULD_RUN),
+        ("NoSchedule", "900", MAY_CONTINUE),
+        ("NoExecute", "970", SHOULD_RUN),
+        ("NoExecute", "9", MUST_NOT_RUN),
     ],
 )
 def test_comparing_operators_are_behind_a_gate(effect: str, value: str, expected: Placement, enabled: bool) -> None:
     spec = PodSpec(tolerations=(Toleration(key="sla", operator="Gt", value="950"),))
     where = node("n1", None, taint("sla", effect, value=value))
-    otherwise = NO_MORE if effect == "NoSchedule" else ELSEWHERE
-    wants = wants_of(spec, comparison_operators=enabled)
+    otherwise = MAY_CONTINUE if effect == "NoSchedule" else MUST_NOT_RUN
+    wants = node_requirements_of(spec, comparison_operators=enabled)
     assert decide_placement(wants, where) == (expected if enabled else otherwise)
 
 
 @cases(
     "spec, where, expected",
     {
-        "any node will do": (PodSpec(), node(), HERE),  # TestOneNodeDaemonLaunchesPod
-        "the node that is named": (PodSpec(node_name="n1"), node(), HERE),  # TestNameDaemonSetLaunchesPods
-        "another one is named": (PodSpec(node_name="n2"), node(), ELSEWHERE),  # TestBadNameDaemonSetDoesNothing
+        "any node will do": (PodSpec(), node(), SHOULD_RUN),  # TestOneNodeDaemonLaunchesPod
+        "the node that is named": (PodSpec(node_name="n1"), node(), SHOULD_RUN),  # TestNameDaemonSetLaunchesPods
+        "another one is named": (PodSpec(node_name="n2"), node(), MUST_NOT_RUN),  # TestBadNameDaemonSetDoesNothing
         "the labels are there": (
             PodSpec(node_selector={"color": "blue"}),
             node("n1", {"color": "blue"}),
-            HERE,
+            SHOULD_RUN,
         ),  # TestSelectorDaemonLaunchesPods
         "a label differs": (
             PodSpec(node_selector={"color": "blue"}),
             node("n1", {"color": "red"}),
-            ELSEWHERE,
+            MUST_NOT_RUN,
         ),  # TestBadSelectorDaemonDoesNothing
         "name and labels fit": (
             PodSpec(node_name="n1", node_selector={"color": "blue"}),
             node("n1", {"color": "blue"}),
-            HERE,
+            SHOULD_RUN,
         ),  # TestNameAndSelectorDaemonSetLaunchesPods
         "the named node lacks the label": (
             PodSpec(node_name="n1", node_selector={"color": "blue"}),
             node(),
-            ELSEWHERE,
+            MUST_NOT_RUN,
         ),  # TestInconsistentNameSelectorDaemonSetDoesNothing
         "affinity fits": (
             PodSpec(affinity=needs(TYPE_IN)),
             node("n1", {"type": "production"}),
-            HERE,
+            SHOULD_RUN,
         ),  # TestNodeAffinityDaemonLaunchesPods; TestNodeShouldRunDaemonPod
-        "affinity does not fit": (PodSpec(affinity=needs(TYPE_IN)), node(), ELSEWHERE),
-        "affinity by field names this node": (PodSpec(affinity=pinned_to("n1")), node(), HERE),
-        "affinity by field names another": (PodSpec(affinity=pinned_to("n2")), node(), ELSEWHERE),
+        "affinity does not fit": (PodSpec(affinity=needs(TYPE_IN)), node(), MUST_NOT_RUN),
+        "affinity by field names this node": (PodSpec(affinity=pinned_to("n1")), node(), SHOULD_RUN),
+        "affinity by field names another": (PodSpec(affinity=pinned_to("n2")), node(), MUST_NOT_RUN),
         "an affinity that can't be read fits nothing": (
             PodSpec(affinity=needs(NodeSelectorRequirement(key="type", operator="Beside"))),
             node(),
-            ELSEWHERE,
+            MUST_NOT_RUN,
         ),
         "nor does it bar another term that fits": (
             PodSpec(affinity=any_of(NodeSelectorRequirement(key="type", operator="Beside"), TYPE_IN)),
             node("n1", {"type": "production"}),
-            HERE,
+            SHOULD_RUN,
         ),
         "NoSchedule: no new pod, old stays": (
             PodSpec(),
             node("n1", None, taint("dedicated", value="ds")),
-            NO_MORE,
+            MAY_CONTINUE,
         ),  # TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod
         "NoExecute: none at all": (
             PodSpec(),
             node("n1", None, taint("dedicated", "NoExecute")),
-            ELSEWHERE,
+            MUST_NOT_RUN,
         ),  # TestNoExecuteTaintedDoesEvicitRunningIntolerantPod
         "NoExecute among others: none at all": (
             PodSpec(),
             node("n1", None, taint("a"), taint("b", "NoExecute")),
-            ELSEWHERE,
+            MUST_NOT_RUN,
         ),
-        "a preference is no bar": (PodSpec(), node("n1", None, taint("a", "PreferNoSchedule")), HERE),
+        "a preference is no bar": (PodSpec(), node("n1", None, taint("a", "PreferNoSchedule")), SHOULD_RUN),
         "tolerated": (
             PodSpec(tolerations=(DEDICATED,)),
             node("n1", None, taint("dedicated", value="ds")),
-            HERE,
+            SHOULD_RUN,
         ),  # TestTaintedNodeDaemonLaunchesToleratePod
         "tolerated with another value only": (
             PodSpec(tolerations=(DEDICATED,)),
             node("n1", None, taint("dedicated", value="other")),
-            NO_MORE,
+            MAY_CONTINUE,
         ),  # TestTaintedNodeDaemonDoesNotLaunchIntolerantPod
         "not ready": (
             PodSpec(),
             node("n1", None, taint("node.kubernetes.io/not-ready", "NoExecute")),
-            HERE,
+            SHOULD_RUN,
         ),  # TestNotReadyNodeDaemonLaunchesPod
         "unreachable": (
             PodSpec(),
             node("n1", None, taint("node.kubernetes.io/unreachable", "NoExecute")),
-            HERE,
+            SHOULD_RUN,
         ),  # TestUnreachableNodeDaemonLaunchesPod
         "under pressure": (
             PodSpec(),
@@ -157,32 +157,32 @@ def test_comparing_operators_are_behind_a_gate(effect: str, value: str, expected
                 None,
                 *(taint(f"node.kubernetes.io/{what}-pressure") for what in ("disk", "memory", "pid")),
             ),
-            HERE,
+            SHOULD_RUN,
         ),  # TestTaintPressureNodeDaemonLaunchesPod
         "cordoned": (
             PodSpec(),
             node("n1", None, taint("node.kubernetes.io/unschedulable")),
-            HERE,
+            SHOULD_RUN,
         ),  # TestNodeShouldRunDaemonPod: "ShouldRunDaemonPod on unschedulable node"
         "no network: pods with one of their own wait": (
             PodSpec(),
             node("n1", None, taint("node.kubernetes.io/network-unavailable")),
-            NO_MORE,
+            MAY_CONTINUE,
         ),
         "no network: pods on the host's are what brings it": (
             PodSpec(host_network=True),
             node("n1", None, taint("node.kubernetes.io/network-unavailable")),
-            HERE,
+            SHOULD_RUN,
         ),  # TestNetworkUnavailableNodeDaemonLaunchesPod
         "comparing tolerations are off in 1.36": (
             PodSpec(tolerations=(Toleration(key="x", operator="Gt", value="5"),)),
             node("n1", None, taint("x", value="7")),
-            NO_MORE,
+            MAY_CONTINUE,
         ),
     },
 )
 def test_a_node_runs_a_pod_by_its_name_labels_and_taints(spec: PodSpec, where: Node, expected: Placement) -> None:
-    assert decide_placement(wants_of(spec), where) == expected
+    assert decide_placement(node_requirements_of(spec), where) == expected
 
 
 def test_daemon_pods_tolerate_what_befalls_nodes() -> None:
@@ -224,7 +224,7 @@ def test_an_unlimited_toleration_of_the_template_leaves_a_limited_one_beside_it(
 
 def test_a_placement_is_worked_out_once_per_state_of_the_node() -> None:
     nodes = NodeTable()
-    placements = Placements(wants_of(PodSpec(node_selector={"a": "b"})))
+    placements = Placements(node_requirements_of(PodSpec(node_selector={"a": "b"})))
     assert nodes.put(node("n1", {"a": "b"}))
     first = nodes.get("n1")
     assert first is not None
@@ -234,4 +234,4 @@ def test_a_placement_is_worked_out_once_per_state_of_the_node() -> None:
     assert nodes.put(node("n1", {"a": "c"}))
     second = nodes.get("n1")
     assert second is not None
-    assert placements.on(second) == ELSEWHERE
+    assert placements.on(second) == MUST_NOT_RUN

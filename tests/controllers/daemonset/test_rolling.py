@@ -11,10 +11,10 @@ from pilothouse.controllers.workloads.daemonset.rolling import (
     Move,
     Plan,
     Step,
+    allows_surge,
     bounds_of,
     plan,
     step_of,
-    surges,
 )
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.machinery.int_or_percent import InvalidBound
@@ -152,15 +152,15 @@ def test_bounds_are_scaled_to_the_nodes(strategy: DaemonSetUpdateStrategy, desir
 def test_text_that_is_no_percentage_is_rejected(text: str) -> None:
     with pytest.raises(InvalidBound):
         bounds_of(rolling(text), 3)
-    assert not surges(rolling(0, text))
+    assert not allows_surge(rolling(0, text))
 
 
 def test_a_percentage_above_0_surges_even_on_one_node() -> None:
-    assert surges(rolling(0, "1%"))
-    assert not surges(rolling(0, "0%"))
-    assert not surges(rolling(0, 0))
-    assert not surges(rolling(1))
-    assert not surges(DaemonSetUpdateStrategy(type="OnDelete", rolling_update=rolling(0, 1).rolling_update))
+    assert allows_surge(rolling(0, "1%"))
+    assert not allows_surge(rolling(0, "0%"))
+    assert not allows_surge(rolling(0, 0))
+    assert not allows_surge(rolling(1))
+    assert not allows_surge(DaemonSetUpdateStrategy(type="OnDelete", rolling_update=rolling(0, 1).rolling_update))
 
 
 def test_a_pod_is_new_by_hash_or_by_generation() -> None:

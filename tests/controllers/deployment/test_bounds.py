@@ -6,7 +6,7 @@ from tests.controllers.deployment.builders import deployment
 from tests.tables import cases
 
 from pilothouse.controllers.workloads.deployment.bounds import Bounds, bounds_of, desired_replicas
-from pilothouse.controllers.workloads.deployment.rolling import new_size
+from pilothouse.controllers.workloads.deployment.rolling import new_rs_new_replicas
 from pilothouse.machinery.int_or_percent import InvalidBound, scaled
 
 
@@ -58,4 +58,4 @@ def test_what_is_no_percentage(text: str) -> None:
     },
 )
 def test_the_new_ones_size(strategy: str, replicas: int, surge: int, total: int, new: int, expected: int) -> None:
-    assert new_size(deployment(replicas, surge, 0, strategy=strategy), total, new) == expected
+    assert new_rs_new_replicas(deployment(replicas, surge, 0, strategy=strategy), total, new) == expected

@@ -11,13 +11,13 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.workloads.deployment.annotations import ROLLBACK_TO
 from pilothouse.controllers.workloads.deployment.decide import (
     Plan,
+    SyncCase,
     UnknownStrategy,
-    Way,
-    next_recreation,
-    next_roll,
-    way_of,
+    rollout_recreate,
+    rollout_rolling,
+    sync_case,
 )
-from pilothouse.controllers.workloads.deployment.recreate import are_old_pods_left
+from pilothouse.controllers.workloads.deployment.recreate import old_pods_running
 from pilothouse.controllers.workloads.deployment.sizes import Resize
 
 SCALED = [replica_set("a", 1, desired=3)]
@@ -27,41 +27,41 @@ WISH = {ROLLBACK_TO: "1"}
 @cases(
     "owner, sets, expected",
     {
-        "rolling update": (deployment(), [], Way.ROLL),
-        "recreate": (deployment(strategy="Recreate"), [], Way.RECREATE),
-        "scaled": (deployment(), SCALED, Way.SCALE),
-        "going back comes before scaling": (deployment(annotations=WISH), SCALED, Way.ROLL_BACK),
-        "a pause comes before going back": (deployment(annotations=WISH, paused=True), [], Way.SCALE),
-        "deletion comes first": (deployment(deleted=True, paused=True), SCALED, Way.REPORT),
+        "rolling update": (deployment(), [], SyncCase.ROLL),
+        "recreate": (deployment(strategy="Recreate"), [], SyncCase.RECREATE),
+        "scaled": (deployment(), SCALED, SyncCase.SCALE),
+        "going back comes before scaling": (deployment(annotations=WISH), SCALED, SyncCase.ROLL_BACK),
+        "a pause comes before going back": (deployment(annotations=WISH, paused=True), [], SyncCase.SCALE),
+        "deletion comes first": (deployment(deleted=True, paused=True), SCALED, SyncCase.REPORT),
     },
 )
-def test_the_way(owner: Deployment, sets: list[ReplicaSet], expected: Way) -> None:
-    assert way_of(owner, sets) is expected
+def test_the_way(owner: Deployment, sets: list[ReplicaSet], expected: SyncCase) -> None:
+    assert sync_case(owner, sets) is expected
 
 
 def test_an_unknown_strategy() -> None:
     with pytest.raises(UnknownStrategy, match="unexpected deployment strategy type: Canary"):
-        way_of(deployment(strategy="Canary"), [])
+        sync_case(deployment(strategy="Canary"), [])
 
 
 def test_rolling_makes_the_new_one_then_grows_it_then_shrinks_the_old_ones() -> None:
     owner = deployment(4, 1, 0)
     old = replica_set("old", 4, available=4, age=9)
-    assert next_roll(owner, None, [old]) == Plan(create=True)
-    assert sized(next_roll(owner, replica_set("new"), [old]).resizes) == [Resize("new", 1)]
-    assert next_roll(owner, replica_set("new", 1), [old]) == Plan()
-    assert sized(next_roll(owner, replica_set("new", 1, available=1), [old]).resizes) == [Resize("old", 3)]
+    assert rollout_rolling(owner, None, [old]) == Plan(create=True)
+    assert sized(rollout_rolling(owner, replica_set("new"), [old]).resizes) == [Resize("new", 1)]
+    assert rollout_rolling(owner, replica_set("new", 1), [old]) == Plan()
+    assert sized(rollout_rolling(owner, replica_set("new", 1, available=1), [old]).resizes) == [Resize("old", 3)]
 
 
 def test_recreate_empties_waits_makes_and_fills() -> None:
     owner = deployment(4, strategy="Recreate")
     old, empty = replica_set("old", 4), replica_set("old")
-    assert sized(next_recreation(owner, None, [old], old_pods_left=True).resizes) == [Resize("old", 0)]
-    assert next_recreation(owner, None, [empty], old_pods_left=True) == Plan(waits=True)
-    assert next_recreation(owner, None, [empty], old_pods_left=False) == Plan(create=True)
-    grown = next_recreation(owner, replica_set("new"), [empty], old_pods_left=False)
+    assert sized(rollout_recreate(owner, None, [old], old_pods_left=True).resizes) == [Resize("old", 0)]
+    assert rollout_recreate(owner, None, [empty], old_pods_left=True) == Plan(waits=True)
+    assert rollout_recreate(owner, None, [empty], old_pods_left=False) == Plan(create=True)
+    grown = rollout_recreate(owner, replica_set("new"), [empty], old_pods_left=False)
     assert sized(grown.resizes) == [Resize("new", 4)]
-    assert next_recreation(owner, replica_set("new", 4), [empty], old_pods_left=False) == Plan()
+    assert rollout_recreate(owner, replica_set("new", 4), [empty], old_pods_left=False) == Plan()
 
 
 def pod(phase: str, *, terminating: bool = False) -> Pod:
@@ -84,4 +84,4 @@ def pod(phase: str, *, terminating: bool = False) -> Pod:
     },
 )
 def test_old_pods_left(old: list[ReplicaSet], pods: list[Pod], expected: bool) -> None:
-    assert are_old_pods_left(old, pods) is expected
+    assert old_pods_running(old, pods) is expected

@@ -21,8 +21,8 @@ from pilothouse.controllers.workloads.deployment.annotations import (
     max_revision,
     new_replica_set_annotations,
 )
-from pilothouse.controllers.workloads.deployment.history import doomed, roll_back, rollback_revision
-from pilothouse.controllers.workloads.deployment.template import same_template, set_name, with_hash, without_hash
+from pilothouse.controllers.workloads.deployment.history import replica_sets_to_clean_up, roll_back, rollback_revision
+from pilothouse.controllers.workloads.deployment.template import equal_ignore_hash, set_name, with_hash, without_hash
 
 
 @cases(
@@ -95,8 +95,8 @@ HASHED = {"app": "web", "pod-template-hash": "abc"}
     },
 )
 def test_same_templates(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
-    assert same_template(template(**one), template(**other)) is same
-    assert same_template(template(**other), template(**one)) is same
+    assert equal_ignore_hash(template(**one), template(**other)) is same
+    assert equal_ignore_hash(template(**other), template(**one)) is same
 
 
 def test_the_hash_goes_into_the_labels_and_out_again() -> None:
@@ -142,7 +142,7 @@ def spent(name: str, revision: int | None, **more: Any) -> ReplicaSet:
 )
 def test_clean_up(limit: int | None, old: list[ReplicaSet], expected: list[str]) -> None:
     owner = deployment(revision_history_limit=limit)
-    assert [each.metadata.name for each in doomed(owner, old)] == expected
+    assert [each.metadata.name for each in replica_sets_to_clean_up(owner, old)] == expected
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ what both come to."""
 from tests.controllers.deployment.builders import deployment, replica_set, sized
 from tests.tables import cases
 
-from pilothouse.controllers.workloads.deployment.rolling import grow, shrink
+from pilothouse.controllers.workloads.deployment.rolling import reconcile_new_replica_set, reconcile_old_replica_sets
 from pilothouse.controllers.workloads.deployment.sizes import Resize
 
 
@@ -22,7 +22,9 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize
     },
 )
 def test_the_new_one_grows(replicas: int, surge: int, old: int, new: int, expected: int | None) -> None:
-    steps = grow(deployment(replicas, surge, 0), replica_set("new", new), [replica_set("old", old, age=9)])
+    steps = reconcile_new_replica_set(
+        deployment(replicas, surge, 0), replica_set("new", new), [replica_set("old", old, age=9)]
+    )
     assert sized(steps) == ([] if expected is None else [Resize("new", expected)])
 
 
@@ -52,7 +54,7 @@ def test_the_old_one_shrinks(
     new_available: int,
     expected: list[int],
 ) -> None:
-    steps = shrink(
+    steps = reconcile_old_replica_sets(
         deployment(replicas, 0 if unavailable else 2, unavailable),
         replica_set("new", new, available=new_available),
         [replica_set("old", old, available=old_available, age=9)],
@@ -62,25 +64,25 @@ def test_the_old_one_shrinks(
 
 def test_the_oldest_goes_first() -> None:
     old = [replica_set("b", 3, available=3, age=5), replica_set("a", 3, available=3, age=9)]
-    steps = shrink(deployment(6, 0, 4), replica_set("new"), old)
+    steps = reconcile_old_replica_sets(deployment(6, 0, 4), replica_set("new"), old)
     assert sized(steps) == [Resize("a", 0), Resize("b", 2)]
 
 
 def test_of_one_age_the_name_decides() -> None:
     old = [replica_set("b", 1, available=1), replica_set("a", 1, available=1)]
-    assert sized(shrink(deployment(2, 0, 1), replica_set("new"), old)) == [Resize("a", 0)]
+    assert sized(reconcile_old_replica_sets(deployment(2, 0, 1), replica_set("new"), old)) == [Resize("a", 0)]
 
 
 def test_unavailable_pods_of_every_old_one_go_before_available_ones() -> None:
     old = [replica_set("a", 4, available=4, age=9), replica_set("b", 4, available=1, age=5)]
-    steps = shrink(deployment(8, 0, 4), replica_set("new"), old)
+    steps = reconcile_old_replica_sets(deployment(8, 0, 4), replica_set("new"), old)
     assert sized(steps) == [Resize("b", 1), Resize("a", 3)]
 
 
 def test_what_a_status_still_counts_after_a_step_is_not_there_to_spare() -> None:
     """3 are to stay: of a's four available pods one is about to go, and b has none. Upstream takes another one."""
     old = [replica_set("a", 3, available=4, age=9), replica_set("b", 2, available=0, age=5)]
-    assert sized(shrink(deployment(4, 1, 1), replica_set("new"), old)) == [Resize("b", 0)]
+    assert sized(reconcile_old_replica_sets(deployment(4, 1, 1), replica_set("new"), old)) == [Resize("b", 0)]
 
 
 def test_the_bounds_hold_whatever_the_sizes_are() -> None:
@@ -96,9 +98,9 @@ def test_the_bounds_hold_whatever_the_sizes_are() -> None:
                     for new_available in range(new + 1):
                         newest = replica_set("new", new, available=new_available)
                         oldest = replica_set("old", old, available=old_available, age=1)
-                        grown = grow(owner, newest, [oldest])
+                        grown = reconcile_new_replica_set(owner, newest, [oldest])
                         assert all(old + step.size <= replicas + surge for step in grown)
-                        left = [step.size for step in shrink(owner, newest, [oldest])]
+                        left = [step.size for step in reconcile_old_replica_sets(owner, newest, [oldest])]
                         if left:
                             assert min(old_available, left[-1]) + new_available >= min(
                                 least, old_available + new_available

@@ -5,7 +5,13 @@ from tests.controllers.deployment.builders import deployment, replica_set
 from tests.tables import cases
 
 from pilothouse.api.apps import DeploymentStatus, ReplicaSet
-from pilothouse.controllers.workloads.deployment.scaling import is_saturated, is_scaled, largest_first, rescale, share
+from pilothouse.controllers.workloads.deployment.scaling import (
+    get_proportion,
+    is_saturated,
+    is_scaling_event,
+    largest_first,
+    scale,
+)
 from pilothouse.controllers.workloads.deployment.sizes import size_of
 from pilothouse.machinery.int_or_percent import scaled
 
@@ -21,7 +27,7 @@ def scaled_to(
         replica_set(f"old-{index}", size, desired=before, most=most, age=index + 1) for index, size in enumerate(old)
     ]
     sizes = {each.metadata.name: size_of(each) for each in older} | ({"new": new} if new is not None else {})
-    for step in rescale(owner, newest, older):
+    for step in scale(owner, newest, older):
         sizes[step.name] = step.size
     found = [sizes[f"old-{index}"] for index in range(len(old))]
     return ([] if new is None else [sizes["new"]]) + found
@@ -74,7 +80,7 @@ def test_one_that_was_not_written_is_made_up_for() -> None:
     """``TestScale``, "failed rs update": of 3 to 5 the middle one was not reached, and still says 3."""
     new = replica_set("new", 2, desired=5, most=5)
     old = [replica_set("old", 1, desired=3, most=3, age=1), replica_set("older", 1, desired=5, most=5, age=2)]
-    steps = rescale(deployment(5), new, old)
+    steps = scale(deployment(5), new, old)
     assert {step.name: step.size for step in steps} == {"new": 2, "old": 2, "older": 1}
 
 
@@ -95,13 +101,13 @@ def test_one_that_was_not_written_is_made_up_for() -> None:
 def test_a_share(replicas: int, surge: int, said: int, size: int, most: int | None, expected: int) -> None:
     """``TestGetReplicaSetFraction``."""
     owner = deployment(replicas, surge, 1, status=DeploymentStatus(replicas=said))
-    found = share(owner, replica_set("a", size, most=most), 1000 if expected > 0 else -1000, 0)
+    found = get_proportion(owner, replica_set("a", size, most=most), 1000 if expected > 0 else -1000, 0)
     assert found == expected
 
 
 def test_a_saturated_new_one_empties_the_old_ones() -> None:
     new = replica_set("new", 4, desired=4, available=4)
-    steps = rescale(deployment(4), new, [replica_set("old", 2, age=1), replica_set("older", 0, age=2)])
+    steps = scale(deployment(4), new, [replica_set("old", 2, age=1), replica_set("older", 0, age=2)])
     assert [(step.name, step.size) for step in steps] == [("old", 0)]
 
 
@@ -121,18 +127,18 @@ def test_saturated(new: ReplicaSet, expected: bool) -> None:
 
 def test_recreate_is_not_scaled_in_proportion() -> None:
     old = [replica_set("a", 1, desired=2), replica_set("b", 1, desired=2)]
-    assert rescale(deployment(4, strategy="Recreate"), None, old) == []
+    assert scale(deployment(4, strategy="Recreate"), None, old) == []
 
 
 def test_one_that_has_the_size_already_is_annotated() -> None:
     """Upstream leaves it alone, and the Deployment seems scaled forever after."""
-    (step,) = rescale(deployment(5), replica_set("new", 5, desired=3), [])
+    (step,) = scale(deployment(5), replica_set("new", 5, desired=3), [])
     assert step.annotate
     assert step.size == 5
 
 
 def test_all_are_annotated_also_at_the_same_size() -> None:
-    steps = rescale(deployment(4, 1), replica_set("new", 3, desired=9), [replica_set("old", 2, desired=9, age=1)])
+    steps = scale(deployment(4, 1), replica_set("new", 3, desired=9), [replica_set("old", 2, desired=9, age=1)])
     assert all(step.annotate for step in steps)
     assert sorted((step.name, step.size) for step in steps) == [("new", 3), ("old", 2)]
 
@@ -157,7 +163,7 @@ def test_all_are_annotated_also_at_the_same_size() -> None:
 )
 def test_a_scaling_event(sets: list[ReplicaSet], expected: bool) -> None:
     """``TestDeploymentController_isScalingEvent`` is of ``sync_test.go``'s ``isScalingEvent``."""
-    assert is_scaled(deployment(4), sets) is expected
+    assert is_scaling_event(deployment(4), sets) is expected
 
 
 def test_orders() -> None:

@@ -11,14 +11,14 @@ from tests.tables import cases
 
 from pilothouse.api.apps import DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition
 from pilothouse.controllers.workloads.deployment.progress import (
-    is_complete,
-    is_progressing,
-    is_timed_out,
-    pause_condition,
+    check_paused_conditions,
+    deployment_complete,
+    deployment_progressing,
+    deployment_timed_out,
     seconds_to_deadline,
     with_condition,
 )
-from pilothouse.controllers.workloads.deployment.status import counted, rolled, terminating
+from pilothouse.controllers.workloads.deployment.status import calculate_status, rollout_status, terminating
 from pilothouse.machinery.conditions import find_condition
 
 
@@ -42,11 +42,11 @@ def counts(replicas: int, updated: int, ready: int, available: int) -> Deploymen
 def test_complete(
     desired_replicas: int, status: DeploymentStatus, surge: int, unavailable: int, expected: bool
 ) -> None:
-    assert is_complete(deployment(desired_replicas, surge, unavailable), status) is expected
+    assert deployment_complete(deployment(desired_replicas, surge, unavailable), status) is expected
 
 
 def test_a_report_on_an_older_generation_is_not_complete() -> None:
-    assert not is_complete(deployment(1, generation=2), replace(counts(1, 1, 1, 1), observed_generation=1))
+    assert not deployment_complete(deployment(1, generation=2), replace(counts(1, 1, 1, 1), observed_generation=1))
 
 
 @cases(
@@ -63,7 +63,7 @@ def test_a_report_on_an_older_generation_is_not_complete() -> None:
     },
 )
 def test_progressing(before: DeploymentStatus, now: DeploymentStatus, expected: bool) -> None:
-    assert is_progressing(before, now) is expected
+    assert deployment_progressing(before, now) is expected
 
 
 @cases(
@@ -82,7 +82,7 @@ def test_progressing(before: DeploymentStatus, now: DeploymentStatus, expected: 
 )
 def test_timed_out(condition: DeploymentCondition | None, deadline: int | None, elapsed: float, expected: bool) -> None:
     owner = deployment(progress_deadline_seconds=deadline)
-    assert is_timed_out(owner, () if condition is None else (condition,), at(elapsed)) is expected
+    assert deployment_timed_out(owner, () if condition is None else (condition,), at(elapsed)) is expected
 
 
 @cases(
@@ -146,18 +146,18 @@ def test_another_status_is_a_transition_and_moves_to_the_end() -> None:
 )
 def test_pause(paused: bool, before: DeploymentCondition | None, expected: str | None) -> None:
     status = DeploymentStatus(conditions=() if before is None else (before,))
-    found = pause_condition(deployment(paused=paused, progress_deadline_seconds=10, status=status), at(5))
+    found = check_paused_conditions(deployment(paused=paused, progress_deadline_seconds=10, status=status), at(5))
     assert (None if found is None else found.reason) == expected
     assert found is None or found.status == "Unknown"
 
 
 def test_without_a_deadline_nothing_is_said_about_a_pause() -> None:
-    assert pause_condition(deployment(paused=True), at(0)) is None
+    assert check_paused_conditions(deployment(paused=True), at(0)) is None
 
 
 def report(*sets: ReplicaSet, new: ReplicaSet | None = None, elapsed: float = 0.0, **owner: Any) -> DeploymentStatus:
     everyone = [*sets, *([] if new is None else [new])]
-    return rolled(deployment(**{"progress_deadline_seconds": 10, **owner}), new, everyone, at(elapsed))
+    return rollout_status(deployment(**{"progress_deadline_seconds": 10, **owner}), new, everyone, at(elapsed))
 
 
 def reason(status: DeploymentStatus, type_: str = "Progressing") -> str | None:
@@ -259,7 +259,7 @@ def test_sums() -> None:
     owner = deployment(4, 1, 1, generation=7, status=DeploymentStatus(collision_count=2))
     new = replica_set("new", 3, available=1, replicas=2, ready_replicas=2)
     old = replica_set("old", 2, available=2, replicas=2, ready_replicas=2)
-    status = counted(owner, new, [old, new], at(0))
+    status = calculate_status(owner, new, [old, new], at(0))
     assert replace(status, conditions=()) == DeploymentStatus(
         observed_generation=7,
         replicas=4,
@@ -271,4 +271,4 @@ def test_sums() -> None:
         collision_count=2,
     )
     assert reason(status, "Available") == "MinimumReplicasAvailable"
-    assert counted(owner, new, [old, new], at(0), report_terminating=False).terminating_replicas is None
+    assert calculate_status(owner, new, [old, new], at(0), report_terminating=False).terminating_replicas is None

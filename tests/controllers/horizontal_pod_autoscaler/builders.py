@@ -8,7 +8,7 @@ from pilothouse.api.autoscaling import HorizontalPodAutoscalerBehavior, HPAScali
 from pilothouse.api.core import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import ReadinessDelays
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Change, Recent, Recommendation
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Change, RecentScaling, Recommendation
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count import Pods, Tolerances
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import Sample
 
@@ -134,7 +134,7 @@ def recent(
     now: float = 0.0,
     ups: Sequence[Change] = (),
     downs: Sequence[Change] = (),
-) -> Recent:
+) -> RecentScaling:
     """What was recommended, each so many seconds ago."""
     listed = [Recommendation(replicas, now - seconds) for replicas, seconds in recommended]
-    return Recent(recommendations=listed, ups=list(ups), downs=list(downs))
+    return RecentScaling(recommendations=listed, ups=list(ups), downs=list(downs))

@@ -14,15 +14,15 @@ from tests.tables import cases
 from pilothouse.api.autoscaling import HPAScalingRules
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.limits import (
     NormalizationArg,
-    bound,
-    bound_by,
-    highest_allowed,
+    calculate_scale_down_limit_with_behaviors,
+    calculate_scale_up_limit_with_scaling_rules,
+    convert_desired_replicas_with_behavior_rate,
+    convert_desired_replicas_with_rules,
     limit,
-    lowest_allowed,
-    stabilize,
-    stabilize_by,
+    stabilize_recommendation,
+    stabilize_recommendation_with_behaviors,
 )
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Change, Recent
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Change, RecentScaling
 
 NOW = 10_000.0
 MINUTE = 60.0
@@ -44,7 +44,7 @@ def arg(current: int, desired: int, least: int = 1, most: int = 1000) -> Normali
     },
 )
 def test_bounds_without_a_behavior(asked: NormalizationArg, replicas: int, reason: str) -> None:
-    found = bound(asked)
+    found = convert_desired_replicas_with_rules(asked)
     assert (found.replicas, found.reason) == (replicas, reason)
 
 
@@ -60,7 +60,7 @@ def test_bounds_without_a_behavior(asked: NormalizationArg, replicas: int, reaso
 )
 def test_the_window_without_a_behavior(known: list[tuple[int, float]], desired: int, replicas: int, left: int) -> None:
     memory = recent(*known, now=NOW)
-    found = stabilize(arg(100, desired), memory, 300.0, NOW)
+    found = stabilize_recommendation(arg(100, desired), memory, 300.0, NOW)
     assert found.replicas == replicas
     assert found.reason == ("ReadyForNewScale" if replicas == desired else "ScaleDownStabilized")
     assert len(memory.recommendations) == left
@@ -150,19 +150,19 @@ def test_bounds_with_a_behavior(
     asked: NormalizationArg,
     up: HPAScalingRules | None,
     down: HPAScalingRules | None,
-    memory: Recent,
+    memory: RecentScaling,
     replicas: int,
     reason: str,
 ) -> None:
-    found = bound_by(asked, behavior(up, down), memory, NOW)
+    found = convert_desired_replicas_with_behavior_rate(asked, behavior(up, down), memory, NOW)
     assert (found.replicas, found.reason) == (replicas, reason)
 
 
 def test_the_smaller_policy_where_that_is_wanted() -> None:
     """TestCalculateScaleUpLimitWithScalingRules, TestCalculateScaleDownLimitWithBehaviors."""
     slow = rules((2, 60), (50, 60), select_policy="Min")
-    assert highest_allowed(1, slow, recent(), NOW) == 2
-    assert lowest_allowed(5, slow, recent(), NOW) == 3
+    assert calculate_scale_up_limit_with_scaling_rules(1, slow, recent(), NOW) == 2
+    assert calculate_scale_down_limit_with_behaviors(5, slow, recent(), NOW) == 3
 
 
 BOTH = rules((10, 60), (100, 60))
@@ -192,9 +192,9 @@ def test_what_was_changed_is_remembered(
 ) -> None:
     changes = [Change(each, NOW - seconds) for each, seconds in known]
     memory = recent(ups=changes) if up else recent(downs=changes)
-    assert memory.size_before(100, 60, NOW) == 100 - counted * (1 if up else -1)
+    assert memory.replicas_before(100, 60, NOW) == 100 - counted * (1 if up else -1)
     rule = None if by is None else behavior(by, by)
-    memory.changed(rule, 10, 15 if up else 5, NOW)
+    memory.store_scale_event(rule, 10, 15 if up else 5, NOW)
     assert [each.by for each in (memory.ups if up else memory.downs)] == left
 
 
@@ -224,7 +224,7 @@ def test_windows_with_a_behavior(
     known: list[tuple[int, float]], current: int, desired: int, window: Any, replicas: int, left: list[int]
 ) -> None:
     memory = recent(*known, now=NOW)
-    found = stabilize_by(arg(current, desired), window, memory, 300.0, NOW)
+    found = stabilize_recommendation_with_behaviors(arg(current, desired), window, memory, 300.0, NOW)
     assert found.replicas == replicas
     assert [each.replicas for each in memory.recommendations] == left
     if replicas != desired:
@@ -234,8 +234,11 @@ def test_windows_with_a_behavior(
 def test_the_window_for_down_is_that_of_all_where_the_spec_has_none() -> None:
     """``maybeInitScaleDownStabilizationWindow``."""
     memory = recent((9, 299), now=NOW)
-    assert stabilize_by(arg(9, 2), behavior(), memory, 300.0, NOW).replicas == 9
-    assert stabilize_by(arg(9, 2), behavior(), recent((9, 299), now=NOW), 100.0, NOW).replicas == 2
+    assert stabilize_recommendation_with_behaviors(arg(9, 2), behavior(), memory, 300.0, NOW).replicas == 9
+    assert (
+        stabilize_recommendation_with_behaviors(arg(9, 2), behavior(), recent((9, 299), now=NOW), 100.0, NOW).replicas
+        == 2
+    )
 
 
 def test_what_the_window_gave_is_what_the_bounds_are_about() -> None:
@@ -270,13 +273,13 @@ def test_whatever_the_metrics_ask_for(
     memory, now, current = recent(), 0.0, least
     chosen = None if by is None else behavior(*by)
     sizes = [(now, current)]
-    memory.begin(current, now)
+    memory.record_initial_recommendation(current, now)
     for desired, pause in wishes:
         now += pause
         found = limit(arg(current, desired, least, most), chosen, memory, 300.0, now).replicas
         assert least <= found <= most
         if found != current:
-            memory.changed(chosen, current, found, now)
+            memory.store_scale_event(chosen, current, found, now)
             if chosen is None:
                 assert found <= max(2 * current, 4)
             elif found > current:

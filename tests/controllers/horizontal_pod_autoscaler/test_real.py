@@ -90,7 +90,7 @@ class Scene(RealWorld):
         self._apps = f"/apis/apps/v1/namespaces/{namespace}/deployments"
         self.autoscalers = f"/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers"
 
-    async def begin(self, pods: int) -> None:
+    async def record_initial_recommendation(self, pods: int) -> None:
         resources = {"requests": {"cpu": "100m"}}
         spec = {"containers": [{"name": "main", "image": "pause", "resources": resources}]}
         template = {"metadata": {"labels": LABELS}, "spec": spec}
@@ -139,7 +139,7 @@ async def test_the_size_follows_the_metrics(env: Env, real_cluster: RealCluster)
         return faults[0]
 
     async with scene.controllers((DESCRIPTOR, OPTIONS), user="autoscaler", roles=NEEDED, wrap=wrap):
-        await scene.begin(2)
+        await scene.record_initial_recommendation(2)
         await scene.until(lambda: "ScalingActive" in scene.conditions(), "the condition ScalingActive")
         found = scene.conditions()["ScalingActive"]
         assert (found["status"], found["reason"]) == ("False", "FailedGetResourceMetric")

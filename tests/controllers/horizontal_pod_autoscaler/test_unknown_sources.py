@@ -14,7 +14,7 @@ from pilothouse.api.autoscaling import (
 )
 from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metric_apis import MetricApis
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.proposals import Failed, Proposals
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.proposals import MetricFailed, Proposals
 from pilothouse.machinery.labels import EVERYTHING
 
 NONE = "neither a value target nor an average value target was set"
@@ -55,6 +55,6 @@ def test_what_cannot_be_asked_for_fails_before_anybody_is_asked(
     spec: MetricSpec, reason: str, message: str, by_spec: bool
 ) -> None:
     proposals = Proposals(MetricApis.__new__(MetricApis), "default", EVERYTHING, workload(1))
-    with pytest.raises(Failed) as failed:
+    with pytest.raises(MetricFailed) as failed:
         asyncio.run(proposals.propose(spec))
     assert (failed.value.reason, failed.value.message, failed.value.by_spec) == (reason, message, by_spec)

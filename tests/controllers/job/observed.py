@@ -8,13 +8,15 @@ from tests.controllers.job.builders import T0, pod
 
 from pilothouse.api.batch import ExitCodesRequirement, Job, PodConditionPattern, PodFailurePolicy, PodFailurePolicyRule
 from pilothouse.api.core import Pod, PodCondition
-from pilothouse.controllers.workloads.job.backoff import NONE, Failures
+from pilothouse.controllers.workloads.job.backoff import NONE, BackoffRecord
 from pilothouse.controllers.workloads.job.decide import Observed
 
 NEVER, ON_FAILURE = b'{"spec":{"restartPolicy":"Never"}}', b'{"spec":{"restartPolicy":"OnFailure"}}'
 
 
-def observed(owner: Job, *groups: Iterable[Pod], failures: Failures = NONE, now: datetime.datetime = T0) -> Observed:
+def observed(
+    owner: Job, *groups: Iterable[Pod], failures: BackoffRecord = NONE, now: datetime.datetime = T0
+) -> Observed:
     pods = tuple(each for group in groups for each in group)
     tracked = frozenset(each.metadata.uid for each in pods if each.metadata.finalizers)
     return Observed(job=owner, pods=pods, tracked=tracked, now=now, failures=failures)
@@ -46,7 +48,7 @@ def indexed(*pods: tuple[int | None, str]) -> list[Pod]:
 
 R, P, S, F = "Running", "Pending", "Succeeded", "Failed"
 ANY_FAILURE = PodFailurePolicy()
-JUST_FAILED = Failures(1, T0)
+JUST_FAILED = BackoffRecord(1, T0)
 EVICTED = (PodCondition(type="DisruptionTarget", status="True"),)
 IGNORE_EVICTIONS = PodFailurePolicy(
     rules=(PodFailurePolicyRule(action="Ignore", on_pod_conditions=(PodConditionPattern(type="DisruptionTarget"),)),)

@@ -27,7 +27,7 @@ from pilothouse.controllers.workloads.job.status import (
     finished,
     with_condition,
 )
-from pilothouse.controllers.workloads.job.tracking import has_ended, plan, settle
+from pilothouse.controllers.workloads.job.tracking import count_pods_without_finalizer, has_ended, plan
 
 R, P, S, F = "Running", "Pending", "Succeeded", "Failed"
 FAILS = Ending(FAILURE_TARGET, "BackoffLimitExceeded", "m")
@@ -164,7 +164,7 @@ def test_counting(
     assert len(decided.release) == released
     assert counts(decided.status) == first
     gone = {each.metadata.uid for each in decided.release}
-    assert counts(settle(decided.status, observed.tracked - gone)) == then
+    assert counts(count_pods_without_finalizer(decided.status, observed.tracked - gone)) == then
 
 
 def test_what_could_not_be_released_is_not_counted_yet() -> None:
@@ -173,7 +173,7 @@ def test_what_could_not_be_released_is_not_counted_yet() -> None:
     observed, census = sync(job(before), [pod("a", S, tracked=False), pod("c", S), pod("d", F)])
     decided = plan(observed, census, before, None)
     assert counts(decided.status) == (("c",), ("d",), 1, 1)
-    assert settle(decided.status, observed.tracked) == decided.status
+    assert count_pods_without_finalizer(decided.status, observed.tracked) == decided.status
 
 
 def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> None:

@@ -3,8 +3,15 @@
 from tests.controllers.job.builders import job, pod
 from tests.tables import cases
 
-from pilothouse.controllers.workloads.job.decide import rank_victims
-from pilothouse.controllers.workloads.job.indexes import INDEX, UNKNOWN, Indexes, index_of, pending, pod_name_prefix
+from pilothouse.controllers.workloads.job.decide import active_pods_for_removal
+from pilothouse.controllers.workloads.job.indexes import (
+    INDEX,
+    UNKNOWN,
+    Indexes,
+    first_pending_indexes,
+    index_of,
+    pod_generate_name_with_index,
+)
 
 
 @cases(
@@ -65,7 +72,7 @@ def test_the_lowest_that_are_missing(
     count: int, completions: int, taken: tuple[Indexes | list[int], ...], expected: list[int]
 ) -> None:
     """TestFirstPendingIndexes."""
-    assert pending(count, completions, *taken) == expected
+    assert first_pending_indexes(count, completions, *taken) == expected
 
 
 Active = tuple[str | None, str]
@@ -121,7 +128,7 @@ def test_who_goes(pods: list[Active], at_least: int, expected: list[Active]) -> 
         pod(f"p{number}", phase, notes={INDEX: index} if index is not None else {})
         for number, (index, phase) in enumerate(pods)
     ]
-    victims = rank_victims(owner, active, at_least)
+    victims = active_pods_for_removal(owner, active, at_least)
     assert [(victim.metadata.annotations.get(INDEX), victim.status.phase) for victim in victims] == expected
 
 
@@ -149,5 +156,5 @@ def test_the_index_of_a_pod(annotations: dict[str, str], expected: int) -> None:
 )
 def test_long_names_are_cut_before_the_index(name: str, expected: str) -> None:
     """TestPodGenerateNameWithIndex."""
-    assert pod_name_prefix(name, 1) == expected
-    assert len(pod_name_prefix(name, 12)) <= 57
+    assert pod_generate_name_with_index(name, 1) == expected
+    assert len(pod_generate_name_with_index(name, 12)) <= 57

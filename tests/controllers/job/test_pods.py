@@ -27,7 +27,7 @@ from tests.tables import cases
 
 from pilothouse.api.batch import PodFailurePolicy
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.job.backoff import NONE, Failures
+from pilothouse.controllers.workloads.job.backoff import NONE, BackoffRecord
 from pilothouse.controllers.workloads.job.decide import (
     FAILURE_COUNT,
     IGNORED_FAILURE_COUNT,
@@ -36,8 +36,8 @@ from pilothouse.controllers.workloads.job.decide import (
     Wait,
     creation_reason,
     decide_pods,
-    failures_noted,
-    next_failure_counts,
+    new_failure_count_annotations,
+    parse_failure_count,
     take_census,
     until_replaced,
 )
@@ -94,7 +94,7 @@ from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
             -1,
         ),
         "too few, just failed: wait": ({"parallelism": 1, "completions": 1}, [], JUST_FAILED, 10.0),
-        "too few, a success since": ({"parallelism": 1, "completions": 1}, [], Failures(0, T0), 1),
+        "too few, a success since": ({"parallelism": 1, "completions": 1}, [], BackoffRecord(0, T0), 1),
         "too many": ({"completions": 5}, [running(3)], NONE, -1),
         "too many go without waiting": ({"completions": 5}, [running(3)], JUST_FAILED, -1),
         "far too many": ({"completions": 5}, [running(10)], NONE, -8),
@@ -111,7 +111,7 @@ from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
     },
 )
 def test_which_pods_to_make_and_to_remove(
-    spec: dict[str, Any], groups: list[list[Pod]], failures: Failures, expected: float
+    spec: dict[str, Any], groups: list[list[Pod]], failures: BackoffRecord, expected: float
 ) -> None:
     """TestControllerSyncJob, its rows without indexes: more than 0 are made, less removed, a fraction is a wait."""
     owner = job(**{"parallelism": 2, "backoff_limit": 6, "template": NEVER, **spec})
@@ -228,7 +228,7 @@ def test_the_wait_of_an_index(counted: str | None, ignored: str | None, expected
 )
 def test_the_failures_that_a_pod_notes(text: str | None, expected: int) -> None:
     """TestGetIndexFailureCount."""
-    assert failures_noted(pod("a", notes={FAILURE_COUNT: text} if text is not None else {})) == expected
+    assert parse_failure_count(pod("a", notes={FAILURE_COUNT: text} if text is not None else {})) == expected
 
 
 @cases(
@@ -253,7 +253,7 @@ def test_the_failures_that_the_next_pod_notes(
     policy: PodFailurePolicy | None, last: Pod | None, expected: dict[str, str]
 ) -> None:
     """TestGetNewIndexFailureCountValue."""
-    assert next_failure_counts(job(pod_failure_policy=policy), last) == expected
+    assert new_failure_count_annotations(job(pod_failure_policy=policy), last) == expected
 
 
 @cases(

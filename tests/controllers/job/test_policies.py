@@ -17,11 +17,17 @@ from pilothouse.api.batch import (
     SuccessPolicyRule,
 )
 from pilothouse.api.core import ContainerStatus, Pod, PodCondition
-from pilothouse.controllers.workloads.job.backoff import NONE, Failures, after, finished_at, remaining
+from pilothouse.controllers.workloads.job.backoff import (
+    NONE,
+    BackoffRecord,
+    get_finished_time,
+    get_remaining_time,
+    new_backoff_record,
+)
 from pilothouse.controllers.workloads.job.decide import decide_ending, failure_counts, take_census
 from pilothouse.controllers.workloads.job.indexes import Indexes
 from pilothouse.controllers.workloads.job.pod_failure_policy import NO_RULE, PolicyMatch, match_pod_failure_policy
-from pilothouse.controllers.workloads.job.success_policy import met_rule
+from pilothouse.controllers.workloads.job.success_policy import match_success_policy
 
 
 def codes(action: str, operator: str, *values: int, container: str | None = None) -> PodFailurePolicyRule:
@@ -213,31 +219,33 @@ def test_which_rule_is_met(rules: list[tuple[str | None, int | None]], succeeded
     policy = SuccessPolicy(
         rules=tuple(SuccessPolicyRule(succeeded_indexes=indexes, succeeded_count=count) for indexes, count in rules)
     )
-    assert met_rule(policy, 10, Indexes.parse(succeeded, 10)) == expected
+    assert match_success_policy(policy, 10, Indexes.parse(succeeded, 10)) == expected
 
 
 @cases(
     "before, succeeded, failed, expected",
     {
-        "nothing new": (Failures(2, at(5)), [], [], Failures(2, at(5))),
-        "failures: the last counts": (NONE, [], [10, 12, 11], Failures(3, at(12))),
-        "one more failure": (Failures(1, at(5)), [], [10], Failures(2, at(10))),
-        "a success ends the row": (Failures(3, at(5)), [10], [], NONE),
-        "only those after the success": (Failures(3, at(5)), [10], [9, 11, 12], Failures(2, at(12))),
-        "all before the success": (Failures(3, at(5)), [10], [9], NONE),
-        "the first failure": (NONE, [], [10], Failures(1, at(10))),
-        "two without a time before it": (Failures(2), [], [10], Failures(3, at(10))),
-        "two failures, a success, two failures": (NONE, [8], [10, 6, 7, 9], Failures(2, at(10))),
+        "nothing new": (BackoffRecord(2, at(5)), [], [], BackoffRecord(2, at(5))),
+        "failures: the last counts": (NONE, [], [10, 12, 11], BackoffRecord(3, at(12))),
+        "one more failure": (BackoffRecord(1, at(5)), [], [10], BackoffRecord(2, at(10))),
+        "a success ends the row": (BackoffRecord(3, at(5)), [10], [], NONE),
+        "only those after the success": (BackoffRecord(3, at(5)), [10], [9, 11, 12], BackoffRecord(2, at(12))),
+        "all before the success": (BackoffRecord(3, at(5)), [10], [9], NONE),
+        "the first failure": (NONE, [], [10], BackoffRecord(1, at(10))),
+        "two without a time before it": (BackoffRecord(2), [], [10], BackoffRecord(3, at(10))),
+        "two failures, a success, two failures": (NONE, [8], [10, 6, 7, 9], BackoffRecord(2, at(10))),
         "success and failure at once": (NONE, [10], [10], NONE),
         "a success": (NONE, [10], [], NONE),
         "nothing ever": (NONE, [], [], NONE),
     },
 )
-def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[int], expected: Failures) -> None:
+def test_failures_in_a_row(
+    before: BackoffRecord, succeeded: list[int], failed: list[int], expected: BackoffRecord
+) -> None:
     """TestNewBackoffRecord."""
     good = [pod(f"s{second}", "Succeeded", finished=second) for second in succeeded]
     bad = [pod(f"f{second}", "Failed", finished=second) for second in failed]
-    assert after(before, good, bad) == expected
+    assert new_backoff_record(before, good, bad) == expected
 
 
 @cases(
@@ -289,24 +297,24 @@ def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[
 )
 def test_when_a_pod_ended(ended_pod: Pod, expected: datetime.datetime) -> None:
     """TestGetFinishedTime."""
-    assert finished_at(ended_pod) == expected
+    assert get_finished_time(ended_pod) == expected
 
 
 @cases(
     "failures, second, expected",
     {
         "no failure": (NONE, 0, 0.0),
-        "the first": (Failures(1, T0), 0, 10.0),
-        "the second, some time ago": (Failures(2, T0), 5, 15.0),
-        "the third": (Failures(3, T0), 0, 40.0),
-        "long enough ago": (Failures(1, T0), 11, 0.0),
-        "the first, a second ago": (Failures(1, T0), 1, 9.0),
-        "exactly long enough ago": (Failures(1, T0), 10, 0.0),
-        "the sixth, still below ten minutes": (Failures(6, T0), 0, 320.0),
-        "never more than ten minutes": (Failures(7, T0), 0, 600.0),
-        "however many": (Failures(1000, T0), 0, 600.0),
+        "the first": (BackoffRecord(1, T0), 0, 10.0),
+        "the second, some time ago": (BackoffRecord(2, T0), 5, 15.0),
+        "the third": (BackoffRecord(3, T0), 0, 40.0),
+        "long enough ago": (BackoffRecord(1, T0), 11, 0.0),
+        "the first, a second ago": (BackoffRecord(1, T0), 1, 9.0),
+        "exactly long enough ago": (BackoffRecord(1, T0), 10, 0.0),
+        "the sixth, still below ten minutes": (BackoffRecord(6, T0), 0, 320.0),
+        "never more than ten minutes": (BackoffRecord(7, T0), 0, 600.0),
+        "however many": (BackoffRecord(1000, T0), 0, 600.0),
     },
 )
-def test_the_wait_after_failures(failures: Failures, second: int, expected: float) -> None:
+def test_the_wait_after_failures(failures: BackoffRecord, second: int, expected: float) -> None:
     """TestGetRemainingBackoffTime."""
-    assert remaining(failures, at(second)) == expected
+    assert get_remaining_time(failures, at(second)) == expected

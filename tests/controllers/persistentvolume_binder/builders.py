@@ -6,7 +6,7 @@ import msgspec
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume, StorageClass
-from pilothouse.controllers.shared.volume_links import Known, bound_volume, known
+from pilothouse.controllers.shared.volume_links import Decoded, bound_volume, decode_object
 from pilothouse.controllers.volumes.persistentvolume_binder import links
 from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
     AssignDefaultStorageClass,
@@ -110,12 +110,12 @@ def storage_class(
 
 def as_volume(doc: Doc) -> PersistentVolume:
     """The view of a volume."""
-    return known(msgspec.json.encode(doc), PersistentVolume).object
+    return decode_object(msgspec.json.encode(doc), PersistentVolume).object
 
 
 def as_claim(doc: Doc) -> PersistentVolumeClaim:
     """The view of a claim."""
-    return known(msgspec.json.encode(doc), PersistentVolumeClaim).object
+    return decode_object(msgspec.json.encode(doc), PersistentVolumeClaim).object
 
 
 class Desk:
@@ -127,9 +127,9 @@ class Desk:
         self._pods = pods
         self.told: list[str] = []
         for doc in volumes:
-            self.volumes.put(known(msgspec.json.encode(doc), PersistentVolume))
+            self.volumes.put(decode_object(msgspec.json.encode(doc), PersistentVolume))
         for doc in claims:
-            self.claims.put(known(msgspec.json.encode(doc), PersistentVolumeClaim))
+            self.claims.put(decode_object(msgspec.json.encode(doc), PersistentVolumeClaim))
 
     def volume(self, name: str) -> PersistentVolume | None:
         found = self.volumes.get(name)
@@ -169,7 +169,7 @@ class Desk:
                 self.told.append(f"{event.type} {event.reason}")
         return step
 
-    def _bind(self, name: str, claim: Known[PersistentVolumeClaim]) -> None:
+    def _bind(self, name: str, claim: Decoded[PersistentVolumeClaim]) -> None:
         volume = self.volumes.get(name)
         assert volume is not None
         volume = _write(self.volumes, volume, bound_volume(volume, claim.object))
@@ -217,9 +217,9 @@ def _marks(annotations: dict[str, str]) -> str:
     return "+".join(names[each] for each in names if each in annotations)
 
 
-def _write(store: Store[Any], found: Known[Any], body: bytes | None) -> Known[Any]:
+def _write(store: Store[Any], found: Decoded[Any], body: bytes | None) -> Decoded[Any]:
     if body is None:
         return found
-    written = known(body, type(found.object))
+    written = decode_object(body, type(found.object))
     store.put(written)
     return written

@@ -7,17 +7,17 @@ from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
-from pilothouse.controllers.shared.volume_links import Known, bound_volume, known
+from pilothouse.controllers.shared.volume_links import Decoded, bound_volume, decode_object
 from pilothouse.controllers.volumes.persistentvolume_binder import links
 from pilothouse.semantics.volumes import PRE_RESIZE_CAPACITY
 
 
-def a_claim(doc: Doc) -> Known[PersistentVolumeClaim]:
-    return known(msgspec.json.encode(doc), PersistentVolumeClaim)
+def a_claim(doc: Doc) -> Decoded[PersistentVolumeClaim]:
+    return decode_object(msgspec.json.encode(doc), PersistentVolumeClaim)
 
 
-def a_volume(doc: Doc) -> Known[PersistentVolume]:
-    return known(msgspec.json.encode(doc), PersistentVolume)
+def a_volume(doc: Doc) -> Decoded[PersistentVolume]:
+    return decode_object(msgspec.json.encode(doc), PersistentVolume)
 
 
 def decoded(raw: bytes | None) -> Doc:
@@ -46,14 +46,14 @@ def test_what_nobody_here_knows_stays() -> None:
 def test_a_link_that_is_taken_back_leaves_no_empty_annotations() -> None:
     bound = bound_volume(a_volume(volume("v")), as_claim(claim("c")))
     assert bound is not None
-    assert "annotations" not in decoded(links.unbound_volume(known(bound, PersistentVolume)))["metadata"]
+    assert "annotations" not in decoded(links.unbound_volume(decode_object(bound, PersistentVolume)))["metadata"]
 
 
 def test_a_phase_has_a_message_or_none() -> None:
     failed = links.volume_phase(a_volume(volume("v")), "Failed", "why")
     assert failed is not None
     assert decoded(failed)["status"] == {"phase": "Failed", "message": "why"}
-    again = known(failed, PersistentVolume)
+    again = decode_object(failed, PersistentVolume)
     assert links.volume_phase(again, "Failed", "other") is None
     assert decoded(links.volume_phase(again, "Available"))["status"] == {"phase": "Available"}
 
@@ -126,4 +126,4 @@ def test_who_is_to_make_a_volume_is_said_twice_and_once() -> None:
         "volume.beta.kubernetes.io/storage-provisioner": "vendor.com/x",
         "volume.kubernetes.io/storage-provisioner": "vendor.com/x",
     }
-    assert links.claim_with_provisioner(known(told, PersistentVolumeClaim), "vendor.com/x") is None
+    assert links.claim_with_provisioner(decode_object(told, PersistentVolumeClaim), "vendor.com/x") is None

@@ -13,7 +13,7 @@ from tests.controllers.persistentvolume_binder.builders import Doc, as_claim, as
 from tests.tables import cases
 
 from pilothouse.api.storage import PersistentVolume
-from pilothouse.controllers.shared.volume_links import known
+from pilothouse.controllers.shared.volume_links import decode_object
 from pilothouse.controllers.volumes.persistentvolume_binder import stores
 from pilothouse.controllers.volumes.persistentvolume_binder.stores import VolumeStore, mode_set
 from pilothouse.machinery.labels import SelectorError
@@ -26,7 +26,7 @@ TWO, THREE = (RWO, ROX), (RWO, ROX, RWX)
 def store(*docs: Doc) -> VolumeStore:
     made = VolumeStore()
     for doc in docs:
-        made.put(known(msgspec.json.encode(doc), PersistentVolume))
+        made.put(decode_object(msgspec.json.encode(doc), PersistentVolume))
     return made
 
 
@@ -103,10 +103,12 @@ def test_a_volume_that_gets_other_modes_is_found_by_those() -> None:
     index = store(volume("a", modes=(RWO,)))
     newer = volume("a", modes=(RWX,))
     newer["metadata"]["resourceVersion"] = "2"
-    assert index.put(known(msgspec.json.encode(newer), PersistentVolume))
+    assert index.put(decode_object(msgspec.json.encode(newer), PersistentVolume))
     assert index.volumes_with_modes(RWO) == []
     assert [each.metadata.name for each in index.volumes_with_modes(RWX)] == ["a"]
-    assert not index.put(known(msgspec.json.encode(volume("a", modes=(RWO,))), PersistentVolume)), "older: ignored"
+    assert not index.put(decode_object(msgspec.json.encode(volume("a", modes=(RWO,))), PersistentVolume)), (
+        "older: ignored"
+    )
     assert index.drop("a") is not None
     assert index.all_possible_matching_access_modes(()) == []
 
@@ -250,7 +252,7 @@ def test_the_index_finds_what_a_look_at_each_volume_finds(round_: int) -> None:
             index.drop(name)
             present.pop(name, None)
             continue
-        found = known(msgspec.json.encode(any_volume(name, revision)), PersistentVolume)
+        found = decode_object(msgspec.json.encode(any_volume(name, revision)), PersistentVolume)
         assert index.put(found)
         present[name] = found.object
         more: dict[str, Any] = {"class_name": chance.choice(["", "gold"])}
@@ -270,11 +272,11 @@ def test_what_was_let_go_may_be_had_again() -> None:
     assert index.find_best_match_for_claim(as_claim(claim("c")), delayed=False) is None
     newer = volume("v", "1Gi")
     newer["metadata"]["resourceVersion"] = "2"
-    assert index.put(known(msgspec.json.encode(newer), PersistentVolume))
+    assert index.put(decode_object(msgspec.json.encode(newer), PersistentVolume))
     assert index.find_best_match_for_claim(as_claim(claim("c")), delayed=False) is not None
     assert index.find_best_match_for_claim(as_claim(claim("c", class_name="gold")), delayed=False) is None
     newer["metadata"]["resourceVersion"], newer["spec"]["storageClassName"] = "3", "gold"
-    assert index.put(known(msgspec.json.encode(newer), PersistentVolume))
+    assert index.put(decode_object(msgspec.json.encode(newer), PersistentVolume))
     assert index.find_best_match_for_claim(as_claim(claim("c")), delayed=False) is None
     assert index.find_best_match_for_claim(as_claim(claim("c", class_name="gold")), delayed=False) is not None
 

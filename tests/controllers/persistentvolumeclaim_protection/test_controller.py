@@ -22,7 +22,7 @@ from pilothouse.env import Env
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 ELSEWHERE = "/api/v1/namespaces/elsewhere/persistentvolumeclaims"
 NO_GRACE = 0
-LIST, LET_GO = "list pods", "update persistentvolumeclaims pvc1"
+LIST, REMOVE = "list pods", "update persistentvolumeclaims pvc1"
 
 Step = Callable[[World], Awaitable[None]]
 
@@ -84,16 +84,16 @@ async def claim_and_pod(world: World, *claims: str, **pod: Any) -> None:
 @cases(
     "before, expected",
     {
-        "PVC without finalizer -> finalizer is added": (unprotected_claim, [LET_GO]),
+        "PVC without finalizer -> finalizer is added": (unprotected_claim, [REMOVE]),
         "PVC with finalizer -> no action": (claim, []),
-        "deleted PVC with finalizer -> finalizer is removed": (deleted_claim, [LIST, LET_GO]),
+        "deleted PVC with finalizer -> finalizer is removed": (deleted_claim, [LIST, REMOVE]),
         "deleted PVC with finalizer + pod with the PVC exists -> finalizer is not removed": (
             lambda world: claim_and_pod(world, "pvc1"),
             [],
         ),
         "deleted PVC with finalizer + pod with unrelated PVC and EmptyDir exists -> finalizer is removed": (
             lambda world: claim_and_pod(world, "unrelated"),
-            [LIST, LET_GO],
+            [LIST, REMOVE],
         ),
         "deleted PVC with finalizer + pod with the PVC finished but is not deleted -> finalizer is not removed": (
             lambda world: claim_and_pod(world, "pvc1", phase="Failed"),
@@ -106,7 +106,7 @@ async def claim_and_pod(world: World, *claims: str, **pod: Any) -> None:
         ),
         "updated unscheduled Pod -> finalizer is removed": (
             lambda world: claim_and_pod(world, "pvc1", node=""),
-            [LIST, LET_GO],
+            [LIST, REMOVE],
         ),
     },
 )
@@ -132,8 +132,8 @@ async def test_what_is_there_when_it_starts(env: Env, before: Step, expected: li
 @cases(
     "before, once",
     {
-        "saving PVC finalizer fails -> controller retries": (unprotected_claim, [LET_GO]),
-        "finalizer removal fails -> controller retries": (deleted_claim, [LIST, LET_GO]),
+        "saving PVC finalizer fails -> controller retries": (unprotected_claim, [REMOVE]),
+        "finalizer removal fails -> controller retries": (deleted_claim, [LIST, REMOVE]),
     },
 )
 async def test_a_write_that_fails(env: Env, before: Step, once: list[str], fault: Any) -> None:
@@ -157,9 +157,9 @@ async def test_a_list_that_fails_keeps_the_claim(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=3))
     await deleted_claim(world)
     await soon(0.02)
-    assert LET_GO not in asked(world)
+    assert REMOVE not in asked(world)
     await soon(30)
-    assert asked(world) == [LIST] * 4 + [LET_GO]
+    assert asked(world) == [LIST] * 4 + [REMOVE]
 
 
 async def test_a_claim_in_use_goes_with_its_pod(world: World) -> None:
@@ -179,7 +179,7 @@ async def test_a_claim_in_use_goes_with_its_pod(world: World) -> None:
     assert asked(world) == [], "it has ended, and that is not enough"
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
     await soon()
-    assert asked(world) == [LIST, LET_GO]
+    assert asked(world) == [LIST, REMOVE]
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
@@ -199,7 +199,7 @@ async def test_of_two_pods_the_last_lets_it_go(world: World) -> None:
 @cases(
     "deleted, again, expected",
     {
-        "old pod used deleted PVC -> finalizer is removed": (True, (), [LIST, LET_GO]),
+        "old pod used deleted PVC -> finalizer is removed": (True, (), [LIST, REMOVE]),
         "old pod used non-deleted PVC -> finalizer is not removed": (False, (), []),
         "both pods reference deleted PVC -> finalizer is not removed": (True, ("pvc1",), []),
     },
@@ -325,7 +325,7 @@ async def test_each_namespace_has_its_own_list(env: Env) -> None:
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
         await soon()
         assert await world.get(f"{CLAIMS}/pvc1") is None
-        assert asked(world) == [LIST, LET_GO] * 2
+        assert asked(world) == [LIST, REMOVE] * 2
 
 
 async def test_a_list_says_nothing_of_claims_that_were_deleted_later(world: World) -> None:
@@ -380,7 +380,7 @@ async def test_what_others_hold_stays(world: World) -> None:
     await world.delete(f"{CLAIMS}/pvc1")
     await soon()
     assert (await world.see(f"{CLAIMS}/pvc1"))["metadata"]["finalizers"] == ["example.com/hold"]
-    assert asked(world) == [LIST, LET_GO]
+    assert asked(world) == [LIST, REMOVE]
 
 
 async def test_news_of_pods_cost_nothing_while_no_claim_is_being_deleted(world: World) -> None:

@@ -97,5 +97,5 @@ def test_a_line_up_made_while_the_cache_is_ahead_harms_nothing(old: list[Pod], n
         assert dict(census.of(owner)) == _recount(owner, after)
     ranked_pods = census.ranked_pods("one", active)
     assert len(ranked_pods) == len(active())
-    victims = ranked_pods.choose(9, now=NOW)
+    victims = ranked_pods.get_pods_to_delete(9, now=NOW)
     assert {victim.pod.metadata.name for victim in victims} == {each.metadata.name for each in active()}

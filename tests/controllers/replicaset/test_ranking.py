@@ -21,7 +21,7 @@ def first_of(*pods: Pod, neighbours: Mapping[str, int] | None = None, use_deleti
     """Who goes when one must, whatever the order in which they are listed."""
     names = {
         ActivePodsWithRanks(order)
-        .choose(1, now=NOW, neighbours=lambda: neighbours or {}, use_deletion_cost=use_deletion_cost)[0]
+        .get_pods_to_delete(1, now=NOW, neighbours=lambda: neighbours or {}, use_deletion_cost=use_deletion_cost)[0]
         .pod.metadata.name
         for order in itertools.permutations(pods)
     }
@@ -160,10 +160,10 @@ def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
         return {}
 
     pods = [pod("a", ready=False), pod("b"), pod("c")]
-    (victim,) = ActivePodsWithRanks(pods).choose(1, now=NOW, neighbours=neighbours)
+    (victim,) = ActivePodsWithRanks(pods).get_pods_to_delete(1, now=NOW, neighbours=neighbours)
     assert victim == (pods[0], "rank 1 of 3 by upstream's order: not ready")
     assert not asked
-    ActivePodsWithRanks(pods).choose(2, now=NOW, neighbours=neighbours)
+    ActivePodsWithRanks(pods).get_pods_to_delete(2, now=NOW, neighbours=neighbours)
     assert asked == [1]
 
 
@@ -199,13 +199,13 @@ def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
 def test_the_reason_is_the_rules_on_which_candidates_differ(
     pods: list[Pod], crowd: Mapping[str, int], reasons: list[str]
 ) -> None:
-    victims = ActivePodsWithRanks(pods).choose(len(reasons), now=NOW, neighbours=lambda: crowd)
+    victims = ActivePodsWithRanks(pods).get_pods_to_delete(len(reasons), now=NOW, neighbours=lambda: crowd)
     assert [f"{each.pod.metadata.name}: {each.reason.partition(': ')[2]}" for each in victims] == reasons
 
 
 def test_all_are_chosen_without_asking_anything() -> None:
     pods = [pod("b"), pod("a")]
-    assert [victim.pod for victim in ActivePodsWithRanks(pods).choose(2, now=NOW)] == pods
+    assert [victim.pod for victim in ActivePodsWithRanks(pods).get_pods_to_delete(2, now=NOW)] == pods
 
 
 def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
@@ -222,7 +222,7 @@ def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
         pod("older", ready_since=MONTH, restarts=(2, 1), created=MONTH),
     ]
     for count in range(len(order) + 1):
-        assert {v.pod.metadata.name for v in ActivePodsWithRanks(order[::-1]).choose(count, now=NOW)} == {
+        assert {v.pod.metadata.name for v in ActivePodsWithRanks(order[::-1]).get_pods_to_delete(count, now=NOW)} == {
             p.metadata.name for p in order[:count]
         }
 
@@ -301,7 +301,7 @@ def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.
     crowd = {"n1": 2, "n2": 1}
     count = data.draw(st.integers(0, len(pods)))
     ranked_pods = ActivePodsWithRanks(data.draw(st.permutations(pods)))
-    chosen = [victim.pod for victim in ranked_pods.choose(count, now=NOW, neighbours=lambda: crowd)]
+    chosen = [victim.pod for victim in ranked_pods.get_pods_to_delete(count, now=NOW, neighbours=lambda: crowd)]
     assert len({p.metadata.name for p in chosen}) == len(chosen) == count
     names = {p.metadata.name for p in chosen}
     wins = {p.metadata.name: sum(_pairwise_before(p, other, crowd) for other in pods if other is not p) for p in pods}
@@ -357,7 +357,7 @@ def test_a_line_up_that_is_kept_is_as_good_as_a_new_one(shapes: list[tuple], dat
     count = data.draw(st.integers(0, len(there)))
     assert len(kept) == len(there)
     chosen, expected = (
-        {found.pod.metadata.name for found in ranked_pods.choose(count, now=NOW)}
+        {found.pod.metadata.name for found in ranked_pods.get_pods_to_delete(count, now=NOW)}
         for ranked_pods in (kept, ActivePodsWithRanks(there.values()))
     )
     assert chosen == expected

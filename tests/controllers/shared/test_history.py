@@ -10,11 +10,11 @@ from tests.tables import cases
 from pilothouse.api.apps import ControllerRevision
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.shared.history import (
-    doomed,
+    equal_revision,
     new_revision,
     newest,
-    next_number,
-    same_data,
+    next_revision,
+    revisions_to_delete,
     template_patch,
 )
 
@@ -49,7 +49,7 @@ def test_the_data_is_a_patch_with_sorted_keys() -> None:
     },
 )
 def test_revisions_are_recognised_by_what_they_mean(one: bytes, other: bytes, same: bool) -> None:
-    assert same_data(one, other) is same
+    assert equal_revision(one, other) is same
 
 
 @cases(
@@ -66,12 +66,12 @@ def test_revisions_are_recognised_by_what_they_mean(one: bytes, other: bytes, sa
 def test_old_revisions_go_when_no_pod_has_them(
     old: list[ControllerRevision], limit: int, live: set[str], expected: list[str]
 ) -> None:
-    assert [each.metadata.name for each in doomed(old, limit, frozenset(live), LABEL)] == expected
+    assert [each.metadata.name for each in revisions_to_delete(old, limit, frozenset(live), LABEL)] == expected
 
 
 def test_numbers_grow() -> None:
-    assert next_number([]) == 1
-    assert next_number([revision(3), revision(7)]) == 8
+    assert next_revision([]) == 1
+    assert next_revision([revision(3), revision(7)]) == 8
 
 
 def test_of_equal_numbers_the_last_is_the_newest() -> None:

@@ -115,7 +115,7 @@ async def test_an_owner_that_the_server_no_longer_has_is_not_synced_though_the_c
     scene: Scene,
 ) -> None:
     meta = await scene.owner()
-    scene.gate.writes.owner_missing(KEY, meta)
+    scene.gate.writes.record_owner_missing(KEY, meta)
     assert await scene.gate.enter(KEY) is None
     assert scene.forgotten == []
 

@@ -7,12 +7,12 @@ from tests.controllers.statefulset.builders import BY_SET, DATA, NEW, OLD, by_po
 from tests.tables import cases
 
 from pilothouse.controllers.workloads.statefulset.decide import (
+    CreateMissingClaims,
     CreatePod,
     DeletePod,
-    FillClaims,
     Plan,
-    RepairPod,
-    SettleClaims,
+    UpdateClaimOwners,
+    UpdateStatefulPod,
     decide,
 )
 from pilothouse.controllers.workloads.statefulset.retention import DELETE, RETAIN, Policy
@@ -236,15 +236,19 @@ def test_the_partition_counts_from_the_first_ordinal() -> None:
 
 def test_labels_and_volumes_are_put_right() -> None:
     """TestStatefulPodControlUpdatesIdentity, TestStatefulPodControlUpdatesPodStorage."""
-    assert decide(observed([pod("web-0", labelled=False)], desired=1)).living == ((RepairPod("web-0"),),)
-    for name, living in (("data-web-0", ()), ("", ((RepairPod("web-0"),),)), ("data-web-1", ((RepairPod("web-0"),),))):
+    assert decide(observed([pod("web-0", labelled=False)], desired=1)).living == ((UpdateStatefulPod("web-0"),),)
+    for name, living in (
+        ("data-web-0", ()),
+        ("", ((UpdateStatefulPod("web-0"),),)),
+        ("data-web-1", ((UpdateStatefulPod("web-0"),),)),
+    ):
         plan = decide(observed([pod("web-0", claim=name)], desired=1, templates=DATA))
         assert plan.living == living, name
 
 
 def test_after_a_repair_an_ordered_set_goes_on() -> None:
     plan = decide(observed([pod("web-0", labelled=False)]))
-    assert plan.living == ((RepairPod("web-0"),), create(1))
+    assert plan.living == ((UpdateStatefulPod("web-0"),), create(1))
 
 
 SCALED = Policy(when_deleted=DELETE, when_scaled=DELETE)
@@ -254,10 +258,10 @@ KEPT = Policy(when_deleted=DELETE, when_scaled=RETAIN)
 @cases(
     "claims, living",
     {
-        "missing": ((), [(FillClaims("web-0"),)]),
+        "missing": ((), [(CreateMissingClaims("web-0"),)]),
         "as it should be": ((claim("data-web-0", BY_SET),), []),
-        "without owner": ((claim("data-web-0"),), [(FillClaims("web-0"),)]),
-        "on its way out": ((claim("data-web-0", BY_SET, terminating=True),), [(FillClaims("web-0"),)]),
+        "without owner": ((claim("data-web-0"),), [(CreateMissingClaims("web-0"),)]),
+        "on its way out": ((claim("data-web-0", BY_SET, terminating=True),), [(CreateMissingClaims("web-0"),)]),
     },
 )
 def test_a_pending_pod_gets_the_claims_that_it_lacks(claims: Any, living: list[Any]) -> None:
@@ -271,14 +275,14 @@ def test_claims_of_running_pods_get_their_owners() -> None:
     found = [pod("web-0", claim="data-web-0"), pod("web-1", claim="data-web-1")]
     claims = (claim("data-web-0", BY_SET), claim("data-web-1", by_pod("web-1")))
     plan = decide(observed(found, desired=2, templates=DATA, claims=claims, policy=SCALED))
-    assert plan.living == ((RepairPod("web-1"),),)
+    assert plan.living == ((UpdateStatefulPod("web-1"),),)
 
 
 def test_claims_of_pods_that_are_too_many_are_settled_before_the_pod_goes() -> None:
     found = [pod(f"web-{n}", claim=f"data-web-{n}") for n in range(3)]
     claims = tuple(claim(f"data-web-{n}", BY_SET) for n in range(3))
     plan = decide(observed(found, desired=1, templates=DATA, claims=claims, policy=SCALED))
-    assert plan.settle == (SettleClaims("web-2"), SettleClaims("web-1"))
+    assert plan.settle == (UpdateClaimOwners("web-2"), UpdateClaimOwners("web-1"))
     assert plan.condemned == (delete(2),)
     assert decide(observed(found, desired=1, templates=DATA, claims=claims, policy=KEPT)).settle == ()
 

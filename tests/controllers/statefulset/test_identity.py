@@ -9,7 +9,7 @@ from tests.controllers.statefulset.builders import pod
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.statefulset.identity import (
     identity_labels,
-    is_member,
+    is_member_of,
     ordinal_of,
     parent_and_ordinal,
     pod_name,
@@ -51,10 +51,10 @@ def test_parent_and_ordinal_of_a_name(name: str, expected: tuple[str, int]) -> N
 def test_who_belongs_to_whom() -> None:
     """TestIsMemberOf, ``getPodName``."""
     assert pod_name("web", 3) == "web-3"
-    assert is_member("web", "web-3")
-    assert not is_member("web", "web-2-3")
-    assert not is_member("web", "web")
-    assert is_member("web-2", "web-2-3")
+    assert is_member_of("web", "web-3")
+    assert not is_member_of("web", "web-2-3")
+    assert not is_member_of("web", "web")
+    assert is_member_of("web-2", "web-2-3")
 
 
 def test_a_pod_is_its_template_under_its_own_name() -> None:

@@ -13,15 +13,15 @@ from pilothouse.api.meta import OwnerReference
 from pilothouse.controllers.workloads.statefulset.retention import (
     DELETE,
     RETAIN,
-    Keeping,
+    ClaimRetention,
     Policy,
+    has_stale_owner_ref,
     has_unexpected_controller,
-    is_stale,
-    is_up_to_date,
+    is_claim_owner_updated_properly,
     pod_holder,
     policy_of,
     set_holder,
-    settled,
+    updated_owner_refs,
 )
 
 POD = by_pod("web-1")
@@ -33,9 +33,9 @@ LOOSE_SET = owned_by("StatefulSet", "web", SET_UID, controller=False)
 LOOSE_POD = owned_by("Pod", "web-1", "uid-web-1", controller=False)
 
 
-def keeping(scaled: str, deleted: str, *, desired: bool) -> Keeping:
+def keeping(scaled: str, deleted: str, *, desired: bool) -> ClaimRetention:
     policy = Policy(when_deleted=deleted, when_scaled=scaled)
-    return Keeping(policy, set_holder("web", SET_UID), pod_holder("web-1", "uid-web-1"), desired)
+    return ClaimRetention(policy, set_holder("web", SET_UID), pod_holder("web-1", "uid-web-1"), desired)
 
 
 RULES: list[Any] = [
@@ -57,10 +57,12 @@ def test_a_claim_has_the_owners_of_its_policy(
     rule = keeping(scaled, deleted, desired=desired)
     for before in ((), (BY_SET,), (POD,), (BY_SET, POD)):
         for others in ((), (OTHER,)):
-            assert is_up_to_date((*others, *before), rule) == (set_of(before) == set_of(owners)), before
-            after = settled((*before, *others), rule)
+            assert is_claim_owner_updated_properly((*others, *before), rule) == (set_of(before) == set_of(owners)), (
+                before
+            )
+            after = updated_owner_refs((*before, *others), rule)
             assert after == (*others, *owners)
-            assert is_up_to_date(after, rule), "what was settled stays"
+            assert is_claim_owner_updated_properly(after, rule), "what was settled stays"
 
 
 def set_of(owners: tuple[OwnerReference, ...]) -> set[str]:
@@ -73,15 +75,15 @@ def set_of(owners: tuple[OwnerReference, ...]) -> set[str]:
 def test_what_goes_with_an_earlier_one_is_left_alone(
     scaled: str, deleted: str, desired: bool, stale: OwnerReference
 ) -> None:
-    assert is_up_to_date((stale,), keeping(scaled, deleted, desired=desired))
+    assert is_claim_owner_updated_properly((stale,), keeping(scaled, deleted, desired=desired))
 
 
 @pytest.mark.parametrize("loose", [LOOSE_SET, LOOSE_POD])
 def test_owners_that_are_no_controllers_are_replaced(loose: OwnerReference) -> None:
     for scaled, deleted, desired, owners in RULES:
         rule = keeping(scaled, deleted, desired=desired)
-        assert not is_up_to_date((loose,), rule)
-        assert settled((loose,), rule) == owners
+        assert not is_claim_owner_updated_properly((loose,), rule)
+        assert updated_owner_refs((loose,), rule) == owners
 
 
 def test_a_claim_with_another_controller_is_left_alone() -> None:
@@ -89,10 +91,10 @@ def test_a_claim_with_another_controller_is_left_alone() -> None:
         rule = keeping(scaled, deleted, desired=desired)
         retains = (scaled, deleted) == (RETAIN, RETAIN)
         assert has_unexpected_controller((RULER,), rule) != retains
-        assert is_up_to_date((RULER,), rule), owners
+        assert is_claim_owner_updated_properly((RULER,), rule), owners
         for ours in (BY_SET, POD):
-            assert not is_up_to_date((RULER, ours), rule)
-            assert settled((RULER, ours), rule) == (RULER,)
+            assert not is_claim_owner_updated_properly((RULER, ours), rule)
+            assert updated_owner_refs((RULER, ours), rule) == (RULER,)
 
 
 @pytest.mark.parametrize(
@@ -115,11 +117,11 @@ def test_who_is_not_expected_to_rule(owners: tuple[OwnerReference, ...], unexpec
 
 def test_references_to_earlier_objects_are_stale() -> None:
     holder = set_holder("web", SET_UID)
-    assert is_stale((OLD_SET,), holder)
-    assert not is_stale((BY_SET,), holder)
-    assert not is_stale((owned_by("StatefulSet", "other", "x"),), holder)
-    assert not is_stale((owned_by("Thing", "web", "x"),), holder)
-    assert is_stale((POD,), pod_holder("web-1", "")), "a pod that is yet to be made owns nothing"
+    assert has_stale_owner_ref((OLD_SET,), holder)
+    assert not has_stale_owner_ref((BY_SET,), holder)
+    assert not has_stale_owner_ref((owned_by("StatefulSet", "other", "x"),), holder)
+    assert not has_stale_owner_ref((owned_by("Thing", "web", "x"),), holder)
+    assert has_stale_owner_ref((POD,), pod_holder("web-1", "")), "a pod that is yet to be made owns nothing"
 
 
 @cases(

@@ -11,7 +11,11 @@ from tests.tables import cases
 from pilothouse.api.apps import ControllerRevision
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.shared.history import revision_hash, revision_name, template_in, template_patch
-from pilothouse.controllers.workloads.statefulset.revisions import in_order, means_the_same, surplus
+from pilothouse.controllers.workloads.statefulset.revisions import (
+    equal_with_defaults,
+    in_order,
+    revisions_to_truncate,
+)
 from pilothouse.machinery.template_hash import fnv32
 
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -96,7 +100,7 @@ def test_revisions_are_in_order() -> None:
 def test_unused_revisions_over_the_limit_are_deleted(limit: int, live: set[str], gone: list[str]) -> None:
     """TestStatefulSetControlLimitsHistory."""
     found = [revision(name, number) for number, name in enumerate("abcd")]
-    assert [each.metadata.name for each in surplus(found, frozenset(live), limit)] == gone
+    assert [each.metadata.name for each in revisions_to_truncate(found, frozenset(live), limit)] == gone
 
 
 @cases(
@@ -114,7 +118,7 @@ def test_unused_revisions_over_the_limit_are_deleted(limit: int, live: set[str],
 )
 def test_what_differs_only_by_defaults_means_the_same(older: dict[str, Any], same: bool) -> None:
     """TestStatefulSetCompatibility (1.33 → 1.34), kubernetes#135017."""
-    assert means_the_same(data(**older), data()) == same
+    assert equal_with_defaults(data(**older), data()) == same
 
 
 @cases(
@@ -138,11 +142,11 @@ def test_what_differs_only_by_defaults_means_the_same(older: dict[str, Any], sam
 def test_fields_behind_gates_make_a_revision_like_any_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     """An API server whose gates are on keeps them. ``Scheme.Default`` only adds (v1.36
     ``setMatchesLatestExistingRevision``)."""
-    assert not means_the_same(data(**before), data(**after))
+    assert not equal_with_defaults(data(**before), data(**after))
 
 
 def test_a_selector_of_everything_is_not_one_of_nothing() -> None:
     def spread(**selector: Any) -> bytes:
         return data(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", **selector}])
 
-    assert not means_the_same(spread(labelSelector={}), spread())
+    assert not equal_with_defaults(spread(labelSelector={}), spread())

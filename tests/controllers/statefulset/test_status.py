@@ -171,11 +171,11 @@ def test_pods_stand_in_their_places() -> None:
     replicas = split_replicas(found, Rules(name="web", desired=2), NOW)
     assert [slot.pod.metadata.name for slot in replicas.slots if slot.pod is not None] == ["web-0", "web-1"]
     assert [each.metadata.name for each in replicas.condemned] == ["web-10", "web-9"]
-    assert replicas.first_missed == ""
+    assert replicas.first_unavailable == ""
 
 
 def test_the_lowest_that_is_unavailable() -> None:
     rules = Rules(name="web", desired=2)
-    assert split_replicas(pods("+", "+", "-", "-"), rules, NOW).first_missed == "web-2"
-    assert split_replicas(pods("+", ".", "-"), rules, NOW).first_missed == "web-1"
-    assert split_replicas(pods("x", "-"), rules, NOW).first_missed == "web-0"
+    assert split_replicas(pods("+", "+", "-", "-"), rules, NOW).first_unavailable == "web-2"
+    assert split_replicas(pods("+", ".", "-"), rules, NOW).first_unavailable == "web-1"
+    assert split_replicas(pods("x", "-"), rules, NOW).first_unavailable == "web-0"

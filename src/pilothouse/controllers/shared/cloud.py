@@ -107,7 +107,7 @@ class CloudProvider(Protocol):
     instances: Instances | None
 
 
-class NothingToDo:
+class DisabledController:
     """Replaces a controller that the provider does not support. It logs why, and does nothing."""
 
     def __init__(self, name: str, log: Log, reason: str) -> None:

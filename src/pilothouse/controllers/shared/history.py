@@ -39,7 +39,7 @@ def template_patch(template: bytes | msgspec.Raw) -> bytes:
     return _written({"spec": {"template": value}})
 
 
-def same_data(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
+def equal_revision(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
     """Whether two revisions are of the same template, however they are spelled.
 
     Upstream compares bytes. Controllers before v1.34 wrote ``"creationTimestamp":null`` into the template's metadata,
@@ -121,7 +121,7 @@ def new_revision(
     )
 
 
-def next_number(others: Iterable[ControllerRevision]) -> int:
+def next_revision(others: Iterable[ControllerRevision]) -> int:
     """The next revision number."""
     return max((revision.revision for revision in others), default=0) + 1
 
@@ -135,7 +135,7 @@ def newest(revisions: Sequence[ControllerRevision]) -> ControllerRevision:
     return found
 
 
-def doomed(
+def revisions_to_delete(
     old: Sequence[ControllerRevision], limit: int, live_hashes: frozenset[str], hash_label: str
 ) -> list[ControllerRevision]:
     """The revisions to delete, oldest first, so that ``limit`` old ones remain.
@@ -145,13 +145,13 @@ def doomed(
     surplus = len(old) - limit
     if surplus <= 0:
         return []
-    carried = live_hashes - {""}  # a pod without the label has no revision
-    going = [
+    in_use = live_hashes - {""}  # a pod without the label has no revision
+    to_delete = [
         revision
         for revision in sorted(old, key=lambda each: each.revision)
-        if revision.metadata.labels.get(hash_label) not in carried
+        if revision.metadata.labels.get(hash_label) not in in_use
     ]
-    return going[:surplus]
+    return to_delete[:surplus]
 
 
 class History:
@@ -180,12 +180,12 @@ class History:
         matches = selector.matches
         orphans = self._revisions.by_index(CONTROLLER_INDEX, owner.namespace)
         kept = [revision for revision in own if matches(revision.metadata.labels)]
-        doubtful = [revision for revision in own if releasing and not matches(revision.metadata.labels)]
-        doubtful += [revision for revision in orphans if matches(revision.metadata.labels)]
-        if not doubtful:
+        to_claim = [revision for revision in own if releasing and not matches(revision.metadata.labels)]
+        to_claim += [revision for revision in orphans if matches(revision.metadata.labels)]
+        if not to_claim:
             return kept
         claims = Claims(self._client, CONTROLLER_REVISIONS, owner, reference, selector, read_live=read_live)
-        return kept + await claims.claim(doubtful)
+        return kept + await claims.claim(to_claim)
 
     async def create(self, namespace: str, body: bytes) -> ControllerRevision:
         """Create a ``new_revision``. Raises ``AlreadyExists`` if the name is taken."""
@@ -195,16 +195,16 @@ class History:
     async def read(self, namespace: str, name: str) -> ControllerRevision:
         return await self._client.get(CONTROLLER_REVISIONS, name, namespace)
 
-    async def renumber(self, revision: ControllerRevision, number: int) -> ControllerRevision:
+    async def update_revision_number(self, revision: ControllerRevision, number: int) -> ControllerRevision:
         name = revision.metadata.name
         record_decision(
             f"ControllerRevision {name} has the present template: number {revision.revision} becomes {number}"
         )
-        return await self._put(revision, {"revision": msgspec.json.encode(number)})
+        return await self._update_revision(revision, {"revision": msgspec.json.encode(number)})
 
     async def relabel(self, revision: ControllerRevision, labels: Mapping[str, str]) -> ControllerRevision:
         record_decision(f"ControllerRevision {revision.metadata.name} lacks labels of its hash: they are set")
-        return await self._put(revision, {"metadata.labels": msgspec.json.encode(dict(labels))})
+        return await self._update_revision(revision, {"metadata.labels": msgspec.json.encode(dict(labels))})
 
     async def delete(self, revision: ControllerRevision) -> None:
         """Delete the revision, without preconditions."""
@@ -215,7 +215,7 @@ class History:
         )
         await self._client.delete(CONTROLLER_REVISIONS, revision.metadata.name, revision.metadata.namespace)
 
-    async def _put(self, revision: ControllerRevision, changes: Mapping[str, bytes]) -> ControllerRevision:
+    async def _update_revision(self, revision: ControllerRevision, changes: Mapping[str, bytes]) -> ControllerRevision:
         meta = revision.metadata
         key = object_key(meta)
         cached, raw = self._revisions.get(key), self._revisions.raw(key)

@@ -24,21 +24,21 @@ T = TypeVar("T", bound=Cached)
 _json = msgspec.json.Encoder().encode
 
 
-class Due(enum.Enum):
+class FinalizerAction(enum.Enum):
     NOTHING = "nothing"
-    PROTECT = "protect"
+    ADD = "add"
     """It is not being deleted and lacks the finalizer: it is older than the admission plugin that adds it, or somebody
     removed it."""
-    LET_GO = "let go"
+    REMOVE = "remove"
     """It is being deleted and has the finalizer, which is removed when the object is not in use."""
 
 
-def what_is_due(meta: ObjectMeta, finalizer: str) -> Due:
+def finalizer_action(meta: ObjectMeta, finalizer: str) -> FinalizerAction:
     """``IsDeletionCandidate`` and ``NeedToAddFinalizer``. An object that is being deleted gets no finalizer."""
-    has, going = finalizer in meta.finalizers, meta.deletion_timestamp is not None
-    if going and has:
-        return Due.LET_GO
-    return Due.NOTHING if going or has else Due.PROTECT
+    has, being_deleted = finalizer in meta.finalizers, meta.deletion_timestamp is not None
+    if being_deleted and has:
+        return FinalizerAction.REMOVE
+    return FinalizerAction.NOTHING if being_deleted or has else FinalizerAction.ADD
 
 
 class ProtectionController(ManagedController, Generic[T]):
@@ -63,27 +63,31 @@ class ProtectionController(ManagedController, Generic[T]):
         self.objects = objects.cache
         self._kind = kind
         self._finalizer = finalizer
-        objects.add_handler(lambda obj, _initial: self._changed(obj), lambda _old, obj: self._changed(obj), self.gone)
+        objects.add_handler(
+            lambda obj, _initial: self._enqueue_if_pending(obj),
+            lambda _old, obj: self._enqueue_if_pending(obj),
+            self.on_delete,
+        )
 
     @abstractmethod
-    async def is_used(self, obj: T) -> bool:
+    async def is_being_used(self, obj: T) -> bool:
         """Whether an object that is being deleted is in use."""
 
-    def gone(self, obj: T, _unknown: bool) -> None:
+    def on_delete(self, obj: T, _unknown: bool) -> None:
         """Called when an object is deleted."""
 
-    def due(self, obj: T) -> Due:
-        return what_is_due(obj.metadata, self._finalizer)
+    def pending_action(self, obj: T) -> FinalizerAction:
+        return finalizer_action(obj.metadata, self._finalizer)
 
     def enqueue(self, key: str) -> None:
         """An object that used the one with this key may have been deleted. Enqueues the key if its object is being
         deleted; otherwise the event of the deletion will enqueue it."""
         obj = self.objects.get(key)
         if obj is not None:
-            self._changed(obj)
+            self._enqueue_if_pending(obj)
 
-    def _changed(self, obj: T) -> None:
-        if self.due(obj) is not Due.NOTHING:
+    def _enqueue_if_pending(self, obj: T) -> None:
+        if self.pending_action(obj) is not FinalizerAction.NOTHING:
             self.queue.add(object_key(obj.metadata))
 
     async def reconcile(self, key: str) -> Requeue | None:
@@ -92,18 +96,20 @@ class ProtectionController(ManagedController, Generic[T]):
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
         meta = obj.metadata
-        match self.due(obj):
-            case Due.NOTHING:
+        match self.pending_action(obj):
+            case FinalizerAction.NOTHING:
                 return None
-            case Due.PROTECT:
+            case FinalizerAction.ADD:
                 record_decision(f"{self._kind.kind} {key} lacks the finalizer {self._finalizer}")
                 await self._write(meta, raw, (*meta.finalizers, self._finalizer))
                 self.log.info("Added protection finalizer", v=3, kind=self._kind.kind, key=key)
-            case Due.LET_GO:
-                if await self.is_used(obj):
+            case FinalizerAction.REMOVE:
+                if await self.is_being_used(obj):
                     self.log.info("Keeping it because it is being used", v=2, kind=self._kind.kind, key=key)
                     return None
-                record_decision(f"{self._kind.kind} {key} is being deleted and not in use: {self._finalizer} goes")
+                record_decision(
+                    f"{self._kind.kind} {key} is being deleted and not in use: {self._finalizer} is removed"
+                )
                 await self._write(meta, raw, tuple(each for each in meta.finalizers if each != self._finalizer))
                 self.log.info("Removed protection finalizer", v=3, kind=self._kind.kind, key=key)
         return None

@@ -113,11 +113,11 @@ class ResourceMonitors(ABC):
     # Overridden by subclasses
 
     @abstractmethod
-    def choose(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
+    def select_resources(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
         """The resources to watch. Called when discovery has changed."""
 
     @abstractmethod
-    def listen(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
+    def add_handlers(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
         """Add a handler to the informer of a resource that is watched from now on."""
 
     @property
@@ -143,7 +143,7 @@ class ResourceMonitors(ABC):
 
     async def sync(self) -> None:
         """Read discovery, start and stop informers, and wait up to 30 s for the new ones."""
-        await self._follow(stops=True)
+        await self._resync_monitors(stops=True)
 
     def request_sync(self, definition: str = "") -> None:
         """Read discovery now, for a definition that was added or changed, or a missing kind."""
@@ -203,7 +203,7 @@ class ResourceMonitors(ABC):
         self._sync_at = math.inf
         # Informers are only stopped by the next periodic sync: deletions of objects caused by the deletion of the
         # definition must not be missed.
-        await self._follow(stops=False)
+        await self._resync_monitors(stops=False)
         now = asyncio.get_running_loop().time()
         self._rests_until = now + DISCOVERY_GAP_SECONDS
         for name, since in list(self._expected.items()):
@@ -213,23 +213,23 @@ class ResourceMonitors(ABC):
             else:
                 self._schedule(again)
 
-    async def _follow(self, *, stops: bool) -> None:
+    async def _resync_monitors(self, *, stops: bool) -> None:
         self._settled = False
         try:
             discovery = await self._client.discover()
         except (ApiError, ConnectionError, TimeoutError, ValueError) as error:
-            self._failed(f"Discovery failed, skipping {self._subject} sync", error)
+            self._log_failure(f"Discovery failed, skipping {self._subject} sync", error)
             return
         if stops:
             for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
                 # Stopped by another controller that shares it. If the resource is served, it is started again.
                 self._forget(key)
-        desired = self._wanted(discovery)
+        desired = self._selected_resources(discovery)
         if not desired:
-            self._failed(f"No resources reported by discovery, skipping {self._subject} sync", None)
+            self._log_failure(f"No resources reported by discovery, skipping {self._subject} sync", None)
             return
-        self._follow_definitions(discovery)
-        removed, added = self._differences(discovery, desired, stops=stops)
+        self._watch_definitions(discovery)
+        removed, added = self._diff(discovery, desired, stops=stops)
         if removed or added:
             diff = f"added: {_listed(added)}, removed: {_listed(removed)}"
             self._log.info(f"Syncing {self._subject} with updated resources from discovery", v=2, diff=diff)
@@ -242,7 +242,7 @@ class ResourceMonitors(ABC):
         if removed or added:
             await self._wait_synced()
 
-    def _differences(
+    def _diff(
         self, discovery: Discovery, desired: Mapping[ResourceKey, Resource], *, stops: bool
     ) -> tuple[list[ResourceKey], list[ResourceKey]]:
         added = [key for key in desired if key not in self._monitors]
@@ -258,7 +258,7 @@ class ResourceMonitors(ABC):
         }
         return [key for key in self._monitors if key not in kept], added
 
-    def _follow_definitions(self, discovery: Discovery) -> None:
+    def _watch_definitions(self, discovery: Discovery) -> None:
         """Watch CustomResourceDefinitions, if they are served."""
         if self._definitions is not None and not self._definitions.stopped:
             return
@@ -267,21 +267,21 @@ class ResourceMonitors(ABC):
             return
         shared = self._whole.existing(kind.group, kind.version, kind.resource)
         self._definitions = self._factory.informer(kind) if shared is None else shared
-        self._definitions.add_handler(self._see_new_definition, self._see_changed_definition, resync_seconds=0.0)
+        self._definitions.add_handler(self._on_definition_add, self._on_definition_update, resync_seconds=0.0)
 
-    def _see_new_definition(self, new: Cached, initial: bool) -> None:
+    def _on_definition_add(self, new: Cached, initial: bool) -> None:
         if not initial or new.metadata.name not in self._served:
             self.request_sync(new.metadata.name)
 
-    def _see_changed_definition(self, old: Cached, new: Cached) -> None:
+    def _on_definition_update(self, old: Cached, new: Cached) -> None:
         # A definition becomes established in its status: for one that is not served yet any change counts.
         if new.metadata.name not in self._served or new.metadata.generation != old.metadata.generation:
             self.request_sync(new.metadata.name)
 
-    def _wanted(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
+    def _selected_resources(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
         if discovery is not self._discovery:
             self._discovery = discovery
-            self._resources = self.choose(discovery)
+            self._resources = self.select_resources(discovery)
             self._served = frozenset(resource.group_resource for resource in discovery.resources())
         return self._resources
 
@@ -292,15 +292,15 @@ class ResourceMonitors(ABC):
                     await monitor.informer.wait_synced()
         except TimeoutError:
             missing = [key for key, monitor in self._monitors.items() if not monitor.informer.has_synced]
-            self._failed(f"Timed out waiting for the caches of {_listed(missing)}", None)
+            self._log_failure(f"Timed out waiting for the caches of {_listed(missing)}", None)
         except RuntimeError as error:
-            self._failed("An informer was stopped by another controller before it had synced", error)
+            self._log_failure("An informer was stopped by another controller before it had synced", error)
 
     def _start(self, key: ResourceKey, resource: Resource) -> None:
         kind = resource.as_kind().metadata
         shared = self._whole.existing(key.group, key.version, key.resource)
         informer: SharedInformer[Any] = self._factory.informer(kind) if shared is None else shared
-        self._monitors[key] = Monitor(kind, informer, self.listen(key, resource, informer), shared is None)
+        self._monitors[key] = Monitor(kind, informer, self.add_handlers(key, resource, informer), shared is None)
 
     def _stop(self, key: ResourceKey) -> None:
         monitor = self._forget(key)
@@ -312,7 +312,7 @@ class ResourceMonitors(ABC):
         monitor.registration.remove()
         return monitor
 
-    def _failed(self, message: str, error: BaseException | None) -> None:
+    def _log_failure(self, message: str, error: BaseException | None) -> None:
         self._count_failure()
         self._log.error(message, error=error)
 

@@ -33,7 +33,7 @@ class OwnSlices:
         self._tracker = tracker
         self._enqueue_key = enqueue
         self._cache.add_index(OWN_INDEX, index_by_manager)
-        slices.add_handler(self._added, self._changed, self._gone)
+        slices.add_handler(self._on_add, self._on_update, self._on_delete)
 
     def of(self, key: str) -> list[EndpointSlice]:
         """The managed slices of the Service with that key, sorted by name."""
@@ -47,11 +47,11 @@ class OwnSlices:
         if key:
             self._enqueue_key(key)
 
-    def _added(self, each: EndpointSlice, _initial: bool) -> None:
+    def _on_add(self, each: EndpointSlice, _initial: bool) -> None:
         if self._is_own(each) and self._tracker.is_foreign_change(service_key_of(each), each):
             self._enqueue(each)
 
-    def _changed(self, old: EndpointSlice, new: EndpointSlice) -> None:
+    def _on_update(self, old: EndpointSlice, new: EndpointSlice) -> None:
         if self._is_own(old) and not (self._is_own(new) and service_key_of(old) == service_key_of(new)):
             self._tracker.release(service_key_of(old), old)
         if service_key_of(old) != service_key_of(new):
@@ -62,6 +62,6 @@ class OwnSlices:
         ):
             self._enqueue(new)
 
-    def _gone(self, each: EndpointSlice, _unknown: bool) -> None:
+    def _on_delete(self, each: EndpointSlice, _unknown: bool) -> None:
         if self._is_own(each) and self._tracker.handle_deletion(service_key_of(each), each):
             self._enqueue(each)

@@ -64,7 +64,7 @@ class OwnWrites:
         if self._consistency_store is not None and may_have_happened(error):
             self._undecided[key] = None
 
-    def owner_missing(self, key: str, owner: ObjectMeta, error: NotFound | None = None) -> None:
+    def record_owner_missing(self, key: str, owner: ObjectMeta, error: NotFound | None = None) -> None:
         """The owner was deleted from the server. A 404 whose details do not name it is ignored, because it may come
         from a proxy."""
         if error is None or (error.status.details is not None and error.status.details.name == owner.name):
@@ -76,10 +76,10 @@ class OwnWrites:
         try:
             live = (await self._client.get(kind.read_as(Object), owner.name, owner.namespace)).metadata
         except NotFound as error:
-            self.owner_missing(key, owner, error)
+            self.record_owner_missing(key, owner, error)
             raise
         if live.uid != owner.uid:
-            self.owner_missing(key, owner)
+            self.record_owner_missing(key, owner)
         return live
 
     # Before acting
@@ -88,7 +88,9 @@ class OwnWrites:
         """Whether a request for the owner had no response."""
         return key in self._undecided
 
-    async def find_out(self, key: str, owner: Owner | None, selector_of: Callable[[Owner], Selector | None]) -> None:
+    async def resolve_undecided(
+        self, key: str, owner: Owner | None, selector_of: Callable[[Owner], Selector | None]
+    ) -> None:
         """Record the live pods of the owner after requests without a response, so that the next check waits until they
         are in the cache. Upstream retries at once, and may create one pod too many for each lost response. Raises the
         error of the list."""
@@ -123,7 +125,7 @@ class OwnWrites:
         if expected is not None and expected.adds > 0:
             self._expectations.lower(key, expected.adds, 0)
 
-    def is_known_gone(self, key: str, uid: str) -> bool:
+    def is_recorded_as_deleted(self, key: str, uid: str) -> bool:
         """Whether the owner was deleted although it is still in the cache. Its pods would be created as fast as the
         garbage collector deletes them."""
         return self._gone.get(key) == uid

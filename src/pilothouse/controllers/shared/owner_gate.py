@@ -94,14 +94,14 @@ class OwnerGate(Generic[O]):
         """
         writes = self.writes
         if writes.is_undecided(key):
-            await writes.find_out(key, self.owners.get(key), self.selector_of)
+            await writes.resolve_undecided(key, self.owners.get(key), self.selector_of)
         writes.check(key)
         owner = self.owners.get(key)
         if owner is None:
             writes.forget(key)
             self._on_deleted(key)
             return None
-        if writes.is_known_gone(key, owner.metadata.uid):
+        if writes.is_recorded_as_deleted(key, owner.metadata.uid):
             return None
         raw = self.owners.raw(key)
         assert raw is not None, "the informer of the owners must keep the JSON (keep_raw)"
@@ -152,12 +152,12 @@ class OwnerGate(Generic[O]):
         try:
             live = await self._client.get(self.kind.raw, owner.name, owner.namespace)
         except NotFound as error:
-            self.writes.owner_missing(key, owner, error)
+            self.writes.record_owner_missing(key, owner, error)
             raise
         uid = take_field(live, "metadata.uid")
         if uid is None or msgspec.json.decode(uid) != owner.uid:
             # The status was computed for the previous owner.
-            self.writes.owner_missing(key, owner)
+            self.writes.record_owner_missing(key, owner)
             raise ReplacedOwner(f"{self.kind.kind} {key} was replaced by another one with the same name")
         observed = take_field(live, "status.observedGeneration")
         return None if observed is not None and int(bytes(observed)) > owner.generation else bytes(live)

@@ -84,16 +84,16 @@ class PodEvents(Generic[T]):
 
     # Owners
 
-    def owner_added(self, owner: T, _initial: bool) -> None:
+    def add_owner(self, owner: T, _initial: bool) -> None:
         self._queue.add(object_key(owner.metadata))
 
-    def owner_changed(self, old: T, new: T) -> None:
+    def update_owner(self, old: T, new: T) -> None:
         """Enqueue it, also when only its status changed and at resyncs: a sync is cheap, a missed one is not."""
         if old.metadata.uid != new.metadata.uid:
-            self.owner_gone(old, True)
+            self.delete_owner(old, True)
         self._queue.add(object_key(new.metadata))
 
-    def owner_gone(self, owner: T, _final_state_unknown: bool) -> None:
+    def delete_owner(self, owner: T, _final_state_unknown: bool) -> None:
         """Its expectations must not delay another one of its name."""
         key = object_key(owner.metadata)
         if self._consistency_store is not None:
@@ -109,9 +109,9 @@ class PodEvents(Generic[T]):
 
     # Pods
 
-    def pod_added(self, pod: Pod, _initial: bool) -> None:
+    def add_pod(self, pod: Pod, _initial: bool) -> None:
         """A pod that is terminating already, after a restart, is not an expected creation."""
-        self._arriving(pod)
+        self._add_controlled_pod(pod)
 
     def is_foreign(self, old: Pod, new: Pod) -> bool:
         """Whether the pod belongs, and belonged, to an owner of another kind. Most pods do, and enqueue nothing
@@ -119,7 +119,7 @@ class PodEvents(Generic[T]):
         before, after = controller_of(old.metadata), controller_of(new.metadata)
         return before is not None and after is not None and before.kind != self._kind != after.kind
 
-    def pod_changed(self, old: Pod, new: Pod) -> None:
+    def update_pod(self, old: Pod, new: Pod) -> None:
         """Enqueues the owner, a former owner, or the sets that may adopt the pod."""
         before, after = old.metadata, new.metadata
         if before.resource_version == after.resource_version:
@@ -127,23 +127,23 @@ class PodEvents(Generic[T]):
         if before.uid != after.uid:
             # Deleted and created again between two lists. Upstream takes it for a change, and expects the deletion and
             # the creation until they expire.
-            self._leaving(old)
-            self._arriving(new)
+            self._remove_controlled_pod(old)
+            self._add_controlled_pod(new)
             return
         labels_changed = before.labels != after.labels
         reference, former = controller_of(after), controller_of(before)
         if former is not None and former != reference:
             # The former owner gets no more events of this pod. If it expects the pod's deletion, lower that expectation
             # now (upstream waits until it expires).
-            self._leaving(old)
+            self._remove_controlled_pod(old)
         if after.deletion_timestamp is not None:
-            self._leaving(new)
+            self._remove_controlled_pod(new)
             if labels_changed:
-                self._leaving(old)
+                self._remove_controlled_pod(old)
             return
         if reference is None:
             if labels_changed or former is not None:
-                self._orphan(new)
+                self._enqueue_matching(new)
             return
         key = self.owner_key(after.namespace, reference)
         if key is None:
@@ -156,24 +156,24 @@ class PodEvents(Generic[T]):
             if delay > 0:
                 self._queue.add_after(key, delay)
 
-    def pod_gone(self, pod: Pod, _final_state_unknown: bool) -> None:
+    def delete_pod(self, pod: Pod, _final_state_unknown: bool) -> None:
         """Enqueues the owner, and the former owner that expects the deletion."""
-        self._leaving(pod)
+        self._remove_controlled_pod(pod)
 
-    def _arriving(self, pod: Pod) -> None:
+    def _add_controlled_pod(self, pod: Pod) -> None:
         if pod.metadata.deletion_timestamp is not None:
-            self._leaving(pod)
+            self._remove_controlled_pod(pod)
             return
         reference = controller_of(pod.metadata)
         if reference is None:
-            self._orphan(pod)
+            self._enqueue_matching(pod)
             return
         key = self.owner_key(pod.metadata.namespace, reference)
         if key is not None:
             self._expectations.creation_observed(key)
             self._queue.add(key)
 
-    def _leaving(self, pod: Pod) -> None:
+    def _remove_controlled_pod(self, pod: Pod) -> None:
         pod_key = object_key(pod.metadata)
         reference = controller_of(pod.metadata)
         owner = None if reference is None else self.owner_key(pod.metadata.namespace, reference)
@@ -182,16 +182,16 @@ class PodEvents(Generic[T]):
                 self._expectations.deletion_observed(key, pod_key)
                 self._queue.add(key)
 
-    def _orphan(self, pod: Pod) -> None:
+    def _enqueue_matching(self, pod: Pod) -> None:
         """Enqueues all that select it; the first to adopt it has it. No creation was expected of an orphan."""
-        matching = [object_key(owner.metadata) for owner in self._selecting(pod)]
+        matching = [object_key(owner.metadata) for owner in self._owners_matching(pod)]
         if len(matching) > 1:
             pod_key = object_key(pod.metadata)
             self._log.warning("More than one owner is selecting the same pod", kind=self._kind, pod=pod_key)
         for key in matching:
             self._queue.add(key)
 
-    def _selecting(self, obj: Cached) -> Iterable[T]:
+    def _owners_matching(self, obj: Cached) -> Iterable[T]:
         labels = obj.metadata.labels
         if not labels:
             return

@@ -7,7 +7,7 @@ from pilothouse.runtime.cache import Cache
 LABEL_INDEX = "namespacedLabel"
 
 
-def labelled(namespace: str, key: str, value: str) -> str:
+def label_index_value(namespace: str, key: str, value: str) -> str:
     """The index value of the pods of a namespace with this label."""
     return f"{namespace}/{key}={value}"
 
@@ -15,11 +15,11 @@ def labelled(namespace: str, key: str, value: str) -> str:
 def index_by_label(pod: Pod) -> tuple[str, ...]:
     meta = pod.metadata
     namespace = meta.namespace
-    # ``labelled``, without a call for each label of every version of every pod.
+    # ``label_index_value``, without a call for each label of every version of every pod.
     return tuple([f"{namespace}/{key}={value}" for key, value in meta.labels.items()])
 
 
-def fixed_label(selector: Selector) -> tuple[str, str] | None:
+def required_label(selector: Selector) -> tuple[str, str] | None:
     """A label that every matching pod has, if the selector requires one."""
     for requirement in selector.requirements:
         value = selector.exact(requirement.key)
@@ -32,8 +32,8 @@ def pods_selected(pods: Cache[Pod], namespace: str, selector: Selector) -> list[
     """The pods of the namespace that the selector selects, in any phase, sorted by name. The cache has the index."""
     if selector.selects_nothing:
         return []
-    fixed = fixed_label(selector)
-    found = pods.list(namespace) if fixed is None else pods.by_index(LABEL_INDEX, labelled(namespace, *fixed))
+    fixed = required_label(selector)
+    found = pods.list(namespace) if fixed is None else pods.by_index(LABEL_INDEX, label_index_value(namespace, *fixed))
     if len(selector.requirements) <= (fixed is not None):
         return found
     matches = selector.matches

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pilothouse.api.core import Pod, Service
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, labelled
+from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, label_index_value
 from pilothouse.runtime import Cache, SharedInformer, object_key
 from pilothouse.semantics.pods import is_ready, is_terminal
 
@@ -23,7 +23,7 @@ def index_by_selector(service: Service) -> tuple[str, ...]:
     if not service.spec.selector:
         return ()
     key, value = min(service.spec.selector.items())
-    return (labelled(service.metadata.namespace, key, value),)
+    return (label_index_value(service.metadata.namespace, key, value),)
 
 
 class ServicePods:
@@ -51,7 +51,7 @@ class ServicePods:
         # Start from the label with the fewest pods: one like ``tier=web`` may be on all of them.
         found = min(
             (
-                self._pods.by_index(LABEL_INDEX, labelled(namespace, key, value))
+                self._pods.by_index(LABEL_INDEX, label_index_value(namespace, key, value))
                 for key, value in sorted(selector.items())
             ),
             key=len,
@@ -64,7 +64,7 @@ class ServicePods:
         labels = meta.labels.items()
         keys: list[str] = []
         for key, value in labels:
-            for service in self._services.by_index(SELECTOR_INDEX, labelled(meta.namespace, key, value)):
+            for service in self._services.by_index(SELECTOR_INDEX, label_index_value(meta.namespace, key, value)):
                 if service.spec.selector and service.spec.selector.items() <= labels:
                     keys.append(object_key(service.metadata))
         return sorted(keys)

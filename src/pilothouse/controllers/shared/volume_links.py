@@ -19,25 +19,25 @@ YES = "yes"
 _json = msgspec.json.Encoder().encode
 
 
-class Known(msgspec.Struct, Generic[T], frozen=True):
+class Decoded(msgspec.Struct, Generic[T], frozen=True):
     """An object, and its JSON, which is written back."""
 
     object: T
     raw: bytes
 
 
-Volume = Known[PersistentVolume]
-Claim = Known[PersistentVolumeClaim]
+Volume = Decoded[PersistentVolume]
+Claim = Decoded[PersistentVolumeClaim]
 
 
-def known(raw: bytes, view: type[T]) -> Known[T]:
+def decode_object(raw: bytes, view: type[T]) -> Decoded[T]:
     """The object of a response, without managedFields, which must not be written back."""
     if b'"managedFields"' in raw:
         raw = replace_fields(raw, {"metadata.managedFields": None})
-    return Known(msgspec.json.decode(raw, type=view), raw)
+    return Decoded(msgspec.json.decode(raw, type=view), raw)
 
 
-def with_annotations(found: Known[Any], annotations: Mapping[str, str]) -> bytes:
+def with_annotations(found: Decoded[Any], annotations: Mapping[str, str]) -> bytes:
     return replace_fields(found.raw, {"metadata.annotations": _json(annotations) if annotations else None})
 
 

@@ -14,7 +14,7 @@ import msgspec
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, Node, PersistentVolumeClaim
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, PersistentVolume
 from pilothouse.client import Client
-from pilothouse.controllers.shared.volume_links import Known, bound_volume, known, with_annotations
+from pilothouse.controllers.shared.volume_links import Decoded, bound_volume, decode_object, with_annotations
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.resource_versions import is_newer
@@ -201,7 +201,7 @@ class VolumeBinder:
             raw = self._volumes.cache.raw(name)
             if raw is None:
                 raise BindingError(f'failed to check binding: could not find v1.PersistentVolume "{name}"')
-            body = bound_volume(Known(volume, raw), claim)
+            body = bound_volume(Decoded(volume, raw), claim)
             if body is not None:
                 record_decision(
                     f"reserving volume {name} for claim {object_key(claim.metadata)} of the pod, which goes to "
@@ -214,7 +214,7 @@ class VolumeBinder:
             raw = self._claims.cache.raw(key)
             if raw is None:
                 raise BindingError(f'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "{key}"')
-            newest = known(raw, PersistentVolumeClaim)
+            newest = decode_object(raw, PersistentVolumeClaim)
             version = newest.object.metadata.resource_version
             annotations = newest.object.metadata.annotations
             if annotations.get(SELECTED_NODE) != pod_volumes.node_name:
@@ -223,7 +223,7 @@ class VolumeBinder:
                 )
                 body = with_annotations(newest, {**annotations, SELECTED_NODE: pod_volumes.node_name})
                 answer = await self._client.update(PERSISTENT_VOLUME_CLAIMS.raw, meta.name, body, meta.namespace)
-                version = known(bytes(answer), PersistentVolumeClaim).object.metadata.resource_version
+                version = decode_object(bytes(answer), PersistentVolumeClaim).object.metadata.resource_version
             assumed_volumes.written[key] = version
 
     async def wait_for_bindings(

@@ -12,8 +12,8 @@ import msgspec
 from pilothouse.api.apps import ControllerRevision, DaemonSet
 from pilothouse.api.core import Node, Pod, PodTemplateSpec
 from pilothouse.client.interceptor import Observation
-from pilothouse.controllers.shared.history import newest, same_data, template_patch
-from pilothouse.controllers.workloads.daemonset.placement import Placement, decide_placement, wants_of
+from pilothouse.controllers.shared.history import equal_revision, newest, template_patch
+from pilothouse.controllers.workloads.daemonset.placement import Placement, decide_placement, node_requirements_of
 from pilothouse.controllers.workloads.daemonset.pod_template import (
     HASH_LABEL,
     is_updated,
@@ -71,7 +71,7 @@ class Daemons(Invariant):
 
     def placements(self, owner: DaemonSet) -> dict[str, Placement]:
         """The decision for each node."""
-        wants = wants_of(_template(owner.spec.template).spec)
+        wants = node_requirements_of(_template(owner.spec.template).spec)
         return {name: decide_placement(wants, self.nodes[name]) for name in sorted(self.nodes)}
 
     def live_pods(self, uid: str) -> list[Pod]:
@@ -204,7 +204,7 @@ class DaemonSets(Daemons):
         patch = template_patch(owner.spec.template)
         current = newest(sorted(own, key=lambda each: each.metadata.name))
         # There may be two: one that somebody else creates is only found by the next sync.
-        same = [each.metadata.name for each in own if same_data(each.data, patch)]
+        same = [each.metadata.name for each in own if equal_revision(each.data, patch)]
         if current.metadata.name not in same:
             raise Violation(f"the template of {name} is held by {same}; the newest revision is {current.metadata.name}")
         hashes = {_hash(pod) for pod in pods}

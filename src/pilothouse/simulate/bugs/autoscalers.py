@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerOptions
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import RecentScaling
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.status import Report
 from pilothouse.sim import Invariant, Simulation, SimulationOptions
 from pilothouse.sim.invariants.autoscalers import Autoscalers
@@ -78,7 +78,8 @@ LOST_HISTORY = Bug(
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded(
-        "two minutes after the restart web has 1 replicas", ((Recent, "begin", lambda _self, _replicas, _now: None),)
+        "two minutes after the restart web has 1 replicas",
+        ((RecentScaling, "record_initial_recommendation", lambda _self, _replicas, _now: None),),
     ),
 )
 async def restart_in_a_quiet_minute(simulation: Simulation) -> None:
@@ -106,7 +107,7 @@ RESET_TIME = Bug(
     "ended.",
     protection="lastScaleTime only changes when the replicas were changed.",
 )
-seen = Report.seen
+seen = Report.set_status
 
 
 def always_now(self: Report, *given: Any, **how: Any) -> None:
@@ -118,7 +119,7 @@ def always_now(self: Report, *given: Any, **how: Any) -> None:
     "five minutes without a change",
     options=OPTIONS,
     invariants=invariants,
-    unguarded=Unguarded("lastScaleTime has changed, and the size has not", ((Report, "seen", always_now),)),
+    unguarded=Unguarded("lastScaleTime has changed, and the size has not", ((Report, "set_status", always_now),)),
 )
 async def five_minutes_without_a_change(simulation: Simulation) -> None:
     """After a scaling the load changes only slightly."""

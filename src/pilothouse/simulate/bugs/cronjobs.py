@@ -12,7 +12,13 @@ import msgspec
 from pilothouse.api.batch import CronJob
 from pilothouse.controllers.workloads.cronjob import controller, decide
 from pilothouse.controllers.workloads.cronjob import schedule as schedule_module
-from pilothouse.controllers.workloads.cronjob.schedule import PADDING, TOO_MANY, Due, NoSuchMoment, until_next
+from pilothouse.controllers.workloads.cronjob.schedule import (
+    PADDING,
+    TOO_MANY,
+    MissedSchedules,
+    NoScheduledTime,
+    next_schedule_time_duration,
+)
 from pilothouse.env.virtual import VirtualClock
 from pilothouse.machinery.cron import Schedule
 from pilothouse.sim import Invariant, Simulation, SimulationOptions
@@ -79,7 +85,10 @@ def evenly_spaced() -> Sequence[Patch]:
         assert first is not None and second is not None, "the schedule has times"  # noqa: PT018
         return (since + (second - first) - now).total_seconds() + PADDING
 
-    return ((decide, "until_next", until_next), (controller, "until_next", until_next))
+    return (
+        (decide, "next_schedule_time_duration", until_next),
+        (controller, "next_schedule_time_duration", until_next),
+    )
 
 
 @HOT_LOOP.scenario(
@@ -117,10 +126,10 @@ EVERY = Bug(
     mechanism="Times were computed from the sync, and so from the start of the process, not from the CronJob.",
     protection="Times are computed from lastScheduleTime, or from the creation of the CronJob if there is none.",
 )
-find_due = schedule_module.find_due
+find_due = schedule_module.most_recent_schedule_time
 
 
-def now_is_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -> Due:
+def now_is_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -> MissedSchedules:
     """What is due is due now, and the next time is counted from now."""
     due = find_due(cron_job, schedule, now)
     return due if due.at is None else msgspec.structs.replace(due, at=now.replace(microsecond=0))
@@ -130,7 +139,9 @@ def now_is_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) ->
     "five hours and many restarts",
     options=BARE,
     invariants=invariants,
-    unguarded=Unguarded("Jobs were started .* after multiples of five hours", ((decide, "find_due", now_is_due),)),
+    unguarded=Unguarded(
+        "Jobs were started .* after multiples of five hours", ((decide, "most_recent_schedule_time", now_is_due),)
+    ),
 )
 async def many_restarts(simulation: Simulation) -> None:
     """``@every 5h``, and the manager is down for five minutes every two hours."""
@@ -159,11 +170,11 @@ TOO_MANY_MISSED = Bug(
 )
 
 
-def reject_many(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -> Due:
+def reject_many(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -> MissedSchedules:
     """As the first controller did."""
     due = find_due(cron_job, schedule, now)
     if due.missed > TOO_MANY:
-        raise NoSuchMoment("too many missed start times (> 100)")
+        raise NoScheduledTime("too many missed start times (> 100)")
     return due
 
 
@@ -171,7 +182,9 @@ def reject_many(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -
     "two hundred minutes without a manager",
     options=OPTIONS,
     invariants=invariants,
-    unguarded=Unguarded("0 Jobs were started after the manager was back", ((decide, "find_due", reject_many),)),
+    unguarded=Unguarded(
+        "0 Jobs were started after the manager was back", ((decide, "most_recent_schedule_time", reject_many),)
+    ),
     cases={"Allow": {"policy": "Allow"}, "Forbid": {"policy": "Forbid"}},
 )
 async def no_manager(simulation: Simulation, policy: str) -> None:
@@ -208,7 +221,7 @@ def a_day_later(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -
     """A day after the last Job, whatever the clocks say."""
     last = cron_job.status.last_schedule_time
     if last is None:
-        return until_next(cron_job, schedule, now)
+        return next_schedule_time_duration(cron_job, schedule, now)
     return max(60.0, (last + datetime.timedelta(days=1) - now).total_seconds() + PADDING)
 
 
@@ -242,7 +255,10 @@ CLOCK_CHANGE.scenario(
     invariants=invariants,
     unguarded=Unguarded(
         r"of at-\d+ [123] Jobs were started in four days",
-        ((decide, "until_next", a_day_later), (controller, "until_next", a_day_later)),
+        (
+            (decide, "next_schedule_time_duration", a_day_later),
+            (controller, "next_schedule_time_duration", a_day_later),
+        ),
     ),
     cases={"23 hours": {"start": "2026-03-27T12:00:00+00:00", "sunday": "2026-03-29"}},
 )(clocks_change)

@@ -256,7 +256,7 @@ def end_enqueues_nobody(self: DaemonEvents, pod: Pod) -> None:
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded(
-        "after 30 s crane is on \\['node-0', 'node-2'", ((DaemonEvents, "_leaving", end_enqueues_nobody),)
+        "after 30 s crane is on \\['node-0', 'node-2'", ((DaemonEvents, "_remove_controlled_pod", end_enqueues_nobody),)
     ),
 )
 async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
@@ -323,7 +323,7 @@ DELETED_NODE = Bug(
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded(
-        "after 30 s agent is on \\[''", ((NodeEvents, "node_gone", lambda _self, _node, _unknown: None),)
+        "after 30 s agent is on \\[''", ((NodeEvents, "delete_node", lambda _self, _node, _unknown: None),)
     ),
 )
 async def node_is_deleted(simulation: Simulation) -> None:
@@ -360,7 +360,7 @@ HEAVY_HANDLER = Bug(
 def check_each_event(self: NodeEvents, _old: Node, new: Node) -> None:
     """Whatever has changed."""
     self.nodes.put(new)
-    self._moved(new.metadata.name)
+    self._enqueue_node(new.metadata.name)
 
 
 def counted() -> Sequence[Patch]:
@@ -382,7 +382,7 @@ def counted() -> Sequence[Patch]:
         nodes=20, profile=Profile(lease_period=10.0, status_period=10.0), controllers=("daemonset",)
     ),
     patches=counted,
-    unguarded=Unguarded("nothing has happened but heartbeats", ((NodeEvents, "node_changed", check_each_event),)),
+    unguarded=Unguarded("nothing has happened but heartbeats", ((NodeEvents, "update_node", check_each_event),)),
 )
 async def heartbeats(simulation: Simulation) -> None:
     """Twenty nodes report their status every ten seconds; there are five DaemonSets."""

@@ -60,7 +60,7 @@ async def give_up(_self: SyncContext, name: str) -> None:
     raise NameTaken(f'replicasets.apps "{name}" already exists')
 
 
-NO_COLLISION_COUNT: Sequence[Patch] = ((SyncContext, "_name_taken", give_up),)
+NO_COLLISION_COUNT: Sequence[Patch] = ((SyncContext, "_handle_already_exists", give_up),)
 
 BACK_AND_FORTH = Bug(
     "kubernetes#43948",
@@ -199,7 +199,7 @@ def same_hash(one: msgspec.Raw | bytes, other: msgspec.Raw | bytes) -> bool:
 @UPGRADE.scenario(
     "a ReplicaSet with the hash of another release",
     options=OPTIONS,
-    unguarded=Unguarded("2 ReplicaSets have the template of web", ((sync_context, "same_template", same_hash),)),
+    unguarded=Unguarded("2 ReplicaSets have the template of web", ((sync_context, "equal_ignore_hash", same_hash),)),
 )
 async def hash_of_another_release(simulation: Simulation) -> None:
     """When the manager starts, there is a ReplicaSet with pods that an older release named with another hash."""
@@ -285,7 +285,7 @@ async def forget_failures(self: DeploymentController, key: str) -> Requeue | Non
 @OUT_OF_SYNC.scenario(
     "a ReplicaSet is scaled manually",
     options=OPTIONS,
-    unguarded=Unguarded("there are 9 pods of 5", ((SetEvents, "set_changed", lambda _self, _old, _new: None),)),
+    unguarded=Unguarded("there are 9 pods of 5", ((SetEvents, "update_replica_set", lambda _self, _old, _new: None),)),
 )
 async def scaled_by_hand(simulation: Simulation) -> None:
     """The ReplicaSet is scaled manually. The controller scales it back, and scaling the Deployment still works

@@ -196,7 +196,7 @@ ALWAYS_FAILING = Bug(
     invariants=unbounded,
     unguarded=Unguarded(
         "pods were created for one completion",
-        ((backoff, "remaining", lambda _failures, _now: 0.0),),
+        ((backoff, "get_remaining_time", lambda _failures, _now: 0.0),),
         arguments={"limit": 2**31 - 1},
     ),
 )
@@ -228,7 +228,7 @@ TERMINATING_POD = Bug(
     protection="Every event of a pod with the finalizer whose Job does not exist enqueues the pod to remove the "
     "finalizer, and so does the deletion of a Job for all its pods.",
 )
-enqueue_orphan, release_pods_of = JobEvents._enqueue_orphan_of_job, JobEvents._release_pods_of
+enqueue_orphan, release_pods_of = JobEvents._enqueue_orphan_of_job, JobEvents._enqueue_orphans_of
 
 
 def not_terminating(self: JobEvents, pod: Pod) -> None:
@@ -251,7 +251,7 @@ def no_pods_of(self: JobEvents, job: Job) -> None:
     invariants=unbounded,
     unguarded=Unguarded(
         "still has the finalizer of work",
-        ((JobEvents, "_enqueue_orphan_of_job", not_terminating), (JobEvents, "_release_pods_of", no_pods_of)),
+        ((JobEvents, "_enqueue_orphan_of_job", not_terminating), (JobEvents, "_enqueue_orphans_of", no_pods_of)),
     ),
     cases={
         "Background, observed": {"policy": "Background", "restarted": False},
@@ -305,7 +305,7 @@ DELETION_RACE = Bug(
         "still has the finalizer of work",
         (
             (JobEvents, "_enqueue_orphan_of_job", lambda _self, _pod: None),
-            (JobEvents, "_release_pods_of", lambda _self, _job: None),
+            (JobEvents, "_enqueue_orphans_of", lambda _self, _job: None),
         ),
     ),
     cases={
@@ -343,7 +343,7 @@ STUCK_FINALIZER = Bug(
     "was corrected, the patch was not retried.",
     protection="Failures are retried forever, with a backoff of at most a minute.",
 )
-release_orphan = JobController._release_orphan
+release_orphan = JobController._sync_orphan_pod
 
 
 async def try_once(self: JobController, key: str) -> Requeue | None:
@@ -358,7 +358,7 @@ async def try_once(self: JobController, key: str) -> Requeue | None:
     "patches are rejected for 15 minutes",
     options=OPTIONS,
     invariants=unbounded,
-    unguarded=Unguarded("two minutes later 2 pods are left", ((JobController, "_release_orphan", try_once),)),
+    unguarded=Unguarded("two minutes later 2 pods are left", ((JobController, "_sync_orphan_pod", try_once),)),
 )
 async def patches_are_rejected(simulation: Simulation) -> None:
     """The Job is deleted, and its pods' finalizers cannot be removed for fifteen minutes."""
@@ -441,7 +441,7 @@ SAME_NAME = Bug(
 def keep_what_is_known(self: JobEvents, owner: Job, _final_state_unknown: bool) -> None:
     """Nothing is dropped when a Job ends."""
     self._at_once.add(f"{owner.metadata.namespace}/{owner.metadata.name}")
-    self._release_pods_of(owner)
+    self._enqueue_orphans_of(owner)
 
 
 @SAME_NAME.scenario(
@@ -451,7 +451,7 @@ def keep_what_is_known(self: JobEvents, owner: Job, _final_state_unknown: bool) 
     unguarded=Unguarded(
         "a minute later the second Job has no pods",
         (
-            (JobEvents, "owner_gone", keep_what_is_known),
+            (JobEvents, "delete_owner", keep_what_is_known),
             (OwnWrites, "_lower_passed_creations", lambda _self, _key: None),
         ),
     ),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pilothouse.api.apps import ControllerRevision, StatefulSet
 from pilothouse.client.interceptor import Answered, Observation, Rule, delay
 from pilothouse.controllers.node.taint_eviction.controller import TaintEvictionController
-from pilothouse.controllers.shared.history import same_data
+from pilothouse.controllers.shared.history import equal_revision
 from pilothouse.controllers.workloads.statefulset import StatefulSetOptions, decide, revisions
 from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint
 from pilothouse.controllers.workloads.statefulset.controller import StatefulSetController, _Apply
@@ -98,7 +98,7 @@ def by_count(observed: Observed) -> tuple[DeletePod, ...]:
     slots = observed.replicas.slots
     updated = sum(1 for slot in slots if slot.pod is not None and revision_of(slot.pod.metadata) == observed.update)
     if updated == len(slots) or any(
-        slot.pod is None or observed.rules.is_missed(slot.pod, observed.now) for slot in slots
+        slot.pod is None or observed.rules.is_unavailable(slot.pod, observed.now) for slot in slots
     ):
         return ()
     slot = slots[len(slots) - 1 - updated]
@@ -111,7 +111,7 @@ def by_count(observed: Observed) -> tuple[DeletePod, ...]:
     "the first pod is deleted",
     options=OPTIONS,
     invariants=invariants,
-    unguarded=Unguarded("not of it are \\['web-2'\\]", ((decide, "_roll", by_count),)),
+    unguarded=Unguarded("not of it are \\['web-2'\\]", ((decide, "_pods_to_update", by_count),)),
     cases={"with rollingUpdate": {"strategy": rolling()}},
     variations={"without": {"strategy": {"type": "RollingUpdate"}}},
 )
@@ -137,14 +137,14 @@ FLIP = Bug(
     "had changed back.",
     protection="The revision with the template's data is looked up, and its number becomes the highest.",
 )
-settle = StatefulHistory.settle
+settle = StatefulHistory.get_stateful_set_revisions
 
 
 async def by_number(
     self: StatefulHistory, owner: StatefulSet, blueprint: Blueprint, known: Sequence[ControllerRevision]
 ) -> Revisions:
     """If the template has a revision, the newest is taken for it."""
-    if not any(same_data(each.data, blueprint.patch) for each in known):
+    if not any(equal_revision(each.data, blueprint.patch) for each in known):
         return await settle(self, owner, blueprint, known)
     newest = known[-1]
     current = next((each for each in known if each.metadata.name == owner.status.current_revision), newest)
@@ -155,7 +155,7 @@ async def by_number(
     "ten changes within a second",
     options=OPTIONS,
     invariants=ordered,
-    unguarded=Unguarded("not of it are \\['web-", ((StatefulHistory, "settle", by_number),)),
+    unguarded=Unguarded("not of it are \\['web-", ((StatefulHistory, "get_stateful_set_revisions", by_number),)),
 )
 async def ten_changes(simulation: Simulation) -> None:
     """B, A, B, A, … as fast as possible; the last template is A, and its revision is used again."""
@@ -276,8 +276,8 @@ OTHER_WORDS = Bug(
     unguarded=Unguarded(
         "2 revisions have the template of web",
         (
-            (revisions, "same_data", lambda one, other: bytes(one) == bytes(other)),
-            (revisions, "means_the_same", lambda _one, _other: False),
+            (revisions, "equal_revision", lambda one, other: bytes(one) == bytes(other)),
+            (revisions, "equal_with_defaults", lambda _one, _other: False),
         ),
     ),
 )

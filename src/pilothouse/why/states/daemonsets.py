@@ -3,7 +3,7 @@
 import msgspec
 
 from pilothouse.api.core import Node, PodSpec
-from pilothouse.controllers.workloads.daemonset.placement import Wants, wants_of
+from pilothouse.controllers.workloads.daemonset.placement import NodeRequirements, node_requirements_of
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
 from pilothouse.why.states.rejections import rejection
@@ -63,7 +63,7 @@ class LeftOut:
 
     def __init__(self, view: View, nodes: list[Node]) -> None:
         template = (view.spec.get("template") or {}).get("spec") or {}
-        wants = wants_of(msgspec.convert(template, PodSpec, strict=False))
+        wants = node_requirements_of(msgspec.convert(template, PodSpec, strict=False))
         self.tainted: list[tuple[str, str]] = []
         """Name and taint."""
         self._reasons: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ class LeftOut:
             if reason := self._reason(wants, node):
                 self._reasons.setdefault(reason, []).append(node.metadata.name)
 
-    def _reason(self, wants: Wants, node: Node) -> str:
+    def _reason(self, wants: NodeRequirements, node: Node) -> str:
         if not matches_node_selection(PodSpec(node_selector=wants.node_selector, affinity=wants.affinity), node):
             labels = ", ".join(f"{name}={value}" for name, value in wants.node_selector.items())
             return f"not selected by {labels or 'the node affinity'}"

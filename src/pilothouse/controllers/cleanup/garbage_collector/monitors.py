@@ -80,7 +80,7 @@ class Monitors(ResourceMonitors):
         )
         return found if found is not None and found.metadata.uid == identity.uid else None
 
-    def choose(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
+    def select_resources(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
         """Also records the kinds that are served."""
         found = monitored_resources(discovery, self._ignored)
         if found:
@@ -88,7 +88,7 @@ class Monitors(ResourceMonitors):
             self._kinds = {(r.api_version, r.kind): r.as_kind().metadata for r in discovery.resources()}
         return found
 
-    def listen(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
+    def add_handlers(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
         api_version, kind_name = resource.api_version, resource.kind
         graph, apply = self._graph, self._apply
 

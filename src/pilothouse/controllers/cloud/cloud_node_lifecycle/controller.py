@@ -10,7 +10,7 @@ from pilothouse.api.meta import Object
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR, CloudNodeLifecycleOptions
-from pilothouse.controllers.shared.cloud import Instances, NothingToDo
+from pilothouse.controllers.shared.cloud import DisabledController, Instances
 from pilothouse.controllers.shared.cloud_providers import the_provider
 from pilothouse.controllers.shared.pauses import pause
 from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
@@ -27,7 +27,7 @@ _NODE_META = NODES.read_as(Object)
 def build(context: ControllerContext) -> RunnableController:
     provider = the_provider(context.options_as(CloudNodeLifecycleOptions).provider, context.env)
     if provider.instances is None:
-        return NothingToDo(DESCRIPTOR.name, context.log, f"cloud provider {provider.name} has no instances")
+        return DisabledController(DESCRIPTOR.name, context.log, f"cloud provider {provider.name} has no instances")
     return CloudNodeLifecycleController(context, provider.instances)
 
 

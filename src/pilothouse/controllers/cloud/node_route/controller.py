@@ -6,7 +6,7 @@ from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.cloud.node_route import DESCRIPTOR, NodeRouteOptions
 from pilothouse.controllers.cloud.node_route.decide import cluster_ranges, condition_of, has_condition, plan
-from pilothouse.controllers.shared.cloud import NothingToDo, Route, Routes
+from pilothouse.controllers.shared.cloud import DisabledController, Route, Routes
 from pilothouse.controllers.shared.cloud_providers import the_provider
 from pilothouse.controllers.shared.parallel import each
 from pilothouse.controllers.shared.pauses import pause
@@ -31,7 +31,7 @@ def build(context: ControllerContext) -> RunnableController:
     elif not options.allocate or not options.configured:
         reason = "--allocate-node-cidrs or --configure-cloud-routes is off"
     if provider.routes is None or reason:
-        return NothingToDo(DESCRIPTOR.name, context.log, reason)
+        return DisabledController(DESCRIPTOR.name, context.log, reason)
     return NodeRouteController(context, provider.routes)
 
 

@@ -18,7 +18,7 @@ from pilothouse.controllers.cloud.service_lb.decide import (
     nodes_sufficiently_equal,
     wants_load_balancer,
 )
-from pilothouse.controllers.shared.cloud import ImplementedElsewhere, LoadBalancers, NothingToDo, TryAgainAfter
+from pilothouse.controllers.shared.cloud import DisabledController, ImplementedElsewhere, LoadBalancers, TryAgainAfter
 from pilothouse.controllers.shared.cloud_providers import the_provider
 from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.controllers.shared.parallel import each
@@ -48,7 +48,7 @@ RESYNC_SECONDS = 30.0
 def build(context: ControllerContext) -> RunnableController:
     provider = the_provider(context.options_as(ServiceLBOptions).provider, context.env)
     if provider.load_balancers is None:
-        return NothingToDo(DESCRIPTOR.name, context.log, f"cloud provider {provider.name} has no load balancers")
+        return DisabledController(DESCRIPTOR.name, context.log, f"cloud provider {provider.name} has no load balancers")
     return ServiceLBController(context, provider.load_balancers)
 
 

@@ -11,10 +11,10 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.policy import PodDisruptionBudget
 from pilothouse.controllers.shared.pods_by_label import (
     LABEL_INDEX,
-    fixed_label,
     index_by_label,
-    labelled,
+    label_index_value,
     pods_selected,
+    required_label,
 )
 from pilothouse.machinery.labels import SelectorError, selector_from
 from pilothouse.runtime import Cache
@@ -31,8 +31,8 @@ def index_by_selector(budget: PodDisruptionBudget) -> tuple[str, ...]:
         return ()  # selects nothing; a sync of it records why
     if selector.selects_nothing:
         return ()
-    fixed = fixed_label(selector)
-    return (labelled(namespace, *fixed) if fixed is not None else namespace,)
+    fixed = required_label(selector)
+    return (label_index_value(namespace, *fixed) if fixed is not None else namespace,)
 
 
 class BudgetPods:
@@ -53,7 +53,7 @@ class BudgetPods:
         index = self._budgets.by_index
         found = index(SELECTOR_INDEX, meta.namespace)
         for key, value in meta.labels.items():
-            found += index(SELECTOR_INDEX, labelled(meta.namespace, key, value))
+            found += index(SELECTOR_INDEX, label_index_value(meta.namespace, key, value))
         if not found:
             return found
         chosen = [each for each in found if selector_from(each.spec.selector).matches(meta.labels)]
@@ -63,7 +63,7 @@ class BudgetPods:
     def may_select(self, budget: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
         """Whether the budget may select pods with these labels and maybe others."""
         try:
-            fixed = fixed_label(selector_from(budget.spec.selector))
+            fixed = required_label(selector_from(budget.spec.selector))
         except SelectorError:
             return False
         return fixed is None or labels.get(fixed[0], fixed[1]) == fixed[1]

@@ -101,10 +101,10 @@ class Monitors(ResourceMonitors):
             self.settled.set()
             self._on_new()
 
-    def choose(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
+    def select_resources(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
         return quotable_resources(discovery)
 
-    def listen(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
+    def add_handlers(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
         is_pods = (key.group, key.resource) == ("", "pods")
         evaluator = self._pods if is_pods else evaluator_for(key.group, key.resource)
         assert evaluator is not None, "only what can be counted is chosen"

@@ -24,7 +24,7 @@ from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
-from pilothouse.controllers.shared.volume_links import known
+from pilothouse.controllers.shared.volume_links import decode_object
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR, AttachDetachOptions
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual_state_of_world import (
     ActualStateOfWorld,
@@ -490,7 +490,7 @@ class AttachDetachController(ManagedController):
         except (ApiError, OSError) as error:
             text = f"detacher.Detach failed to delete VolumeAttachment [{name}]: {error}"
             raise RequestFailed(f"kubernetes.io/csi: {text}") from error
-        left = known(bytes(result), VolumeAttachment).object
+        left = decode_object(bytes(result), VolumeAttachment).object
         if left.metadata.name == name and left.metadata.finalizers:
             # Only a cache that had it can prove that it was deleted.
             operation.version = left.metadata.resource_version

@@ -12,7 +12,7 @@ from pilothouse.client.errors import ApiError, Conflict
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
-from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, with_annotations
+from pilothouse.controllers.shared.volume_links import Claim, Decoded, Volume, with_annotations
 from pilothouse.controllers.shared.volume_plugins import HOST_PATH
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions, links
 from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
@@ -161,14 +161,14 @@ class BinderController:
         view, raw = self._claim_informer.cache.get(key), self._claim_informer.cache.raw(key)
         assert view is not None, "it is there"
         assert raw is not None, "what is written back whole is cached with its JSON"
-        found = Known(view, raw)
+        found = Decoded(view, raw)
         return found if self._claims.put(found) else None
 
     def _store_volume_update(self, key: str) -> Volume | None:
         view, raw = self._volume_informer.cache.get(key), self._volume_informer.cache.raw(key)
         assert view is not None, "it is there"
         assert raw is not None, "what is written back whole is cached with its JSON"
-        found = Known(view, raw)
+        found = Decoded(view, raw)
         return found if self._volumes.put(found) else None
 
     # State for decisions about a claim (``claims.ClaimContext``)

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.storage import PersistentVolume
-from pilothouse.controllers.shared.volume_links import Known
+from pilothouse.controllers.shared.volume_links import Decoded
 from pilothouse.machinery.quantities import Quantity
 from pilothouse.machinery.resource_versions import compare, is_newer
 from pilothouse.runtime import Cache, object_key
@@ -33,12 +33,12 @@ class Store(Generic[T]):
 
     def __init__(self, informer_cache: Cache[T] | None = None) -> None:
         self._informer_cache = informer_cache
-        self._objects: dict[str, Known[T]] = {}
+        self._objects: dict[str, Decoded[T]] = {}
 
-    def get(self, key: str) -> Known[T] | None:
+    def get(self, key: str) -> Decoded[T] | None:
         return self._objects.get(key)
 
-    def put(self, found: Known[T]) -> bool:
+    def put(self, found: Decoded[T]) -> bool:
         """Store the object unless the stored one is newer. Returns whether it was stored; an equal version is."""
         key = object_key(found.object.metadata)
         old = self._objects.get(key)
@@ -48,7 +48,7 @@ class Store(Generic[T]):
         self._update_index(key, old, found)
         return True
 
-    def put_written(self, written: Known[T]) -> None:
+    def put_written(self, written: Decoded[T]) -> None:
         """Store a written object, unless it was deleted since: the response may arrive after the event of the deletion,
         and then nothing would ever drop it."""
         if not self._was_deleted(written.object.metadata):
@@ -61,7 +61,7 @@ class Store(Generic[T]):
         order = compare(self._informer_cache.resource_version, meta.resource_version)
         return order is not None and order >= 0
 
-    def drop(self, key: str) -> Known[T] | None:
+    def drop(self, key: str) -> Decoded[T] | None:
         """Drop a deleted object. Returns the stored one."""
         old = self._objects.pop(key, None)
         if old is not None:
@@ -72,7 +72,7 @@ class Store(Generic[T]):
         """All objects, unordered: for counting."""
         return (each.object for each in self._objects.values())
 
-    def _update_index(self, key: str, old: Known[T] | None, new: Known[T] | None) -> None:
+    def _update_index(self, key: str, old: Decoded[T] | None, new: Decoded[T] | None) -> None:
         """Hook for indexes."""
 
 
@@ -168,7 +168,9 @@ class VolumeStore(Store[PersistentVolume]):
         super().__init__(informer_cache)
         self._by_modes: dict[Modes, AccessModeIndex] = {}
 
-    def _update_index(self, key: str, old: Known[PersistentVolume] | None, new: Known[PersistentVolume] | None) -> None:
+    def _update_index(
+        self, key: str, old: Decoded[PersistentVolume] | None, new: Decoded[PersistentVolume] | None
+    ) -> None:
         if old is not None:
             modes = mode_set(old.object.spec.access_modes)
             index = self._by_modes[modes]

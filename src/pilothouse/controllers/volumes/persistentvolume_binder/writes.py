@@ -8,7 +8,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.storage import PERSISTENT_VOLUMES, PersistentVolume
 from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
-from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, bound_volume, known
+from pilothouse.controllers.shared.volume_links import Claim, Decoded, Volume, bound_volume, decode_object
 from pilothouse.controllers.volumes.persistentvolume_binder import links
 from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore, Store, VolumeStore
 from pilothouse.env import Env, Log
@@ -54,7 +54,7 @@ class Writes:
             raw = await self._client.get(PERSISTENT_VOLUMES.raw, name)
         except NotFound:
             return None
-        return known(bytes(raw), PersistentVolume)
+        return decode_object(bytes(raw), PersistentVolume)
 
     # Volumes
 
@@ -83,7 +83,7 @@ class Writes:
 
     async def create_volume(self, body: dict[str, Any]) -> None:
         raw = await self._client.create(PERSISTENT_VOLUMES.raw, body)
-        self._volumes.put_written(known(bytes(raw), PersistentVolume))
+        self._volumes.put_written(decode_object(bytes(raw), PersistentVolume))
 
     async def delete_volume(self, name: str) -> None:
         await self._client.delete(PERSISTENT_VOLUMES, name)
@@ -110,12 +110,12 @@ class Writes:
         await self.update_claim_status(claim, links.bound_status(claim, volume.object))
 
     async def _update(
-        self, kind: Kind[T], store: Store[T], found: Known[T], body: bytes | None, subresource: str = ""
-    ) -> Known[T]:
+        self, kind: Kind[T], store: Store[T], found: Decoded[T], body: bytes | None, subresource: str = ""
+    ) -> Decoded[T]:
         if body is None:
             return found
         meta = found.object.metadata
         raw = await self._client.update(kind.raw, meta.name, body, meta.namespace, subresource=subresource)
-        written = known(bytes(raw), kind.view)
+        written = decode_object(bytes(raw), kind.view)
         store.put_written(written)
         return written

@@ -12,7 +12,7 @@ class VolumeProtectionController(ProtectionController[PersistentVolume]):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(DESCRIPTOR.name, context, PERSISTENT_VOLUMES, FINALIZER, queue_name="pvprotection")
 
-    async def is_used(self, obj: PersistentVolume) -> bool:
+    async def is_being_used(self, obj: PersistentVolume) -> bool:
         """By its phase. Binding changes the volume, so a concurrent write is a conflict."""
         return obj.status.phase == "Bound"
 

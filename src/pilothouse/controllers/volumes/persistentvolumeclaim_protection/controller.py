@@ -9,7 +9,7 @@ Upstream: v1.36 ``pkg/controller/volume/pvcprotection/pvc_protection_controller.
 from collections.abc import Iterable
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod
-from pilothouse.controllers.shared.in_use_protection import Due, ProtectionController
+from pilothouse.controllers.shared.in_use_protection import FinalizerAction, ProtectionController
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR
 from pilothouse.runtime import ControllerContext, RetryLater, object_key
@@ -92,10 +92,10 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
         for key in index_by_claim(pod):
             self.enqueue(key)
 
-    def gone(self, obj: PersistentVolumeClaim, _unknown: bool) -> None:
+    def on_delete(self, obj: PersistentVolumeClaim, _unknown: bool) -> None:
         self._unused.pop(obj.metadata.uid, None)
 
-    async def is_used(self, obj: PersistentVolumeClaim) -> bool:
+    async def is_being_used(self, obj: PersistentVolumeClaim) -> bool:
         """Whether a pod uses the claim. If only the live list has one, the cache is stale and the key is retried soon:
         if the pod is deleted before the cache has it, no event follows."""
         if any(pod_uses_pvc(pod, obj) for pod in self._pods.by_index(CLAIM_INDEX, object_key(obj.metadata))):
@@ -104,7 +104,9 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
         if uid not in self._unused:
             # The known deletions must be fixed before the list starts: it could miss a pod that was created before a
             # later deletion.
-            being_deleted = [claim for claim in self.objects.list(namespace) if self.due(claim) is Due.LET_GO]
+            being_deleted = [
+                claim for claim in self.objects.list(namespace) if self.pending_action(claim) is FinalizerAction.REMOVE
+            ]
             pods = await self.client.list(PODS, namespace)
             found = [claim.metadata for claim in unused(being_deleted, pods.items)]
             self._unused |= dict.fromkeys(meta.uid for meta in found if self.objects.still_has(meta))

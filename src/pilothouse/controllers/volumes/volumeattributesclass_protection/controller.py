@@ -63,7 +63,7 @@ class AttributesClassProtectionController(ProtectionController[VolumeAttributesC
         for name in stopped_using(old, new):
             self.enqueue(name)
 
-    async def is_used(self, obj: VolumeAttributesClass) -> bool:
+    async def is_being_used(self, obj: VolumeAttributesClass) -> bool:
         name = obj.metadata.name
         return bool(self._volumes.by_index(INDEX, name) or self._claims.by_index(INDEX, name))
 

@@ -13,14 +13,14 @@ from pilothouse.machinery.zones import load_zone
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
-def draw_job(cron_job: CronJob, moment: datetime.datetime) -> bytes:
+def get_job_from_template(cron_job: CronJob, scheduled_time: datetime.datetime) -> bytes:
     """The Job as JSON. Its ``creationTimestamp`` is the scheduled time, as upstream; the server replaces it."""
     template = cron_job.spec.job_template
     zone = load_zone(cron_job.spec.time_zone or "")
-    annotations = {**template.metadata.annotations, SCHEDULED: _rfc3339(moment.astimezone(zone))}
+    annotations = {**template.metadata.annotations, SCHEDULED: _rfc3339(scheduled_time.astimezone(zone))}
     meta = {
-        "name": job_name(cron_job, moment),
-        "creationTimestamp": format_time(moment),
+        "name": job_name(cron_job, scheduled_time),
+        "creationTimestamp": format_time(scheduled_time),
         **({"labels": template.metadata.labels} if template.metadata.labels else {}),
         "annotations": annotations,
         "ownerReferences": [new_controller_reference(cron_job.metadata, CRON_JOBS)],

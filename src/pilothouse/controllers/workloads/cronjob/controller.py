@@ -9,10 +9,16 @@ from pilothouse.api.batch import CRON_JOBS, JOBS, CronJob, Job
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.client.errors import AlreadyExists, ApiError, NotFound, has_cause
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR, CronJobOptions
-from pilothouse.controllers.workloads.cronjob.blueprint import draw_job
-from pilothouse.controllers.workloads.cronjob.decide import Decision, Remark, decide, job_name, surplus_jobs
-from pilothouse.controllers.workloads.cronjob.schedule import schedule_of, until_next
-from pilothouse.controllers.workloads.cronjob.status import settled, started, unknown, unseen, without
+from pilothouse.controllers.workloads.cronjob.blueprint import get_job_from_template
+from pilothouse.controllers.workloads.cronjob.decide import CronJobEvent, Decision, decide, job_name, jobs_to_clean_up
+from pilothouse.controllers.workloads.cronjob.schedule import next_schedule_time_duration, schedule_of
+from pilothouse.controllers.workloads.cronjob.status import (
+    active_jobs_not_in_cache,
+    active_jobs_not_in_status,
+    add_to_active_list,
+    delete_from_active_list,
+    update_active_list,
+)
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.cron import CronError
 from pilothouse.machinery.metrics import exponential_buckets
@@ -37,7 +43,7 @@ _FAILURES = (ApiError, OSError)
 _decoder = msgspec.json.Decoder(CronJob)
 
 
-class NotReplaced(RuntimeError):
+class ReplaceFailed(RuntimeError):
     """A Job to be replaced could not be deleted."""
 
 
@@ -52,11 +58,11 @@ class _SyncContext:
 
     def remove(self, uid: str) -> None:
         self._removed.add(uid)
-        self.status = without(self.status, (uid,))
+        self.status = delete_from_active_list(self.status, (uid,))
 
     def refresh(self, cron_job: CronJob, raw: bytes) -> None:
         self.cron_job, self.raw = cron_job, raw
-        self.status = without(cron_job.status, self._removed)
+        self.status = delete_from_active_list(cron_job.status, self._removed)
 
 
 class CronJobController(ManagedController):
@@ -79,19 +85,19 @@ class CronJobController(ManagedController):
         self._written: dict[str, tuple[str, str]] = {}
         """By key the uid and version of our last write."""
         cron_jobs.add_handler(
-            lambda made, _initial: self.queue.add(object_key(made.metadata)),
-            self._changed,
-            self._gone,
+            lambda created_at, _initial: self.queue.add(object_key(created_at.metadata)),
+            self._update_cron_job,
+            self._delete_cron_job,
         )
         jobs.add_handler(
             lambda job, _initial: self._enqueue_owner(job.metadata),
-            self._job_changed,
+            self._update_job,
             lambda job, _unknown: self._enqueue_owner(job.metadata),
         )
 
     # Event handlers
 
-    def _changed(self, old: CronJob, new: CronJob) -> None:
+    def _update_cron_job(self, old: CronJob, new: CronJob) -> None:
         """After a change of its schedule a CronJob is enqueued at the next scheduled time; earlier enqueuing stays."""
         key = object_key(new.metadata)
         before, after = old.spec, new.spec
@@ -103,18 +109,18 @@ class CronJobController(ManagedController):
             schedule = schedule_of(new, self.env.zone)
         except CronError:
             text = f"unparseable schedule for cronjob: {after.schedule}"
-            self._say(new, Remark(WARNING, "UnParseableCronJobSchedule", text))
+            self._record_event(new, CronJobEvent(WARNING, "UnParseableCronJobSchedule", text))
             return
-        wait = until_next(new, schedule, self.env.now())
+        wait = next_schedule_time_duration(new, schedule, self.env.now())
         # A schedule that is never due: the sync records an event about it.
         self.queue.add_after(key, wait if wait is not None else 0.0)
 
-    def _gone(self, cron_job: CronJob, _final_state_unknown: bool) -> None:
+    def _delete_cron_job(self, cron_job: CronJob, _final_state_unknown: bool) -> None:
         key = object_key(cron_job.metadata)
         self._written.pop(key, None)
         self.queue.add(key)
 
-    def _job_changed(self, old: Job, new: Job) -> None:
+    def _update_job(self, old: Job, new: Job) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         if controller_of(old.metadata) != controller_of(new.metadata):
@@ -148,18 +154,18 @@ class CronJobController(ManagedController):
         owned = controller_index_key(meta.namespace, CRON_JOBS.kind, meta.name, meta.uid)
         jobs = sorted(self._jobs.by_index(CONTROLLER_INDEX, owned), key=lambda job: job.metadata.name)
         sync = _SyncContext(cron_job, raw)
-        for job in surplus_jobs(cron_job, jobs):
+        for job in jobs_to_clean_up(cron_job, jobs):
             record_decision(
                 f"{job.metadata.name} has ended and is over the history limits: successfulJobsHistoryLimit "
                 f"{cron_job.spec.successful_jobs_history_limit}, failedJobsHistoryLimit "
                 f"{cron_job.spec.failed_jobs_history_limit}, the oldest go first"
             )
-            await self._delete(sync, job.metadata)
+            await self._delete_job(sync, job.metadata)
         wait: float | None = None
         failure: Exception | None = None
         try:
             wait = await self._sync_cron_job(sync, jobs)
-        except (*_FAILURES, NotReplaced) as error:
+        except (*_FAILURES, ReplaceFailed) as error:
             failure = error
         # The status is written also after an error.
         if sync.status != sync.cron_job.status:
@@ -169,23 +175,23 @@ class CronJobController(ManagedController):
         return Requeue(wait) if wait is not None else None
 
     async def _sync_cron_job(self, sync: _SyncContext, jobs: list[Job]) -> float | None:
-        for job in unknown(sync.status, jobs):
+        for job in active_jobs_not_in_status(sync.status, jobs):
             await self._check_active_job(sync, job)
-        sync.status, remarks = settled(sync.status, jobs)
-        for remark in remarks:
-            self._say(sync.cron_job, remark)
-        for reference in unseen(sync.status, jobs):
+        sync.status, events = update_active_list(sync.status, jobs)
+        for event in events:
+            self._record_event(sync.cron_job, event)
+        for reference in active_jobs_not_in_cache(sync.status, jobs):
             try:
                 await self._client.get(JOBS, reference.name, reference.namespace)
             except NotFound:
                 text = f"Active job went missing: {reference.name}"
-                self._say(sync.cron_job, Remark(NORMAL, "MissingJob", text))
+                self._record_event(sync.cron_job, CronJobEvent(NORMAL, "MissingJob", text))
                 sync.remove(reference.uid)
         decision = decide(sync.cron_job, sync.status, self.env.now(), self.env.zone)
-        for remark in decision.remarks:
-            self._say(sync.cron_job, remark)
+        for event in decision.events:
+            self._record_event(sync.cron_job, event)
         if decision.start is not None:
-            await self._start(sync, decision)
+            await self._create_job(sync, decision)
         return decision.wait
 
     async def _check_active_job(self, sync: _SyncContext, job: Job) -> None:
@@ -199,9 +205,9 @@ class CronJobController(ManagedController):
             sync.refresh(live, bytes(raw))
             return
         text = f"Saw a job that the controller did not create or forgot: {job.metadata.name}"
-        self._say(sync.cron_job, Remark(WARNING, "UnexpectedJob", text))
+        self._record_event(sync.cron_job, CronJobEvent(WARNING, "UnexpectedJob", text))
 
-    async def _start(self, sync: _SyncContext, decision: Decision) -> None:
+    async def _create_job(self, sync: _SyncContext, decision: Decision) -> None:
         cron_job, moment = sync.cron_job, decision.start
         assert moment is not None, "asked only when there is one"
         spec = cron_job.spec
@@ -219,44 +225,46 @@ class CronJobController(ManagedController):
             f"Jobs are active{limit}"
         )
         try:
-            made = await self._client.create(JOBS, draw_job(cron_job, moment), meta.namespace)
+            created_at = await self._client.create(JOBS, get_job_from_template(cron_job, moment), meta.namespace)
         except AlreadyExists:
             # Created by us and not in the status yet, or by another client.
-            there = await self._client.get(JOBS, name, meta.namespace)
-            known = any(reference.uid == there.metadata.uid for reference in sync.status.active)
-            if known or not is_controlled_by(there.metadata, meta.uid):
+            existing = await self._client.get(JOBS, name, meta.namespace)
+            known = any(reference.uid == existing.metadata.uid for reference in sync.status.active)
+            if known or not is_controlled_by(existing.metadata, meta.uid):
                 return
             self.log.info("Job already exists", job=name, namespace=meta.namespace)
-            sync.status = started(sync.status, there.metadata, moment)
+            sync.status = add_to_active_list(sync.status, existing.metadata, moment)
             return
         except _FAILURES as error:
             if not has_cause(error, "NamespaceTerminating"):
-                self._say(cron_job, Remark(WARNING, "FailedCreate", f"Error creating job: {error}"))
+                self._record_event(cron_job, CronJobEvent(WARNING, "FailedCreate", f"Error creating job: {error}"))
             raise
-        created = made.metadata.creation_timestamp
+        created = created_at.metadata.creation_timestamp
         if created is not None:
             self._skew.observe((created - moment).total_seconds())
-        self._say(cron_job, Remark(NORMAL, "SuccessfulCreate", f"Created job {made.metadata.name}"))
-        sync.status = started(sync.status, made.metadata, moment)
+        self._record_event(
+            cron_job, CronJobEvent(NORMAL, "SuccessfulCreate", f"Created job {created_at.metadata.name}")
+        )
+        sync.status = add_to_active_list(sync.status, created_at.metadata, moment)
 
     async def _replace_active(self, sync: _SyncContext) -> None:
         for reference in sync.status.active:
             try:
                 job = await self._client.get(JOBS, reference.name, reference.namespace)
             except _FAILURES as error:
-                self._say(sync.cron_job, Remark(WARNING, "FailedGet", f"Get job: {error}"))
+                self._record_event(sync.cron_job, CronJobEvent(WARNING, "FailedGet", f"Get job: {error}"))
                 raise
-            if not await self._delete(sync, job.metadata):
-                raise NotReplaced(f"could not replace job {reference.namespace}/{reference.name}")
+            if not await self._delete_job(sync, job.metadata):
+                raise ReplaceFailed(f"could not replace job {reference.namespace}/{reference.name}")
 
-    async def _delete(self, sync: _SyncContext, job: ObjectMeta) -> bool:
+    async def _delete_job(self, sync: _SyncContext, job: ObjectMeta) -> bool:
         try:
             await self._client.delete(JOBS, job.name, job.namespace, propagation_policy="Background")
         except _FAILURES as error:
-            self._say(sync.cron_job, Remark(WARNING, "FailedDelete", f"Deleted job: {error}"))
+            self._record_event(sync.cron_job, CronJobEvent(WARNING, "FailedDelete", f"Deleted job: {error}"))
             return False
         sync.remove(job.uid)
-        self._say(sync.cron_job, Remark(NORMAL, "SuccessfulDelete", f"Deleted job {job.name}"))
+        self._record_event(sync.cron_job, CronJobEvent(NORMAL, "SuccessfulDelete", f"Deleted job {job.name}"))
         return True
 
     async def _put_status(self, sync: _SyncContext) -> None:
@@ -265,15 +273,15 @@ class CronJobController(ManagedController):
         record_decision(
             f"status: {len(sync.status.active)} active Jobs, last schedule time {format_time(last) if last else 'none'}"
         )
-        whole = replace_fields(sync.raw, {"status": msgspec.json.encode(sync.status), "metadata.managedFields": None})
-        answer = await self._client.update(CRON_JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
-        version = take_field(answer, "metadata.resourceVersion")
+        body = replace_fields(sync.raw, {"status": msgspec.json.encode(sync.status), "metadata.managedFields": None})
+        response = await self._client.update(CRON_JOBS.raw, meta.name, body, meta.namespace, subresource="status")
+        version = take_field(response, "metadata.resourceVersion")
         if version is not None and self._cron_jobs.still_has(meta):
             self._written[object_key(meta)] = (meta.uid, bytes(version).decode().strip('"'))
 
-    def _say(self, cron_job: CronJob, remark: Remark) -> None:
-        about = object_reference(CRON_JOBS, cron_job.metadata)
-        self._recorder.event(about, remark.type, remark.reason, remark.message)
+    def _record_event(self, cron_job: CronJob, event: CronJobEvent) -> None:
+        reference = object_reference(CRON_JOBS, cron_job.metadata)
+        self._recorder.event(reference, event.type, event.reason, event.message)
 
 
 build = CronJobController

@@ -12,18 +12,18 @@ from pilothouse.api.batch import CronJob, CronJobStatus, Job
 from pilothouse.api.core import EVENT_TYPE_NORMAL, EVENT_TYPE_WARNING
 from pilothouse.controllers.workloads.cronjob.schedule import (
     TOO_MANY,
-    NoSuchMoment,
-    find_due,
+    NoScheduledTime,
     has_own_zone,
+    most_recent_schedule_time,
+    next_schedule_time_duration,
     schedule_of,
-    until_next,
 )
 from pilothouse.machinery.cron import CronError
 from pilothouse.machinery.zones import UnknownZone, load_zone
 from pilothouse.semantics.jobs import finished_condition
 
 
-class Remark(msgspec.Struct, frozen=True):
+class CronJobEvent(msgspec.Struct, frozen=True):
     """An event about the CronJob."""
 
     type: str
@@ -40,24 +40,24 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Delete active Jobs before."""
     wait: float | None = None
     """Seconds until the next sync. ``None``: when something changes."""
-    remarks: tuple[Remark, ...] = ()
+    events: tuple[CronJobEvent, ...] = ()
 
 
-_TOO_MANY = Remark(
+_TOO_MANY = CronJobEvent(
     EVENT_TYPE_WARNING,
     "TooManyMissedTimes",
     "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew",
 )
-_ACTIVE = Remark(
+_ACTIVE = CronJobEvent(
     EVENT_TYPE_NORMAL,
     "JobAlreadyActive",
     "Not starting job because prior execution is running and concurrency policy is Forbid",
 )
 
 
-def job_name(cron_job: CronJob, moment: datetime.datetime) -> str:
+def job_name(cron_job: CronJob, scheduled_time: datetime.datetime) -> str:
     """The name of the Job for a scheduled time, which no other Job of the CronJob has."""
-    return f"{cron_job.metadata.name}-{int(moment.timestamp()) // 60}"
+    return f"{cron_job.metadata.name}-{int(scheduled_time.timestamp()) // 60}"
 
 
 def decide(
@@ -71,52 +71,52 @@ def decide(
         try:
             load_zone(spec.time_zone)
         except UnknownZone as error:
-            text = f"invalid timeZone: {_quoted(spec.time_zone)}: {error}"
-            return Decision(remarks=(Remark(EVENT_TYPE_WARNING, "UnknownTimeZone", text),))
+            text = f"invalid timeZone: {_quote(spec.time_zone)}: {error}"
+            return Decision(events=(CronJobEvent(EVENT_TYPE_WARNING, "UnknownTimeZone", text),))
     if spec.suspend:
         return Decision()
-    remarks: list[Remark] = []
+    events: list[CronJobEvent] = []
     if has_own_zone(cron_job):
         text = (
-            f"CRON_TZ or TZ used in schedule {_quoted(spec.schedule)} is not officially supported, see "
+            f"CRON_TZ or TZ used in schedule {_quote(spec.schedule)} is not officially supported, see "
             "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
         )
-        remarks.append(Remark(EVENT_TYPE_WARNING, "UnsupportedSchedule", text))
+        events.append(CronJobEvent(EVENT_TYPE_WARNING, "UnsupportedSchedule", text))
     try:
         schedule = schedule_of(cron_job, local)
     except CronError as error:
-        text = f"unparseable schedule: {_quoted(spec.schedule)} : {error}"
-        return Decision(remarks=(*remarks, Remark(EVENT_TYPE_WARNING, "UnparseableSchedule", text)))
+        text = f"unparseable schedule: {_quote(spec.schedule)} : {error}"
+        return Decision(events=(*events, CronJobEvent(EVENT_TYPE_WARNING, "UnparseableSchedule", text)))
     try:
-        due = find_due(cron_job, schedule, now)
-    except NoSuchMoment as error:
+        due = most_recent_schedule_time(cron_job, schedule, now)
+    except NoScheduledTime as error:
         text = f"invalid schedule: {spec.schedule} : {error}"
-        return Decision(remarks=(*remarks, Remark(EVENT_TYPE_WARNING, "InvalidSchedule", text)))
-    wait = until_next(cron_job, schedule, now)
-    moment = due.at
-    if moment is None:
-        return Decision(wait=wait, remarks=tuple(remarks))
+        return Decision(events=(*events, CronJobEvent(EVENT_TYPE_WARNING, "InvalidSchedule", text)))
+    wait = next_schedule_time_duration(cron_job, schedule, now)
+    scheduled_time = due.at
+    if scheduled_time is None:
+        return Decision(wait=wait, events=tuple(events))
     if due.missed > TOO_MANY:
-        remarks.append(_TOO_MANY)
+        events.append(_TOO_MANY)
     # Upstream checks the deadline here (event MissSchedule). It never is exceeded: earlier times were not searched.
-    name = job_name(cron_job, moment)
-    if status.last_schedule_time == moment or any(
+    name = job_name(cron_job, scheduled_time)
+    if status.last_schedule_time == scheduled_time or any(
         job.name == name and job.namespace == meta.namespace for job in status.active
     ):
-        return Decision(wait=wait, remarks=tuple(remarks))
+        return Decision(wait=wait, events=tuple(events))
     if spec.concurrency_policy == "Forbid" and status.active:
         # lastScheduleTime does not change: the Job for this time is started when the active one has finished, unless a
         # later time comes first.
-        return Decision(wait=wait, remarks=(*remarks, _ACTIVE))
+        return Decision(wait=wait, events=(*events, _ACTIVE))
     replace = spec.concurrency_policy == "Replace" and bool(status.active)
-    return Decision(start=moment, replace=replace, wait=wait, remarks=tuple(remarks))
+    return Decision(start=scheduled_time, replace=replace, wait=wait, events=tuple(events))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
-def surplus_jobs(cron_job: CronJob, jobs: Iterable[Job]) -> list[Job]:
+def jobs_to_clean_up(cron_job: CronJob, jobs: Iterable[Job]) -> list[Job]:
     """The finished Jobs beyond the limits, the oldest first."""
     by_end: dict[str, list[Job]] = {"Complete": [], "Failed": []}
     for job in jobs:

@@ -18,11 +18,11 @@ TOO_MANY = 100
 _SECOND = datetime.timedelta(seconds=1)
 
 
-class NoSuchMoment(ValueError):
+class NoScheduledTime(ValueError):
     """The schedule names days that do not exist."""
 
 
-class Due(msgspec.Struct, frozen=True):
+class MissedSchedules(msgspec.Struct, frozen=True):
     """``at`` is the last scheduled time that has passed without a Job, if any; ``missed`` about how many were before
     it."""
 
@@ -50,24 +50,26 @@ def has_own_zone(cron_job: CronJob) -> bool:
     return "TZ" in cron_job.spec.schedule
 
 
-def find_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime, *, heed_deadline: bool = True) -> Due:
-    """The last scheduled time that has passed (``mostRecentScheduleTime``). Raises ``NoSuchMoment``.
+def most_recent_schedule_time(
+    cron_job: CronJob, schedule: Schedule, now: datetime.datetime, *, include_starting_deadline_seconds: bool = True
+) -> MissedSchedules:
+    """The last scheduled time that has passed (``mostRecentScheduleTime``). Raises ``NoScheduledTime``.
 
     Not all times since the last Job are visited: their number is estimated from the first interval, and the search
     starts two intervals before the end. With irregular intervals it may find none.
     """
     since = cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now
     seconds = cron_job.spec.starting_deadline_seconds
-    if heed_deadline and seconds is not None:
+    if include_starting_deadline_seconds and seconds is not None:
         since = max(since, add_seconds(now, -seconds))
     first = schedule.next(since)
     if first is not None and now < first:
-        return Due(since)
+        return MissedSchedules(since)
     second = schedule.next(first) if first is not None else None
     if first is None or second is None:
-        raise NoSuchMoment("time difference between two schedules is less than 1 second")
+        raise NoScheduledTime("time difference between two schedules is less than 1 second")
     if now < second:
-        return Due(since, first)
+        return MissedSchedules(since, first)
     interval = second - first  # at least a second: moments are full seconds
     missed = (now - first) // _SECOND * _SECOND // interval + 1
     last: datetime.datetime | None = None
@@ -75,15 +77,15 @@ def find_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime, *, h
     while moment is not None and moment <= now:
         last = moment
         moment = schedule.next(moment)
-    return Due(since, last, missed)
+    return MissedSchedules(since, last, missed)
 
 
-def until_next(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -> float | None:
+def next_schedule_time_duration(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -> float | None:
     """Seconds until the next sync of the CronJob (``nextScheduleTimeDuration``); ``None``: never. Always greater than 0
     (kubernetes#118706)."""
     try:
-        due = find_due(cron_job, schedule, now, heed_deadline=False)
-    except NoSuchMoment:
+        due = most_recent_schedule_time(cron_job, schedule, now, include_starting_deadline_seconds=False)
+    except NoScheduledTime:
         base = now
     else:
         base = due.at or (now if due.missed else due.since)

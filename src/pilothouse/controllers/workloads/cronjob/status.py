@@ -11,48 +11,48 @@ from msgspec.structs import replace
 from pilothouse.api.batch import JOBS, CronJobStatus, Job
 from pilothouse.api.core import EVENT_TYPE_NORMAL, ObjectReference
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.workloads.cronjob.decide import Remark
+from pilothouse.controllers.workloads.cronjob.decide import CronJobEvent
 from pilothouse.machinery.owners import object_reference
 from pilothouse.semantics.jobs import finished_condition
 
 
-def without(status: CronJobStatus, uids: Collection[str]) -> CronJobStatus:
+def delete_from_active_list(status: CronJobStatus, uids: Collection[str]) -> CronJobStatus:
     if not any(job.uid in uids for job in status.active):
         return status
     return replace(status, active=tuple(job for job in status.active if job.uid not in uids))
 
 
-def started(status: CronJobStatus, job: ObjectMeta, moment: datetime.datetime) -> CronJobStatus:
+def add_to_active_list(status: CronJobStatus, job: ObjectMeta, moment: datetime.datetime) -> CronJobStatus:
     return replace(status, active=(*status.active, object_reference(JOBS, job)), last_schedule_time=moment)
 
 
-def settled(status: CronJobStatus, jobs: Iterable[Job]) -> tuple[CronJobStatus, list[Remark]]:
+def update_active_list(status: CronJobStatus, jobs: Iterable[Job]) -> tuple[CronJobStatus, list[CronJobEvent]]:
     """The status without finished Jobs, and the events about them."""
-    remarks: list[Remark] = []
+    events: list[CronJobEvent] = []
     active = {reference.uid for reference in status.active}
     for job in jobs:
         end = finished_condition(job)
         if end is None:
             continue
         if job.metadata.uid in active:
-            status = without(status, (job.metadata.uid,))
+            status = delete_from_active_list(status, (job.metadata.uid,))
             text = f"Saw completed job: {job.metadata.name}, condition: {end.type}"
-            remarks.append(Remark(EVENT_TYPE_NORMAL, "SawCompletedJob", text))
+            events.append(CronJobEvent(EVENT_TYPE_NORMAL, "SawCompletedJob", text))
         at = job.status.completion_time
         if end.type == "Complete" and at is not None:
             known = status.last_successful_time
             if known is None or at > known:
                 status = replace(status, last_successful_time=at)
-    return status, remarks
+    return status, events
 
 
-def unknown(status: CronJobStatus, jobs: Iterable[Job]) -> list[Job]:
+def active_jobs_not_in_status(status: CronJobStatus, jobs: Iterable[Job]) -> list[Job]:
     """The active Jobs that are not in the status."""
     active = {reference.uid for reference in status.active}
     return [job for job in jobs if job.metadata.uid not in active and finished_condition(job) is None]
 
 
-def unseen(status: CronJobStatus, jobs: Iterable[Job]) -> list[ObjectReference]:
+def active_jobs_not_in_cache(status: CronJobStatus, jobs: Iterable[Job]) -> list[ObjectReference]:
     """Active Jobs of the status that the cache does not show."""
-    there = {job.metadata.uid for job in jobs}
-    return [reference for reference in status.active if reference.uid not in there]
+    names = {job.metadata.uid for job in jobs}
+    return [reference for reference in status.active if reference.uid not in names]

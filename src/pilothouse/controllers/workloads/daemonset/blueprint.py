@@ -6,7 +6,7 @@ from pilothouse.api.apps import DaemonSet
 from pilothouse.api.core import PodTemplateSpec
 from pilothouse.controllers.shared import blueprints as shared
 from pilothouse.controllers.shared.history import template_patch
-from pilothouse.controllers.workloads.daemonset.placement import Placements, wants_of
+from pilothouse.controllers.workloads.daemonset.placement import Placements, node_requirements_of
 from pilothouse.controllers.workloads.daemonset.pod_template import PinnedTemplate
 from pilothouse.env import Log
 from pilothouse.machinery.labels import Selector
@@ -31,7 +31,7 @@ class Blueprint:
         self.template_labels = read.metadata.labels
         self.patch = template_patch(self.template)
         """The data of a revision of this template."""
-        wants = wants_of(read.spec, comparison_operators=comparison_operators)
+        wants = node_requirements_of(read.spec, comparison_operators=comparison_operators)
         # A new image changes nothing about which nodes are eligible: the known placements stay.
         self.placements = placements if placements is not None and placements.wants == wants else Placements(wants)
         self._pinned: tuple[str, int | None, PinnedTemplate] | None = None

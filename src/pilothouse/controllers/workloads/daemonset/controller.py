@@ -18,15 +18,15 @@ from pilothouse.controllers.shared.history import History
 from pilothouse.controllers.shared.owner_gate import OwnerGate, ReplacedOwner
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint, Blueprints
-from pilothouse.controllers.workloads.daemonset.manage import Need, decide_need
+from pilothouse.controllers.workloads.daemonset.manage import NodeChanges, pods_should_be_on_node
 from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents, daemon_key
 from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods, NodeToDaemonPods
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
-from pilothouse.controllers.workloads.daemonset.placement import why_not_here
+from pilothouse.controllers.workloads.daemonset.placement import rejection_reason
 from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
 from pilothouse.controllers.workloads.daemonset.pod_template import PinnedTemplate, template_generation
 from pilothouse.controllers.workloads.daemonset.revisions import DaemonHistory
-from pilothouse.controllers.workloads.daemonset.rolling import bounds_of, plan, surges
+from pilothouse.controllers.workloads.daemonset.rolling import allows_surge, bounds_of, plan
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.controllers.workloads.daemonset.status import encode, next_status
 from pilothouse.env.periodic import repeat
@@ -65,7 +65,7 @@ _LIST_SECONDS = 0.05
 """When to sync again while an informer delivers a new list of nodes or pods, which takes milliseconds."""
 
 
-class PodWritesFailed(Exception):
+class PodWriteErrors(Exception):
     """Some pods could not be created or deleted."""
 
     def __init__(self, errors: Sequence[Exception]) -> None:
@@ -75,7 +75,7 @@ class PodWritesFailed(Exception):
         self.errors = tuple(errors)
 
 
-class HistoryFailed(Exception):
+class ConstructHistoryFailed(Exception):
     """The revisions could not be brought in order."""
 
 
@@ -135,7 +135,11 @@ class DaemonSetController(ManagedController):
         self._kept_from = (pods, nodes)
         self._daemon_pods = DaemonPods()
         self._history = DaemonHistory(
-            context.client, History(context.client, revisions.cache), self._pod_control, self.log, wrote=self._wrote
+            context.client,
+            History(context.client, revisions.cache),
+            self._pod_control,
+            self.log,
+            wrote=self._record_write,
         )
         self.node_queue: WorkQueue[str] = WorkQueue(context.env, "daemonset-node-updates", context.metrics)
         self.node_events = NodeEvents(
@@ -159,10 +163,10 @@ class DaemonSetController(ManagedController):
         self.events = DaemonEvents(
             self._gate, self.queue, self.log, daemon_pods=self._daemon_pods, blueprints=self._blueprints
         )
-        owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
-        revisions.add_handler(self.events.revision_added, self.events.revision_changed, self.events.revision_gone)
-        pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
-        nodes.add_handler(self.node_events.node_added, self.node_events.node_changed, self.node_events.node_gone)
+        owners.add_handler(self.events.add_owner, self.events.update_owner, self.events.delete_owner)
+        revisions.add_handler(self.events.add_history, self.events.update_history, self.events.delete_history)
+        pods.add_handler(self.events.add_pod, self.events.update_pod, self.events.delete_pod)
+        nodes.add_handler(self.node_events.add_node, self.node_events.update_node, self.node_events.delete_node)
 
     async def reconcile(self, key: str) -> Requeue | None:
         if any(informer.replacing for informer in self._kept_from):
@@ -185,73 +189,75 @@ class DaemonSetController(ManagedController):
         if blueprint.selector is None:
             raise TerminalError(f"the selector of DaemonSet {key} makes no sense")
         node_pods = self._daemon_pods.of(daemon_key(owner.metadata))
-        return await self._act(_SyncContext(key, owner, found.raw, blueprint, blueprint.selector, node_pods))
+        return await self._sync_daemon_set(
+            _SyncContext(key, owner, found.raw, blueprint, blueprint.selector, node_pods)
+        )
 
-    async def _act(self, sync: _SyncContext) -> Requeue | None:
-        current, old = await self._revisions(sync)
+    async def _sync_daemon_set(self, sync: _SyncContext) -> Requeue | None:
+        current, old = await self._construct_history(sync)
         sync.rules = Rules(
             revision_hash=current.metadata.labels.get("controller-revision-hash", ""),
             generation=template_generation(sync.meta.annotations),
-            surges=surges(sync.owner.spec.update_strategy),
+            surges=allows_surge(sync.owner.spec.update_strategy),
             min_ready_seconds=sync.owner.spec.min_ready_seconds,
         )
         self._observe(sync)
-        await self._claim(sync)
+        await self._claim_pods(sync)
         if not self._owners.still_has(sync.meta):
             # It was deleted meanwhile. If another one has its name, expectations set now would never be observed. The
             # event enqueues the key.
             return None
         if not self._expectations.satisfied(sync.key):
-            return await self._report(sync, observed=False)
+            return await self._update_daemon_set_status(sync, observed=False)
         try:
-            await self._update(sync, old)
-        except (PodWritesFailed, HistoryFailed, InvalidBound):
+            await self._update_daemon_set(sync, old)
+        except (PodWriteErrors, ConstructHistoryFailed, InvalidBound):
             try:
-                await self._report(sync, observed=True)
+                await self._update_daemon_set_status(sync, observed=True)
             except (ApiError, OSError, ReplacedOwner) as error:
                 # The first failure is returned; this one is only logged.
                 self.log.warning("Failed to update status of daemon set", key=sync.key, problem=str(error))
             raise
-        return await self._report(sync, observed=True)
+        return await self._update_daemon_set_status(sync, observed=True)
 
     # Observe
 
     def _observe(self, sync: _SyncContext) -> None:
         sync.node_pods.sync(sync.rules, sync.selector, sync.blueprint.placements, self._nodes, self.env.now())
 
-    async def _revisions(self, sync: _SyncContext) -> tuple[ControllerRevision, list[ControllerRevision]]:
+    async def _construct_history(self, sync: _SyncContext) -> tuple[ControllerRevision, list[ControllerRevision]]:
         async def pods() -> list[Pod]:
             # Placement is not computed here; only the pods that belong to the DaemonSet matter.
             self._observe(sync)
-            await self._claim(sync)
+            await self._claim_pods(sync)
             return sync.node_pods.pods()
 
         try:
-            return await self._history.current_and_old(
+            return await self._history.construct_history(
                 sync.owner, sync.blueprint, sync.selector, read_live=lambda: self._read_live(sync), pods=pods
             )
         except (ApiError, OSError) as error:
-            raise HistoryFailed(f"failed to construct revisions of DaemonSet: {error}") from error
+            raise ConstructHistoryFailed(f"failed to construct revisions of DaemonSet: {error}") from error
 
-    async def _claim(self, sync: _SyncContext) -> None:
+    async def _claim_pods(self, sync: _SyncContext) -> None:
         """Adopt matching pods without controller and release own ones that no longer match, until there are no more:
         pods that appear during the requests must be claimed before others are created in their place."""
         claims: Claims[Pod] | None = None
         done: dict[str, None] = {}
-        while doubtful := self._doubtful(sync, done):
-            done.update((object_key(pod.metadata), None) for pod in doubtful)
+        while candidates := self._pods_to_claim(sync, done):
+            done.update((object_key(pod.metadata), None) for pod in candidates)
             claims = claims or self._gate.pod_claims(sync.key, sync.meta, sync.selector)
-            for pod in await claims.claim(doubtful):
-                self._take(sync, pod)
+            for pod in await claims.claim(candidates):
+                self._add_adopted_pod(sync, pod)
             self._observe(sync)
 
-    def _doubtful(self, sync: _SyncContext, done: Container[str]) -> list[Pod]:
+    def _pods_to_claim(self, sync: _SyncContext, done: Container[str]) -> list[Pod]:
         matches = sync.selector.matches
         orphans = self._pods.by_index(CONTROLLER_INDEX, sync.meta.namespace)
-        found = [pod for pod in orphans if matches(pod.metadata.labels)] + sync.node_pods.strays()
+        found = [pod for pod in orphans if matches(pod.metadata.labels)] + sync.node_pods.non_matching_pods()
         return [pod for pod in found if object_key(pod.metadata) not in done]
 
-    def _take(self, sync: _SyncContext, pod: Pod) -> None:
+    def _add_adopted_pod(self, sync: _SyncContext, pod: Pod) -> None:
         """Count an adopted pod at once, so that its node gets no second one; the event of the adoption will repeat
         this. A pod that was deleted or adopted by another owner meanwhile is not counted, because no event would remove
         it."""
@@ -265,16 +271,16 @@ class DaemonSetController(ManagedController):
 
     # Decide and apply
 
-    async def _update(self, sync: _SyncContext, old: list[ControllerRevision]) -> None:
+    async def _update_daemon_set(self, sync: _SyncContext, old: list[ControllerRevision]) -> None:
         await self._manage(sync)
         strategy = sync.owner.spec.update_strategy
         if self._expectations.satisfied(sync.key) and strategy.type == "RollingUpdate":
             self._observe(sync)
-            await self._roll(sync)
+            await self._rolling_update(sync)
         try:
-            await self._history.clean_up(sync.owner, old, sync.node_pods.pods)
+            await self._history.cleanup_history(sync.owner, old, sync.node_pods.pods)
         except (ApiError, OSError) as error:
-            raise HistoryFailed(f"failed to clean up revisions of DaemonSet: {error}") from error
+            raise ConstructHistoryFailed(f"failed to clean up revisions of DaemonSet: {error}") from error
 
     async def _manage(self, sync: _SyncContext) -> None:
         """Create missing pods and delete surplus ones."""
@@ -282,11 +288,11 @@ class DaemonSetController(ManagedController):
         deletes: dict[str, str] = {}
         now, burst = self.env.now(), self._options.burst
         # On a new DaemonSet all nodes lack a pod, and most of them in many syncs.
-        for site in sync.node_pods.needy(
+        for site in sync.node_pods.nodes_with_changes(
             sync.blueprint.placements, self._nodes, creates_enough=lambda: len(creates) >= burst
         ):
             backoff_key = f"{sync.meta.uid}/{sync.owner.status.observed_generation}/{site.node}"
-            need = decide_need(site, sync.rules, now, in_backoff=self._backoff.is_in_backoff(backoff_key))
+            need = pods_should_be_on_node(site, sync.rules, now, in_backoff=self._backoff.is_in_backoff(backoff_key))
             if need.create:
                 creates[site.node] = f"node {site.node} should run a daemon pod and has none"
             if need.failed:
@@ -302,7 +308,7 @@ class DaemonSetController(ManagedController):
                 deletes[name] = self._reason(sync, site, need, name)
         await self._sync_nodes(sync, creates, deletes)
 
-    def _reason(self, sync: _SyncContext, site: Site, need: Need, name: str) -> str:
+    def _reason(self, sync: _SyncContext, site: Site, need: NodeChanges, name: str) -> str:
         if name == need.failed:
             return f"{name} has failed on node {site.node}: deleted to be created again, with back-off"
         if name in need.succeeded:
@@ -311,10 +317,10 @@ class DaemonSetController(ManagedController):
         if not site.listed or node is None:
             return f"{name} is not bound, and its node {site.node} does not exist"
         if not site.should_continue:
-            return f"{name} goes: {why_not_here(sync.blueprint.placements.wants, node)}"
+            return f"{name} goes: {rejection_reason(sync.blueprint.placements.wants, node)}"
         return f"{name} goes: node {site.node} has {len(site.pods)} daemon pods, more than it should run"
 
-    async def _roll(self, sync: _SyncContext) -> None:
+    async def _rolling_update(self, sync: _SyncContext) -> None:
         counts = sync.node_pods.counts
         bounds = bounds_of(sync.owner.spec.update_strategy, counts.desired)
         now = plan(counts, sync.node_pods.moves, bounds, surging=sync.rules.surges)
@@ -336,14 +342,14 @@ class DaemonSetController(ManagedController):
         burst = self._options.burst
         creates, deletes = dict(islice(creates.items(), burst)), dict(islice(deletes.items(), burst))
         # Also when both are 0: this replaces earlier expectations, as upstream.
-        doomed = [f"{sync.meta.namespace}/{name}" for name in deletes]
-        self._expectations.expect(sync.key, len(creates), doomed)
-        errors = await self._create(sync, creates) if creates else []
-        errors += await self._delete(sync, deletes) if deletes else []
+        to_delete = [f"{sync.meta.namespace}/{name}" for name in deletes]
+        self._expectations.expect(sync.key, len(creates), to_delete)
+        errors = await self._create_pods(sync, creates) if creates else []
+        errors += await self._delete_pods(sync, deletes) if deletes else []
         if errors:
-            raise PodWritesFailed(errors)
+            raise PodWriteErrors(errors)
 
-    async def _create(self, sync: _SyncContext, reasons: Mapping[str, str]) -> list[Exception]:
+    async def _create_pods(self, sync: _SyncContext, reasons: Mapping[str, str]) -> list[Exception]:
         nodes = list(reasons)
         reference = new_controller_reference(sync.meta, DAEMON_SETS)
         template = sync.template
@@ -382,7 +388,7 @@ class DaemonSetController(ManagedController):
             self._expectations.lower(sync.key, skipped, 0)
         return errors
 
-    async def _delete(self, sync: _SyncContext, reasons: Mapping[str, str]) -> list[Exception]:
+    async def _delete_pods(self, sync: _SyncContext, reasons: Mapping[str, str]) -> list[Exception]:
         namespace, about = sync.meta.namespace, sync.about
 
         async def delete(name: str, reason: str) -> None:
@@ -394,7 +400,7 @@ class DaemonSetController(ManagedController):
 
     # Report
 
-    async def _report(self, sync: _SyncContext, *, observed: bool) -> Requeue | None:
+    async def _update_daemon_set_status(self, sync: _SyncContext, *, observed: bool) -> Requeue | None:
         """Write the status if it changed: based on the cached object, and after a conflict on the live one."""
         self._observe(sync)
         seen = sync.node_pods.status_counts
@@ -423,7 +429,7 @@ class DaemonSetController(ManagedController):
     async def _put_status(self, sync: _SyncContext, raw: bytes, status: DaemonSetStatus) -> None:
         await self._gate.put_status(sync.key, sync.meta, raw, encode(status, take_field(raw, "status")))
 
-    def _wrote(self, owner: DaemonSet, kind: Kind[Any], version: str) -> None:
+    def _record_write(self, owner: DaemonSet, kind: Kind[Any], version: str) -> None:
         meta = owner.metadata
         self._writes.wrote(f"{meta.namespace}/{meta.name}", meta.uid, kind.group_resource, version)
 

@@ -18,7 +18,7 @@ BURST = 250
 """At most so many creates, and so many deletes, in one sync (``BurstReplicas``)."""
 
 
-class Need(msgspec.Struct, frozen=True, kw_only=True):
+class NodeChanges(msgspec.Struct, frozen=True, kw_only=True):
     create: bool = False
     delete: tuple[str, ...] = ()
     """Names of pods."""
@@ -30,10 +30,12 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """A failed pod is not deleted before the backoff of its node has passed."""
 
 
-NOTHING = Need()
+NOTHING = NodeChanges()
 
 
-def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff: bool = False) -> Need:
+def pods_should_be_on_node(
+    site: Site, rules: Rules, now: datetime.datetime, *, in_backoff: bool = False
+) -> NodeChanges:
     """The changes that give the node one pod if it should run one, one old and one new during a surge, and none
     otherwise.
 
@@ -43,11 +45,11 @@ def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff:
         # Pods bound to a deleted node are deleted by the pod garbage collector, which ignores pods without a node.
         return _deletion(pod for pod in site.pods if not pod.spec.node_name)
     if not site.pods:
-        return Need(create=True) if site.should_run else NOTHING
+        return NodeChanges(create=True) if site.should_run else NOTHING
     if not site.should_continue:
         return _deletion(site.pods)
     running: list[Pod] = []
-    ended: list[str] = []
+    finished: list[str] = []
     failed = ""
     waits = False
     for pod in site.pods:
@@ -59,7 +61,7 @@ def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff:
             else:
                 failed = pod.metadata.name
         elif pod.status.phase == "Succeeded":
-            ended.append(pod.metadata.name)
+            finished.append(pod.metadata.name)
         else:
             running.append(pod)
     create = False
@@ -71,19 +73,19 @@ def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff:
         # upstream creates the next one, endlessly and without delay if the kubelet rejects them all.
         create = site.should_run and not waits
     elif len(running) > 1:
-        surplus = _surplus_of_surge(running, rules, now)
-    if not (create or failed or ended or surplus or waits):
+        surplus = _surplus_during_surge(running, rules, now)
+    if not (create or failed or finished or surplus or waits):
         return NOTHING
-    return Need(
+    return NodeChanges(
         create=create,
-        delete=(*((failed,) if failed else ()), *ended, *surplus),
+        delete=(*((failed,) if failed else ()), *finished, *surplus),
         failed=failed,
-        succeeded=tuple(ended),
+        succeeded=tuple(finished),
         waits=waits,
     )
 
 
-def _surplus_of_surge(running: list[Pod], rules: Rules, now: datetime.datetime) -> list[str]:
+def _surplus_during_surge(running: list[Pod], rules: Rules, now: datetime.datetime) -> list[str]:
     """All but the first new and the first old pod, and the old one once it is not ready or the new one is available."""
     new = next((pod for pod in running if _is_new(pod, rules)), None)
     old = next((pod for pod in running if not _is_new(pod, rules)), None)
@@ -98,6 +100,6 @@ def _is_new(pod: Pod, rules: Rules) -> bool:
     return pod.metadata.labels.get(HASH_LABEL) == rules.revision_hash
 
 
-def _deletion(pods: Iterable[Pod]) -> Need:
+def _deletion(pods: Iterable[Pod]) -> NodeChanges:
     names = tuple(pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is None)
-    return Need(delete=names) if names else NOTHING
+    return NodeChanges(delete=names) if names else NOTHING

@@ -29,23 +29,23 @@ class NodeEvents(msgspec.Struct, frozen=True, kw_only=True):
     changed: WorkQueue[str]
     queue: WorkQueue[str]
 
-    def node_added(self, node: Node, _initial: bool) -> None:
+    def add_node(self, node: Node, _initial: bool) -> None:
         if self.nodes.put(node):
-            self._moved(node.metadata.name)
+            self._enqueue_node(node.metadata.name)
 
-    def node_changed(self, _old: Node, new: Node) -> None:
+    def update_node(self, _old: Node, new: Node) -> None:
         """Only labels and taints matter for daemon pods; heartbeats are ignored."""
         if self.nodes.put(new):
-            self._moved(new.metadata.name)
+            self._enqueue_node(new.metadata.name)
 
-    def node_gone(self, node: Node, _final_state_unknown: bool) -> None:
+    def delete_node(self, node: Node, _final_state_unknown: bool) -> None:
         """It no longer counts, and pods pinned to it will never start. Upstream has no such handler."""
         name = node.metadata.name
         self.nodes.drop(name)
         self.blueprints.forget_node(name)
-        self._moved(name)
+        self._enqueue_node(name)
 
-    def _moved(self, name: str) -> None:
+    def _enqueue_node(self, name: str) -> None:
         self.daemon_pods.touch(name)
         self.changed.add(name)
 

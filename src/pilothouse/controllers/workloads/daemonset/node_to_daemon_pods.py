@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.daemonset.manage import NOTHING, decide_need
+from pilothouse.controllers.workloads.daemonset.manage import NOTHING, pods_should_be_on_node
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
-from pilothouse.controllers.workloads.daemonset.placement import ELSEWHERE, Placements
+from pilothouse.controllers.workloads.daemonset.placement import MUST_NOT_RUN, Placements
 from pilothouse.controllers.workloads.daemonset.pod_template import target_node
 from pilothouse.controllers.workloads.daemonset.rolling import Counts, Move, Step, step_of
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site, in_order, waits_for_time
@@ -94,7 +94,7 @@ class NodeToDaemonPods:
             stale = self._touched | self._waiting
         self._touched = {}
         for name in stale:
-            self._survey(self._site(name, placements, nodes), rules, now)
+            self._evaluate(self._site(name, placements, nodes), rules, now)
 
     def _place(self, key: str, selector: Selector) -> None:
         before = self._at.pop(key, None)
@@ -123,18 +123,18 @@ class NodeToDaemonPods:
         return Site(
             node=name,
             listed=node is not None,
-            placement=placements.on(node) if node is not None else ELSEWHERE,
+            placement=placements.on(node) if node is not None else MUST_NOT_RUN,
             pods=in_order(pods.values()) if pods else (),
         )
 
-    def _survey(self, site: Site, rules: Rules, now: datetime.datetime) -> None:
+    def _evaluate(self, site: Site, rules: Rules, now: datetime.datetime) -> None:
         name = site.node
         known = self._reports.pop(name, None)
         if known is not None:
             self._add(known, -1)
             if known.step is not None and known.step.move is not None:
                 self._moves[known.step.move].pop(name, None)
-        if decide_need(site, rules, now) is NOTHING:
+        if pods_should_be_on_node(site, rules, now) is NOTHING:
             self._needy.pop(name, None)
         else:
             self._needy[name] = None
@@ -186,7 +186,7 @@ class NodeToDaemonPods:
         """Nodes that allow a move, with their old pods. Not to be kept."""
         return self._moves
 
-    def needy(
+    def nodes_with_changes(
         self, placements: Placements, nodes: NodeTable, *, creates_enough: Callable[[], bool] = lambda: False
     ) -> Iterator[Site]:
         """The nodes with missing or excess pods, in the order in which they became so. Once ``creates_enough``, nodes
@@ -195,7 +195,7 @@ class NodeToDaemonPods:
             if name in self._on or not creates_enough():
                 yield self._site(name, placements, nodes)
 
-    def strays(self) -> list[Pod]:
+    def non_matching_pods(self) -> list[Pod]:
         """Pods of the owner that its selector does not match."""
         return list(self._strays.values())
 

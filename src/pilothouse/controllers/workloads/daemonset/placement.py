@@ -21,13 +21,13 @@ class Placement(msgspec.Struct, frozen=True):
     """A pod that is there may stay."""
 
 
-ELSEWHERE = Placement(False, False)
-HERE = Placement(True, True)
-NO_MORE = Placement(False, True)
+MUST_NOT_RUN = Placement(False, False)
+SHOULD_RUN = Placement(True, True)
+MAY_CONTINUE = Placement(False, True)
 """No new pod, but a running one stays (taint NoSchedule)."""
 
 
-class Wants(msgspec.Struct, frozen=True):
+class NodeRequirements(msgspec.Struct, frozen=True):
     """The fields of a template that determine its nodes. ``tolerations`` includes those that every daemon pod gets."""
 
     node_name: str
@@ -38,9 +38,9 @@ class Wants(msgspec.Struct, frozen=True):
     """Gate ``TaintTolerationComparisonOperators``: whether ``Gt`` and ``Lt`` tolerate anything."""
 
 
-def wants_of(spec: PodSpec, *, comparison_operators: bool = False) -> Wants:
+def node_requirements_of(spec: PodSpec, *, comparison_operators: bool = False) -> NodeRequirements:
     """The requirements of the template for nodes, without the affinity that pins a pod to its node."""
-    return Wants(
+    return NodeRequirements(
         node_name=spec.node_name,
         node_selector=spec.node_selector,
         affinity=spec.affinity,
@@ -49,31 +49,39 @@ def wants_of(spec: PodSpec, *, comparison_operators: bool = False) -> Wants:
     )
 
 
-def decide_placement(wants: Wants, node: Node) -> Placement:
-    if wants.node_name and wants.node_name != node.metadata.name:
-        return ELSEWHERE
-    if not matches_node_selection(PodSpec(node_selector=wants.node_selector, affinity=wants.affinity), node):
-        return ELSEWHERE
+def decide_placement(requirements: NodeRequirements, node: Node) -> Placement:
+    if requirements.node_name and requirements.node_name != node.metadata.name:
+        return MUST_NOT_RUN
+    if not matches_node_selection(
+        PodSpec(node_selector=requirements.node_selector, affinity=requirements.affinity), node
+    ):
+        return MUST_NOT_RUN
     taints = node.spec.taints
     if not taints:
-        return HERE
-    blocking = untolerated_taint(taints, wants.tolerations, comparison_operators=wants.comparison_operators)
-    if blocking is None:
-        return HERE
-    sent_away = untolerated_taint(
-        taints, wants.tolerations, (NO_EXECUTE,), comparison_operators=wants.comparison_operators
+        return SHOULD_RUN
+    blocking = untolerated_taint(
+        taints, requirements.tolerations, comparison_operators=requirements.comparison_operators
     )
-    return NO_MORE if sent_away is None else ELSEWHERE
+    if blocking is None:
+        return SHOULD_RUN
+    evicting = untolerated_taint(
+        taints, requirements.tolerations, (NO_EXECUTE,), comparison_operators=requirements.comparison_operators
+    )
+    return MAY_CONTINUE if evicting is None else MUST_NOT_RUN
 
 
-def why_not_here(wants: Wants, node: Node) -> str:
+def rejection_reason(requirements: NodeRequirements, node: Node) -> str:
     """Why the pods of the template may not run on this node, as a sentence. Only called if they may not."""
     name = node.metadata.name
-    if wants.node_name and wants.node_name != name:
-        return f"the template names node {wants.node_name}, not {name}"
-    if not matches_node_selection(PodSpec(node_selector=wants.node_selector, affinity=wants.affinity), node):
+    if requirements.node_name and requirements.node_name != name:
+        return f"the template names node {requirements.node_name}, not {name}"
+    if not matches_node_selection(
+        PodSpec(node_selector=requirements.node_selector, affinity=requirements.affinity), node
+    ):
         return f"node {name} does not match the node selector or affinity of the template"
-    taint = untolerated_taint(node.spec.taints, wants.tolerations, comparison_operators=wants.comparison_operators)
+    taint = untolerated_taint(
+        node.spec.taints, requirements.tolerations, comparison_operators=requirements.comparison_operators
+    )
     if taint is None:
         return f"node {name} should run none"
     return f"node {name} has the taint {taint.key}:{taint.effect}, which the template does not tolerate"
@@ -82,8 +90,8 @@ def why_not_here(wants: Wants, node: Node) -> str:
 class Placements:
     """The placements of one DaemonSet, each computed once per object of ``NodeTable``."""
 
-    def __init__(self, wants: Wants) -> None:
-        self.wants = wants
+    def __init__(self, requirements: NodeRequirements) -> None:
+        self.wants = requirements
         self._known: dict[str, tuple[Node, Placement]] = {}
 
     def on(self, node: Node) -> Placement:

@@ -33,29 +33,29 @@ class DaemonEvents(PodEvents[DaemonSet]):
         self._daemon_pods = daemon_pods
         self._blueprints = blueprints
 
-    def owner_gone(self, owner: DaemonSet, final_state_unknown: bool) -> None:
+    def delete_owner(self, owner: DaemonSet, final_state_unknown: bool) -> None:
         self._blueprints.forget(object_key(owner.metadata))
         self._daemon_pods.forget(daemon_key(owner.metadata))
-        super().owner_gone(owner, final_state_unknown)
+        super().delete_owner(owner, final_state_unknown)
 
-    def pod_added(self, pod: Pod, initial: bool) -> None:
+    def add_pod(self, pod: Pod, initial: bool) -> None:
         self._daemon_pods.put(pod, _node_pods_of(pod))
-        super().pod_added(pod, initial)
+        super().add_pod(pod, initial)
 
-    def pod_changed(self, old: Pod, new: Pod) -> None:
+    def update_pod(self, old: Pod, new: Pod) -> None:
         if self.is_foreign(old, new):
             return
         if old.metadata.resource_version != new.metadata.resource_version:
             self._daemon_pods.put(new, _node_pods_of(new))
-        super().pod_changed(old, new)
+        super().update_pod(old, new)
 
-    def pod_gone(self, pod: Pod, final_state_unknown: bool) -> None:
+    def delete_pod(self, pod: Pod, final_state_unknown: bool) -> None:
         self._daemon_pods.drop(object_key(pod.metadata))
-        super().pod_gone(pod, final_state_unknown)
+        super().delete_pod(pod, final_state_unknown)
 
     # Revisions
 
-    def revision_added(self, revision: ControllerRevision, _initial: bool) -> None:
+    def add_history(self, revision: ControllerRevision, _initial: bool) -> None:
         """Another client may have created one that we own: upstream finds it with the next sync."""
         reference = controller_of(revision.metadata)
         if reference is None:
@@ -63,7 +63,7 @@ class DaemonEvents(PodEvents[DaemonSet]):
         else:
             self._enqueue_owner(revision.metadata.namespace, reference)
 
-    def revision_changed(self, old: ControllerRevision, new: ControllerRevision) -> None:
+    def update_history(self, old: ControllerRevision, new: ControllerRevision) -> None:
         before, after = old.metadata, new.metadata
         if before.resource_version == after.resource_version:
             return
@@ -75,7 +75,7 @@ class DaemonEvents(PodEvents[DaemonSet]):
         elif before.labels != after.labels or former is not None:
             self._enqueue_selecting(new)
 
-    def revision_gone(self, revision: ControllerRevision, _final_state_unknown: bool) -> None:
+    def delete_history(self, revision: ControllerRevision, _final_state_unknown: bool) -> None:
         """Enqueues the owner, and any other DaemonSet with that name: one that was created again with the same template
         uses the revision of the previous one until the garbage collector deletes it. Upstream's then has none."""
         reference = controller_of(revision.metadata)
@@ -90,7 +90,7 @@ class DaemonEvents(PodEvents[DaemonSet]):
             self._queue.add(key)
 
     def _enqueue_selecting(self, revision: ControllerRevision) -> None:
-        for owner in self._selecting(revision):
+        for owner in self._owners_matching(revision):
             self._queue.add(object_key(owner.metadata))
 
 

@@ -15,7 +15,14 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.errors import AlreadyExists
-from pilothouse.controllers.shared.history import History, doomed, new_revision, newest, next_number, same_data
+from pilothouse.controllers.shared.history import (
+    History,
+    equal_revision,
+    new_revision,
+    newest,
+    next_revision,
+    revisions_to_delete,
+)
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint
 from pilothouse.controllers.workloads.daemonset.pod_template import HASH_LABEL
 from pilothouse.env import Log
@@ -34,7 +41,7 @@ class StaleCollisionCount(RetryLater):
 
 
 class DaemonHistory:
-    """Call ``current_and_old`` first, then ``clean_up`` if the rest of the sync succeeded."""
+    """Call ``construct_history`` first, then ``cleanup_history`` if the rest of the sync succeeded."""
 
     def __init__(
         self,
@@ -51,7 +58,7 @@ class DaemonHistory:
         self._log = log
         self._wrote = wrote
 
-    async def current_and_old(
+    async def construct_history(
         self,
         owner: DaemonSet,
         blueprint: Blueprint,
@@ -74,20 +81,20 @@ class DaemonHistory:
             if HASH_LABEL not in labels:
                 # Its name, not a new hash, so that it cannot collide.
                 revision = await self._history.relabel(revision, {**labels, HASH_LABEL: revision.metadata.name})
-                self._wrote_revision(owner, revision)
-            (current if same_data(revision.data, blueprint.patch) else old).append(revision)
-        number = next_number(old)
+                self._record_write(owner, revision)
+            (current if equal_revision(revision.data, blueprint.patch) else old).append(revision)
+        number = next_revision(old)
         if not current:
             return await self._snapshot(owner, blueprint, number), old
         kept = newest(current)
         if len(current) > 1:
-            await self._merge_into(kept, current, owner, await pods())
+            await self._dedup_cur_histories(kept, current, owner, await pods())
         if kept.revision < number:
-            kept = await self._history.renumber(kept, number)
-            self._wrote_revision(owner, kept)
+            kept = await self._history.update_revision_number(kept, number)
+            self._record_write(owner, kept)
         return kept, old
 
-    async def _merge_into(
+    async def _dedup_cur_histories(
         self, kept: ControllerRevision, current: Sequence[ControllerRevision], owner: DaemonSet, pods: list[Pod]
     ) -> None:
         kept_hash = kept.metadata.labels.get(HASH_LABEL, "")
@@ -120,14 +127,14 @@ class DaemonHistory:
             made = await self._history.create(meta.namespace, body)
         except AlreadyExists:
             existing = await self._history.read(meta.namespace, name)
-            if same_data(existing.data, blueprint.patch):
+            if equal_revision(existing.data, blueprint.patch):
                 return existing
             await self._count_collision(owner)
             raise
-        self._wrote_revision(owner, made)
+        self._record_write(owner, made)
         return made
 
-    def _wrote_revision(self, owner: DaemonSet, revision: ControllerRevision) -> None:
+    def _record_write(self, owner: DaemonSet, revision: ControllerRevision) -> None:
         self._wrote(owner, CONTROLLER_REVISIONS, revision.metadata.resource_version)
 
     async def _count_collision(self, owner: DaemonSet) -> None:
@@ -144,17 +151,19 @@ class DaemonHistory:
         count = (live.status.collision_count or 0) + 1
         record_decision(f"the name of the next ControllerRevision is taken by another template: collisionCount {count}")
         status = replace_fields(take_field(raw, "status") or b"{}", {"collisionCount": msgspec.json.encode(count)})
-        whole = replace_fields(raw, {"status": status, "metadata.managedFields": None})
-        answer = await self._client.update(DAEMON_SETS, meta.name, whole, meta.namespace, subresource="status")
+        body_ = replace_fields(raw, {"status": status, "metadata.managedFields": None})
+        answer = await self._client.update(DAEMON_SETS, meta.name, body_, meta.namespace, subresource="status")
         self._wrote(owner, DAEMON_SETS, answer.metadata.resource_version)
         self._log.info("Found a hash collision for DaemonSet", v=2, name=meta.name, collision_count=count)
 
-    async def clean_up(self, owner: DaemonSet, old: list[ControllerRevision], pods: Callable[[], list[Pod]]) -> None:
+    async def cleanup_history(
+        self, owner: DaemonSet, old: list[ControllerRevision], pods: Callable[[], list[Pod]]
+    ) -> None:
         """Delete revisions beyond the limit that no pod has, not even a finished one that is being deleted."""
         limit = owner.spec.revision_history_limit
         limit = DEFAULT_LIMIT if limit is None else limit
         if len(old) <= limit:
             return
         live = frozenset(pod.metadata.labels.get(HASH_LABEL, "") for pod in pods())
-        for revision in doomed(old, limit, live, HASH_LABEL):
+        for revision in revisions_to_delete(old, limit, live, HASH_LABEL):
             await self._history.delete(revision)

@@ -43,10 +43,10 @@ def step_of(site: Site, rules: Rules, now: datetime.datetime) -> Step | None:
     """The state of a node in the rolling update; ``None`` if it neither has nor should have a pod."""
     if not site.should_run and not site.pods:
         return None
-    new, old, crowded = _live(site, rules)
+    new, old, has_duplicates = _live(site, rules)
     if rules.surges:
-        return _surging_step(site, rules, now, new, old, crowded)
-    if crowded or (new is None) == (old is None):
+        return _surging_step(site, rules, now, new, old, has_duplicates)
+    if has_duplicates or (new is None) == (old is None):
         # ``manage`` deletes surplus pods and creates missing ones.
         return Step(unavailable=1)
     if new is not None:
@@ -58,9 +58,9 @@ def step_of(site: Site, rules: Rules, now: datetime.datetime) -> Step | None:
 
 
 def _surging_step(
-    site: Site, rules: Rules, now: datetime.datetime, new: Pod | None, old: Pod | None, crowded: bool
+    site: Site, rules: Rules, now: datetime.datetime, new: Pod | None, old: Pod | None, has_duplicates: bool
 ) -> Step:
-    if crowded:
+    if has_duplicates:
         return Step(surging=1)
     counted = old or new
     available = 1 if counted is not None and rules.is_available(counted, now) else 0
@@ -115,7 +115,7 @@ def bounds_of(strategy: DaemonSetUpdateStrategy, desired: int) -> Bounds:
     return Bounds(unavailable, surge)
 
 
-def surges(strategy: DaemonSetUpdateStrategy) -> bool:
+def allows_surge(strategy: DaemonSetUpdateStrategy) -> bool:
     """Whether maxSurge has an effect, even if only on one node (``AllowsSurge``)."""
     rolling = strategy.rolling_update
     if strategy.type != "RollingUpdate" or rolling is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.daemonset.placement import ELSEWHERE, Placement
+from pilothouse.controllers.workloads.daemonset.placement import MUST_NOT_RUN, Placement
 from pilothouse.controllers.workloads.daemonset.pod_template import is_updated
 from pilothouse.semantics.pods import is_available, is_ready, is_terminal
 
@@ -38,7 +38,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     listed: bool = True
     """The node exists."""
-    placement: Placement = ELSEWHERE
+    placement: Placement = MUST_NOT_RUN
     pods: tuple[Pod, ...] = ()
 
     @property

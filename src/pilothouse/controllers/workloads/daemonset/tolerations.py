@@ -25,7 +25,7 @@ def daemon_tolerations(*, host_network: bool) -> tuple[Toleration, ...]:
     )
 
 
-def same_taints(one: Toleration, other: Toleration) -> bool:
+def match_toleration(one: Toleration, other: Toleration) -> bool:
     """Whether two tolerations are equal except for their duration (``MatchToleration``)."""
     return (one.key, one.effect, one.operator, one.value) == (other.key, other.effect, other.operator, other.value)
 
@@ -44,4 +44,4 @@ def positions(own: Sequence[Toleration], added: Toleration) -> Sequence[int]:
     (``AddOrUpdateTolerationInPodSpec``)."""
     if added in own:
         return ()
-    return [index for index, toleration in enumerate(own) if same_taints(toleration, added)] or (len(own),)
+    return [index for index, toleration in enumerate(own) if match_toleration(toleration, added)] or (len(own),)

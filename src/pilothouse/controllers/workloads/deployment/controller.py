@@ -10,16 +10,22 @@ from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client.errors import ApiError, has_cause
 from pilothouse.controllers.shared.blueprints import Blueprints
 from pilothouse.controllers.workloads.deployment import DeploymentOptions, status
-from pilothouse.controllers.workloads.deployment.decide import Plan, Way, next_recreation, next_roll, way_of
-from pilothouse.controllers.workloads.deployment.history import doomed, roll_back, rollback_revision
+from pilothouse.controllers.workloads.deployment.decide import (
+    Plan,
+    SyncCase,
+    rollout_recreate,
+    rollout_rolling,
+    sync_case,
+)
+from pilothouse.controllers.workloads.deployment.history import replica_sets_to_clean_up, roll_back, rollback_revision
 from pilothouse.controllers.workloads.deployment.progress import (
-    is_complete,
-    pause_condition,
+    check_paused_conditions,
+    deployment_complete,
     seconds_to_deadline,
     with_condition,
 )
-from pilothouse.controllers.workloads.deployment.recreate import are_old_pods_left
-from pilothouse.controllers.workloads.deployment.scaling import rescale
+from pilothouse.controllers.workloads.deployment.recreate import old_pods_running
+from pilothouse.controllers.workloads.deployment.scaling import scale
 from pilothouse.controllers.workloads.deployment.set_events import SetEvents, index_key, selects_all
 from pilothouse.controllers.workloads.deployment.sync_context import SyncContext
 from pilothouse.machinery.labels import Selector
@@ -79,9 +85,9 @@ class DeploymentController(ManagedController):
             forgotten=self._selectors.forget,
         )
         events = self.events
-        deployments.add_handler(events.deployment_added, events.deployment_changed, events.deployment_gone)
-        sets.add_handler(events.set_added, events.set_changed, events.set_gone)
-        pods.add_handler(None, None, events.pod_gone)  # other changes arrive with the ReplicaSet's status
+        deployments.add_handler(events.add_deployment, events.update_deployment, events.delete_deployment)
+        sets.add_handler(events.add_replica_set, events.update_replica_set, events.delete_replica_set)
+        pods.add_handler(None, None, events.delete_pod)  # other changes arrive with the ReplicaSet's status
 
     async def reconcile(self, key: str) -> Requeue | None:
         self._consistency_store.ensure_ready(key)
@@ -96,11 +102,11 @@ class DeploymentController(ManagedController):
         selector = self._selectors.of(deployment)
         if selector is None:
             return None
-        sets = await self._claimed(key, deployment, selector)
+        sets = await self._get_replica_sets_for_deployment(key, deployment, selector)
         if sets is None:
             return None
         try:
-            return await self._carry_on(self._sync_context(key, deployment, raw, sets))
+            return await self._sync_deployment(self._sync_context(key, deployment, raw, sets))
         except ApiError as error:
             if has_cause(error, "NamespaceTerminating"):
                 return None  # a retry cannot help
@@ -122,15 +128,17 @@ class DeploymentController(ManagedController):
         )
 
     async def _record_selects_all(self, key: str, deployment: Deployment, raw: bytes) -> None:
-        about = object_reference(DEPLOYMENTS, deployment.metadata)
+        reference = object_reference(DEPLOYMENTS, deployment.metadata)
         message = "This deployment is selecting all pods. A non-empty selector is required."
-        self._recorder.event(about, "Warning", "SelectingAll", message)
+        self._recorder.event(reference, "Warning", "SelectingAll", message)
         generation = deployment.metadata.generation
         if deployment.status.observed_generation < generation:
             sync = self._sync_context(key, deployment, raw, [])
             await sync.write_status(replace(deployment.status, observed_generation=generation))
 
-    async def _claimed(self, key: str, deployment: Deployment, selector: Selector) -> list[ReplicaSet] | None:
+    async def _get_replica_sets_for_deployment(
+        self, key: str, deployment: Deployment, selector: Selector
+    ) -> list[ReplicaSet] | None:
         """The ReplicaSets of the Deployment. ``None`` after an adoption or release: the cache must have these writes
         first."""
         meta = deployment.metadata
@@ -138,12 +146,12 @@ class DeploymentController(ManagedController):
         own = self._sets.by_index(CONTROLLER_INDEX, index_key(meta))
         if meta.deletion_timestamp is not None:
             return [each for each in own if matches(each.metadata.labels)]
-        doubtful = [each for each in own if not matches(each.metadata.labels)]
+        to_claim = [each for each in own if not matches(each.metadata.labels)]
         orphans = self._sets.by_index(CONTROLLER_INDEX, meta.namespace)
-        doubtful += [
+        to_claim += [
             each for each in orphans if each.metadata.deletion_timestamp is None and matches(each.metadata.labels)
         ]
-        if not doubtful:
+        if not to_claim:
             return list(own)
 
         def wrote(written: ObjectMeta) -> None:
@@ -158,7 +166,7 @@ class DeploymentController(ManagedController):
             read_live=lambda: self._read_live(meta),
             on_write=wrote,
         )
-        await claims.claim(doubtful)
+        await claims.claim(to_claim)
         self.queue.add(key)
         return None
 
@@ -174,63 +182,63 @@ class DeploymentController(ManagedController):
 
     # Decide, apply, report
 
-    async def _carry_on(self, sync: SyncContext) -> Requeue | None:
-        way = way_of(sync.deployment, sync.sets)
-        if way is not Way.REPORT:
-            condition = pause_condition(sync.deployment, self.env.now())
+    async def _sync_deployment(self, sync: SyncContext) -> Requeue | None:
+        way = sync_case(sync.deployment, sync.sets)
+        if way is not SyncCase.REPORT:
+            condition = check_paused_conditions(sync.deployment, self.env.now())
             if condition is not None:
                 current = sync.deployment.status
                 await sync.write_status(replace(current, conditions=with_condition(current.conditions, condition)))
         await sync.sync_revision()
         match way:
-            case Way.REPORT:
-                await sync.write_status(self._counted(sync))
+            case SyncCase.REPORT:
+                await sync.write_status(self._calculate_status(sync))
                 return None
-            case Way.SCALE:
-                await self._scale(sync)
+            case SyncCase.SCALE:
+                await self._sync_scale(sync)
                 return None
-            case Way.ROLL_BACK:
-                await self._roll_back(sync)
+            case SyncCase.ROLL_BACK:
+                await self._rollback(sync)
                 return None
-            case Way.ROLL:
-                return await self._roll(sync)
-            case Way.RECREATE:
-                return await self._recreate(sync)
+            case SyncCase.ROLL:
+                return await self._rollout_rolling(sync)
+            case SyncCase.RECREATE:
+                return await self._rollout_recreate(sync)
 
-    async def _scale(self, sync: SyncContext) -> None:
-        await sync.resize(rescale(sync.deployment, sync.new, sync.old))
+    async def _sync_scale(self, sync: SyncContext) -> None:
+        await sync.resize(scale(sync.deployment, sync.new, sync.old))
         if sync.deployment.spec.paused and rollback_revision(sync.deployment) is None:
-            await sync.delete(doomed(sync.deployment, sync.old))
-        await sync.write_status(self._counted(sync))
+            await sync.delete(replica_sets_to_clean_up(sync.deployment, sync.old))
+        await sync.write_status(self._calculate_status(sync))
 
-    async def _roll_back(self, sync: SyncContext) -> None:
+    async def _rollback(self, sync: SyncContext) -> None:
         if sync.new is None:
-            await sync.create_new()
+            await sync.create_new_replica_set()
         revision = rollback_revision(sync.deployment)
         if revision is not None:
             await sync.roll_back(roll_back(sync.deployment, sync.sets, revision))
 
-    async def _roll(self, sync: SyncContext) -> Requeue | None:
-        plan = next_roll(sync.deployment, sync.new, sync.old)
+    async def _rollout_rolling(self, sync: SyncContext) -> Requeue | None:
+        plan = rollout_rolling(sync.deployment, sync.new, sync.old)
         if plan.create:
-            await sync.create_new()
-            plan = next_roll(sync.deployment, sync.new, sync.old)
-        return await self._step(sync, plan)
+            await sync.create_new_replica_set()
+            plan = rollout_rolling(sync.deployment, sync.new, sync.old)
+        return await self._apply_plan(sync, plan)
 
-    async def _recreate(self, sync: SyncContext) -> Requeue | None:
-        left = are_old_pods_left(sync.old, self._old_pods(sync))
-        plan = next_recreation(sync.deployment, sync.new, sync.old, old_pods_left=left)
+    async def _rollout_recreate(self, sync: SyncContext) -> Requeue | None:
+        left = old_pods_running(sync.old, self._old_pods(sync))
+        plan = rollout_recreate(sync.deployment, sync.new, sync.old, old_pods_left=left)
         if plan.create:
-            await sync.create_new()
-            plan = next_recreation(sync.deployment, sync.new, sync.old, old_pods_left=left)
-        return await self._step(sync, plan)
+            await sync.create_new_replica_set()
+            plan = rollout_recreate(sync.deployment, sync.new, sync.old, old_pods_left=left)
+        return await self._apply_plan(sync, plan)
 
-    async def _step(self, sync: SyncContext, plan: Plan) -> Requeue | None:
+    async def _apply_plan(self, sync: SyncContext, plan: Plan) -> Requeue | None:
         changed = await sync.resize(plan.resizes)
-        if not changed and not plan.waits and is_complete(sync.deployment, sync.deployment.status):
-            await sync.delete(doomed(sync.deployment, sync.old))
+        if not changed and not plan.waits and deployment_complete(sync.deployment, sync.deployment.status):
+            await sync.delete(replica_sets_to_clean_up(sync.deployment, sync.old))
         now = self.env.now()
-        report = status.rolled(
+        report = status.rollout_status(
             sync.deployment, sync.new, sync.sets, now, report_terminating=self._options.report_terminating
         )
         if await sync.write_status(report):
@@ -238,8 +246,8 @@ class DeploymentController(ManagedController):
         wait = seconds_to_deadline(sync.deployment, now)
         return None if wait is None else Requeue(wait)
 
-    def _counted(self, sync: SyncContext) -> DeploymentStatus:
-        return status.counted(
+    def _calculate_status(self, sync: SyncContext) -> DeploymentStatus:
+        return status.calculate_status(
             sync.deployment, sync.new, sync.sets, self.env.now(), report_terminating=self._options.report_terminating
         )
 

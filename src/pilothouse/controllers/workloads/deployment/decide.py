@@ -12,11 +12,11 @@ from pilothouse.api.apps import Deployment, ReplicaSet
 from pilothouse.controllers.workloads.deployment import recreate, rolling
 from pilothouse.controllers.workloads.deployment.bounds import RECREATE, ROLLING_UPDATE
 from pilothouse.controllers.workloads.deployment.history import rollback_revision
-from pilothouse.controllers.workloads.deployment.scaling import is_scaled
+from pilothouse.controllers.workloads.deployment.scaling import is_scaling_event
 from pilothouse.controllers.workloads.deployment.sizes import Resize
 
 
-class Way(enum.Enum):
+class SyncCase(enum.Enum):
     """The case that a sync handles."""
 
     REPORT = "report"
@@ -35,21 +35,21 @@ class UnknownStrategy(ValueError):
     """The strategy type is unknown."""
 
 
-def way_of(deployment: Deployment, sets: Sequence[ReplicaSet]) -> Way:
+def sync_case(deployment: Deployment, sets: Sequence[ReplicaSet]) -> SyncCase:
     """The first that applies, so that each size is written once."""
     if deployment.metadata.deletion_timestamp is not None:
-        return Way.REPORT
+        return SyncCase.REPORT
     if deployment.spec.paused:
-        return Way.SCALE
+        return SyncCase.SCALE
     if rollback_revision(deployment) is not None:
-        return Way.ROLL_BACK
-    if is_scaled(deployment, sets):
-        return Way.SCALE
+        return SyncCase.ROLL_BACK
+    if is_scaling_event(deployment, sets):
+        return SyncCase.SCALE
     strategy = deployment.spec.strategy.type
     if strategy == ROLLING_UPDATE:
-        return Way.ROLL
+        return SyncCase.ROLL
     if strategy == RECREATE:
-        return Way.RECREATE
+        return SyncCase.RECREATE
     raise UnknownStrategy(f"unexpected deployment strategy type: {strategy}")
 
 
@@ -61,22 +61,27 @@ class Plan(msgspec.Struct, frozen=True):
     waits: bool = False
 
 
-def next_roll(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Plan:
+def rollout_rolling(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Plan:
     """Scale up the new ReplicaSet, or if it cannot grow, scale down the old ones."""
     if new is None:
         return Plan(create=True)
-    return Plan(tuple(rolling.grow(deployment, new, old) or rolling.shrink(deployment, new, old)))
+    return Plan(
+        tuple(
+            rolling.reconcile_new_replica_set(deployment, new, old)
+            or rolling.reconcile_old_replica_sets(deployment, new, old)
+        )
+    )
 
 
-def next_recreation(
+def rollout_recreate(
     deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet], *, old_pods_left: bool
 ) -> Plan:
     """Scale down all old ones, wait for their pods, then create or scale up the new one."""
-    emptied = recreate.empty(old)
-    if emptied:
-        return Plan(tuple(emptied))
+    scaled_down = recreate.scale_down_old_replica_sets_for_recreate(old)
+    if scaled_down:
+        return Plan(tuple(scaled_down))
     if old_pods_left:
         return Plan(waits=True)
     if new is None:
         return Plan(create=True)
-    return Plan(tuple(rolling.grow(deployment, new, old)))
+    return Plan(tuple(rolling.reconcile_new_replica_set(deployment, new, old)))

@@ -16,12 +16,12 @@ from pilothouse.controllers.workloads.deployment.annotations import (
     revision_of,
 )
 from pilothouse.controllers.workloads.deployment.sizes import by_age, size_of
-from pilothouse.controllers.workloads.deployment.template import same_template, without_hash
+from pilothouse.controllers.workloads.deployment.template import equal_ignore_hash, without_hash
 
 UNLIMITED = 2**31 - 1
 
 
-def doomed(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[ReplicaSet]:
+def replica_sets_to_clean_up(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[ReplicaSet]:
     """The old ReplicaSets over the limit, lowest revision first.
 
     A ReplicaSet that has or wants pods, or whose size was not observed by its controller, is kept; no other is deleted
@@ -35,10 +35,10 @@ def doomed(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[ReplicaSet
     if excess <= 0:
         return []
     kept.sort(key=lambda each: (revision_of(each.metadata.annotations) or 0, by_age(each)))
-    return [each for each in kept[:excess] if _is_spent(each)]
+    return [each for each in kept[:excess] if _can_be_deleted(each)]
 
 
-def _is_spent(replica_set: ReplicaSet) -> bool:
+def _can_be_deleted(replica_set: ReplicaSet) -> bool:
     seen = replica_set.metadata.generation <= replica_set.status.observed_generation
     return seen and replica_set.status.replicas == 0 and size_of(replica_set) == 0
 
@@ -69,7 +69,7 @@ def roll_back(deployment: Deployment, sets: Sequence[ReplicaSet], revision: int)
     if target is None:
         return _not_found("Unable to find the revision to rollback to.")
     name = deployment.metadata.name
-    if same_template(deployment.spec.template, target.spec.template):
+    if equal_ignore_hash(deployment.spec.template, target.spec.template):
         message = f'The rollback revision contains the same template as current deployment "{name}"'
         return Rollback("Warning", "DeploymentRollbackTemplateUnchanged", message)
     return Rollback(

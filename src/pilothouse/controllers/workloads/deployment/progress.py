@@ -51,7 +51,7 @@ def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditio
     return (*without_condition(conditions, new.type), new)
 
 
-def pause_condition(deployment: Deployment, now: datetime.datetime) -> DeploymentCondition | None:
+def check_paused_conditions(deployment: Deployment, now: datetime.datetime) -> DeploymentCondition | None:
     """The condition for a pause that has started or ended; none if the deadline was exceeded."""
     if not has_deadline(deployment):
         return None
@@ -66,7 +66,7 @@ def pause_condition(deployment: Deployment, now: datetime.datetime) -> Deploymen
     return None
 
 
-def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
+def deployment_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     """Whether all replicas are updated and available, by this status."""
     replicas = desired_replicas(deployment)
     return (
@@ -75,7 +75,7 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     )
 
 
-def is_progressing(before: DeploymentStatus, now: DeploymentStatus) -> bool:
+def deployment_progressing(before: DeploymentStatus, now: DeploymentStatus) -> bool:
     """Whether something has moved since the last report: more new pods, fewer old ones, more ready or available."""
     return (
         now.updated_replicas > before.updated_replicas
@@ -85,7 +85,7 @@ def is_progressing(before: DeploymentStatus, now: DeploymentStatus) -> bool:
     )
 
 
-def is_timed_out(deployment: Deployment, conditions: Conditions, now: datetime.datetime) -> bool:
+def deployment_timed_out(deployment: Deployment, conditions: Conditions, now: datetime.datetime) -> bool:
     """Whether there was no progress for the time of the deadline. Never without a Progressing condition, nor once the
     rollout has completed."""
     found = find_condition(conditions, PROGRESSING)
@@ -100,7 +100,7 @@ def seconds_to_deadline(deployment: Deployment, now: datetime.datetime) -> float
     Upstream also requeues a completed rollout with missing pods, immediately and endlessly, although it never times
     out."""
     found = find_condition(deployment.status.conditions, PROGRESSING)
-    if found is None or not has_deadline(deployment) or is_complete(deployment, deployment.status):
+    if found is None or not has_deadline(deployment) or deployment_complete(deployment, deployment.status):
         return None
     if found.reason in (TIMED_OUT, NEW_SET_AVAILABLE):
         return None
@@ -115,7 +115,7 @@ def _seconds_left(deployment: Deployment, found: DeploymentCondition, now: datet
     return (found.last_update_time - now).total_seconds() + deadline
 
 
-def progress_conditions(
+def sync_rollout_status(
     deployment: Deployment, new: ReplicaSet | None, status: DeploymentStatus, now: datetime.datetime
 ) -> Conditions:
     """The conditions of ``status`` with the condition Progressing (``syncRolloutStatus``)."""
@@ -125,18 +125,18 @@ def progress_conditions(
     before = find_condition(deployment.status.conditions, PROGRESSING)
     if status.replicas == status.updated_replicas and before is not None and before.reason == NEW_SET_AVAILABLE:
         return conditions  # nothing is rolled out
-    who = f'Deployment "{deployment.metadata.name}"' if new is None else f'ReplicaSet "{new.metadata.name}"'
-    if is_complete(deployment, status):
-        message = f"{who} has successfully progressed."
+    owner = f'Deployment "{deployment.metadata.name}"' if new is None else f'ReplicaSet "{new.metadata.name}"'
+    if deployment_complete(deployment, status):
+        message = f"{owner} has successfully progressed."
         return with_condition(conditions, condition(PROGRESSING, "True", NEW_SET_AVAILABLE, message, now))
-    if is_progressing(deployment.status, status):
-        fresh = condition(PROGRESSING, "True", "ReplicaSetUpdated", f"{who} is progressing.", now)
+    if deployment_progressing(deployment.status, status):
+        fresh = condition(PROGRESSING, "True", "ReplicaSetUpdated", f"{owner} is progressing.", now)
         if before is not None and before.status == "True":
             fresh = replace(fresh, last_transition_time=before.last_transition_time)
         # Also if nothing else changed: the deadline counts from its update time.
         return (*without_condition(conditions, PROGRESSING), fresh)
-    if is_timed_out(deployment, conditions, now):
-        message = f"{who} has timed out progressing."
+    if deployment_timed_out(deployment, conditions, now):
+        message = f"{owner} has timed out progressing."
         return with_condition(conditions, condition(PROGRESSING, "False", TIMED_OUT, message, now))
     return conditions
 

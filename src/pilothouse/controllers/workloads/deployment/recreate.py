@@ -10,12 +10,12 @@ from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.deployment.sizes import Resize, is_in_use
 
 
-def empty(old: Sequence[ReplicaSet]) -> list[Resize]:
+def scale_down_old_replica_sets_for_recreate(old: Sequence[ReplicaSet]) -> list[Resize]:
     reason = "strategy Recreate: old pods go before new ones come"
     return [Resize(each.metadata.name, 0, reason=reason) for each in old if is_in_use(each)]
 
 
-def are_old_pods_left(old: Sequence[ReplicaSet], old_pods: Iterable[Pod]) -> bool:
+def old_pods_running(old: Sequence[ReplicaSet], old_pods: Iterable[Pod]) -> bool:
     """Whether an old pod may still run; a terminating one counts until it is gone."""
     if any(each.status.replicas > 0 for each in old):
         return True

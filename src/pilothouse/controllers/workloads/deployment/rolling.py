@@ -10,7 +10,7 @@ from pilothouse.controllers.workloads.deployment.bounds import bounds_of, desire
 from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, size_of
 
 
-def new_size(deployment: Deployment, total: int, new: int) -> int:
+def new_rs_new_replicas(deployment: Deployment, total: int, new: int) -> int:
     """The size that the new ReplicaSet, which has ``new`` desired pods, may have now if all ReplicaSets have ``total``
     (``NewRSNewReplicas``).
 
@@ -19,13 +19,13 @@ def new_size(deployment: Deployment, total: int, new: int) -> int:
     replicas = desired_replicas(deployment)
     if not is_rolling(deployment):
         return replicas
-    room = replicas + bounds_of(deployment).surge - total
-    if room <= 0:
+    max_scaled_down = replicas + bounds_of(deployment).surge - total
+    if max_scaled_down <= 0:
         return new
-    return new + min(room, replicas - new)
+    return new + min(max_scaled_down, replicas - new)
 
 
-def grow(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
+def reconcile_new_replica_set(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
     """Scale the new ReplicaSet towards its final size."""
     replicas, size = desired_replicas(deployment), size_of(new)
     if size == replicas:
@@ -33,7 +33,7 @@ def grow(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> 
     if size > replicas:
         return [Resize(new.metadata.name, replicas, reason=f"it is to have {replicas}")]
     total = size + sum(map(size_of, old))
-    allowed = new_size(deployment, total, size)
+    allowed = new_rs_new_replicas(deployment, total, size)
     if allowed == size:
         return []
     reason = f"{replicas} replicas are wanted"
@@ -43,7 +43,7 @@ def grow(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> 
     return [Resize(new.metadata.name, allowed, reason=reason)]
 
 
-def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
+def reconcile_old_replica_sets(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
     """Scale down the old ReplicaSets as far as the bounds allow.
 
     Unavailable pods first; pods that the new ReplicaSet still waits for count as unavailable. Example: 10 replicas,
@@ -58,26 +58,26 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
         return []
     everyone = size_of(new) + sum(map(size_of, active))
     unavailable = bounds_of(deployment).unavailable
-    least = desired_replicas(deployment) - unavailable
-    new_unavailable = size_of(new) - surely_available(new)
-    room = everyone - least - new_unavailable
-    if room <= 0:
+    min_available = desired_replicas(deployment) - unavailable
+    new_unavailable = size_of(new) - min_available_replicas(new)
+    max_scaled_down = everyone - min_available - new_unavailable
+    if max_scaled_down <= 0:
         return []
-    bound = f"at least {least} of {desired_replicas(deployment)} must be (maxUnavailable {unavailable})"
+    bound = f"at least {min_available} of {desired_replicas(deployment)} must be (maxUnavailable {unavailable})"
     steps: list[Resize] = []
     sizes: dict[str, int] = {}
     ordered = sorted(active, key=by_age)
     for each in ordered:
         size = sizes[each.metadata.name] = size_of(each)
         unhealthy = size - each.status.available_replicas
-        gone = min(room, unhealthy)
+        gone = min(max_scaled_down, unhealthy)
         if gone > 0:
-            reason = f"{unhealthy} of its pods are not available; {bound}, so {room} may go"
-            room -= gone
+            reason = f"{unhealthy} of its pods are not available; {bound}, so {max_scaled_down} may go"
+            max_scaled_down -= gone
             sizes[each.metadata.name] = size - gone
             steps.append(Resize(each.metadata.name, size - gone, reason=reason))
-    available = sum(map(surely_available, (new, *active)))
-    spare = available - least
+    available = sum(map(min_available_replicas, (new, *active)))
+    spare = available - min_available
     for each in ordered:
         size = sizes[each.metadata.name]
         gone = min(size, spare)
@@ -88,7 +88,7 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
     return steps
 
 
-def surely_available(replica_set: ReplicaSet) -> int:
+def min_available_replicas(replica_set: ReplicaSet) -> int:
     """The minimum of available pods of a ReplicaSet. A status from before it was scaled may count pods that are gone or
     about to be deleted."""
     if replica_set.status.observed_generation < replica_set.metadata.generation:

@@ -14,7 +14,7 @@ from pilothouse.controllers.workloads.deployment.bounds import bounds_of, desire
 from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, created_at, is_in_use, size_of
 
 
-def is_scaled(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
+def is_scaling_event(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
     """Whether some ReplicaSet in use was sized for another number of replicas."""
     return any(is_in_use(each) and _is_sized_for_another(each, deployment) for each in sets)
 
@@ -24,28 +24,30 @@ def _is_sized_for_another(replica_set: ReplicaSet, deployment: Deployment) -> bo
     return desired is not None and desired != desired_replicas(deployment)
 
 
-def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> list[Resize]:
+def scale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> list[Resize]:
     replicas = desired_replicas(deployment)
-    sole = sole_or_latest(new, old)
-    if sole is not None:
+    active = find_active_or_latest(new, old)
+    if active is not None:
         # Even if the size was already set manually, write the annotations: without them the Deployment would count as
         # scaled forever, and never roll out again, as upstream's.
-        return _changed(sole, replicas, _is_sized_for_another(sole, deployment))
+        return _scale_if_needed(active, replicas, _is_sized_for_another(active, deployment))
     if new is not None and is_saturated(deployment, new):
         reason = f"all {replicas} replicas of the new ReplicaSet {new.metadata.name} are available"
         return [Resize(each.metadata.name, 0, reason=reason) for each in old if is_in_use(each)]
     if not is_rolling(deployment):
         return []
-    return proportional(deployment, [each for each in (*old, *([] if new is None else [new])) if is_in_use(each)])
+    return scale_proportionally(
+        deployment, [each for each in (*old, *([] if new is None else [new])) if is_in_use(each)]
+    )
 
 
-def _changed(replica_set: ReplicaSet, size: int, annotate: bool) -> list[Resize]:
+def _scale_if_needed(replica_set: ReplicaSet, size: int, annotate: bool) -> list[Resize]:
     if size == size_of(replica_set) and not annotate:
         return []
     return [Resize(replica_set.metadata.name, size, annotate, f"the Deployment was scaled to {size}")]
 
 
-def sole_or_latest(new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> ReplicaSet | None:
+def find_active_or_latest(new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> ReplicaSet | None:
     """The only ReplicaSet in use; if none is, the new one or else the latest. ``None`` if several are in use
     (``FindActiveOrLatest``)."""
     used = [each for each in (*old, *([] if new is None else [new])) if is_in_use(each)]
@@ -66,7 +68,7 @@ def is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
     )
 
 
-def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Resize]:
+def scale_proportionally(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Resize]:
     """Add or remove pods in proportion to the sizes; the largest gets the remainder.
 
     Scaled from 4 to 8 with a surge of 25 % (5 becomes 10 in all): 3 and 2 become 6 and 4.
@@ -78,7 +80,7 @@ def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Res
     added = 0
     sizes: list[tuple[ReplicaSet, int]] = []
     for each in largest_first(used, to_add):
-        part = share(deployment, each, to_add, added)
+        part = get_proportion(deployment, each, to_add, added)
         added += part
         sizes.append((each, size_of(each) + part))
     if sizes and to_add:
@@ -93,7 +95,7 @@ def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Res
 
 
 def largest_first(used: Sequence[ReplicaSet], to_add: int) -> list[ReplicaSet]:
-    """Sorted for ``share``: of the same size the newer one grows first, and the older one shrinks first."""
+    """Sorted for ``get_proportion``: of the same size the newer one grows first, and the older one shrinks first."""
     if to_add == 0:
         return list(used)
     ordered = sorted(used, key=lambda each: each.metadata.name, reverse=to_add > 0)
@@ -102,16 +104,16 @@ def largest_first(used: Sequence[ReplicaSet], to_add: int) -> list[ReplicaSet]:
     return ordered
 
 
-def share(deployment: Deployment, replica_set: ReplicaSet, to_add: int, added: int) -> int:
+def get_proportion(deployment: Deployment, replica_set: ReplicaSet, to_add: int, added: int) -> int:
     """The share of one ReplicaSet in ``to_add`` (negative: to remove), of which ``added`` is already distributed."""
     if size_of(replica_set) == 0 or to_add in (0, added):
         return 0
-    fraction = _fraction(deployment, replica_set)
+    fraction = _get_replica_set_fraction(deployment, replica_set)
     left = to_add - added
     return min(fraction, left) if to_add > 0 else max(fraction, left)
 
 
-def _fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:
+def _get_replica_set_fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:
     replicas, size = desired_replicas(deployment), size_of(replica_set)
     if replicas == 0:
         return -size

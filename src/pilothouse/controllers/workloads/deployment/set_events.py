@@ -31,16 +31,16 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
 
     # Deployments
 
-    def deployment_added(self, deployment: Deployment, _initial: bool) -> None:
+    def add_deployment(self, deployment: Deployment, _initial: bool) -> None:
         self.queue.add(object_key(deployment.metadata))
 
-    def deployment_changed(self, old: Deployment, new: Deployment) -> None:
+    def update_deployment(self, old: Deployment, new: Deployment) -> None:
         """Enqueue it, also when only its status changed and at resyncs."""
         if old.metadata.uid != new.metadata.uid:
-            self.deployment_gone(old, True)
+            self.delete_deployment(old, True)
         self.queue.add(object_key(new.metadata))
 
-    def deployment_gone(self, deployment: Deployment, _final_state_unknown: bool) -> None:
+    def delete_deployment(self, deployment: Deployment, _final_state_unknown: bool) -> None:
         """Its recorded writes must not delay another one of its name."""
         key = object_key(deployment.metadata)
         self.consistency_store.clear(key, deployment.metadata.uid)
@@ -49,19 +49,19 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
 
     # ReplicaSets
 
-    def set_added(self, replica_set: ReplicaSet, _initial: bool) -> None:
+    def add_replica_set(self, replica_set: ReplicaSet, _initial: bool) -> None:
         """Enqueues the owner, or the Deployments that may adopt it."""
         meta = replica_set.metadata
         if meta.deletion_timestamp is not None:
-            self.set_gone(replica_set, False)
+            self.delete_replica_set(replica_set, False)
             return
         reference = controller_of(meta)
         if reference is not None:
             self._enqueue(meta, reference)
         else:
-            self._enqueue_selecting(meta)
+            self._enqueue_matching(meta)
 
-    def set_changed(self, old: ReplicaSet, new: ReplicaSet) -> None:
+    def update_replica_set(self, old: ReplicaSet, new: ReplicaSet) -> None:
         """Enqueues the owner, a former owner, or the Deployments that may adopt it."""
         if old.metadata.resource_version == new.metadata.resource_version:
             return
@@ -71,16 +71,16 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
         if after is not None:
             self._enqueue(new.metadata, after)
         elif before != after or old.metadata.labels != new.metadata.labels:
-            self._enqueue_selecting(new.metadata)
+            self._enqueue_matching(new.metadata)
 
-    def set_gone(self, replica_set: ReplicaSet, _final_state_unknown: bool) -> None:
+    def delete_replica_set(self, replica_set: ReplicaSet, _final_state_unknown: bool) -> None:
         reference = controller_of(replica_set.metadata)
         if reference is not None:
             self._enqueue(replica_set.metadata, reference)
 
     # Pods
 
-    def pod_gone(self, pod: Pod, _final_state_unknown: bool) -> None:
+    def delete_pod(self, pod: Pod, _final_state_unknown: bool) -> None:
         """Recreate waits for the last old pod. Upstream lists the Deployment's ReplicaSets from the server here."""
         reference = controller_of(pod.metadata)
         if reference is None or reference.kind != REPLICA_SETS.kind:
@@ -90,7 +90,7 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
         if replica_set is None or replica_set.metadata.uid != reference.uid:
             return
         owner = controller_of(replica_set.metadata)
-        deployment = None if owner is None else self._owner(namespace, owner)
+        deployment = None if owner is None else self._resolve_controller_ref(namespace, owner)
         if deployment is None or deployment.spec.strategy.type != RECREATE:
             return
         if not any(map(self._has_pods, self.sets.by_index(CONTROLLER_INDEX, index_key(deployment.metadata)))):
@@ -101,18 +101,18 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
 
     # Owners
 
-    def _owner(self, namespace: str, reference: OwnerReference) -> Deployment | None:
+    def _resolve_controller_ref(self, namespace: str, reference: OwnerReference) -> Deployment | None:
         if reference.kind != DEPLOYMENTS.kind:
             return None
         found = self.deployments.get(f"{namespace}/{reference.name}")
         return found if found is not None and found.metadata.uid == reference.uid else None
 
     def _enqueue(self, meta: ObjectMeta, reference: OwnerReference) -> None:
-        owner = self._owner(meta.namespace, reference)
+        owner = self._resolve_controller_ref(meta.namespace, reference)
         if owner is not None:
             self.queue.add(object_key(owner.metadata))
 
-    def _enqueue_selecting(self, meta: ObjectMeta) -> None:
+    def _enqueue_matching(self, meta: ObjectMeta) -> None:
         if not meta.labels:
             return
         for deployment in self.deployments.list(meta.namespace):

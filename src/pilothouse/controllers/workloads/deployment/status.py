@@ -14,14 +14,14 @@ from pilothouse.controllers.workloads.deployment.progress import (
     AVAILABLE,
     TIMED_OUT,
     condition,
-    progress_conditions,
+    sync_rollout_status,
     with_condition,
     with_failure,
 )
 from pilothouse.controllers.workloads.deployment.sizes import size_of
 
 
-def counted(
+def calculate_status(
     deployment: Deployment,
     new: ReplicaSet | None,
     sets: Sequence[ReplicaSet],
@@ -81,7 +81,7 @@ def terminating(sets: Sequence[ReplicaSet]) -> int | None:
     return total
 
 
-def rolled(
+def rollout_status(
     deployment: Deployment,
     new: ReplicaSet | None,
     sets: Sequence[ReplicaSet],
@@ -90,6 +90,6 @@ def rolled(
     report_terminating: bool = True,
 ) -> DeploymentStatus:
     """The status after a sync of a rollout: the sums, with progress and failures."""
-    status = counted(deployment, new, sets, now, report_terminating=report_terminating)
-    status = replace(status, conditions=progress_conditions(deployment, new, status, now))
+    status = calculate_status(deployment, new, sets, now, report_terminating=report_terminating)
+    status = replace(status, conditions=sync_rollout_status(deployment, new, status, now))
     return replace(status, conditions=with_failure(status.conditions, new, sets))

@@ -28,10 +28,10 @@ from pilothouse.controllers.workloads.deployment.progress import (
     has_deadline,
     with_condition,
 )
-from pilothouse.controllers.workloads.deployment.rolling import new_size
+from pilothouse.controllers.workloads.deployment.rolling import new_rs_new_replicas
 from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, size_of
 from pilothouse.controllers.workloads.deployment.status import describe
-from pilothouse.controllers.workloads.deployment.template import new_set, same_template, set_name
+from pilothouse.controllers.workloads.deployment.template import equal_ignore_hash, new_set, set_name
 from pilothouse.env import Env
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.conditions import find_condition
@@ -73,7 +73,9 @@ class SyncContext:
         self._sets = {each.metadata.name: each for each in ordered}
         self._raws = {name: cache.raw(f"{each.metadata.namespace}/{name}") for name, each in self._sets.items()}
         template = deployment.spec.template
-        self._new = next((each.metadata.name for each in ordered if same_template(each.spec.template, template)), None)
+        self._new = next(
+            (each.metadata.name for each in ordered if equal_ignore_hash(each.spec.template, template)), None
+        )
 
     # State
 
@@ -118,16 +120,16 @@ class SyncContext:
             await self._put_set(new.metadata.name, changes)
             return  # the Deployment's revision is for the next sync, as upstream
         message = f'Found new replica set "{new.metadata.name}"'
-        await self._note_new_set(new, "FoundNewReplicaSet", message, only_if_missing=True)
+        await self._set_progressing_condition(new, "FoundNewReplicaSet", message, only_if_missing=True)
 
-    async def create_new(self) -> None:
+    async def create_new_replica_set(self) -> None:
         """Create the ReplicaSet of the template, with the size that the bounds allow."""
         deployment = self.deployment
         meta, spec = deployment.metadata, deployment.spec
         hashed = template_hash(spec.template, deployment.status.collision_count)
         name = set_name(meta.name, hashed)
         total = sum(map(size_of, self.old))
-        replicas = new_size(deployment, total, 0)
+        replicas = new_rs_new_replicas(deployment, total, 0)
         annotations = new_replica_set_annotations(meta.annotations, {}, max_revision(self.old) + 1) or {}
         body = new_set(
             namespace=meta.namespace,
@@ -146,41 +148,41 @@ class SyncContext:
             f"have {total}"
         )
         try:
-            made = await self._client.create(REPLICA_SETS.raw, body, meta.namespace)
+            created = await self._client.create(REPLICA_SETS.raw, body, meta.namespace)
         except AlreadyExists:
-            await self._name_taken(name)
+            await self._handle_already_exists(name)
             return
         except (ApiError, OSError) as error:
             if not has_cause(error, "NamespaceTerminating"):
-                await self._cannot_create(name, error)
+                await self._handle_create_failure(name, error)
             raise
-        new = self._hold(made)
+        new = self._store_replica_set(created)
         self._new = new.metadata.name
         if replicas > 0:
             self.record_event("Normal", "ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {replicas}")
-        await self._note_new_set(new, "NewReplicaSetCreated", f'Created new replica set "{name}"')
+        await self._set_progressing_condition(new, "NewReplicaSetCreated", f'Created new replica set "{name}"')
 
-    async def _name_taken(self, name: str) -> None:
+    async def _handle_already_exists(self, name: str) -> None:
         """The name is taken, perhaps by our own ReplicaSet that the cache does not show yet."""
         meta = self.deployment.metadata
         # Upstream reads its cache, and fails with NotFound until that has the object.
-        made = await self._client.get(REPLICA_SETS.raw, name, meta.namespace)
-        found = _set_decoder.decode(made)
+        created = await self._client.get(REPLICA_SETS.raw, name, meta.namespace)
+        found = _set_decoder.decode(created)
         owner = controller_of(found.metadata)
         if (
             owner is not None
             and owner.uid == meta.uid
-            and same_template(found.spec.template, self.deployment.spec.template)
+            and equal_ignore_hash(found.spec.template, self.deployment.spec.template)
         ):
-            self._hold(made)
+            self._store_replica_set(created)
             self._new = name
-            await self._note_revision(found)
+            await self._set_revision(found)
             return
         count = (self.deployment.status.collision_count or 0) + 1
         await self.write_status(replace(self.deployment.status, collision_count=count))
         raise NameTaken(f'replicasets.apps "{name}" already exists')
 
-    async def _cannot_create(self, name: str, error: Exception) -> None:
+    async def _handle_create_failure(self, name: str, error: Exception) -> None:
         message = f'Failed to create new replica set "{name}": {error}'
         self.record_event("Warning", "ReplicaSetCreateError", message)
         if not has_deadline(self.deployment):
@@ -192,14 +194,16 @@ class SyncContext:
         except (ApiError, OSError):
             return  # the error of the create is raised
 
-    async def _note_new_set(self, new: ReplicaSet, reason: str, message: str, *, only_if_missing: bool = False) -> None:
+    async def _set_progressing_condition(
+        self, new: ReplicaSet, reason: str, message: str, *, only_if_missing: bool = False
+    ) -> None:
         status = self.deployment.status
         conditions = status.conditions
         if has_deadline(self.deployment) and not (only_if_missing and find_condition(conditions, PROGRESSING)):
             conditions = with_condition(conditions, condition(PROGRESSING, "True", reason, message, self._env.now()))
-        await self._note_revision(new, replace(status, conditions=conditions))
+        await self._set_revision(new, replace(status, conditions=conditions))
 
-    async def _note_revision(self, new: ReplicaSet, status: DeploymentStatus | None = None) -> None:
+    async def _set_revision(self, new: ReplicaSet, status: DeploymentStatus | None = None) -> None:
         annotations = self.deployment.metadata.annotations
         revision = new.metadata.annotations.get(REVISION, "")
         if annotations.get(REVISION) != revision:
@@ -211,23 +215,25 @@ class SyncContext:
     async def resize(self, steps: Iterable[Resize]) -> bool:
         """Carry out the steps in order, up to the first failure. Whether any size changed."""
         deployment = self.deployment
-        notes = replicas_annotations(desired_replicas(deployment), bounds_of(deployment).surge)
+        annotations_ = replicas_annotations(desired_replicas(deployment), bounds_of(deployment).surge)
         changed = False
         for step in steps:
             each = self._sets[step.name]
             before = size_of(each)
-            annotations = each.metadata.annotations | notes
+            annotations = each.metadata.annotations | annotations_
             if before == step.size and not (step.annotate and annotations != each.metadata.annotations):
                 continue
-            way = "up" if before < step.size else "down"
-            what = "noted as sized for this" if before == step.size else f"scaled {way} from {before} to {step.size}"
+            direction = "up" if before < step.size else "down"
+            what = (
+                "noted as sized for this" if before == step.size else f"scaled {direction} from {before} to {step.size}"
+            )
             revision = _revision(each.metadata.annotations)
             record_decision(f"ReplicaSet {step.name} (revision {revision}) is {what}: {step.reason}")
             changes = {"spec.replicas": _encode(step.size), "metadata.annotations": _encode(annotations)}
             await self._put_set(step.name, changes)
             if before != step.size:
                 changed = True
-                message = f"Scaled {way} replica set {step.name} from {before} to {step.size}"
+                message = f"Scaled {direction} replica set {step.name} from {before} to {step.size}"
                 self.record_event("Normal", "ScalingReplicaSet", message)
         return changed
 
@@ -281,9 +287,9 @@ class SyncContext:
 
     async def _put_deployment(self, changes: Mapping[str, bytes | None], subresource: str = "") -> None:
         meta = self.deployment.metadata
-        whole = replace_fields(self._raw, changes)
-        answer = await self._client.update(DEPLOYMENTS.raw, meta.name, whole, meta.namespace, subresource=subresource)
-        self._raw = bytes(answer)
+        body_ = replace_fields(self._raw, changes)
+        response = await self._client.update(DEPLOYMENTS.raw, meta.name, body_, meta.namespace, subresource=subresource)
+        self._raw = bytes(response)
         self.deployment = _deployment_decoder.decode(self._raw)
         self._wrote(DEPLOYMENTS.group_resource, self.deployment.metadata.resource_version)
 
@@ -291,11 +297,11 @@ class SyncContext:
         raw = self._raws[name]
         assert raw is not None, "what is written back whole is cached with its JSON"
         meta: ObjectMeta = self._sets[name].metadata
-        whole = replace_fields(raw, {**changes, "metadata.managedFields": None})
-        return self._hold(await self._client.update(REPLICA_SETS.raw, name, whole, meta.namespace))
+        body_ = replace_fields(raw, {**changes, "metadata.managedFields": None})
+        return self._store_replica_set(await self._client.update(REPLICA_SETS.raw, name, body_, meta.namespace))
 
-    def _hold(self, answer: msgspec.Raw) -> ReplicaSet:
-        raw = bytes(answer)
+    def _store_replica_set(self, response: msgspec.Raw) -> ReplicaSet:
+        raw = bytes(response)
         replica_set = _set_decoder.decode(raw)
         self._sets[replica_set.metadata.name] = replica_set
         self._raws[replica_set.metadata.name] = raw

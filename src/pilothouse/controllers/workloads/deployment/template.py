@@ -29,41 +29,41 @@ _encode = msgspec.json.Encoder().encode
 _ordered = msgspec.json.Encoder(order="sorted").encode
 
 
-def same_template(one: msgspec.Raw | bytes, other: msgspec.Raw | bytes) -> bool:
+def equal_ignore_hash(one: msgspec.Raw | bytes, other: msgspec.Raw | bytes) -> bool:
     """Whether two templates are equal, but for the hash label."""
-    return _meaning(bytes(one)) == _meaning(bytes(other))
+    return _canonical_template(bytes(one)) == _canonical_template(bytes(other))
 
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
-def _meaning(template: bytes) -> bytes:
+def _canonical_template(template: bytes) -> bytes:
     value: dict[str, Any] = msgspec.json.decode(template)
     labels = (value.get("metadata") or {}).get("labels")
     if labels:
         labels.pop(HASH_LABEL, None)
-    plain = _plain(value)
+    plain = _canonical(value)
     if not plain.get("metadata"):
         plain.pop("metadata", None)
     return _ordered(plain)
 
 
-def _plain(value: Any, name: str = "") -> Any:
+def _canonical(value: Any, name: str = "") -> Any:
     """Without fields that equal missing ones, and with quantities in canonical form."""
     if isinstance(value, dict):
         found: dict[str, Any] = {}
         for key, each in value.items():
-            each = _quantity(each) if name in _QUANTITIES or key in _QUANTITY else _plain(each, key)
+            each = _canonical_quantity(each) if name in _QUANTITIES or key in _QUANTITY else _canonical(each, key)
             if each is None or each == [] or (each == {} and key in _MAPS):
                 continue
             found[key] = each
         return found
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_canonical(each) for each in value]
     return value
 
 
-def _quantity(value: Any) -> Any:
+def _canonical_quantity(value: Any) -> Any:
     try:
-        return canonical(str(value)) if isinstance(value, str | int | float) else _plain(value)
+        return canonical(str(value)) if isinstance(value, str | int | float) else _canonical(value)
     except QuantityError:
         return value
 

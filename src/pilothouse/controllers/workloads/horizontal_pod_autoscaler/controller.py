@@ -25,21 +25,26 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metrics import (
     action_of,
 )
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.proposals import (
-    Failed,
+    MetricFailed,
     Proposal,
     Proposals,
     tolerances_of,
 )
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import RecentScaling
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count import Pods
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.sizes import PASSING, NoTarget, Sizes, Target
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.sizes import (
+    PASSING,
+    ScaleClient,
+    ScaleTargetNotFound,
+    Target,
+)
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.status import (
     ABLE,
     ACTIVE,
     AT_ZERO,
     LIMITED,
     Report,
-    body,
+    status_body,
 )
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import Selector, SelectorError, parse_selector
@@ -58,7 +63,7 @@ COMPONENT = "horizontal-pod-autoscaler"
 INVALID = "InvalidSelector"
 
 
-class NotScaled(Exception):
+class ReconcileError(Exception):
     """A sync failed. ``by_spec``: because of the autoscaler's spec."""
 
     def __init__(self, text: str, *, by_spec: bool = False) -> None:
@@ -66,7 +71,7 @@ class NotScaled(Exception):
         self.by_spec = by_spec
 
 
-class _Uncounted(Exception):
+class _InvalidMetrics(Exception):
     """No size can be computed from the metrics."""
 
     def __init__(self, text: str, metrics: tuple[MetricStatus, ...] | None = None) -> None:
@@ -93,30 +98,30 @@ class HorizontalPodAutoscalerController(ManagedController):
         self._autoscalers = autoscalers.cache
         self._pods = pods.cache
         mapper = context.rest_mapper if context.rest_mapper is not None else RestMapper(context.client)
-        self._sizes = Sizes(context.client, mapper, self.log)
+        self._sizes = ScaleClient(context.client, mapper, self.log)
         self._apis = MetricApis(context.client, mapper, context.env, period, context.log)
         self._delays = ReadinessDelays(
             cpu_initialization_period=options.cpu_initialization_period,
             initial_readiness_delay=options.initial_readiness_delay,
         )
         self._hpa_selectors = HpaSelectors()
-        self._recent: dict[str, Recent] = {}
+        self._recent: dict[str, RecentScaling] = {}
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.add_runnable("events", self._recorder.run)
         self._metrics = Metrics(context.metrics)
-        autoscalers.add_handler(self._added, self._changed, self._gone)
+        autoscalers.add_handler(self._add_hpa, self._update_hpa, self._delete_hpa)
 
-    def _added(self, autoscaler: HorizontalPodAutoscaler, _initial: bool) -> None:
+    def _add_hpa(self, autoscaler: HorizontalPodAutoscaler, _initial: bool) -> None:
         key = object_key(autoscaler.metadata)
         self._metrics.autoscalers.inc()
         self._hpa_selectors.register(key)
         self.queue.add_rate_limited(key)
 
-    def _changed(self, _old: HorizontalPodAutoscaler, autoscaler: HorizontalPodAutoscaler) -> None:
+    def _update_hpa(self, _old: HorizontalPodAutoscaler, autoscaler: HorizontalPodAutoscaler) -> None:
         # A key that is in the queue already keeps its time.
         self.queue.add_rate_limited(object_key(autoscaler.metadata))
 
-    def _gone(self, autoscaler: HorizontalPodAutoscaler, _unknown: bool) -> None:
+    def _delete_hpa(self, autoscaler: HorizontalPodAutoscaler, _unknown: bool) -> None:
         key = object_key(autoscaler.metadata)
         self._metrics.autoscalers.inc(-1)
         self._hpa_selectors.forget(key)
@@ -133,13 +138,15 @@ class HorizontalPodAutoscalerController(ManagedController):
         assert raw is not None, "what is written back whole is cached with its JSON"
         recent = self._recent.get(key)
         if recent is None or recent.uid != autoscaler.metadata.uid:
-            recent = self._recent[key] = Recent(uid=autoscaler.metadata.uid, recommendations=[], ups=[], downs=[])
+            recent = self._recent[key] = RecentScaling(
+                uid=autoscaler.metadata.uid, recommendations=[], ups=[], downs=[]
+            )
         started, error = self.env.perf_counter(), INTERNAL
         sync = _SyncContext(self, autoscaler, raw, recent)
         try:
             await sync.run()
             error = NONE
-        except NotScaled as failure:
+        except ReconcileError as failure:
             error = SPEC if failure.by_spec else INTERNAL
             raise
         finally:
@@ -160,7 +167,7 @@ class _SyncContext:
         controller: HorizontalPodAutoscalerController,
         autoscaler: HorizontalPodAutoscaler,
         raw: bytes,
-        recent: Recent,
+        recent: RecentScaling,
     ) -> None:
         self._of = controller
         self._autoscaler = autoscaler
@@ -173,11 +180,11 @@ class _SyncContext:
         """The reason for the size, after metrics were read."""
 
     async def run(self) -> None:
-        """Raises ``NotScaled``."""
+        """Raises ``ReconcileError``."""
         spec, report = self._autoscaler.spec, self._report
-        target = await self._find()
+        target = await self._scale_for_resource_mappings()
         current = target.scale.spec.replicas
-        self._recent.begin(current, self._env.monotonic())
+        self._recent.record_initial_recommendation(current, self._env.monotonic())
         minimum = 1 if spec.min_replicas is None else spec.min_replicas
         to_zero = self._of._options.scale_to_zero
         emptied = to_zero and report.is_true(AT_ZERO)  # by this controller, not by a user
@@ -194,22 +201,22 @@ class _SyncContext:
             desired, reason = minimum, "Current number of replicas below Spec.MinReplicas"
         else:
             try:
-                best, metrics, invalid = await self._measure(target)
-            except _Uncounted as error:
-                report.seen(current, error.metrics)
-                await self._write_if_it_can()
+                best, metrics, invalid = await self._compute_replicas_for_metrics(target)
+            except _InvalidMetrics as error:
+                report.set_status(current, error.metrics)
+                await self._try_update_status()
                 self._record_event(WARNING, "FailedComputeMetricsReplicas", str(error))
                 text = f"failed to compute desired number of replicas based on listed metrics for {self._reference}"
-                raise NotScaled(f"{text}: {error}") from error
-            desired, reason = self._limited(best, current, minimum)
+                raise ReconcileError(f"{text}: {error}") from error
+            desired, reason = self._normalize_desired_replicas(best, current, minimum)
         if desired != current:
             await self._rescale(target, desired, reason, metrics, minimum)
-        report.seen(current, metrics, desired=desired, rescaled=desired != current)
+        report.set_status(current, metrics, desired=desired, rescaled=desired != current)
         meta = self._autoscaler.metadata
         self._of._metrics.desired.labels(meta.namespace, meta.name).set(desired)
-        await self._write()
+        await self._update_status()
         if invalid:
-            raise NotScaled(invalid)
+            raise ReconcileError(invalid)
 
     @property
     def _reference(self) -> str:
@@ -220,41 +227,43 @@ class _SyncContext:
         """Whether there is a metric that has a value without pods."""
         return any(metric.type in ("Object", "External") for metric in self._autoscaler.spec.metrics)
 
-    async def _find(self) -> Target:
+    async def _scale_for_resource_mappings(self) -> Target:
         meta = self._autoscaler.metadata
         try:
             target = await self._of._sizes.read(self._autoscaler.spec.scale_target_ref, meta.namespace)
-        except (NoTarget, *PASSING) as error:
+        except (ScaleTargetNotFound, *PASSING) as error:
             self._record_event(WARNING, "FailedGetScale", str(error))
             text = f"the HPA controller was unable to get the target's current scale: {error}"
             self._report.set_condition(ABLE, False, "FailedGetScale", text)
-            await self._write_if_it_can()
-            by_spec = isinstance(error, NoTarget) and error.by_spec
+            await self._try_update_status()
+            by_spec = isinstance(error, ScaleTargetNotFound) and error.by_spec
             reason = "invalid API version in scale target reference" if by_spec else None
             reason = reason or f"failed to query scale subresource for {self._reference}"
-            raise NotScaled(f"{reason}: {error}", by_spec=by_spec) from error
+            raise ReconcileError(f"{reason}: {error}", by_spec=by_spec) from error
         text = "the HPA controller was able to get the target's current scale"
         self._report.set_condition(ABLE, True, "SucceededGetScale", text)
         return target
 
     # Replicas from metrics
 
-    async def _measure(self, target: Target) -> tuple[Proposal, tuple[MetricStatus, ...], str]:
-        """The largest proposal, the status of all metrics, and the errors of invalid ones. Raises ``_Uncounted`` if
-        there is no proposal, or if a metric is invalid and the others propose a smaller size."""
-        selector, pods = self._selected(target.scale.status.selector)
+    async def _compute_replicas_for_metrics(self, target: Target) -> tuple[Proposal, tuple[MetricStatus, ...], str]:
+        """The largest proposal, the status of all metrics, and the errors of invalid ones.
+
+        Raises ``_InvalidMetrics`` without a proposal, or if a metric is invalid and the others propose a smaller size.
+        """
+        selector, pods = self._validate_and_parse_selector(target.scale.status.selector)
         specs = self._autoscaler.spec.metrics
         current = target.scale.spec.replicas
         proposals = self._proposals(target, selector, pods)
         best: Proposal | None = None
         chosen: MetricSpec | None = None
-        first: Failed | None = None
+        first: MetricFailed | None = None
         failed = 0
         statuses: list[MetricStatus] = []
         for spec in specs:
             try:
-                proposal = await self._propose(proposals, spec)
-            except Failed as error:
+                proposal = await self._compute_replicas_for_metric(proposals, spec)
+            except MetricFailed as error:
                 self._record_event(WARNING, error.reason, error.message)
                 statuses.append(MetricStatus())
                 failed += 1
@@ -268,20 +277,20 @@ class _SyncContext:
             if first is not None:
                 text = f"the HPA was unable to compute the replica count: {first.message}"
                 self._report.set_condition(ACTIVE, False, first.reason, text)
-            raise _Uncounted(invalid or "no metrics", tuple(statuses))
+            raise _InvalidMetrics(invalid or "no metrics", tuple(statuses))
         assert chosen is not None, "the best proposal is that of a metric"
         self._arithmetic = describe_metric(chosen, best, current, proposals.pods.tolerances)
         text = f"the HPA was able to successfully calculate a replica count from {best.name}"
         self._report.set_condition(ACTIVE, True, "ValidMetricFound", text)
         return best, tuple(statuses), invalid
 
-    async def _propose(self, proposals: Proposals, spec: MetricSpec) -> Proposal:
+    async def _compute_replicas_for_metric(self, proposals: Proposals, spec: MetricSpec) -> Proposal:
         metrics, started = self._of._metrics, self._env.perf_counter()
         action, error = NONE, INTERNAL
         try:
             proposal = await proposals.propose(spec)
             action, error = action_of(self._autoscaler.status.current_replicas, proposal.replicas), NONE
-        except Failed as failure:
+        except MetricFailed as failure:
             error = SPEC if failure.by_spec else INTERNAL
             raise
         finally:
@@ -305,8 +314,8 @@ class _SyncContext:
         )
         return Proposals(self._of._apis, namespace, selector, pods)
 
-    def _selected(self, text: str) -> tuple[Selector, list[Pod]]:
-        """The selector of the target's pods, and the pods. Raises ``_Uncounted`` after recording why."""
+    def _validate_and_parse_selector(self, text: str) -> tuple[Selector, list[Pod]]:
+        """The selector of the target's pods, and the pods. Raises ``_InvalidMetrics`` after recording why."""
         if not text:
             text = "the HPA target's scale is missing a selector"
             raise self._set_inactive("SelectorRequired", "selector is required", INVALID, text)
@@ -324,15 +333,15 @@ class _SyncContext:
             raise self._set_inactive("AmbiguousSelector", reason, "AmbiguousSelector")
         return selector, pods
 
-    def _set_inactive(self, reason: str, detail: str, condition: str, message: str = "") -> _Uncounted:
+    def _set_inactive(self, reason: str, detail: str, condition: str, message: str = "") -> _InvalidMetrics:
         """Record why the autoscaler is inactive. Returns the exception to raise."""
         self._record_event(WARNING, reason, detail)
         self._report.set_condition(ACTIVE, False, condition, message or detail)
-        return _Uncounted(detail)
+        return _InvalidMetrics(detail)
 
     # Apply and report
 
-    def _limited(self, best: Proposal, current: int, minimum: int) -> tuple[int, str]:
+    def _normalize_desired_replicas(self, best: Proposal, current: int, minimum: int) -> tuple[int, str]:
         """The size to set and its reason, after stabilization, policies and bounds."""
         spec, report = self._autoscaler.spec, self._report
         desired = max(best.replicas, 0)
@@ -362,18 +371,18 @@ class _SyncContext:
         except PASSING as error:
             if _may_have_happened(error):
                 # Counted: rather too slow for a period than faster than the policies allow.
-                self._recent.changed(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
+                self._recent.store_scale_event(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
             self._record_event(WARNING, "FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
             text = f"the HPA controller was unable to update the target scale: {error}"
             report.set_condition(ABLE, False, "FailedUpdateScale", text)
-            report.seen(current, metrics)
-            await self._write_if_it_can()
-            raise NotScaled(f"failed to rescale {self._reference}: {error}") from error
+            report.set_status(current, metrics)
+            await self._try_update_status()
+            raise ReconcileError(f"failed to rescale {self._reference}: {error}") from error
         report.set_condition(
             ABLE, True, "SucceededRescale", f"the HPA controller was able to update the target scale to {desired}"
         )
         self._record_event(NORMAL, "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
-        self._recent.changed(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
+        self._recent.store_scale_event(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
         if self._of._options.scale_to_zero:
             if desired == 0 and minimum == 0 and self._has_external_metric():
                 report.set_condition(AT_ZERO, True, "ScaledToZero", "the HPA controller scaled the workload to zero")
@@ -388,8 +397,8 @@ class _SyncContext:
             HPA=object_key(self._autoscaler.metadata), currentReplicas=current, desiredReplicas=desired, reason=reason,
         )  # fmt: skip
 
-    async def _write(self) -> None:
-        """Raises ``NotScaled``."""
+    async def _update_status(self) -> None:
+        """Raises ``ReconcileError``."""
         if not self._report.has_changed:
             return
         status = self._report.status
@@ -402,25 +411,25 @@ class _SyncContext:
             await self._of._client.update(
                 HORIZONTAL_POD_AUTOSCALERS.raw,
                 meta.name,
-                body(self._raw, self._report.status),
+                status_body(self._raw, self._report.status),
                 meta.namespace,
                 subresource="status",
             )
         except (ApiError, OSError) as error:
             self._record_event(WARNING, "FailedUpdateStatus", str(error))
-            raise NotScaled(f"failed to update status for {meta.name}: {error}") from error
+            raise ReconcileError(f"failed to update status for {meta.name}: {error}") from error
 
-    async def _write_if_it_can(self) -> None:
+    async def _try_update_status(self) -> None:
         """Write the status; a failure is only logged, because the sync fails with an earlier error."""
         try:
-            await self._write()
-        except NotScaled as error:
+            await self._update_status()
+        except ReconcileError as error:
             key = object_key(self._autoscaler.metadata)
             self._of.log.error("Status is not written", error=error, HPA=key)  # noqa: TRY400  # no traceback: the server said no
 
     def _record_event(self, kind: str, reason: str, message: str) -> None:
-        about = object_reference(HORIZONTAL_POD_AUTOSCALERS, self._autoscaler.metadata)
-        self._of._recorder.event(about, kind, reason, message)
+        reference = object_reference(HORIZONTAL_POD_AUTOSCALERS, self._autoscaler.metadata)
+        self._of._recorder.event(reference, kind, reason, message)
 
 
 build = HorizontalPodAutoscalerController

@@ -6,7 +6,7 @@ Upstream: ``hpasControllingPodsUnderSelector`` of v1.36 ``pkg/controller/podauto
 from collections.abc import Iterable
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.shared.pods_by_label import fixed_label, labelled
+from pilothouse.controllers.shared.pods_by_label import label_index_value, required_label
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.names import split_key
 
@@ -51,7 +51,7 @@ class HpaSelectors:
         found: set[str] = set()  # sorted before it is handed out
         for pod in pods:
             labels = pod.metadata.labels
-            values = [namespace, *(labelled(namespace, *each) for each in labels.items())]
+            values = [namespace, *(label_index_value(namespace, *each) for each in labels.items())]
             for known in filter(None, map(self._by_label.get, values)):
                 found.update(key for key, selector in known.items() if key not in found and selector.matches(labels))
         return sorted(found)
@@ -59,5 +59,5 @@ class HpaSelectors:
 
 def _index_key(key: str, selector: Selector) -> str:
     namespace, _name = split_key(key)
-    fixed = fixed_label(selector)
-    return namespace if fixed is None else labelled(namespace, *fixed)
+    fixed = required_label(selector)
+    return namespace if fixed is None else label_index_value(namespace, *fixed)

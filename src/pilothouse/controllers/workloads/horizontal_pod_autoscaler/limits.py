@@ -1,4 +1,4 @@
-"""Limits the recommended size: stabilization windows, policies, bounds. Pure but for ``Recent``.
+"""Limits the recommended size: stabilization windows, policies, bounds. Pure but for ``RecentScaling``.
 
 Upstream: ``normalizeDesiredReplicas`` and ``normalizeDesiredReplicasWithBehaviors`` of v1.36
 ``pkg/controller/podautoscaler/horizontal.go``.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from pilothouse.api.autoscaling import HorizontalPodAutoscalerBehavior, HPAScalingPolicy, HPAScalingRules
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import RecentScaling
 
 SCALE_UP_FACTOR = 2
 SCALE_UP_MINIMUM = 4
@@ -62,22 +62,28 @@ _DOWN_LIMIT = ("ScaleDownLimit", "the desired replica count is decreasing faster
 
 
 def limit(
-    arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior | None, recent: Recent, window: float, now: float
+    arg: NormalizationArg,
+    behavior: HorizontalPodAutoscalerBehavior | None,
+    recent: RecentScaling,
+    window: float,
+    now: float,
 ) -> Limited:
     """The size to set. Records the recommendation. ``window`` is the default for scaling down."""
     if behavior is None:
-        stabilized = stabilize(arg, recent, window, now)
-        bounded = bound(msgspec.structs.replace(arg, desired=stabilized.replicas))
+        stabilized = stabilize_recommendation(arg, recent, window, now)
+        bounded = convert_desired_replicas_with_rules(msgspec.structs.replace(arg, desired=stabilized.replicas))
     else:
-        stabilized = stabilize_by(arg, behavior, recent, window, now)
-        bounded = bound_by(msgspec.structs.replace(arg, desired=stabilized.replicas), behavior, recent, now)
+        stabilized = stabilize_recommendation_with_behaviors(arg, behavior, recent, window, now)
+        bounded = convert_desired_replicas_with_behavior_rate(
+            msgspec.structs.replace(arg, desired=stabilized.replicas), behavior, recent, now
+        )
     return Limited(bounded.replicas, stabilized, bounded, bounded.replicas != stabilized.replicas)
 
 
 # Without a behavior
 
 
-def stabilize(arg: NormalizationArg, recent: Recent, window: float, now: float) -> Normalized:
+def stabilize_recommendation(arg: NormalizationArg, recent: RecentScaling, window: float, now: float) -> Normalized:
     """The highest recommendation of the window."""
     since = now - window
     highest = max([arg.desired, *(each.replicas for each in recent.recommendations if each.at >= since)])
@@ -85,7 +91,7 @@ def stabilize(arg: NormalizationArg, recent: Recent, window: float, now: float) 
     return Normalized(highest, *(_READY if highest == arg.desired else _DOWN_STABILIZED))
 
 
-def bound(arg: NormalizationArg) -> Normalized:
+def convert_desired_replicas_with_rules(arg: NormalizationArg) -> Normalized:
     """Within the bounds, and not more than doubled."""
     fastest = max(SCALE_UP_FACTOR * arg.current, SCALE_UP_MINIMUM)
     if arg.desired < arg.min_replicas:
@@ -100,8 +106,8 @@ def bound(arg: NormalizationArg) -> Normalized:
 # With a behavior
 
 
-def stabilize_by(
-    arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, window: float, now: float
+def stabilize_recommendation_with_behaviors(
+    arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: RecentScaling, window: float, now: float
 ) -> Normalized:
     """The current size, raised to the lowest recommendation of one window, lowered to the highest of the other."""
     up_since = now - _window(behavior.scale_up, 0.0)
@@ -121,14 +127,14 @@ def _window(rules: HPAScalingRules | None, default: float) -> float:
     return default if seconds is None else float(seconds)
 
 
-def bound_by(
-    arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, now: float
+def convert_desired_replicas_with_behavior_rate(
+    arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: RecentScaling, now: float
 ) -> Normalized:
     """The size within minReplicas, maxReplicas and the policies."""
     current = arg.current
     if arg.desired > current:
         # Policies that were changed after scaling up may allow less than the current size: then it stays.
-        fastest = max(highest_allowed(current, behavior.scale_up, recent, now), current)
+        fastest = max(calculate_scale_up_limit_with_scaling_rules(current, behavior.scale_up, recent, now), current)
         if arg.desired > min(arg.max_replicas, fastest):
             return (
                 Normalized(fastest, *_UP_LIMIT)
@@ -136,7 +142,7 @@ def bound_by(
                 else Normalized(arg.max_replicas, *_TOO_MANY)
             )
     elif arg.desired < current:
-        fastest = min(lowest_allowed(current, behavior.scale_down, recent, now), current)
+        fastest = min(calculate_scale_down_limit_with_behaviors(current, behavior.scale_down, recent, now), current)
         if arg.desired < max(arg.min_replicas, fastest):
             return (
                 Normalized(fastest, *_DOWN_LIMIT)
@@ -146,12 +152,14 @@ def bound_by(
     return Normalized(arg.desired, *_WITHIN)
 
 
-def highest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent, now: float) -> int:
+def calculate_scale_up_limit_with_scaling_rules(
+    current: int, rules: HPAScalingRules | None, recent: RecentScaling, now: float
+) -> int:
     """The highest size that the policies allow. Example: six now, after four were added and two removed in the period:
     it started with four, and 300 % more are sixteen."""
 
     def reach(policy: HPAScalingPolicy) -> int:
-        start = recent.size_before(current, policy.period_seconds, now)
+        start = recent.replicas_before(current, policy.period_seconds, now)
         if policy.type == "Pods":
             return start + policy.value
         # Rounded up, so that a small workload can grow.
@@ -160,11 +168,13 @@ def highest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent,
     return _reach(current, rules, reach, widest=max, narrowest=min)
 
 
-def lowest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent, now: float) -> int:
+def calculate_scale_down_limit_with_behaviors(
+    current: int, rules: HPAScalingRules | None, recent: RecentScaling, now: float
+) -> int:
     """The lowest size that the policies allow."""
 
     def reach(policy: HPAScalingPolicy) -> int:
-        start = recent.size_before(current, policy.period_seconds, now)
+        start = recent.replicas_before(current, policy.period_seconds, now)
         if policy.type == "Pods":
             return start - policy.value
         return int(start * (1 - policy.value / 100))

@@ -46,7 +46,7 @@ class Proposal(msgspec.Struct, frozen=True):
     status: MetricStatus
 
 
-class Failed(Exception):
+class MetricFailed(Exception):
     """A metric cannot be read. ``message`` is the message of its event and condition; the text names the metric."""
 
     def __init__(self, reason: str, message: str, text: str, *, by_spec: bool = False) -> None:
@@ -76,7 +76,7 @@ class Proposals(msgspec.Struct, frozen=True):
     pods: Pods
 
     async def propose(self, spec: MetricSpec) -> Proposal:
-        """Raises ``Failed``."""
+        """Raises ``MetricFailed``."""
         if spec.type == "Resource" and spec.resource is not None:
             source = spec.resource
             return await self._resource(source.name, source.target, "")
@@ -90,7 +90,7 @@ class Proposals(msgspec.Struct, frozen=True):
         if spec.type == "External" and spec.external is not None:
             return await self._external(spec.external)
         reason = f"unknown metric source type {quote(spec.type)}"
-        raise Failed("InvalidMetricSourceType", reason, reason, by_spec=True)
+        raise MetricFailed("InvalidMetricSourceType", reason, reason, by_spec=True)
 
     async def _resource(self, resource: str, target: MetricTarget, container: str) -> Proposal:
         try:
@@ -98,9 +98,9 @@ class Proposals(msgspec.Struct, frozen=True):
         except MetricUnavailable as error:
             if container:
                 text = f"failed to get {container} container metric value: {error}"
-                raise Failed("FailedGetContainerResourceMetric", str(error), text) from error
+                raise MetricFailed("FailedGetContainerResourceMetric", str(error), text) from error
             text = f"failed to get {resource} resource metric value: {error}"
-            raise Failed("FailedGetResourceMetric", str(error), text) from error
+            raise MetricFailed("FailedGetResourceMetric", str(error), text) from error
         if container:
             inner = ContainerResourceMetricStatus(name=resource, container=container, current=current)
             return Proposal(replicas, name, MetricStatus(type="ContainerResource", container_resource=inner))
@@ -149,7 +149,7 @@ class Proposals(msgspec.Struct, frozen=True):
             count = by_average(self.pods, samples, _milli(source.target.average_value or ""))
         except MetricUnavailable as error:
             text = f"failed to get pods metric value: {error}"
-            raise Failed("FailedGetPodsMetric", str(error), text) from error
+            raise MetricFailed("FailedGetPodsMetric", str(error), text) from error
         current = MetricValueStatus(average_value=_shown(count.average))
         status = MetricStatus(type="Pods", pods=PodsMetricStatus(metric=metric, current=current))
         return Proposal(count.replicas, f"pods metric {metric.name}", status)
@@ -157,9 +157,9 @@ class Proposals(msgspec.Struct, frozen=True):
     async def _object(self, source: ObjectMetricSource) -> Proposal:
         try:
             replicas, name, current = await self._object_count(source)
-        except _Why as error:
+        except _Reason as error:
             text = f"failed to get object metric value: {error}"
-            raise Failed("FailedGetObjectMetric", error.message, text) from error
+            raise MetricFailed("FailedGetObjectMetric", error.message, text) from error
         inner = ObjectMetricStatus(metric=source.metric, current=current, described_object=source.described_object)
         return Proposal(replicas, name, MetricStatus(type="Object", object=inner))
 
@@ -167,7 +167,7 @@ class Proposals(msgspec.Struct, frozen=True):
         metric, target, about = source.metric, source.target, source.described_object
         shared = target.type == "AverageValue" and target.average_value is not None
         if not shared and not (target.type == "Value" and target.value is not None):
-            raise _Why("invalid object metric source: neither a value target nor an average value target was set")
+            raise _Reason("invalid object metric source: neither a value target nor an average value target was set")
         try:
             selector = _selector_of(metric.selector)
             try:
@@ -181,16 +181,16 @@ class Proposals(msgspec.Struct, frozen=True):
             count = by_share(self.pods, value, _milli(target.average_value or ""))
         except MetricUnavailable as error:
             text = f"failed to get {metric.name} object metric: {error}" if shared else str(error)
-            raise _Why(str(error), text) from error
+            raise _Reason(str(error), text) from error
         current = MetricValueStatus(average_value=_shown(count.average))
         return count.replicas, f"external metric {metric.name}({print_selector(metric.selector)})", current
 
     async def _external(self, source: ExternalMetricSource) -> Proposal:
         try:
             replicas, current = await self._external_count(source)
-        except _Why as error:
+        except _Reason as error:
             text = f"failed to get {source.metric.name} external metric value: {error}"
-            raise Failed("FailedGetExternalMetric", error.message, text) from error
+            raise MetricFailed("FailedGetExternalMetric", error.message, text) from error
         inner = ExternalMetricStatus(metric=source.metric, current=current)
         name = f"external metric {source.metric.name}({print_selector(source.metric.selector)})"
         return Proposal(replicas, name, MetricStatus(type="External", external=inner))
@@ -199,7 +199,7 @@ class Proposals(msgspec.Struct, frozen=True):
         metric, target = source.metric, source.target
         shared = target.average_value is not None
         if not shared and target.value is None:
-            raise _Why("invalid external metric source: neither a value target nor an average value target was set")
+            raise _Reason("invalid external metric source: neither a value target nor an average value target was set")
         try:
             selector = _selector_of(metric.selector)
             try:
@@ -213,11 +213,11 @@ class Proposals(msgspec.Struct, frozen=True):
             count = by_share(self.pods, value, _milli(target.average_value or ""))
         except MetricUnavailable as error:
             text = f"{metric.name} external metric" if shared else f"external metric {metric.name}"
-            raise _Why(str(error), f"failed to get {text}: {error}") from error
+            raise _Reason(str(error), f"failed to get {text}: {error}") from error
         return count.replicas, MetricValueStatus(average_value=_shown(count.average))
 
 
-class _Why(Exception):
+class _Reason(Exception):
     """A reason for the event, and the longer text for everything else."""
 
     def __init__(self, reason: str, text: str = "") -> None:

@@ -27,7 +27,7 @@ class Change(msgspec.Struct, frozen=True):
     at: float
 
 
-class Recent(msgspec.Struct, kw_only=True):
+class RecentScaling(msgspec.Struct, kw_only=True):
     """The memory of one autoscaler."""
 
     uid: str = ""
@@ -35,7 +35,7 @@ class Recent(msgspec.Struct, kw_only=True):
     ups: list[Change] = []
     downs: list[Change] = []
 
-    def begin(self, replicas: int, now: float) -> None:
+    def record_initial_recommendation(self, replicas: int, now: float) -> None:
         """Before the first sync the current size is recommended, so that a restart scales nothing down
         (kubernetes#68826)."""
         if not self.recommendations:
@@ -45,7 +45,9 @@ class Recent(msgspec.Struct, kw_only=True):
         """Store it; entries older than ``outdated`` may be replaced."""
         _store(self.recommendations, Recommendation(replicas, now), outdated)
 
-    def changed(self, behavior: HorizontalPodAutoscalerBehavior | None, before: int, after: int, now: float) -> None:
+    def store_scale_event(
+        self, behavior: HorizontalPodAutoscalerBehavior | None, before: int, after: int, now: float
+    ) -> None:
         """The size was changed. Not needed without policies."""
         if behavior is None:
             return
@@ -53,7 +55,7 @@ class Recent(msgspec.Struct, kw_only=True):
         rules = behavior.scale_up if up else behavior.scale_down
         _store(self.ups if up else self.downs, Change(abs(after - before), now), now - longest_period(rules))
 
-    def size_before(self, current: int, seconds: int, now: float) -> int:
+    def replicas_before(self, current: int, seconds: int, now: float) -> int:
         """The size so many seconds ago, without changes by others."""
         since = now - seconds
         return current - _sum_since(self.ups, since) + _sum_since(self.downs, since)

@@ -22,7 +22,7 @@ PASSING = (ApiError, OSError, UndecodableObject)
 """Errors of the server or the connection."""
 
 
-class NoTarget(Exception):
+class ScaleTargetNotFound(Exception):
     """The target does not exist. ``by_spec``: the reference is invalid."""
 
     def __init__(self, text: str, *, by_spec: bool = False) -> None:
@@ -38,7 +38,7 @@ class Target(msgspec.Struct, frozen=True):
     raw: msgspec.Raw
 
 
-class Sizes:
+class ScaleClient:
     def __init__(self, client: Client, mapper: RestMapper, log: Log) -> None:
         self._client = client
         self._log = log
@@ -46,14 +46,14 @@ class Sizes:
 
     async def read(self, reference: CrossVersionObjectReference, namespace: str) -> Target:
         """The scale of the target, in the server's preferred version, whatever version the reference has. Raises
-        ``NoTarget`` and the client's errors."""
+        ``ScaleTargetNotFound`` and the client's errors."""
         first: Exception | None = None
         for kind in await self._kinds(reference):
             try:
                 return await self._read(kind, reference.name, namespace)
             except PASSING as error:
                 first = first or error
-        raise first or NoTarget("unrecognized resource")
+        raise first or ScaleTargetNotFound("unrecognized resource")
 
     async def set(self, target: Target, replicas: int) -> None:
         """Set the size, also after a conflict. Raises the client's errors."""
@@ -66,8 +66,8 @@ class Sizes:
                 try:
                     raw = (await self._read(target.kind, meta.name, meta.namespace)).raw
                 except PASSING as error:
-                    about = f"{meta.namespace}/{meta.name}"
-                    self._log.error("Error getting latest scale during conflict retry", error=error, scale=about)
+                    reference = f"{meta.namespace}/{meta.name}"
+                    self._log.error("Error getting latest scale during conflict retry", error=error, scale=reference)
             body = replace_fields(raw, {"spec.replicas": b"%d" % replicas})
             await self._client.update(target.kind.raw, meta.name, body, meta.namespace, subresource="scale")
 
@@ -87,12 +87,12 @@ class Sizes:
         discovery = await self._mapper.discovery()
         found = [each.as_kind() for each in discovery.preferred_for(group, reference.kind)]
         if not found:
-            raise NoTarget(f"no matches for kind {quote(reference.kind)} in group {quote(group)}")
+            raise ScaleTargetNotFound(f"no matches for kind {quote(reference.kind)} in group {quote(group)}")
         return found
 
 
 def _group_of(api_version: str) -> str:
     """``apps`` of ``apps/v1``, empty for ``v1``."""
     if api_version.count("/") > 1:
-        raise NoTarget(f"unexpected GroupVersion string: {api_version}", by_spec=True)
+        raise ScaleTargetNotFound(f"unexpected GroupVersion string: {api_version}", by_spec=True)
     return api_version.rpartition("/")[0]

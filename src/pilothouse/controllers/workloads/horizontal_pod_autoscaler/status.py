@@ -46,7 +46,7 @@ class Report:
     def is_true(self, condition: str) -> bool:
         return is_condition_true(self.status.conditions, condition)
 
-    def seen(
+    def set_status(
         self,
         current: int,
         metrics: tuple[MetricStatus, ...] | None,
@@ -75,7 +75,7 @@ def _compared(status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerS
     return replace(status, current_metrics=status.current_metrics or ())
 
 
-def body(raw: bytes, status: HorizontalPodAutoscalerStatus) -> bytes:
+def status_body(raw: bytes, status: HorizontalPodAutoscalerStatus) -> bytes:
     """``raw`` with this status. Unknown fields stay."""
     return replace_fields(raw, {"status": msgspec.json.encode(_document(status)), "metadata.managedFields": None})
 

@@ -16,17 +16,17 @@ FIRST_SECONDS = 10.0
 LONGEST_SECONDS = 600.0
 
 
-class Failures(msgspec.Struct, frozen=True):
+class BackoffRecord(msgspec.Struct, frozen=True):
     """How many pods have failed since the last that succeeded, and when the last of them did."""
 
     count: int = 0
     last_at: datetime.datetime | None = None
 
 
-NONE = Failures()
+NONE = BackoffRecord()
 
 
-def finished_at(pod: Pod) -> datetime.datetime | None:
+def get_finished_time(pod: Pod) -> datetime.datetime | None:
     """When the pod finished: the end of its last container, else when it became unready, else its deletion, else its
     creation (``getFinishedTime``)."""
     sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
@@ -55,22 +55,26 @@ def _last_end(ended: datetime.datetime | None, statuses: Iterable[ContainerStatu
 
 
 def _latest(pods: Iterable[Pod]) -> datetime.datetime | None:
-    return max((at for at in map(finished_at, pods) if at is not None), default=None)
+    return max((at for at in map(get_finished_time, pods) if at is not None), default=None)
 
 
-def after(before: Failures, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> Failures:
+def new_backoff_record(before: BackoffRecord, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> BackoffRecord:
     """The failure count after these pods have finished."""
-    good, bad = list(succeeded), list(failed)
-    if not good and not bad:
+    succeeded_pod, failed_pod = list(succeeded), list(failed)
+    if not succeeded_pod and not failed_pod:
         return before
-    if not good:
-        return Failures(before.count + len(bad), _latest(bad))
-    latest_good = _latest(good)
-    later = [pod for pod in bad if (at := finished_at(pod)) is not None and (latest_good is None or at > latest_good)]
-    return Failures(len(later), _latest(later)) if later else NONE
+    if not succeeded_pod:
+        return BackoffRecord(before.count + len(failed_pod), _latest(failed_pod))
+    latest_good = _latest(succeeded_pod)
+    later = [
+        pod
+        for pod in failed_pod
+        if (at := get_finished_time(pod)) is not None and (latest_good is None or at > latest_good)
+    ]
+    return BackoffRecord(len(later), _latest(later)) if later else NONE
 
 
-def remaining(failures: Failures, now: datetime.datetime) -> float:
+def get_remaining_time(failures: BackoffRecord, now: datetime.datetime) -> float:
     """Seconds until a pod may be created. Failures 1, 2, 3 … wait 10, 20, 40 …, at most 600 seconds."""
     if failures.count <= 0 or failures.last_at is None:
         return 0.0

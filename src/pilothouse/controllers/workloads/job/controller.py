@@ -28,7 +28,7 @@ from pilothouse.controllers.workloads.job.decide import (
     is_complete,
     is_indexed,
     is_suspended,
-    next_failure_counts,
+    new_failure_count_annotations,
     take_census,
     until_deadline,
 )
@@ -38,10 +38,10 @@ from pilothouse.controllers.workloads.job.describe import (
     describe_parallelism,
     describe_status,
 )
-from pilothouse.controllers.workloads.job.indexes import Indexes, pod_name_prefix
+from pilothouse.controllers.workloads.job.indexes import Indexes, pod_generate_name_with_index
 from pilothouse.controllers.workloads.job.metrics import Metrics
 from pilothouse.controllers.workloads.job.orphans import is_external, is_of_a_job, may_be_released
-from pilothouse.controllers.workloads.job.pod_events import JobEvents, Removals
+from pilothouse.controllers.workloads.job.pod_events import FinalizerExpectations, JobEvents
 from pilothouse.controllers.workloads.job.status import SUSPENDED, Ending, finished, with_condition
 from pilothouse.env.clock import whole_seconds
 from pilothouse.machinery.causes import record_decision
@@ -120,7 +120,7 @@ class JobController(ManagedController):
         self._recorder = EventRecorder(context.client, context.env, self.name)
         self.add_runnable("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
-        self._removals = Removals()
+        self._removals = FinalizerExpectations()
         self._blueprints: Blueprints[Job, Blueprint] = Blueprints(
             JOBS.kind, lambda job: job.spec.selector, draw, self.log
         )
@@ -137,7 +137,7 @@ class JobController(ManagedController):
         )
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._metrics = Metrics(context.metrics)
-        self._failures: dict[str, tuple[str, backoff.Failures]] = {}
+        self._failures: dict[str, tuple[str, backoff.BackoffRecord]] = {}
         # Key → uid of a Job whose final condition was written but is not in the cache yet.
         self._finished: dict[str, str] = {}
         self._orphans: WorkQueue[str] = WorkQueue(
@@ -149,7 +149,7 @@ class JobController(ManagedController):
         orphan_pool = WorkerPool(
             f"{self.name}-orphans",
             self._orphans,
-            self._release_orphan,
+            self._sync_orphan_pod,
             workers=options.workers,
             metrics=context.metrics,
             log=self.log,
@@ -163,27 +163,27 @@ class JobController(ManagedController):
             self.log,
             orphans=self._orphans,
             removals=self._removals,
-            job_gone=self._job_gone,
+            job_gone=self._delete_job,
         )
-        jobs.add_handler(self._job_added, self.events.owner_changed, self.events.owner_gone)
-        pods.add_handler(self.events.pod_added, self._pod_changed, self.events.pod_gone)
+        jobs.add_handler(self._add_job, self.events.update_owner, self.events.delete_owner)
+        pods.add_handler(self.events.add_pod, self._update_pod, self.events.delete_pod)
 
-    def _job_added(self, job: Job, initial: bool) -> None:
+    def _add_job(self, job: Job, initial: bool) -> None:
         if is_external(job):
             self._metrics.external.labels(job.spec.managed_by or "").inc()
-        self.events.owner_added(job, initial)
+        self.events.add_owner(job, initial)
 
-    def _job_gone(self, key: str, job: Job) -> None:
+    def _delete_job(self, key: str, job: Job) -> None:
         self._blueprints.forget(key)
         self._failures.pop(key, None)
         if self._finished.get(key) == job.metadata.uid:
             del self._finished[key]
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
-        self._count_finalizer(old, new)
-        self.events.pod_changed(old, new)
+    def _update_pod(self, old: Pod, new: Pod) -> None:
+        self._record_finished_pod_with_tracking_finalizer(old, new)
+        self.events.update_pod(old, new)
 
-    def _count_finalizer(self, old: Pod, new: Pod) -> None:
+    def _record_finished_pod_with_tracking_finalizer(self, old: Pod, new: Pod) -> None:
         """A pod has finished with the finalizer, or lost it after that (``recordFinishedPodWithTrackingFinalizer``)."""
         if not (old.metadata.finalizers or new.metadata.finalizers):
             return
@@ -239,7 +239,7 @@ class JobController(ManagedController):
         self, key: str, sync: _SyncJobContext, blueprint: Blueprint, selector: Selector, *, settled: bool
     ) -> None:
         job = sync.job
-        pods = await self._claimed(key, job, selector)
+        pods = await self._get_pods_for_job(key, job, selector)
         if not self._jobs.still_has(job.metadata):
             return  # it was deleted meanwhile; the event enqueues the key
         now = self.env.now()
@@ -252,7 +252,7 @@ class JobController(ManagedController):
         census = take_census(observed)
         known_uid, known = self._failures.get(key, ("", backoff.NONE))
         before = known if known_uid == job.metadata.uid else backoff.NONE
-        failures = backoff.after(before, census.new_succeeded, census.new_failed)
+        failures = backoff.new_backoff_record(before, census.new_succeeded, census.new_failed)
         observed = replace(observed, failures=failures)
         sync.active, sync.ready, sync.terminating = len(census.active), census.ready, census.terminating
         status = job.status
@@ -263,17 +263,17 @@ class JobController(ManagedController):
         if ending is None and deadline is not None:
             sync.again_in(deadline)
         if ending is not None:
-            all_gone = await self._remove_active(sync, census.active, describe_ending(job, census, ending))
+            all_gone = await self._delete_active_pods(sync, census.active, describe_ending(job, census, ending))
             if not all_gone or not settled:
                 ending = None
         else:
             managed = settled and job.metadata.deletion_timestamp is None
             if managed:
-                await self._manage(key, sync, observed, census, blueprint)
+                await self._manage_job(key, sync, observed, census, blueprint)
             if is_complete(job, census, sync.active):
                 ending = COMPLETIONS_REACHED
             elif managed:
-                status = self._suspended_or_resumed(job, status, now)
+                status = self._update_suspended_condition(job, status, now)
         status = replace(
             status,
             active=sync.active,
@@ -281,11 +281,11 @@ class JobController(ManagedController):
             terminating=sync.terminating,
             uncounted_terminated_pods=status.uncounted_terminated_pods or UncountedTerminatedPods(),
         )
-        await self._track(key, sync, observed, census, status, ending, failures)
+        await self._track_job_status_and_remove_finalizers(key, sync, observed, census, status, ending, failures)
         if sync.error is not None:
             raise sync.error
 
-    async def _claimed(self, key: str, job: Job, selector: Selector) -> tuple[Pod, ...]:
+    async def _get_pods_for_job(self, key: str, job: Job, selector: Selector) -> tuple[Pod, ...]:
         """The pods of the Job, after adoption and release. Adopted ones have the finalizer."""
         meta = job.metadata
         own = self._pods.by_index(
@@ -296,42 +296,42 @@ class JobController(ManagedController):
         claimed = await self._gate.pod_claims(key, meta, selector, finalizers=(TRACKING,)).claim(candidates)
         return tuple(pod if controller_of(pod.metadata) is not None else _adopted(pod) for pod in claimed)
 
-    def _suspended_or_resumed(self, job: Job, status: JobStatus, now: datetime.datetime) -> JobStatus:
-        about = object_reference(JOBS, job.metadata)
+    def _update_suspended_condition(self, job: Job, status: JobStatus, now: datetime.datetime) -> JobStatus:
+        reference = object_reference(JOBS, job.metadata)
         if is_suspended(job):
             conditions, changed = with_condition(
                 status.conditions, SUSPENDED, "True", "JobSuspended", "Job suspended", now
             )
             if changed:
-                self._recorder.event(about, NORMAL, "Suspended", "Job suspended")
+                self._recorder.event(reference, NORMAL, "Suspended", "Job suspended")
                 started = None if self._clear_start_time else status.start_time
                 return replace(status, conditions=conditions, start_time=started)
             return status
         conditions, changed = with_condition(status.conditions, SUSPENDED, "False", "JobResumed", "Job resumed", now)
         if changed:
-            self._recorder.event(about, NORMAL, "Resumed", "Job resumed")
+            self._recorder.event(reference, NORMAL, "Resumed", "Job resumed")
             return replace(status, conditions=conditions, start_time=whole_seconds(now))
         return status
 
     # Pods
 
-    async def _remove_active(self, sync: _SyncJobContext, pods: Iterable[Pod], why: str) -> bool:
+    async def _delete_active_pods(self, sync: _SyncJobContext, pods: Iterable[Pod], why: str) -> bool:
         """Delete the active pods of a Job that is finishing. Returns whether all deletes succeeded."""
-        victims = list(pods)
+        to_delete = list(pods)
         record_decision(f"active pods are deleted: {why}")
-        about = object_reference(JOBS, sync.job.metadata)
+        reference = object_reference(JOBS, sync.job.metadata)
 
         async def delete(pod: Pod) -> None:
             try:
-                await self._pod_control.delete_pod(pod.metadata.namespace, pod.metadata.name, about)
+                await self._pod_control.delete_pod(pod.metadata.namespace, pod.metadata.name, reference)
             except NotFound:
                 return
 
-        errors = await run_all([delete(pod) for pod in victims]) if victims else []
-        sync.removed(victims, errors)
+        errors = await run_all([delete(pod) for pod in to_delete]) if to_delete else []
+        sync.removed(to_delete, errors)
         return sync.error is None
 
-    async def _manage(
+    async def _manage_job(
         self, key: str, sync: _SyncJobContext, observed: Observed, census: Census, blueprint: Blueprint
     ) -> None:
         sync.action = "tracking"
@@ -340,29 +340,29 @@ class JobController(ManagedController):
                 sync.action = "pods_deleted"
                 if pods:
                     record_decision(f"{describe_parallelism(observed.job, census)}: {len(pods)} pods are deleted")
-                await self._remove(key, sync, pods)
+                await self._delete_job_pods(key, sync, pods)
             case CreatePods() as action:
                 sync.action = "pods_created"
                 record_decision(describe_creation(observed.job, census, action))
-                await self._create(key, sync, action, census, blueprint)
+                await self._create_pods(key, sync, action, census, blueprint)
             case Wait(seconds):
                 sync.action = "pods_created"
                 sync.again_in(seconds)
             case None:
                 pass
 
-    async def _remove(self, key: str, sync: _SyncJobContext, pods: tuple[Pod, ...]) -> None:
+    async def _delete_job_pods(self, key: str, sync: _SyncJobContext, pods: tuple[Pod, ...]) -> None:
         """Remove the finalizer first, so that the pod does not count as failed."""
         self._expectations.expect_deletions(key, [object_key(pod.metadata) for pod in pods])
-        about = object_reference(JOBS, sync.job.metadata)
+        reference = object_reference(JOBS, sync.job.metadata)
 
         async def remove(pod: Pod) -> None:
             meta = pod.metadata
             gone = False
             try:
                 if TRACKING in meta.finalizers:
-                    await self._take_finalizer(key, sync.job, pod)
-                await self._pod_control.delete_pod(meta.namespace, meta.name, about)
+                    await self._remove_tracking_finalizer(key, sync.job, pod)
+                await self._pod_control.delete_pod(meta.namespace, meta.name, reference)
                 gone = True
             except NotFound:
                 return
@@ -375,14 +375,14 @@ class JobController(ManagedController):
 
         sync.removed(pods, await run_all([remove(pod) for pod in pods]))
 
-    async def _create(
+    async def _create_pods(
         self, key: str, sync: _SyncJobContext, action: CreatePods, census: Census, blueprint: Blueprint
     ) -> None:
         job = sync.job
         meta = job.metadata
         self._expectations.expect_creations(key, action.count)
-        about = object_reference(JOBS, meta)
-        reference = new_controller_reference(meta, JOBS)
+        reference = object_reference(JOBS, meta)
+        controller_ref = new_controller_reference(meta, JOBS)
         per_index = job.spec.backoff_limit_per_index is not None
         reason = creation_reason(job, census)
 
@@ -390,10 +390,12 @@ class JobController(ManagedController):
             template, prefix = blueprint.template, ""
             if action.indexes:
                 index = action.indexes[number]
-                counts = next_failure_counts(job, census.kept.get(index)) if per_index else {}
-                template, prefix = blueprint.of_index(index, counts), pod_name_prefix(meta.name, index)
+                counts = new_failure_count_annotations(job, census.kept.get(index)) if per_index else {}
+                template, prefix = blueprint.of_index(index, counts), pod_generate_name_with_index(meta.name, index)
             try:
-                pod = await self._pod_control.create_pod(meta.namespace, template, about, reference, prefix=prefix)
+                pod = await self._pod_control.create_pod(
+                    meta.namespace, template, reference, controller_ref, prefix=prefix
+                )
             except _FAILURES as error:
                 self._writes.failed(key, error)
                 # The expectation stays, and delays the Job while its namespace is deleted.
@@ -409,7 +411,7 @@ class JobController(ManagedController):
         if created < action.count:
             self._expectations.lower(key, action.count - created, 0)
 
-    async def _take_finalizer(self, key: str, job: Job, pod: Pod) -> None:
+    async def _remove_tracking_finalizer(self, key: str, job: Job, pod: Pod) -> None:
         """Raises ``NotFound`` if the pod does not exist."""
         meta = pod.metadata
         self._removals.expect(key, meta.uid)
@@ -425,7 +427,7 @@ class JobController(ManagedController):
 
     # Counting
 
-    async def _track(
+    async def _track_job_status_and_remove_finalizers(
         self,
         key: str,
         sync: _SyncJobContext,
@@ -433,18 +435,18 @@ class JobController(ManagedController):
         census: Census,
         status: JobStatus,
         ending: Ending | None,
-        failures: backoff.Failures,
+        failures: backoff.BackoffRecord,
     ) -> None:
         job = sync.job
         plan = tracking.plan(observed, census, status, ending)
         if plan.status != job.status:
             await self._put_status(key, sync, plan.status)
-            self._count(job, job.status, plan.status)
+            self._record_job_pod_finished(job, job.status, plan.status)
         self._failures[key] = (job.metadata.uid, failures)
         for action in plan.handled:
             self._metrics.handled.labels(action).inc()
-        tracked, error = await self._release(key, sync, observed, plan)
-        status = tracking.settle(plan.status, tracked)
+        tracked, error = await self._remove_tracking_finalizers(key, sync, observed, plan)
+        status = tracking.count_pods_without_finalizer(plan.status, tracked)
         if is_indexed(job):
             status = replace(status, succeeded=plan.status.succeeded)
         over = ending is not None and error is None and tracking.has_ended(plan, status, ending)
@@ -452,7 +454,7 @@ class JobController(ManagedController):
             status = finished(status, ending, self.env.now())
         if status != plan.status:
             await self._put_status(key, sync, status)
-            self._count(job, plan.status, status)
+            self._record_job_pod_finished(job, plan.status, status)
         if ending is not None and over:
             if self._jobs.still_has(job.metadata):
                 self._finished[key] = job.metadata.uid
@@ -460,7 +462,7 @@ class JobController(ManagedController):
         if error is not None:
             raise error
 
-    async def _release(
+    async def _remove_tracking_finalizers(
         self, key: str, sync: _SyncJobContext, observed: Observed, plan: tracking.Plan
     ) -> tuple[set[str], Exception | None]:
         """Remove the finalizers. Returns the uids of pods that still have one, and the first failure."""
@@ -471,7 +473,7 @@ class JobController(ManagedController):
         async def take(pod: Pod) -> None:
             record_decision(f"{pod.metadata.name} ({pod.status.phase}) is counted: its finalizer {TRACKING} goes")
             try:
-                await self._take_finalizer(key, sync.job, pod)
+                await self._remove_tracking_finalizer(key, sync.job, pod)
             except NotFound:
                 return
 
@@ -488,7 +490,7 @@ class JobController(ManagedController):
         try:
             answer = await self._client.update(JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
         except NotFound as error:
-            self._writes.owner_missing(key, meta, error)
+            self._writes.record_owner_missing(key, meta, error)
             raise
         sync.raw = bytes(answer)
         sync.job = replace(sync.job, status=status)
@@ -499,20 +501,20 @@ class JobController(ManagedController):
     # Events and metrics
 
     def _record_job_finished(self, job: Job, ending: Ending, status: JobStatus) -> None:
-        about = object_reference(JOBS, job.metadata)
+        reference = object_reference(JOBS, job.metadata)
         mode = job.spec.completion_mode or "NonIndexed"
         desired = job.spec.completions
         if ending.success:
             if not is_indexed(job) and desired is not None and status.succeeded > desired:
                 text = "Too many succeeded pods running after completion count reached"
-                self._recorder.event(about, WARNING, "TooManySucceededPods", text)
-            self._recorder.event(about, NORMAL, "Completed", "Job completed")
+                self._recorder.event(reference, WARNING, "TooManySucceededPods", text)
+            self._recorder.event(reference, NORMAL, "Completed", "Job completed")
         else:
-            self._recorder.event(about, WARNING, ending.reason, ending.message)
+            self._recorder.event(reference, WARNING, ending.reason, ending.message)
         result = "succeeded" if ending.success else "failed"
         self._metrics.finished.labels(mode, result, ending.reason).inc()
 
-    def _count(self, job: Job, before: JobStatus, after: JobStatus) -> None:
+    def _record_job_pod_finished(self, job: Job, before: JobStatus, after: JobStatus) -> None:
         """Count the difference of two written statuses (``recordJobPodFinished``). Only indexes below the current
         completions are compared, because a Job may be scaled down."""
         mode = job.spec.completion_mode or "NonIndexed"
@@ -537,7 +539,7 @@ class JobController(ManagedController):
 
     # Orphans
 
-    async def _release_orphan(self, key: str) -> Requeue | None:
+    async def _sync_orphan_pod(self, key: str) -> Requeue | None:
         """Remove the finalizer of a pod that no Job counts."""
         pod = self._pods.get(key)
         if pod is None:
@@ -548,7 +550,7 @@ class JobController(ManagedController):
             job = self._jobs.get(f"{pod.metadata.namespace}/{reference.name}")
         if not may_be_released(pod, job):
             return None
-        if job is None and reference is not None and not await self._is_gone(pod, reference):
+        if job is None and reference is not None and not await self._is_owner_deleted(pod, reference):
             return None
         record_decision(f"no Job counts {pod.metadata.name}: its finalizer {TRACKING} goes")
         try:
@@ -557,7 +559,7 @@ class JobController(ManagedController):
             return None
         return None
 
-    async def _is_gone(self, pod: Pod, reference: OwnerReference) -> bool:
+    async def _is_owner_deleted(self, pod: Pod, reference: OwnerReference) -> bool:
         """Whether the owner that is not in the cache was deleted, and is not just too new for it. After a failover the
         pods may be listed later than the Jobs. The owner is older than its pod: a cache that is as new as the pod would
         have it. Otherwise the owner is read live."""

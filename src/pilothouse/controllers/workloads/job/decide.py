@@ -11,10 +11,10 @@ import msgspec
 from pilothouse.api.batch import Job
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.job import backoff
-from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes, index_of_pod, pending
+from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes, first_pending_indexes, index_of_pod
 from pilothouse.controllers.workloads.job.pod_failure_policy import match_pod_failure_policy
 from pilothouse.controllers.workloads.job.status import FAILURE_TARGET, SUCCESS_CRITERIA_MET, Ending
-from pilothouse.controllers.workloads.job.success_policy import met_rule
+from pilothouse.controllers.workloads.job.success_policy import match_success_policy
 from pilothouse.semantics.jobs import true_condition
 from pilothouse.semantics.pods import is_active, is_ready, is_terminating, max_restart_counts, ready_condition
 
@@ -62,7 +62,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
     tracked: frozenset[str]
     now: datetime.datetime
-    failures: backoff.Failures = backoff.NONE
+    failures: backoff.BackoffRecord = backoff.NONE
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,9 +88,9 @@ def take_census(observed: Observed) -> Census:
     indexed = is_indexed(job)
     active = tuple(pod for pod in observed.pods if is_active(pod))
     uncounted = status.uncounted_terminated_pods
-    waiting_good = uncounted.succeeded if uncounted is not None else ()
-    waiting_bad = uncounted.failed if uncounted is not None else ()
-    known = {*waiting_good, *waiting_bad}
+    waiting_succeeded = uncounted.succeeded if uncounted is not None else ()
+    waiting_failed = uncounted.failed if uncounted is not None else ()
+    known = {*waiting_succeeded, *waiting_failed}
     fresh = [
         pod
         for pod in observed.pods
@@ -98,13 +98,13 @@ def take_census(observed: Observed) -> Census:
         and pod.metadata.uid not in known
         and (not indexed or 0 <= index_of_pod(pod) < completions)
     ]
-    good = tuple(pod for pod in fresh if pod.status.phase == "Succeeded")
-    bad = tuple(pod for pod in fresh if has_failed(job, pod))
+    succeeded_pods = tuple(pod for pod in fresh if pod.status.phase == "Succeeded")
+    failed_pods = tuple(pod for pod in fresh if has_failed(job, pod))
     completed_before = completed = Indexes()
-    succeeded = status.succeeded + len(good) + len(waiting_good)
+    succeeded = status.succeeded + len(succeeded_pods) + len(waiting_succeeded)
     if indexed:
         completed_before = Indexes.parse(status.completed_indexes, completions)
-        completed = completed_before.plus(index_of_pod(pod) for pod in good)
+        completed = completed_before.plus(index_of_pod(pod) for pod in succeeded_pods)
         succeeded = completed.total
     failed_indexes: Indexes | None = None
     kept: dict[int, Pod] = {}
@@ -112,17 +112,17 @@ def take_census(observed: Observed) -> Census:
         before = Indexes.parse(status.failed_indexes or "", completions)
         # Upstream counts completed ones, too (``calculateFailedIndexes``), and its status is rejected from then on.
         failed_indexes = before.plus(
-            index for pod in bad if (index := index_of_pod(pod)) not in completed and _index_has_failed(job, pod)
+            index for pod in failed_pods if (index := index_of_pod(pod)) not in completed and _is_index_failed(job, pod)
         )
         kept = _kept(observed, active, completed, failed_indexes)
     return Census(
         active=active,
         ready=sum(1 for pod in active if is_ready(pod)),
         terminating=sum(1 for pod in observed.pods if is_terminating(pod)),
-        new_succeeded=good,
-        new_failed=bad,
+        new_succeeded=succeeded_pods,
+        new_failed=failed_pods,
         succeeded=succeeded,
-        failed=status.failed + sum(1 for pod in bad if failure_counts(job, pod)) + len(waiting_bad),
+        failed=status.failed + sum(1 for pod in failed_pods if failure_counts(job, pod)) + len(waiting_failed),
         completed_before=completed_before,
         completed=completed,
         failed_indexes=failed_indexes,
@@ -130,16 +130,16 @@ def take_census(observed: Observed) -> Census:
     )
 
 
-def _index_has_failed(job: Job, pod: Pod) -> bool:
+def _is_index_failed(job: Job, pod: Pod) -> bool:
     matched = match_pod_failure_policy(job.spec.pod_failure_policy, pod)
     if matched.action == "FailIndex":
         return True
     limit = job.spec.backoff_limit_per_index
     assert limit is not None, "asked only where there is a limit per index"
-    return matched.counts and failures_noted(pod) >= limit
+    return matched.counts and parse_failure_count(pod) >= limit
 
 
-def failures_noted(pod: Pod, annotation: str = FAILURE_COUNT) -> int:
+def parse_failure_count(pod: Pod, annotation: str = FAILURE_COUNT) -> int:
     """The number in the annotation; 0 if it is invalid."""
     text = pod.metadata.annotations.get(annotation, "")
     number = int(text) if text.isascii() and text.isdigit() else 0
@@ -163,15 +163,15 @@ def _kept(observed: Observed, active: Iterable[Pod], completed: Indexes, failed:
 
 
 def _history(pod: Pod) -> tuple[int, datetime.datetime, str]:
-    total = failures_noted(pod) + failures_noted(pod, IGNORED_FAILURE_COUNT)
-    return total, backoff.finished_at(pod) or _LONG_AGO, pod.metadata.uid
+    total = parse_failure_count(pod) + parse_failure_count(pod, IGNORED_FAILURE_COUNT)
+    return total, backoff.get_finished_time(pod) or _LONG_AGO, pod.metadata.uid
 
 
-def next_failure_counts(job: Job, last: Pod | None) -> dict[str, str]:
+def new_failure_count_annotations(job: Job, last: Pod | None) -> dict[str, str]:
     """The annotations of the next pod at the index of ``last``. None: it is the first one."""
     if last is None:
         return {FAILURE_COUNT: "0"}
-    failures, ignored = failures_noted(last), failures_noted(last, IGNORED_FAILURE_COUNT)
+    failures, ignored = parse_failure_count(last), parse_failure_count(last, IGNORED_FAILURE_COUNT)
     if failure_counts(job, last):
         failures += 1
     else:
@@ -213,7 +213,7 @@ def decide_ending(observed: Observed, census: Census, started: datetime.datetime
         if failed.total and failed.total + census.succeeded >= (spec.completions or 0):
             return Ending(FAILURE_TARGET, "FailedIndexes", "Job has failed indexes")
     if spec.success_policy is not None:
-        rule = met_rule(spec.success_policy, spec.completions or 0, census.completed)
+        rule = match_success_policy(spec.success_policy, spec.completions or 0, census.completed)
         if rule is not None:
             return Ending(SUCCESS_CRITERIA_MET, "SuccessPolicy", f"Matched rules at index {rule}")
     return None
@@ -308,24 +308,26 @@ def decide_pods(observed: Observed, census: Census) -> RemovePods | CreatePods |
         desired = active if census.succeeded else parallelism
     else:
         desired = max(0, min(parallelism, spec.completions - census.succeeded))
-    victims = rank_victims(job, census.active, max(0, active - desired))[:BURST]
-    if victims:
-        return RemovePods(tuple(victims))
+    to_delete = active_pods_for_removal(job, census.active, max(0, active - desired))[:BURST]
+    if to_delete:
+        return RemovePods(tuple(to_delete))
     missing = desired - active - (census.terminating if replaces_only_failed(job) else 0)
     if missing <= 0:
         return None
     missing = min(missing, BURST)
     per_index = spec.backoff_limit_per_index is not None
     if not per_index:
-        rest = backoff.remaining(observed.failures, observed.now)
+        rest = backoff.get_remaining_time(observed.failures, observed.now)
         if rest > 0:
             return Wait(max(_SHORTEST_WAIT, rest))
     if not is_indexed(job):
         return CreatePods(missing)
     failed = Indexes() if census.failed_indexes is None else census.failed_indexes
-    going = [index_of_pod(pod) for pod in observed.pods if is_terminating(pod)] if replaces_only_failed(job) else []
+    terminating_pods = (
+        [index_of_pod(pod) for pod in observed.pods if is_terminating(pod)] if replaces_only_failed(job) else []
+    )
     running = [index_of_pod(pod) for pod in census.active]
-    indexes = pending(missing, spec.completions or 0, census.completed, failed, running, going)
+    indexes = first_pending_indexes(missing, spec.completions or 0, census.completed, failed, running, terminating_pods)
     if per_index:
         waits = {index: until_replaced(job, census.kept.get(index), observed.now) for index in indexes}
         indexes = [index for index in indexes if not waits[index]]
@@ -345,13 +347,13 @@ def until_replaced(job: Job, last: Pod | None, now: datetime.datetime) -> float:
     """Seconds until the pod that follows ``last`` at its index may be created. ``last`` counts as a failure."""
     if last is None:
         return 0.0
-    count = failures_noted(last) + failures_noted(last, IGNORED_FAILURE_COUNT) + 1
-    return backoff.remaining(backoff.Failures(count, backoff.finished_at(last)), now)
+    count = parse_failure_count(last) + parse_failure_count(last, IGNORED_FAILURE_COUNT) + 1
+    return backoff.get_remaining_time(backoff.BackoffRecord(count, backoff.get_finished_time(last)), now)
 
 
-def rank_victims(job: Job, active: Iterable[Pod], at_least: int) -> list[Pod]:
+def active_pods_for_removal(job: Job, active: Iterable[Pod], at_least: int) -> list[Pod]:
     """Pods without index and duplicates of an index, then the cheapest until there are ``at_least``."""
-    victims: list[Pod] = []
+    to_delete: list[Pod] = []
     left = list(active)
     if is_indexed(job):
         completions = job.spec.completions or 0
@@ -362,13 +364,13 @@ def rank_victims(job: Job, active: Iterable[Pod], at_least: int) -> list[Pod]:
         for index in sorted(by_index):
             some = sorted(by_index[index], key=_cheapness)
             if index == UNKNOWN or index >= completions:
-                victims += some
+                to_delete += some
             else:
-                victims += some[:-1]
+                to_delete += some[:-1]
                 left.append(some[-1])
-    if len(victims) < at_least:
-        victims += sorted(left, key=_cheapness)[: at_least - len(victims)]
-    return victims
+    if len(to_delete) < at_least:
+        to_delete += sorted(left, key=_cheapness)[: at_least - len(to_delete)]
+    return to_delete
 
 
 _PHASES = {"Unknown": 1, "Running": 2}

@@ -109,7 +109,7 @@ def index_of_pod(pod: Pod) -> int:
     return index_of(pod.metadata.annotations)
 
 
-def pending(count: int, completions: int, *taken: Iterable[int] | Indexes) -> list[int]:
+def first_pending_indexes(count: int, completions: int, *taken: Iterable[int] | Indexes) -> list[int]:
     """The ``count`` lowest indexes that are not in ``taken``."""
     if count <= 0:
         return []
@@ -123,7 +123,7 @@ def pending(count: int, completions: int, *taken: Iterable[int] | Indexes) -> li
     return found
 
 
-def pod_name_prefix(job_name: str, index: int) -> str:
+def pod_generate_name_with_index(job_name: str, index: int) -> str:
     """The prefix of the names of an index's pods, without the last dash. With it at most 58 characters, so that the
     server, which adds five, never truncates the index."""
     ending = f"-{index}-"

@@ -23,7 +23,7 @@ BATCH_SECONDS = 1.0
 """``SyncJobBatchPeriod``."""
 
 
-class _Gathered:
+class _BatchedQueue:
     """Delays keys by a second. Of two times for one key the queue keeps the earlier."""
 
     def __init__(self, queue: WorkQueue[str]) -> None:
@@ -36,7 +36,7 @@ class _Gathered:
         self._queue.add_after(key, delay)
 
 
-class Removals:
+class FinalizerExpectations:
     """Pods whose finalizer was removed, until the cache shows it: by key of the Job their uids."""
 
     def __init__(self) -> None:
@@ -72,10 +72,10 @@ class JobEvents(PodEvents[Job]):
         log: Log,
         *,
         orphans: WorkQueue[str],
-        removals: Removals,
+        removals: FinalizerExpectations,
         job_gone: Callable[[str, Job], None],
     ) -> None:
-        super().__init__(gate, _Gathered(queue), log)
+        super().__init__(gate, _BatchedQueue(queue), log)
         self._env = env
         self._pods = pods
         self._at_once = queue
@@ -85,17 +85,17 @@ class JobEvents(PodEvents[Job]):
 
     # Jobs
 
-    def owner_added(self, owner: Job, _initial: bool) -> None:
+    def add_owner(self, owner: Job, _initial: bool) -> None:
         self._at_once.add(object_key(owner.metadata))
         if is_finished(owner):
-            self._release_pods_of(owner)
+            self._enqueue_orphans_of(owner)
 
-    def owner_changed(self, old: Job, new: Job) -> None:
+    def update_owner(self, old: Job, new: Job) -> None:
         if old.metadata.uid != new.metadata.uid:
-            self.owner_gone(old, True)
+            self.delete_owner(old, True)
         key = object_key(new.metadata)
         if is_finished(new):
-            self._release_pods_of(new)
+            self._enqueue_orphans_of(new)
             self._at_once.add(key)
             return
         if old.metadata.generation != new.metadata.generation or old.metadata.uid != new.metadata.uid:
@@ -108,7 +108,7 @@ class JobEvents(PodEvents[Job]):
             if wait is not None:
                 self._at_once.add_after(key, wait)
 
-    def owner_gone(self, owner: Job, _final_state_unknown: bool) -> None:
+    def delete_owner(self, owner: Job, _final_state_unknown: bool) -> None:
         key = object_key(owner.metadata)
         if self._consistency_store is not None:
             self._consistency_store.clear(key, owner.metadata.uid)
@@ -116,9 +116,9 @@ class JobEvents(PodEvents[Job]):
         self._removals.forget(key)
         self._job_gone(key, owner)
         self._at_once.add(key)
-        self._release_pods_of(owner)
+        self._enqueue_orphans_of(owner)
 
-    def _release_pods_of(self, job: Job) -> None:
+    def _enqueue_orphans_of(self, job: Job) -> None:
         meta = job.metadata
         index_key = controller_index_key(meta.namespace, JOBS.kind, meta.name, meta.uid)
         for pod in self._pods.by_index(CONTROLLER_INDEX, index_key):
@@ -127,30 +127,30 @@ class JobEvents(PodEvents[Job]):
 
     # Pods
 
-    def pod_added(self, pod: Pod, initial: bool) -> None:
+    def add_pod(self, pod: Pod, initial: bool) -> None:
         self._enqueue_orphan_of_job(pod)
-        super().pod_added(pod, initial)
+        super().add_pod(pod, initial)
 
-    def pod_changed(self, old: Pod, new: Pod) -> None:
+    def update_pod(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         if not (old.metadata.finalizers or new.metadata.finalizers) and self.is_foreign(old, new):
             return
         if old.metadata.uid != new.metadata.uid or TRACKING not in new.metadata.finalizers:
-            self._finalizer_gone(old)
+            self._finalizer_removed(old)
         former, reference = controller_of(old.metadata), controller_of(new.metadata)
         if former is not None and reference is not None and former != reference:
             key = self.owner_key(old.metadata.namespace, former)
             if key is not None:
                 self._queue.add(key)
         self._enqueue_orphan_of_job(new)
-        super().pod_changed(old, new)
+        super().update_pod(old, new)
 
-    def pod_gone(self, pod: Pod, final_state_unknown: bool) -> None:
-        self._finalizer_gone(pod)
-        super().pod_gone(pod, final_state_unknown)
+    def delete_pod(self, pod: Pod, final_state_unknown: bool) -> None:
+        self._finalizer_removed(pod)
+        super().delete_pod(pod, final_state_unknown)
 
-    def _finalizer_gone(self, pod: Pod) -> None:
+    def _finalizer_removed(self, pod: Pod) -> None:
         reference = controller_of(pod.metadata)
         if reference is not None:
             self._removals.observed(f"{pod.metadata.namespace}/{reference.name}", pod.metadata.uid)

@@ -4,7 +4,7 @@ from pilothouse.api.batch import SuccessPolicy
 from pilothouse.controllers.workloads.job.indexes import Indexes
 
 
-def met_rule(policy: SuccessPolicy, completions: int, succeeded: Indexes) -> int | None:
+def match_success_policy(policy: SuccessPolicy, completions: int, succeeded: Indexes) -> int | None:
     """The index of the first rule that is met. None if no index has succeeded."""
     if not succeeded.total:
         return None
@@ -13,9 +13,9 @@ def met_rule(policy: SuccessPolicy, completions: int, succeeded: Indexes) -> int
             required = Indexes.parse(rule.succeeded_indexes, completions)
             if not required.total:
                 continue
-            there = _overlap(required, succeeded)
+            indexes = _overlap(required, succeeded)
             enough = required.total if rule.succeeded_count is None else rule.succeeded_count
-            if there >= required.total or there >= enough:
+            if indexes >= required.total or indexes >= enough:
                 return number
         elif rule.succeeded_count is not None and succeeded.total >= rule.succeeded_count:
             return number

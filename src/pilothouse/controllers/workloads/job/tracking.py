@@ -18,7 +18,7 @@ from pilothouse.controllers.workloads.job.indexes import index_of_pod
 from pilothouse.controllers.workloads.job.pod_failure_policy import match_pod_failure_policy
 from pilothouse.controllers.workloads.job.status import Ending, with_condition
 
-MOST_UNCOUNTED = 500
+MAX_UNCOUNTED_PODS = 500
 """``MaxUncountedPods``: so that a status does not grow without bound."""
 
 
@@ -35,7 +35,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Actions of the failure policy that were taken, one for each pod."""
 
 
-def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
+def count_pods_without_finalizer(status: JobStatus, tracked: Collection[str]) -> JobStatus:
     """Count uids of pods that have no finalizer."""
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
     good = tuple(uid for uid in uncounted.succeeded if uid in tracked)
@@ -53,7 +53,7 @@ def plan(observed: Observed, census: Census, status: JobStatus, ending: Ending |
     job = observed.job
     indexed = is_indexed(job)
     completions = job.spec.completions or 0
-    status = settle(status, observed.tracked)
+    status = count_pods_without_finalizer(status, observed.tracked)
     before = status.uncounted_terminated_pods or UncountedTerminatedPods()
     good, bad = dict.fromkeys(before.succeeded), dict.fromkeys(before.failed)
     new_indexes: dict[int, None] = {}
@@ -66,7 +66,7 @@ def plan(observed: Observed, census: Census, status: JobStatus, ending: Ending |
         if uid not in observed.tracked:
             continue
         failed = has_failed(job, pod)
-        if not _may_go(observed, census, ending, pod, failed):
+        if not _can_remove_finalizer(observed, census, ending, pod, failed):
             continue
         release.append(pod)
         index = index_of_pod(pod)
@@ -82,7 +82,7 @@ def plan(observed: Observed, census: Census, status: JobStatus, ending: Ending |
                 handled.append(matched.action)
             if matched.counts:
                 bad[uid] = None
-        if len(new_indexes) + len(good) + len(bad) >= MOST_UNCOUNTED:
+        if len(new_indexes) + len(good) + len(bad) >= MAX_UNCOUNTED_PODS:
             # The next sync processes the rest.
             full = True
             break
@@ -102,7 +102,7 @@ def plan(observed: Observed, census: Census, status: JobStatus, ending: Ending |
     return Plan(status=status, release=tuple(release), full=full, handled=tuple(handled))
 
 
-def _may_go(observed: Observed, census: Census, ending: Ending | None, pod: Pod, failed: bool) -> bool:
+def _can_remove_finalizer(observed: Observed, census: Census, ending: Ending | None, pod: Pod, failed: bool) -> bool:
     if observed.job.metadata.deletion_timestamp is not None or ending is not None or pod.status.phase == "Succeeded":
         return True
     if not failed:

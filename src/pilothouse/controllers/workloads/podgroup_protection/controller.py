@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.scheduling import POD_GROUPS, PodGroup
-from pilothouse.controllers.shared.in_use_protection import Due, ProtectionController
+from pilothouse.controllers.shared.in_use_protection import FinalizerAction, ProtectionController
 from pilothouse.controllers.workloads.podgroup_protection import DESCRIPTOR, FINALIZER
 from pilothouse.runtime import ControllerContext, object_key
 from pilothouse.semantics.pods import is_terminal
@@ -42,21 +42,21 @@ class PodGroupProtectionController(ProtectionController[PodGroup]):
         super().__init__(DESCRIPTOR.name, context, POD_GROUPS, FINALIZER, queue_name="podgroupprotection")
         self._pods = pods.cache
         pods.add_handler(
-            on_add=lambda pod, _initial: self._pod_changed(None, pod),
-            on_update=self._pod_changed,
-            on_delete=lambda pod, _unknown: self._pod_changed(pod, None),
+            on_add=lambda pod, _initial: self._enqueue_groups_of_pod(None, pod),
+            on_update=self._enqueue_groups_of_pod,
+            on_delete=lambda pod, _unknown: self._enqueue_groups_of_pod(pod, None),
         )
 
-    def due(self, obj: PodGroup) -> Due:
+    def pending_action(self, obj: PodGroup) -> FinalizerAction:
         """Only removes the finalizer; the admission plugin PodGroupProtection adds it."""
-        found = super().due(obj)
-        return Due.NOTHING if found is Due.PROTECT else found
+        found = super().pending_action(obj)
+        return FinalizerAction.NOTHING if found is FinalizerAction.ADD else found
 
-    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+    def _enqueue_groups_of_pod(self, old: Pod | None, new: Pod | None) -> None:
         for key in groups_to_enqueue(old, new):
             self.enqueue(key)
 
-    async def is_used(self, obj: PodGroup) -> bool:
+    async def is_being_used(self, obj: PodGroup) -> bool:
         return bool(self._pods.by_index(ACTIVE_PODS_INDEX, object_key(obj.metadata)))
 
 

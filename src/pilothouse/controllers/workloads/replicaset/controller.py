@@ -19,7 +19,7 @@ from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint, draw, selector_of
 from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
 from pilothouse.controllers.workloads.replicaset.pod_events import PodEvents
-from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRanks, Victim
+from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRanks, PodToDelete
 from pilothouse.controllers.workloads.replicaset.status import (
     Failure,
     StatusCounts,
@@ -110,8 +110,8 @@ class ReplicaSetController(ManagedController):
             buckets=exponential_buckets(0.25, 2, 6),
         ).labels()
         self.events = PodEvents(self._gate, self.queue, self.log, blueprints=self._blueprints)
-        owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
-        pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
+        owners.add_handler(self.events.add_owner, self.events.update_owner, self.events.delete_owner)
+        pods.add_handler(self.events.add_pod, self.events.update_pod, self.events.delete_pod)
 
     async def reconcile(self, key: str) -> Requeue | None:
         found = await self._gate.enter(key)
@@ -121,24 +121,26 @@ class ReplicaSetController(ManagedController):
         blueprint = self._blueprints.of(owner)
         if blueprint.selector is None:
             return None
-        seen = self._counted(owner, blueprint, blueprint.selector)
+        seen = self._count_pods(owner, blueprint, blueprint.selector)
         if seen is None:
             return await self._sync_each_pod(key, owner, raw, blueprint, blueprint.selector, expectations_satisfied)
         error: Exception | None = None
         failure: Failure | None = None
         action = self._decide(owner, seen.active, expectations_satisfied)
         if action is not None:
-            error, failure = await self._carry_out(key, owner, action, seen.active, lambda: self._ranked_pods(owner))
+            error, failure = await self._manage_replicas(
+                key, owner, action, seen.active, lambda: self._ranked_pods(owner)
+            )
         elif expectations_satisfied:
             self.events.census.dismiss(self._index_key(owner.metadata))
-        await self._report(key, owner, raw, seen, failure)
+        await self._update_replica_set_status(key, owner, raw, seen, failure)
         if error is not None:
             raise error
-        return self._again(key)
+        return self._requeue_after(key)
 
     # Observe
 
-    def _counted(self, owner: ReplicaSet, blueprint: Blueprint, selector: Selector) -> StatusCounts | None:
+    def _count_pods(self, owner: ReplicaSet, blueprint: Blueprint, selector: Selector) -> StatusCounts | None:
         """The counts of the census, or None if each pod must be examined: to adopt or release it, to check whether it
         has become available, or because the cache is newer than the census."""
         if self._pod_informer.replacing:
@@ -169,23 +171,23 @@ class ReplicaSetController(ManagedController):
             fully_labeled=fully_labeled,
             ready=ready,
             available=ready,
-            terminating=self._reported(terminating),
+            terminating=self._terminating_replicas(terminating),
         )
 
-    async def _claimed(self, key: str, owner: ReplicaSet, selector: Selector, own: list[Pod]) -> list[Pod]:
+    async def _claim_pods(self, key: str, owner: ReplicaSet, selector: Selector, own: list[Pod]) -> list[Pod]:
         """The active pods that belong to the owner, after adoption and release."""
         meta = owner.metadata
         matches = selector.matches
         kept: list[Pod] = []
-        doubtful: list[Pod] = []
+        to_claim: list[Pod] = []
         for pod in own:
             if is_active(pod):
-                (kept if matches(pod.metadata.labels) else doubtful).append(pod)
+                (kept if matches(pod.metadata.labels) else to_claim).append(pod)
         orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
-        doubtful += [pod for pod in orphans if is_active(pod) and matches(pod.metadata.labels)]
-        if not doubtful or meta.deletion_timestamp is not None:
+        to_claim += [pod for pod in orphans if is_active(pod) and matches(pod.metadata.labels)]
+        if not to_claim or meta.deletion_timestamp is not None:
             return kept
-        return kept + await self._gate.pod_claims(key, meta, selector).claim(doubtful)
+        return kept + await self._gate.pod_claims(key, meta, selector).claim(to_claim)
 
     # Decide and apply
 
@@ -211,7 +213,7 @@ class ReplicaSetController(ManagedController):
     ) -> Requeue | None:
         """The sync that examines every pod."""
         own = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
-        pods = await self._claimed(key, owner, selector, own)
+        pods = await self._claim_pods(key, owner, selector, own)
         if not self._owners.still_has(owner.metadata):
             # It was deleted meanwhile. If another one has its name, expectations set now would never be observed. The
             # event enqueues the key.
@@ -220,29 +222,31 @@ class ReplicaSetController(ManagedController):
         error: Exception | None = None
         failure: Failure | None = None
         action = self._decide(owner, len(pods), expectations_satisfied)
-        if isinstance(action, DeletePods) and any(self._has_left(pod) for pod in pods):
+        if isinstance(action, DeletePods) and any(self._no_longer_counts(pod) for pod in pods):
             # Claiming awaited requests. A pod that was deleted meanwhile has no more events for this owner, so its
             # deletion must not be expected: sync again.
             self.queue.add(key)
             return None
         if action is not None:
-            error, failure = await self._carry_out(key, owner, action, len(pods), lambda: ActivePodsWithRanks(pods))
+            error, failure = await self._manage_replicas(
+                key, owner, action, len(pods), lambda: ActivePodsWithRanks(pods)
+            )
         now = self.env.now()
         seen = count(
             pods,
-            terminating=self._reported(terminating),
+            terminating=self._terminating_replicas(terminating),
             template_labels=blueprint.template_labels,
             min_ready_seconds=owner.spec.min_ready_seconds,
             now=now,
         )
-        await self._report(key, owner, raw, seen, failure)
+        await self._update_replica_set_status(key, owner, raw, seen, failure)
         if error is not None:
             raise error
         if seen.ready == seen.available:
-            return self._again(key)
+            return self._requeue_after(key)
         seconds = owner.spec.min_ready_seconds
         # Writing the status has taken time.
-        return self._again(key, seconds_until_next_available(pods, seconds, now, self.env.now()))
+        return self._requeue_after(key, seconds_until_next_available(pods, seconds, now, self.env.now()))
 
     def _ranked_pods(self, owner: ReplicaSet) -> ActivePodsWithRanks:
         """Its active pods, if by the census all of them match."""
@@ -250,7 +254,7 @@ class ReplicaSetController(ManagedController):
         own = self._pods.by_index
         return self.events.census.ranked_pods(index_key, lambda: filter(is_active, own(CONTROLLER_INDEX, index_key)))
 
-    async def _carry_out(
+    async def _manage_replicas(
         self,
         key: str,
         owner: ReplicaSet,
@@ -260,19 +264,19 @@ class ReplicaSetController(ManagedController):
     ) -> tuple[Exception | None, Failure | None]:
         """Create or delete pods, those of ``ranked_pods``. Returns the error, and the condition for it."""
         if isinstance(action, CreatePods):
-            error = await self._create(key, owner, action.count, active)
+            error = await self._create_pods(key, owner, action.count, active)
             message = str(error)
         else:
-            error = await self._delete(key, owner, ranked_pods(), action.count)
+            error = await self._delete_pods(key, owner, ranked_pods(), action.count)
             message = f"unable to delete pods: {error}"
         return error, None if error is None else Failure(message, active - _desired_replicas(owner))
 
-    def _again(self, key: str, wait: float | None = None) -> Requeue | None:
+    def _requeue_after(self, key: str, wait: float | None = None) -> Requeue | None:
         """Sync again after that time, but no later than when the expectations expire."""
         waits = [seconds for seconds in (wait, self._expectations.expires_in(key)) if seconds is not None]
         return Requeue(min(waits)) if waits else None
 
-    def _has_left(self, pod: Pod) -> bool:
+    def _no_longer_counts(self, pod: Pod) -> bool:
         """Whether a claimed pod is by now deleted, replaced, terminating, or released."""
         now = self._pods.get(object_key(pod.metadata))
         if now is pod:
@@ -282,19 +286,19 @@ class ReplicaSetController(ManagedController):
         before = controller_of(pod.metadata)
         return before is not None and controller_of(now.metadata) != before
 
-    async def _create(self, key: str, owner: ReplicaSet, missing: int, active: int) -> Exception | None:
+    async def _create_pods(self, key: str, owner: ReplicaSet, missing: int, active: int) -> Exception | None:
         wanted = _desired_replicas(owner)
         burst = "" if active + missing == wanted else f", at most {self._options.burst} in one sync"
         pods = "1 pod" if wanted == 1 else f"{wanted} pods"
         record_decision(f"wants {pods} and has {active}: creating {missing}{burst}")
         self._expectations.expect_creations(key, missing)
         meta = owner.metadata
-        about = object_reference(self._kind, meta)
-        reference = new_controller_reference(meta, self._kind)
+        reference = object_reference(self._kind, meta)
+        controller_ref = new_controller_reference(meta, self._kind)
 
         async def create(_index: int) -> None:
             try:
-                pod = await self._pod_control.create_pod(meta.namespace, owner.spec.template, about, reference)
+                pod = await self._pod_control.create_pod(meta.namespace, owner.spec.template, reference, controller_ref)
             except (ApiError, OSError) as error:
                 self._writes.failed(key, error)
                 if not has_cause(error, "NamespaceTerminating"):
@@ -312,32 +316,32 @@ class ReplicaSetController(ManagedController):
             self._expectations.lower(key, missing - created, 0)
         return error
 
-    async def _delete(
+    async def _delete_pods(
         self, key: str, owner: ReplicaSet, ranked_pods: ActivePodsWithRanks, surplus: int
     ) -> Exception | None:
         now = self.env.now()
-        victims = ranked_pods.choose(
+        to_delete = ranked_pods.get_pods_to_delete(
             surplus,
             now=now,
-            neighbours=lambda: self._neighbours(owner),
+            neighbours=lambda: self._related_active_pods_by_node(owner),
             use_deletion_cost=self._options.use_deletion_cost,
         )
         if surplus < len(ranked_pods):
-            for ratio in ranked_pods.age_ratios([victim.pod for victim in victims], now):
+            for ratio in ranked_pods.age_ratios([victim.pod for victim in to_delete], now):
                 self._age_ratio.observe(ratio)
-        self._expectations.expect_deletions(key, [object_key(victim.pod.metadata) for victim in victims])
-        about = object_reference(self._kind, owner.metadata)
+        self._expectations.expect_deletions(key, [object_key(victim.pod.metadata) for victim in to_delete])
+        reference = object_reference(self._kind, owner.metadata)
         sizes = f"wants {_desired_replicas(owner)} of {len(ranked_pods)}"
 
-        async def delete(victim: Victim) -> None:
+        async def delete(victim: PodToDelete) -> None:
             meta = victim.pod.metadata
             record_decision(f"{sizes}: {meta.name} chosen, {victim.reason}")
-            await self._gate.delete_pod(self._pod_control, key, object_key(meta), about)
+            await self._gate.delete_pod(self._pod_control, key, object_key(meta), reference)
 
-        errors = await run_all([delete(victim) for victim in victims])
+        errors = await run_all([delete(victim) for victim in to_delete])
         return next((error for error in errors if error is not None), None)
 
-    def _neighbours(self, owner: ReplicaSet) -> Mapping[str, int]:
+    def _related_active_pods_by_node(self, owner: ReplicaSet) -> Mapping[str, int]:
         """Active pods by node, of all ReplicaSets that the same Deployment controls; none without a Deployment."""
         reference = controller_of(owner.metadata)
         if reference is None:
@@ -350,16 +354,16 @@ class ReplicaSetController(ManagedController):
             except SelectorError:
                 continue  # selects nothing; the sync of that ReplicaSet logs it
             namespaces[related.metadata.namespace] = None
-        crowd: Counter[str] = Counter()
+        by_node: Counter[str] = Counter()
         for namespace in namespaces:
             for pod in self._pods.list(namespace):
                 if is_active(pod) and any(matches(pod.metadata.labels) for matches in matchers):
-                    crowd[pod.spec.node_name] += 1
-        return crowd
+                    by_node[pod.spec.node_name] += 1
+        return by_node
 
     # Report
 
-    async def _report(
+    async def _update_replica_set_status(
         self, key: str, owner: ReplicaSet, raw: bytes, seen: StatusCounts, failure: Failure | None
     ) -> None:
         """Write the status if it changed: based on the cached object, then on the live one. ``raw`` is the JSON of
@@ -384,7 +388,7 @@ class ReplicaSetController(ManagedController):
             # that changes nothing.
             self._terminating_is_dropped = answer.status.terminating_replicas is None
 
-    def _reported(self, terminating: int) -> int | None:
+    def _terminating_replicas(self, terminating: int) -> int | None:
         return None if self._terminating_is_dropped or not self._options.report_terminating else terminating
 
     def _index_key(self, meta: ObjectMeta) -> str:

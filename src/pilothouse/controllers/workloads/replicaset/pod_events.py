@@ -30,26 +30,26 @@ class PodEvents(OwnerEvents[ReplicaSet]):
         self.census = Census(self._census_key)
         self._blueprints = blueprints
 
-    def owner_gone(self, owner: ReplicaSet, final_state_unknown: bool) -> None:
+    def delete_owner(self, owner: ReplicaSet, final_state_unknown: bool) -> None:
         meta = owner.metadata
         self._blueprints.forget(object_key(meta))
         self.census.dismiss(controller_index_key(meta.namespace, self._kind, meta.name, meta.uid))
-        super().owner_gone(owner, final_state_unknown)
+        super().delete_owner(owner, final_state_unknown)
 
-    def pod_added(self, pod: Pod, initial: bool) -> None:
+    def add_pod(self, pod: Pod, initial: bool) -> None:
         self.census.add(pod)
-        super().pod_added(pod, initial)
+        super().add_pod(pod, initial)
 
-    def pod_changed(self, old: Pod, new: Pod) -> None:
+    def update_pod(self, old: Pod, new: Pod) -> None:
         if self.is_foreign(old, new):
             return
         if old.metadata.resource_version != new.metadata.resource_version:
             self.census.replace(old, new)
-        super().pod_changed(old, new)
+        super().update_pod(old, new)
 
-    def pod_gone(self, pod: Pod, final_state_unknown: bool) -> None:
+    def delete_pod(self, pod: Pod, final_state_unknown: bool) -> None:
         self.census.remove(pod)
-        super().pod_gone(pod, final_state_unknown)
+        super().delete_pod(pod, final_state_unknown)
 
     def _census_key(self, pod: Pod) -> str | None:
         """As in the controller index: pods without owner are counted under their namespace. Those of other kinds are

@@ -34,7 +34,7 @@ class _Kind(NamedTuple):
     created: datetime.datetime | None
 
 
-class Victim(NamedTuple):
+class PodToDelete(NamedTuple):
     """A pod to delete, and the reason."""
 
     pod: Pod
@@ -85,21 +85,21 @@ class ActivePodsWithRanks:
             del self._kinds[kind]
         return True
 
-    def choose(
+    def get_pods_to_delete(
         self,
         count: int,
         *,
         now: datetime.datetime,
         neighbours: Callable[[], Mapping[str, int]] = dict,
         use_deletion_cost: bool = True,
-    ) -> list[Victim]:
+    ) -> list[PodToDelete]:
         """The ``count`` pods to delete, independent of the order in which they were added. ``neighbours`` returns the
         number of active pods of related owners by node; it is called only if rule 5 is reached.
 
         Pods on which one rule decides together share a range of ranks."""
         rest: list[_Group] = [(kind, list(pods.values())) for kind, pods in self._kinds.items()]
         if count >= self._count:
-            return [Victim(pod, "all are deleted") for _kind, pods in rest for pod in pods]
+            return [PodToDelete(pod, "all are deleted") for _kind, pods in rest for pod in pods]
         chosen = _Chosen(self._count)
         bucket = _Buckets(now)
         before: tuple[tuple[_Question, _Reason], ...] = (
@@ -109,13 +109,15 @@ class ActivePodsWithRanks:
             (lambda kind: kind.cost if use_deletion_cost else 0, lambda cost: f"pod-deletion-cost {cost}"),
         )
         for question, reason in before:
-            rest = _settle([(question(kind), (kind, some)) for kind, some in rest], count, chosen, reason)
-        if len(chosen) < count and (crowd := neighbours()):
+            rest = _choose_groups([(question(kind), (kind, some)) for kind, some in rest], count, chosen, reason)
+        if len(chosen) < count and (related_by_node := neighbours()):
             related = "{} active pods of related owners on its node"
-            rest = _settle(list(_by_node(rest, crowd)), count, chosen, lambda answer: related.format(-answer))
+            rest = _choose_groups(
+                list(_by_node(rest, related_by_node)), count, chosen, lambda answer: related.format(-answer)
+            )
         if len(chosen) < count:
             recent = "ready for a shorter time (by powers of two)"
-            rest = _settle(
+            rest = _choose_groups(
                 [(bucket[kind.ready_since], (kind, some)) for kind, some in rest], count, chosen, lambda _answer: recent
             )
             missing = count - len(chosen)
@@ -124,7 +126,7 @@ class ActivePodsWithRanks:
                 chosen.add([pod], last_rules.that_decided(pod))
         return chosen.victims
 
-    def age_ratios(self, victims: Iterable[Pod], now: datetime.datetime) -> list[float]:
+    def age_ratios(self, chosen_pods: Iterable[Pod], now: datetime.datetime) -> list[float]:
         """For every ready victim, its age relative to that of the youngest ready pod, in whole numbers as upstream.
 
         Empty when the youngest has no age yet; upstream divides by zero there.
@@ -138,7 +140,7 @@ class ActivePodsWithRanks:
             return []
         return [
             float((now - born) // millisecond // youngest)
-            for pod in victims
+            for pod in chosen_pods
             if (born := pod.metadata.creation_timestamp) is not None and is_ready(pod)
         ]
 
@@ -166,7 +168,7 @@ class _Chosen:
     """The victims so far, of ``total`` pods."""
 
     def __init__(self, total: int) -> None:
-        self.victims: list[Victim] = []
+        self.victims: list[PodToDelete] = []
         self._total = total
         self._before: list[str] = []
 
@@ -183,10 +185,10 @@ class _Chosen:
         first, last = len(self.victims) + 1, len(self.victims) + len(pods)
         ranks = f"rank {first}" if first == last else f"ranks {first} to {last}"
         reason = f"{ranks} of {self._total} by upstream's order: {rule}"
-        self.victims += [Victim(pod, reason) for pod in pods]
+        self.victims += [PodToDelete(pod, reason) for pod in pods]
 
 
-def _settle(answered: list[tuple[int, _Group]], count: int, chosen: _Chosen, reason: _Reason) -> list[_Group]:
+def _choose_groups(answered: list[tuple[int, _Group]], count: int, chosen: _Chosen, reason: _Reason) -> list[_Group]:
     """Choose the groups that the rule decides on, at most ``count`` pods, and return the undecided ones."""
     by_answer: defaultdict[int, list[_Group]] = defaultdict(list)
     for answer, group in answered:
@@ -201,11 +203,11 @@ def _settle(answered: list[tuple[int, _Group]], count: int, chosen: _Chosen, rea
     return []
 
 
-def _by_node(groups: Iterable[_Group], crowd: Mapping[str, int]) -> Iterable[tuple[int, _Group]]:
+def _by_node(groups: Iterable[_Group], related_by_node: Mapping[str, int]) -> Iterable[tuple[int, _Group]]:
     for kind, pods in groups:
         apart: defaultdict[int, list[Pod]] = defaultdict(list)
         for pod in pods:
-            apart[-crowd.get(pod.spec.node_name, 0)].append(pod)
+            apart[-related_by_node.get(pod.spec.node_name, 0)].append(pod)
         for answer, some in apart.items():
             yield answer, (kind, some)
 
@@ -223,20 +225,20 @@ def _by_ready_time(groups: Iterable[_Group], count: int, bucket: "_Buckets") -> 
     for group in groups:
         lines[group[0].ready_since].append(group)
     # From each line no more can go than go at all.
-    return _merged([_front(line, count, bucket) for line in lines.values()])
+    return _merged([_first_of_line(line, count, bucket) for line in lines.values()])
 
 
-def _front(line: list[_Group], count: int, bucket: "_Buckets") -> list[Pod]:
+def _first_of_line(line: list[_Group], count: int, bucket: "_Buckets") -> list[Pod]:
     """The first ``count`` pods of one line, in order: more restarts, younger on a logarithmic scale, smaller uid."""
-    alike: defaultdict[tuple[int, int, int], list[Pod]] = defaultdict(list)
+    group_: defaultdict[tuple[int, int, int], list[Pod]] = defaultdict(list)
     for kind, pods in line:
         regular, sidecar = kind.restarts
-        alike[-regular, -sidecar, bucket[kind.created]] += pods
+        group_[-regular, -sidecar, bucket[kind.created]] += pods
     front: list[Pod] = []
-    for history in sorted(alike):
+    for history in sorted(group_):
         if len(front) >= count:
             break
-        front += heapq.nsmallest(count - len(front), alike[history], key=_name_of)
+        front += heapq.nsmallest(count - len(front), group_[history], key=_name_of)
     return front
 
 

@@ -18,23 +18,23 @@ from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
 from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint
 from pilothouse.controllers.workloads.statefulset.decide import (
     Action,
+    CreateMissingClaims,
     CreatePod,
     DeletePod,
-    FillClaims,
     Observed,
     Plan,
-    RepairPod,
-    SettleClaims,
+    UpdateClaimOwners,
+    UpdateStatefulPod,
     decide,
-    missed_slots,
+    unavailable_replicas,
 )
-from pilothouse.controllers.workloads.statefulset.identity import is_member, ordinal_of, revision_of
+from pilothouse.controllers.workloads.statefulset.identity import is_member_of, ordinal_of, revision_of
 from pilothouse.controllers.workloads.statefulset.pod_template import numbered_template
 from pilothouse.controllers.workloads.statefulset.replicas import Rules, Tally, rules_of, split_replicas, tally
 from pilothouse.controllers.workloads.statefulset.retention import policy_of
 from pilothouse.controllers.workloads.statefulset.revisions import Revisions, StatefulHistory
 from pilothouse.controllers.workloads.statefulset.status import encode, next_status
-from pilothouse.controllers.workloads.statefulset.writes import TROUBLE, Writes
+from pilothouse.controllers.workloads.statefulset.writes import STEP_ERRORS, Writes
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import new_controller_reference
@@ -128,11 +128,11 @@ class StatefulSetController(ManagedController):
         self.events = PodEvents(
             self._gate, self.queue, self.log, ready_delay=lambda owner: owner.spec.min_ready_seconds
         )
-        owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
-        pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
-        claims.add_handler(None, lambda _old, claim: self._claim_gone(claim, False), self._claim_gone)
+        owners.add_handler(self.events.add_owner, self.events.update_owner, self.events.delete_owner)
+        pods.add_handler(self.events.add_pod, self.events.update_pod, self.events.delete_pod)
+        claims.add_handler(None, lambda _old, claim: self._delete_pvc(claim, False), self._delete_pvc)
 
-    def _claim_gone(self, claim: PersistentVolumeClaim, _final_state_unknown: bool) -> None:
+    def _delete_pvc(self, claim: PersistentVolumeClaim, _final_state_unknown: bool) -> None:
         """Enqueues the StatefulSet that waits for it. Upstream does not watch claims, and waits for any other event."""
         key = self._awaited.pop(object_key(claim.metadata), None)
         if key is not None:
@@ -153,7 +153,7 @@ class StatefulSetController(ManagedController):
         rules = rules_of(owner, use_max_unavailable=self._options.use_max_unavailable)
         sync = _SyncContext(key, owner, found.raw, blueprint, rules)
         selector = blueprint.selector
-        revisions = await self._history.claimed(
+        revisions = await self._history.claim_revisions(
             owner, selector, lambda: self._writes.read_owner(STATEFUL_SETS, key, sync.meta)
         )
         pods = await self._claimed(sync, selector)
@@ -161,13 +161,13 @@ class StatefulSetController(ManagedController):
             return None  # the event enqueues the key
         live = {revision_of(pod.metadata) for pod in pods}
         try:
-            settled = await self._history.settle(owner, blueprint, revisions)
+            settled = await self._history.get_stateful_set_revisions(owner, blueprint, revisions)
             live |= {settled.current.metadata.name, settled.update.metadata.name}
             requeue = await self._act(sync, settled, pods)
-        except TROUBLE as error:
+        except STEP_ERRORS as error:
             try:
                 await self._history.truncate(owner, revisions, live)
-            except TROUBLE as second:
+            except STEP_ERRORS as second:
                 # The first failure is raised; this one is only logged.
                 self.log.warning("Failed to clean up revisions", key=key, problem=str(second), first=str(error))
             raise
@@ -181,7 +181,7 @@ class StatefulSetController(ManagedController):
         meta = sync.meta
 
         def belongs(pod: Pod) -> bool:
-            return is_member(meta.name, pod.metadata.name)
+            return is_member_of(meta.name, pod.metadata.name)
 
         matches = selector.matches
         index_key = controller_index_key(meta.namespace, STATEFUL_SETS.kind, meta.name, meta.uid)
@@ -241,7 +241,7 @@ class StatefulSetController(ManagedController):
             apply = _Apply(self._writes_for(sync, seen), sync, settled, seen)
             try:
                 await apply.carry_out(plan)
-            except TROUBLE as error:
+            except STEP_ERRORS as error:
                 failure = error
                 if has_cause(error, "NamespaceTerminating"):
                     self.events.namespace_terminating(sync.meta)
@@ -249,7 +249,7 @@ class StatefulSetController(ManagedController):
         counted = tally(pods, sync.rules, seen.current, seen.update, now)
         try:
             await self._report(sync, settled, counted, replaced)
-        except TROUBLE as error:
+        except STEP_ERRORS as error:
             if failure is None:
                 raise
             self.log.warning("Could not update status", key=sync.key, problem=str(error))
@@ -278,7 +278,7 @@ class StatefulSetController(ManagedController):
             return
         labels = (sync.meta.namespace, sync.meta.name, sync.owner.spec.pod_management_policy)
         self._max_unavailable.labels(*labels).set(sync.rules.max_unavailable)
-        self._unavailable.labels(*labels).set(missed_slots(observed))
+        self._unavailable.labels(*labels).set(unavailable_replicas(observed))
 
     # Report
 
@@ -313,7 +313,7 @@ class StatefulSetController(ManagedController):
         try:
             await retry_on_conflict(write, RETRY)
         except NotFound as error:
-            self._writes.owner_missing(sync.key, sync.meta, error)
+            self._writes.record_owner_missing(sync.key, sync.meta, error)
             raise
 
     async def _put_status(self, sync: _SyncContext, raw: bytes, status: StatefulSetStatus) -> None:
@@ -370,11 +370,11 @@ class _Apply:
                 await self._writes.create_pod(name, self._body(name, from_current=from_current))
             case DeletePod(name=name):
                 await self._writes.delete_pod(name)
-            case FillClaims(name=name):
+            case CreateMissingClaims(name=name):
                 await self._writes.fill_claims(name, self._uids[name])
-            case RepairPod(name=name):
+            case UpdateStatefulPod(name=name):
                 await self._writes.repair_pod(name)
-            case SettleClaims(name=name):
+            case UpdateClaimOwners(name=name):
                 await self._writes.settle_claims(name, self._uids[name])
 
     def _reason(self, action: Action) -> str:
@@ -398,13 +398,13 @@ class _Apply:
                     f"rolling update: {name} has revision {revision}, the update revision is {seen.update}; partition "
                     f"{rules.partition or 0}, {missing}, the highest ordinal first"
                 )
-            case FillClaims():
+            case CreateMissingClaims():
                 return f"{name} is Pending and lacks claims, or they lack the owners of the retention policy"
-            case RepairPod():
+            case UpdateStatefulPod():
                 return (
                     f"{name} lacks its identity labels, its volumes, or its claims the owners of the retention policy"
                 )
-            case SettleClaims():
+            case UpdateClaimOwners():
                 return f"{wanted}: {name} is beyond them, its claims get the owners of the retention policy"
 
     def _body(self, pod: str, *, from_current: bool) -> bytes:

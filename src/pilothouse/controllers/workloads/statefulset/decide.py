@@ -12,20 +12,20 @@ from collections.abc import Mapping
 import msgspec
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
-from pilothouse.controllers.workloads.statefulset.identity import has_identity, ordinal_of, revision_of
+from pilothouse.controllers.workloads.statefulset.identity import identity_matches, ordinal_of, revision_of
 from pilothouse.controllers.workloads.statefulset.replicas import (
     ON_DELETE,
     ROLLING_UPDATE,
     Replicas,
     Rules,
     Slot,
-    is_serving,
+    is_running_and_ready,
 )
 from pilothouse.controllers.workloads.statefulset.retention import (
-    Keeping,
+    ClaimRetention,
     Policy,
-    is_stale,
-    is_up_to_date,
+    has_stale_owner_ref,
+    is_claim_owner_updated_properly,
     pod_holder,
     set_holder,
 )
@@ -45,25 +45,25 @@ class DeletePod(msgspec.Struct, frozen=True):
     revision: str = ""
 
 
-class FillClaims(msgspec.Struct, frozen=True):
+class CreateMissingClaims(msgspec.Struct, frozen=True):
     """Create the missing claims of a pending pod, and set the owners of all its claims."""
 
     name: str
 
 
-class RepairPod(msgspec.Struct, frozen=True):
+class UpdateStatefulPod(msgspec.Struct, frozen=True):
     """Correct the pod's labels and volumes, and the owners of its claims."""
 
     name: str
 
 
-class SettleClaims(msgspec.Struct, frozen=True):
+class UpdateClaimOwners(msgspec.Struct, frozen=True):
     """Set the owners of the claims of a condemned pod."""
 
     name: str
 
 
-Action = CreatePod | DeletePod | FillClaims | RepairPod | SettleClaims
+Action = CreatePod | DeletePod | CreateMissingClaims | UpdateStatefulPod | UpdateClaimOwners
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One after the other; else those of each group in growing batches."""
     living: tuple[tuple[Action, ...], ...] = ()
     """The actions for each replica, in this order."""
-    settle: tuple[SettleClaims, ...] = ()
+    settle: tuple[UpdateClaimOwners, ...] = ()
     condemned: tuple[DeletePod, ...] = ()
     waits_for: tuple[str, ...] = ()
     """Claims that must be deleted before a pod can be created."""
@@ -97,10 +97,10 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """The existing claims of its pods, by name."""
     now: datetime.datetime
 
-    def keeping(self, pod: str, uid: str) -> Keeping:
+    def keeping(self, pod: str, uid: str) -> ClaimRetention:
         """The input for the owners of this pod's claims."""
         desired = self.rules.is_desired(ordinal_of(pod))
-        return Keeping(self.policy, set_holder(self.rules.name, self.uid), pod_holder(pod, uid), desired)
+        return ClaimRetention(self.policy, set_holder(self.rules.name, self.uid), pod_holder(pod, uid), desired)
 
     def claims_of(self, pod: str) -> list[PersistentVolumeClaim | None]:
         """The claims of a pod, in the order of the templates."""
@@ -110,7 +110,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the existing claims of the pod have the right owners."""
         keeping = self.keeping(pod.metadata.name, pod.metadata.uid)
         return all(
-            claim is None or is_up_to_date(claim.metadata.owner_references, keeping)
+            claim is None or is_claim_owner_updated_properly(claim.metadata.owner_references, keeping)
             for claim in self.claims_of(pod.metadata.name)
         )
 
@@ -123,47 +123,49 @@ def decide(observed: Observed) -> Plan:
     old_claims: list[str] = []
     for slot in observed.replicas.slots:
         old_claims += _old_claims(observed, slot)
-        actions, held = _attend(observed, slot)
+        actions, waits = _process_replica(observed, slot)
         if actions:
             living.append(actions)
-        if held and rules.ordered:
+        if waits and rules.ordered:
             return Plan(living=tuple(living), waits_for=tuple(old_claims))
     condemned = observed.replicas.condemned
-    doomed = _condemn(observed)
-    update = _roll(observed) if not (rules.ordered and condemned) else ()
+    to_delete = _process_condemned(observed)
+    update = _pods_to_update(observed) if not (rules.ordered and condemned) else ()
     return Plan(
         ordered=rules.ordered,
         living=tuple(living),
-        settle=tuple(SettleClaims(pod.metadata.name) for pod in condemned if not observed.claims_match_retention(pod)),
-        condemned=doomed,
+        settle=tuple(
+            UpdateClaimOwners(pod.metadata.name) for pod in condemned if not observed.claims_match_retention(pod)
+        ),
+        condemned=to_delete,
         waits_for=tuple(old_claims),
         update=update,
     )
 
 
-def _attend(observed: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
+def _process_replica(observed: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
     """The actions for a replica, and whether later ones must wait."""
     pod = slot.pod
     if pod is None:
         if _old_claims(observed, slot):
             return (), True
-        return (CreatePod(slot.name, _is_made_from_current(observed, slot.ordinal)),), True
+        return (CreatePod(slot.name, _uses_current_revision(observed, slot.ordinal)),), True
     terminating = pod.metadata.deletion_timestamp is not None
     if is_terminal(pod):
         # Also a succeeded one: an evicted pod, or one of a restarted node, may have this phase.
         return (() if terminating else (DeletePod(slot.name, revision_of(pod.metadata)),)), True
     actions: list[Action] = []
     if pod.status.phase == "Pending" and not _has_all_claims(observed, pod):
-        actions.append(FillClaims(slot.name))
-    ready = not terminating and is_serving(pod) and observed.rules.is_available(pod, observed.now)
+        actions.append(CreateMissingClaims(slot.name))
+    ready = not terminating and is_running_and_ready(pod) and observed.rules.is_available(pod, observed.now)
     if observed.rules.ordered and not ready:
         return tuple(actions), True
     if not (
-        has_identity(pod.metadata)
+        identity_matches(pod.metadata)
         and has_volumes(pod, observed.templates)
         and (actions or observed.claims_match_retention(pod))
     ):
-        actions.append(RepairPod(slot.name))
+        actions.append(UpdateStatefulPod(slot.name))
     return tuple(actions), False
 
 
@@ -176,7 +178,7 @@ def _old_claims(observed: Observed, slot: Slot) -> list[str]:
     return [
         claim.metadata.name
         for claim in observed.claims_of(slot.name)
-        if claim is not None and is_stale(claim.metadata.owner_references, to_be_made)
+        if claim is not None and has_stale_owner_ref(claim.metadata.owner_references, to_be_made)
     ]
 
 
@@ -187,7 +189,7 @@ def _has_all_claims(observed: Observed, pod: Pod) -> bool:
     return observed.claims_match_retention(pod)
 
 
-def _is_made_from_current(observed: Observed, ordinal: int) -> bool:
+def _uses_current_revision(observed: Observed, ordinal: int) -> bool:
     """Whether a missing pod is created from the current or the update revision (``newVersionedStatefulSetPod``)."""
     rules = observed.rules
     position = ordinal - rules.start
@@ -196,31 +198,31 @@ def _is_made_from_current(observed: Observed, ordinal: int) -> bool:
     return position < rules.partition
 
 
-def _condemn(observed: Observed) -> tuple[DeletePod, ...]:
-    doomed: list[DeletePod] = []
+def _process_condemned(observed: Observed) -> tuple[DeletePod, ...]:
+    to_delete: list[DeletePod] = []
     for pod in observed.replicas.condemned:
         meta = pod.metadata
         if meta.deletion_timestamp is not None:
             if observed.rules.ordered:
                 break
             continue
-        healthy = is_serving(pod) and observed.rules.is_available(pod, observed.now)
-        if observed.rules.ordered and not healthy and meta.name != observed.replicas.first_missed:
+        healthy = is_running_and_ready(pod) and observed.rules.is_available(pod, observed.now)
+        if observed.rules.ordered and not healthy and meta.name != observed.replicas.first_unavailable:
             break  # only the lowest of the unhealthy pods may be deleted
-        doomed.append(DeletePod(meta.name, revision_of(meta)))
+        to_delete.append(DeletePod(meta.name, revision_of(meta)))
         if observed.rules.ordered:
             break
-    return tuple(doomed)
+    return tuple(to_delete)
 
 
-def _roll(observed: Observed) -> tuple[DeletePod, ...]:
+def _pods_to_update(observed: Observed) -> tuple[DeletePod, ...]:
     rules = observed.rules
     if rules.strategy == ON_DELETE:
         return ()
     old: list[DeletePod] = []
     room = 1
     if rules.max_unavailable is not None:
-        room = rules.max_unavailable - missed_slots(observed)
+        room = rules.max_unavailable - unavailable_replicas(observed)
     taken = 0
     for slot in reversed(observed.replicas.slots[rules.first_to_update :]):
         if taken >= room:
@@ -235,13 +237,15 @@ def _roll(observed: Observed) -> tuple[DeletePod, ...]:
                 if not is_terminal(pod):
                     old.append(DeletePod(slot.name, revision))
                 continue
-        if rules.max_unavailable is None and (pod is None or rules.is_missed(pod, observed.now)):
+        if rules.max_unavailable is None and (pod is None or rules.is_unavailable(pod, observed.now)):
             break  # wait until the updated one is available
     return tuple(old)
 
 
-def missed_slots(observed: Observed) -> int:
+def unavailable_replicas(observed: Observed) -> int:
     """How many replicas are unavailable, whatever the partition."""
     return sum(
-        1 for slot in observed.replicas.slots if slot.pod is None or observed.rules.is_missed(slot.pod, observed.now)
+        1
+        for slot in observed.replicas.slots
+        if slot.pod is None or observed.rules.is_unavailable(slot.pod, observed.now)
     )

@@ -28,7 +28,7 @@ def ordinal_of(name: str) -> int:
     return parent_and_ordinal(name)[1]
 
 
-def is_member(owner: str, name: str) -> bool:
+def is_member_of(owner: str, name: str) -> bool:
     """Whether a pod with this name belongs to the StatefulSet with that name, if its labels match."""
     return parent_and_ordinal(name)[0] == owner
 
@@ -38,7 +38,7 @@ def pod_name(owner: str, ordinal: int) -> str:
     return f"{owner}-{ordinal}"
 
 
-def has_identity(meta: ObjectMeta) -> bool:
+def identity_matches(meta: ObjectMeta) -> bool:
     """Whether its label with the pod name is correct, by which a Service can select it."""
     return meta.labels.get(NAME_LABEL) == meta.name
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.statefulset.identity import REVISION_LABEL, has_identity, identity_labels
+from pilothouse.controllers.workloads.statefulset.identity import REVISION_LABEL, identity_labels, identity_matches
 from pilothouse.controllers.workloads.statefulset.volume_claims import ClaimTemplate, has_volumes
 from pilothouse.machinery.splice import replace_fields, take_field
 
@@ -41,7 +41,7 @@ def repaired(raw: bytes | msgspec.Raw, pod: Pod, claims: tuple[ClaimTemplate, ..
     """The pod with its identity labels and volumes corrected, or ``None`` if they are correct."""
     changes: dict[str, bytes | msgspec.Raw | None] = {}
     name = pod.metadata.name
-    if not has_identity(pod.metadata):
+    if not identity_matches(pod.metadata):
         changes["metadata.labels"] = _encode({**pod.metadata.labels, **identity_labels(name)})
     if not has_volumes(pod, claims):
         changes["spec.volumes"] = _volumes(take_field(raw, "spec.volumes"), name, claims)

@@ -45,7 +45,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     def is_available(self, pod: Pod, now: datetime.datetime) -> bool:
         return is_available(pod, self.min_ready_seconds, now)
 
-    def is_missed(self, pod: Pod, now: datetime.datetime) -> bool:
+    def is_unavailable(self, pod: Pod, now: datetime.datetime) -> bool:
         """Whether it is unavailable or terminating."""
         return pod.metadata.deletion_timestamp is not None or not self.is_available(pod, now)
 
@@ -84,7 +84,7 @@ class Replicas(msgspec.Struct, frozen=True):
     """The replicas, by ordinal."""
     condemned: tuple[Pod, ...]
     """Pods out of range, the highest ordinal first."""
-    first_missed: str
+    first_unavailable: str
     """The name of the lowest pod that is unavailable or terminating, ``""`` if there is none."""
 
     def pods(self) -> tuple[Pod, ...]:
@@ -107,8 +107,8 @@ def split_replicas(pods: Iterable[Pod], rules: Rules, now: datetime.datetime) ->
     condemned.sort(key=lambda pod: -ordinal_of(pod.metadata.name))
     ordinals = range(rules.start, rules.start + rules.desired)
     slots = tuple(Slot(ordinal, pod_name(rules.name, ordinal), by_ordinal.get(ordinal)) for ordinal in ordinals)
-    missed = [slot.name for slot in slots if slot.pod is None or rules.is_missed(slot.pod, now)]
-    missed += [pod.metadata.name for pod in reversed(condemned) if rules.is_missed(pod, now)]
+    missed = [slot.name for slot in slots if slot.pod is None or rules.is_unavailable(slot.pod, now)]
+    missed += [pod.metadata.name for pod in reversed(condemned) if rules.is_unavailable(pod, now)]
     return Replicas(slots, tuple(condemned), missed[0] if missed else "")
 
 
@@ -127,7 +127,7 @@ def tally(pods: Iterable[Pod], rules: Rules, current: str, update: str, now: dat
         if not pod.status.phase:
             continue
         replicas += 1
-        if is_serving(pod):
+        if is_running_and_ready(pod):
             ready += 1
             if rules.is_available(pod, now):
                 available += 1
@@ -138,6 +138,6 @@ def tally(pods: Iterable[Pod], rules: Rules, current: str, update: str, now: dat
     return Tally(replicas=replicas, ready=ready, available=available, current=of_current, updated=of_update)
 
 
-def is_serving(pod: Pod) -> bool:
+def is_running_and_ready(pod: Pod) -> bool:
     """Whether it is running and ready."""
     return pod.status.phase == "Running" and is_ready(pod)

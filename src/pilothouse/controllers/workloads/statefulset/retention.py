@@ -83,7 +83,7 @@ def pod_holder(name: str, uid: str) -> Holder:
     return Holder(PODS.api_version, PODS.kind, name, uid)
 
 
-class Keeping(msgspec.Struct, frozen=True):
+class ClaimRetention(msgspec.Struct, frozen=True):
     """The input for the owners of one pod's claims."""
 
     policy: Policy
@@ -99,7 +99,7 @@ class Keeping(msgspec.Struct, frozen=True):
         return (self.pod,)
 
 
-def is_stale(owners: Owners, holder: Holder) -> bool:
+def has_stale_owner_ref(owners: Owners, holder: Holder) -> bool:
     """Whether the claim is owned by an earlier object of that name."""
     for reference in owners:
         if holder.is_named_by(reference):
@@ -107,7 +107,7 @@ def is_stale(owners: Owners, holder: Holder) -> bool:
     return False
 
 
-def has_unexpected_controller(owners: Owners, keeping: Keeping) -> bool:
+def has_unexpected_controller(owners: Owners, keeping: ClaimRetention) -> bool:
     """Whether a claim that is not to be retained has another controller. Then its owners are not changed."""
     if keeping.policy.retains:
         return False
@@ -121,10 +121,10 @@ def has_unexpected_controller(owners: Owners, keeping: Keeping) -> bool:
     return False
 
 
-def is_up_to_date(owners: Owners, keeping: Keeping) -> bool:
+def is_claim_owner_updated_properly(owners: Owners, keeping: ClaimRetention) -> bool:
     """Whether the claim's owners need no change. A claim of an earlier object of our name is not changed."""
     owner, pod = keeping.owner, keeping.pod
-    if is_stale(owners, owner) or is_stale(owners, pod):
+    if has_stale_owner_ref(owners, owner) or has_stale_owner_ref(owners, pod):
         return True
     by_set = [reference for reference in owners if reference.uid == owner.uid]
     by_pod = [reference for reference in owners if pod.uid and reference.uid == pod.uid]
@@ -136,7 +136,7 @@ def is_up_to_date(owners: Owners, keeping: Keeping) -> bool:
     return (bool(by_set), bool(by_pod)) == (owner in desired, pod in desired)
 
 
-def settled(owners: Owners, keeping: Keeping) -> Owners:
+def updated_owner_refs(owners: Owners, keeping: ClaimRetention) -> Owners:
     """The owners that the claim should have. Others' references stay."""
     others = tuple(
         reference

@@ -16,11 +16,11 @@ from pilothouse.client.errors import AlreadyExists
 from pilothouse.controllers.shared.conflicts import BACKOFF, retry_on_conflict
 from pilothouse.controllers.shared.history import (
     History,
+    equal_revision,
     new_revision,
-    next_number,
+    next_revision,
     revision_hash,
     revision_name,
-    same_data,
     template_in,
 )
 from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint
@@ -50,7 +50,7 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
     return sorted(revisions, key=rank)
 
 
-def means_the_same(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
+def equal_with_defaults(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
     """Whether two revisions have the same template with today's defaults.
 
     An upgraded server sets fields that older revisions lack; without this every StatefulSet would then roll for nothing
@@ -79,7 +79,9 @@ def _drop_empty(value: Any) -> None:
             _drop_empty(each)
 
 
-def surplus(revisions: Sequence[ControllerRevision], live: frozenset[str], limit: int) -> list[ControllerRevision]:
+def revisions_to_truncate(
+    revisions: Sequence[ControllerRevision], live: frozenset[str], limit: int
+) -> list[ControllerRevision]:
     """The revisions to delete, oldest first, so that ``limit`` unused ones remain. If the limit is negative: none."""
     if limit < 0:
         return []
@@ -88,7 +90,8 @@ def surplus(revisions: Sequence[ControllerRevision], live: frozenset[str], limit
 
 
 class StatefulHistory:
-    """Call ``claimed`` first, then ``settle``; ``truncate`` at the end of every sync, also of a failed one."""
+    """Call ``claim_revisions`` first, then ``get_stateful_set_revisions``; ``truncate`` at the end
+    of every sync, also of a failed one."""
 
     def __init__(
         self, history: History, *, compare_by_meaning: bool, wrote: Callable[[StatefulSet, ControllerRevision], None]
@@ -97,7 +100,7 @@ class StatefulHistory:
         self._compare_by_meaning = compare_by_meaning
         self._wrote = wrote
 
-    async def claimed(
+    async def claim_revisions(
         self, owner: StatefulSet, selector: Selector, read_live: Callable[[], Awaitable[ObjectMeta]]
     ) -> list[ControllerRevision]:
         """All revisions of the owner in their order, after adopting those that match and have no controller."""
@@ -105,21 +108,21 @@ class StatefulHistory:
         reference = new_controller_reference(meta, STATEFUL_SETS)
         return in_order(await self._history.claim(meta, reference, selector, read_live, releasing=False))
 
-    async def settle(
+    async def get_stateful_set_revisions(
         self, owner: StatefulSet, blueprint: Blueprint, revisions: Sequence[ControllerRevision]
     ) -> Revisions:
         """Make the revision of the template the latest, or create it. The current revision is that of the status; if it
         was deleted or there was none, it is the update revision."""
         collisions = owner.status.collision_count or 0
         newest = revisions[-1] if revisions else None
-        number = next_number(revisions)
-        equal = [revision for revision in revisions if same_data(revision.data, blueprint.patch)]
+        number = next_revision(revisions)
+        equal = [revision for revision in revisions if equal_revision(revision.data, blueprint.patch)]
         update: ControllerRevision
-        if newest is not None and equal and same_data(newest.data, equal[-1].data):
+        if newest is not None and equal and equal_revision(newest.data, equal[-1].data):
             update = newest
         elif equal:
             update = await self._renumber(owner, equal[-1], number)
-        elif newest is not None and self._compare_by_meaning and means_the_same(newest.data, blueprint.patch):
+        elif newest is not None and self._compare_by_meaning and equal_with_defaults(newest.data, blueprint.patch):
             update = newest
         else:
             update, collisions = await self._create(owner, blueprint, number, collisions)
@@ -132,7 +135,7 @@ class StatefulHistory:
 
         async def write(attempt: int) -> ControllerRevision:
             found = revision if attempt == 0 else await self._history.read(meta.namespace, meta.name)
-            return found if found.revision == number else await self._history.renumber(found, number)
+            return found if found.revision == number else await self._history.update_revision_number(found, number)
 
         renumbered = await retry_on_conflict(write, BACKOFF)
         self._wrote(owner, renumbered)
@@ -159,7 +162,7 @@ class StatefulHistory:
             except AlreadyExists:
                 # Created by an earlier sync that the cache does not show yet, or by an earlier StatefulSet.
                 existing = await self._history.read(meta.namespace, name)
-                if same_data(existing.data, blueprint.patch):
+                if equal_revision(existing.data, blueprint.patch):
                     return existing, collisions
                 collisions += 1
             else:
@@ -169,5 +172,5 @@ class StatefulHistory:
     async def truncate(self, owner: StatefulSet, revisions: Sequence[ControllerRevision], live: Iterable[str]) -> None:
         """Delete unused revisions over the limit."""
         limit = owner.spec.revision_history_limit
-        for revision in surplus(revisions, frozenset(live), DEFAULT_LIMIT if limit is None else limit):
+        for revision in revisions_to_truncate(revisions, frozenset(live), DEFAULT_LIMIT if limit is None else limit):
             await self._history.delete(revision)

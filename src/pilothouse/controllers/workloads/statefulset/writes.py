@@ -15,10 +15,10 @@ from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
 from pilothouse.controllers.shared.conflicts import BACKOFF, retry_on_conflict
 from pilothouse.controllers.workloads.statefulset.pod_template import repaired
 from pilothouse.controllers.workloads.statefulset.retention import (
-    Keeping,
+    ClaimRetention,
     has_unexpected_controller,
-    is_up_to_date,
-    settled,
+    is_claim_owner_updated_properly,
+    updated_owner_refs,
 )
 from pilothouse.controllers.workloads.statefulset.volume_claims import ClaimTemplate
 from pilothouse.machinery.splice import replace_fields
@@ -29,7 +29,7 @@ _POD_META = PODS.read_as(Object)
 _CLAIM_META = PERSISTENT_VOLUME_CLAIMS.read_as(Object)
 _pod = msgspec.json.Decoder(Pod)
 
-KeepingOf = Callable[[str, str], Keeping]
+KeepingOf = Callable[[str, str], ClaimRetention]
 """By a pod's name and uid, the input for the owners of its claims."""
 
 
@@ -42,11 +42,11 @@ class ClaimsNotReady(Exception):
         super().__init__(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
-class ClaimNotSettled(Exception):
+class ClaimUpdateFailed(Exception):
     """The owners of a claim could not be written."""
 
 
-TROUBLE = (ApiError, OSError, ClaimsNotReady, ClaimNotSettled)
+STEP_ERRORS = (ApiError, OSError, ClaimsNotReady, ClaimUpdateFailed)
 """The errors of a step."""
 
 
@@ -123,7 +123,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             await retry_on_conflict(write, BACKOFF)
         except NotFound:
             return  # it was deleted meanwhile; the event enqueues the key
-        except TROUBLE as error:
+        except STEP_ERRORS as error:
             self._record_pod_event("update", name, error)
             raise
         if attempted:
@@ -164,7 +164,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
     async def _settle_or_record(self, pod: str, uid: str) -> None:
         try:
             await self._settle(pod, uid)
-        except ClaimNotSettled as error:
+        except ClaimUpdateFailed as error:
             self._record_pod_event("update", pod, error)
             raise
 
@@ -188,10 +188,10 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
                     f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
                     "the retention policy is ignored for this claim",
                 )
-            if is_up_to_date(owners, keeping):
+            if is_claim_owner_updated_properly(owners, keeping):
                 continue
             changed = True
-            after = settled(owners, keeping)
+            after = updated_owner_refs(owners, keeping)
             changes = {
                 "metadata.ownerReferences": msgspec.json.encode(after) if after else None,
                 "metadata.managedFields": None,
@@ -199,7 +199,9 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 answer = await self.client.update(_CLAIM_META, name, replace_fields(raw, changes), self.owner.namespace)
             except (ApiError, OSError) as error:
-                raise ClaimNotSettled(f"could not update claim {name} for delete policy ownerRefs: {error}") from error
+                raise ClaimUpdateFailed(
+                    f"could not update claim {name} for delete policy ownerRefs: {error}"
+                ) from error
             self.wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, answer.metadata.resource_version)
         return changed
 
