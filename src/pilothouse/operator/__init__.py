@@ -1,7 +1,7 @@
 """Operators: controllers of custom resources, declared instead of assembled.
 
-An ``App`` holds controllers. Each is a function (or a ``Reconciler``) of one object and a ``Context``, which applies
-what should exist, reads from caches, records events and collects the status::
+An ``App`` has controllers. Each is a function (or a ``Reconciler``) of one object and a ``Context``, which applies the
+desired objects, reads from caches, records events and collects the status::
 
     app = App("website-operator")
 
@@ -10,8 +10,8 @@ what should exist, reads from caches, records events and collects the status::
         await ctx.apply({"apiVersion": "apps/v1", "kind": "Deployment", ...})
         ctx.condition("Ready", True, reason="Applied")
 
-``CustomResource`` makes a ``Kind`` and a CustomResourceDefinition from a class. Everything is built on
-``pilothouse.runtime`` and ``pilothouse.client``, which remain reachable.
+``CustomResource`` creates a ``Kind`` and a CustomResourceDefinition from a class. Everything is based on
+``pilothouse.runtime`` and ``pilothouse.client``, which can be used directly.
 """
 
 from pilothouse.api.meta import Condition, LabelSelector, ObjectMeta, StatusCause, View

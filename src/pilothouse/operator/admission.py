@@ -1,4 +1,5 @@
-"""Admission webhooks of an operator: what is declared, what a function gets, and the answer to an AdmissionReview.
+"""Admission webhooks of an operator: declarations, the request that a function gets, and the response to an
+AdmissionReview.
 
 After controller-runtime ``pkg/webhook/admission`` (v0.22): functions are its ``CustomDefaulter`` and
 ``CustomValidator``, their errors become denials, its paths and metrics are the same.
@@ -31,7 +32,7 @@ _log = Log("webhook")
 
 
 class Denied(Exception):
-    """The request is denied: raised by a function of a webhook, seen by the client.
+    """The request is denied: raised by the function of a webhook, reported to the client.
 
     ``reason`` is one of the API's (``Forbidden``, ``Invalid``, …), and ``Invalid`` if there are ``causes``, which name
     fields.
@@ -42,11 +43,11 @@ class Denied(Exception):
         self.causes: tuple[StatusCause, ...] = tuple(causes)
         """The fields that are wrong."""
         self.reason: str = reason or ("Invalid" if self.causes else "Forbidden")
-        """What clients get as the reason of the Status."""
+        """The reason of the Status for clients."""
 
 
 class UserInfo(msgspec.Struct, frozen=True):
-    """Who makes the request."""
+    """The user of the request."""
 
     username: str = ""
     uid: str = ""
@@ -74,13 +75,13 @@ class AdmissionRequest(Generic[T]):
         self.namespace: str = request.namespace
         """Empty for cluster-scoped kinds."""
         self.user: UserInfo = request.user_info
-        """Who has sent the request to the API server."""
+        """The user who sent the request to the API server."""
         self.dry_run = bool(request.dry_run)
         """Nothing is stored; nothing else may be changed either."""
         self.client = client
-        """For reads of the kinds in ``reads=``, from the API server and not from a cache."""
+        """For reads of the kinds in ``reads=``, from the API server instead of a cache."""
         self.warnings: list[str] = []
-        """What ``warn`` was given."""
+        """The arguments of ``warn``."""
         self._raw = request.object if obj is not None else request.old_object
 
     def warn(self, text: str) -> None:
@@ -94,13 +95,13 @@ class AdmissionRequest(Generic[T]):
 
 
 Validate = Callable[[T, AdmissionRequest[T]], Awaitable[None]]
-"""Returns None, or raises ``Denied``. Of a DELETE it is given the old object."""
+"""Returns None, or raises ``Denied``. For a DELETE it gets the old object."""
 Mutate = Callable[[T, AdmissionRequest[T]], Awaitable[T | Mapping[str, Any] | None]]
 """Returns the changed object, as a view or as a dict with all its fields; None for no change."""
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """One admission webhook; see ``App.validating`` for its parts."""
+    """One admission webhook; see ``App.validating`` for its fields."""
 
     name: str
     kind: Kind[Any]
@@ -188,7 +189,7 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def review(webhook: Webhook, body: bytes, client: Client) -> tuple[bytes, int]:
-    """The answer to an AdmissionReview, and its code: 200, or that of the denial. Raises ``BadReview``."""
+    """The response to an AdmissionReview, and its code: 200, or that of the denial. Raises ``BadReview``."""
     try:
         found = msgspec.json.decode(body, type=_Review)
     except UNREADABLE as error:
@@ -238,8 +239,8 @@ async def _response(webhook: Webhook, given: _Request, client: Client) -> tuple[
 def _decoded(webhook: Webhook, given: _Request, client: Client) -> AdmissionRequest[Any]:
     """Raises ``UndecodableObject`` for objects that cannot be read as the view, or are not there.
 
-    What a validating webhook is called for fits the schema; what a mutating one is, is validated afterwards, and what
-    is stored may be older than the schema: both are read leniently.
+    The object of a validating webhook matches the schema; that of a mutating one is only validated afterwards, and a
+    stored object may be older than the schema: both are decoded leniently.
     """
     kind = webhook.kind
 
@@ -258,7 +259,7 @@ def _decoded(webhook: Webhook, given: _Request, client: Client) -> AdmissionRequ
 
 
 async def _called(webhook: Webhook, given: _Request, request: AdmissionRequest[Any]) -> list[dict[str, Any]]:
-    """Call the function; the JSON patch of what it changed."""
+    """Call the function; returns the JSON patch of its changes."""
     obj = request.object if request.object is not None else request.old_object
     result = await webhook.function(obj, request)
     if not webhook.mutating:

@@ -47,14 +47,14 @@ _MAX_FIELD_MANAGER = 128
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How an app runs. ``namespaces`` are watched alone, all if there are none. With ``leader_elect`` controllers run
+    """How an app runs. Only ``namespaces`` are watched; all if there are none. With ``leader_elect`` controllers run
     only while this process holds the Lease ``lease_namespace/NAME-OF-THE-APP``."""
 
     namespaces: tuple[str, ...] = ()
     leader_elect: bool = False
     lease_namespace: str = "default"
     identity: str = ""
-    """Of this process among several; made up if empty."""
+    """The identity of this process; generated if empty."""
     lease_duration_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0
     retry_period_seconds: float = 2.0
@@ -75,8 +75,8 @@ class ControllerFunction(Generic[T]):
         return self._function(obj, ctx)
 
     def finalizer(self, name: str) -> Callable[[Sync[T]], Sync[T]]:
-        """Decorate what is to happen before an object goes: objects get the finalizer ``name`` (``DOMAIN/PATH``) before
-        their first sync, and lose it when the function has returned None while they are being deleted."""
+        """Decorate a function for cleanup: objects get the finalizer ``name`` (``DOMAIN/PATH``) before their first
+        sync, and lose it when the function has returned None while they are being deleted."""
 
         finalizer = _checked_finalizer(name)
 
@@ -93,17 +93,17 @@ class ControllerFunction(Generic[T]):
 class App:
     """An operator: controllers that run together, under one name.
 
-    The name is the component of its events and the name of its Lease. Each controller is a field manager of its own,
-    ``APP/CONTROLLER``: two that apply the same object own what each of them applied, and take nothing from each other.
+    The name is the source component of its events and the name of its Lease. Each controller is a separate field
+    manager, ``APP/CONTROLLER``: two that apply the same object own their fields independently.
     """
 
     def __init__(self, name: str) -> None:
         if errors := dns_label_errors(name):
             raise ValueError(f"the name of an app, {name!r}, {errors[0]}")
         self.name = name
-        """Of the app, its Lease, and in its field managers."""
+        """The name of the app and of its Lease, and part of its field managers."""
         self.metrics: Registry = Registry()
-        """Metrics of the controllers; the place for an operator's own."""
+        """Metrics of the controllers; an operator may add its own."""
         self._declarations: list[Declaration] = []
         self._resources: dict[str, CustomResource[Any]] = {}
         self._webhooks: list[Webhook] = []
@@ -127,16 +127,16 @@ class App:
     ) -> "_Declare[T]":
         """Decorate the function or ``Reconciler`` class that syncs objects of this kind.
 
-        An object is synced when it changes (``predicates`` must all agree to an update), when an object of a kind in
-        ``owns`` changes that it controls (``Owned`` says which updates count), and when one of its ``references``
-        changes. Kinds in ``reads`` are only cached. ``indexes`` are functions of the primary kind by their names, or
-        each an ``Index`` of any kind that is cached; ``ctx.list`` reads them. ``selector`` is a label selector for the
-        primary kind. One object is synced by one of ``workers`` at a time.
+        An object is synced when it changes (``predicates`` must all accept an update), when an object of a kind in
+        ``owns`` changes that it controls (``Owned`` has predicates for updates), and when one of its ``references``
+        changes. Kinds in ``reads`` are only cached. ``indexes`` are functions of the primary kind by name, or each an
+        ``Index`` of any cached kind; ``ctx.list`` uses them. ``selector`` is a label selector for the primary kind. An
+        object is synced by one of ``workers`` at a time.
 
-        After a failure an object waits as long as the ``rate_limiter`` says, which is made for each run
-        (``pilothouse.runtime.rate_limiters``; the default waits 5 ms, doubling up to 1000 s, and lets ten failures per
-        second pass after the first hundred). ``rights`` are further rules of the ClusterRole, for what the declaration
-        does not show. ``finalizer`` is for classes; functions have ``ControllerFunction.finalizer``.
+        After a failure an object waits as long as the ``rate_limiter`` returns, which is created for each run
+        (``pilothouse.runtime.rate_limiters``; the default waits 5 ms, doubling up to 1000 s, and allows ten failures
+        per second after the first hundred). ``rights`` are additional rules of the ClusterRole that cannot be derived
+        from the declaration. ``finalizer`` is for classes; functions have ``ControllerFunction.finalizer``.
 
         Raises ``ValueError`` for a name that another controller of the app has, for a wrong finalizer or selector, for
         no workers, and for an index of a kind that is not cached.
@@ -237,8 +237,8 @@ class App:
         reinvocation_policy: Literal["Never", "IfNeeded"] = "Never",
         reads: Iterable[AnyKind] = (),
     ) -> "_DeclareWebhook[Mutate[T]]":
-        """Decorate a function that changes objects of this kind (controller-runtime's ``CustomDefaulter``); see
-        ``validating``. Its fields are those of a MutatingWebhookConfiguration."""
+        """Decorate a function that mutates objects of this kind (controller-runtime's ``CustomDefaulter``); see
+        ``validating``. Its arguments are those of a MutatingWebhookConfiguration."""
         return self._webhook(
             resource,
             mutating=True,
@@ -269,13 +269,13 @@ class App:
         return bool(self._webhooks) or any(each.has_conversion for each in self._resources.values())
 
     def webhook_handler(self, client: Client) -> WebhookHandler:
-        """What answers the webhooks and conversions of the app, as an ASGI application. ``client`` is for functions
-        that read."""
+        """An ASGI application that serves the webhooks and conversions of the app. ``client`` is for functions that
+        read."""
         return WebhookHandler(self._webhooks, self._resources.values(), client=client, metrics=self.metrics)
 
     def webhook_configurations(self, webhooks: ClientConfig | None = None) -> list[dict[str, Any]]:
-        """The MutatingWebhookConfiguration and ValidatingWebhookConfiguration, as far as there are webhooks, called at
-        ``webhooks``; if it is not given, at the app's Service in the namespace ``default``."""
+        """The MutatingWebhookConfiguration and ValidatingWebhookConfiguration, if there are webhooks, with the address
+        ``webhooks``; by default the app's Service in the namespace ``default``."""
         return configurations(self.name, self._webhooks, webhooks or self._default_config)
 
     @property
@@ -283,8 +283,8 @@ class App:
         return ClientConfig(service_name=service_name(self.name), service_namespace="default")
 
     def definitions(self, webhooks: ClientConfig | None = None) -> list[dict[str, Any]]:
-        """The CustomResourceDefinitions of the declared custom resources. Their conversions are called at ``webhooks``;
-        if it is not given, at the app's Service in the namespace ``default``."""
+        """The CustomResourceDefinitions of the declared custom resources. The address of their conversions is
+        ``webhooks``; by default the app's Service in the namespace ``default``."""
         return [each.definition(webhooks or self._default_config) for each in self._resources.values()]
 
     def rules(self) -> list[dict[str, Any]]:
@@ -297,8 +297,8 @@ class App:
         return list(grants(self._declarations, self._webhooks))
 
     def explain(self, api_version: str, kind: str, key: str) -> list[str]:
-        """What the running controllers make of an object, in one line each: where it is in their queues, and what its
-        last sync has failed with; then other objects whose syncs fail."""
+        """The state of an object in the running controllers, in one line each: its place in the queue, and the error of
+        its last sync; then other objects whose syncs fail."""
         lines: list[str] = []
         for controller in self._running:
             keys = controller.failing
@@ -316,8 +316,8 @@ class App:
         )
 
     def misfit(self, obj: dict[str, Any]) -> str:
-        """Why the class of a declared custom resource cannot read an object, so that controllers do not see it; "" if
-        it can, or if there is no class."""
+        """Why an object cannot be decoded by the class of its declared custom resource, so that controllers do not get
+        it; "" if it can, or if there is no class."""
         group, _slash, version = str(obj.get("apiVersion", "")).rpartition("/")
         for resource in self._resources.values():
             if (resource.kind.group, resource.kind.kind) == (group, obj.get("kind")) and version in resource.versions:
@@ -331,7 +331,7 @@ class App:
 
     async def install(self, client: Client, webhooks: ClientConfig | None = None) -> None:
         """Apply the CustomResourceDefinitions (``definitions``) and wait until they are served. Raises ``TimeoutError``
-        after half a minute, and what the API server answers."""
+        after half a minute, and the API server's errors."""
         for definition in self.definitions(webhooks):
             name = definition["metadata"]["name"]
             await client.patch(
@@ -359,13 +359,13 @@ class App:
     ) -> None:
         """Run webhooks and controllers until cancelled; running syncs then have ten seconds to finish.
 
-        Webhooks are served by every replica, and before controllers start: their caches may need conversions.
-        ``health`` is ready once the webhooks are served, and the caches of controllers are filled. A replica that
-        waits for the Lease has no caches, and does not wait for them. Neither does an app with conversions: its caches
-        may need them, and a Service sends requests to those who are ready.
+        Webhooks are served by every replica, and before controllers start, because their caches may need conversions.
+        ``health`` is ready when the webhooks are served, and the caches of controllers are synced. A replica that waits
+        for the Lease has no caches, and does not wait for them. Neither does an app with conversions: its caches may
+        need them, and a Service only sends requests to ready pods.
 
-        Raises ``LeadershipLost`` when the Lease is lost: the process should end. Raises ``ValueError`` for settings
-        that do not go together, and if there are neither controllers nor webhooks.
+        Raises ``LeadershipLost`` when the Lease is lost: the process should exit. Raises ``ValueError`` for
+        contradictory settings, and if there are neither controllers nor webhooks.
         """
         settings = msgspec.structs.replace(settings, namespaces=self._namespaces(settings))
         health = health or Health()

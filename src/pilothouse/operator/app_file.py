@@ -8,17 +8,17 @@ from pilothouse.operator.app import App
 
 
 class AppFileError(ValueError):
-    """A file that has no ``App``: names the file, the reason and the way out."""
+    """A file without a valid ``App``: the message has the file, the reason and the solution."""
 
 
 def load_app(reference: str) -> App:
     """The ``App`` in ``FILE`` or ``FILE:NAME``; without a name the file has exactly one.
 
-    The file is run, with its folder on the import path. Raises ``AppFileError`` for a file that cannot be read or has
-    no such app; what the file itself raises is its author's to see, with a traceback.
+    The file is executed, with its directory on the import path. Raises ``AppFileError`` if it cannot be read or has no
+    such app; exceptions of the file itself are raised unchanged.
     """
     path, name = file_and_name(reference)
-    # Not in the place of a module that others use: a file may well be named operator.py.
+    # Not under the name of another module: a file may be named operator.py.
     module_name = path.stem if path.stem not in sys.modules else f"pilothouse operator {path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:

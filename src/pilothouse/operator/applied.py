@@ -1,4 +1,4 @@
-"""Whether a server-side apply would change anything, so that objects at rest cost no requests."""
+"""Whether a server-side apply would change anything, so that unchanged objects cost no requests."""
 
 import hashlib
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Applied(msgspec.Struct):
-    """What was applied to one object, and how the object was afterwards."""
+    """The last apply of one object, and the resulting object."""
 
     body: bytes
     resource_version: str
@@ -20,10 +20,11 @@ def digest(value: Any) -> bytes:
 
 
 def fingerprint(raw: bytes, body: dict[str, Any]) -> bytes:
-    """A hash of what an apply of ``body`` decides of an object: its uid, and the values of the fields of the body.
+    """A hash of the fields that an apply of ``body`` determines: the object's uid, and the values of the fields of the
+    body.
 
-    Lists count as a whole. What others add elsewhere, such as the revision of a Deployment, changes nothing that the
-    apply would change back.
+    Lists are compared as a whole. Fields that others add elsewhere, such as the revision of a Deployment, do not count,
+    because the apply would not change them.
     """
     obj: dict[str, Any] = msgspec.json.decode(raw)
     applied = {name: value for name, value in body.items() if name != "status"}
@@ -37,10 +38,9 @@ def _within(value: Any, shape: Any) -> Any:
 
 
 def is_current(applied: Applied | None, body: dict[str, Any], resource_version: str, raw: bytes | None) -> bool:
-    """Whether the object in the cache still is what this body made of it.
+    """Whether the cached object still equals the result of this body.
 
-    ``raw`` is the cached object (None: there is none). A version seen for the first time is compared once, and
-    remembered in ``applied``.
+    ``raw`` is the cached object (None: there is none). A new version is compared once, and stored in ``applied``.
     """
     if applied is None or raw is None or applied.body != digest(body):
         return False

@@ -10,8 +10,8 @@ import msgspec
 def as_json(body: Any) -> dict[str, Any]:
     """The body as JSON data that the caller may change.
 
-    Models of the official client are read by their ``attribute_map``, which names the fields on the wire; None there
-    means absent. Raises ``TypeError`` for anything else that is not an object of JSON.
+    Models of the official client are converted by their ``attribute_map``, which has the JSON names; None counts as
+    missing. Raises ``TypeError`` for anything else that is not a JSON object.
     """
     value = msgspec.to_builtins(body, enc_hook=_model)
     if not isinstance(value, dict):
@@ -22,9 +22,9 @@ def as_json(body: Any) -> dict[str, Any]:
 def with_secret_data(body: dict[str, Any]) -> dict[str, Any]:
     """The body; that of a Secret with ``stringData`` in its ``data``, as the API server stores it.
 
-    Nobody can read ``stringData`` back: an apply that has it finds no difference when somebody changes ``data``. It
-    wins over ``data`` (``Convert_v1_Secret_To_core_Secret`` in ``pkg/apis/core/v1/conversion.go``, v1.36). Values that
-    are no strings are left for the API server to reject.
+    ``stringData`` cannot be read back: an apply with it does not detect changes of ``data``. It takes precedence over
+    ``data`` (``Convert_v1_Secret_To_core_Secret`` in ``pkg/apis/core/v1/conversion.go``, v1.36). Values that are not
+    strings are left to the API server to reject.
     """
     plain = body.get("stringData")
     if (body.get("apiVersion"), body.get("kind")) != ("v1", "Secret") or not isinstance(plain, dict):

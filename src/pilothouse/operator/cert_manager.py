@@ -1,4 +1,4 @@
-"""Certificates of webhooks that cert-manager makes: its objects, as kubebuilder's ``config/default`` does (v4).
+"""The objects by which cert-manager issues the certificates of webhooks, as in kubebuilder's ``config/default`` (v4).
 
 An Issuer signs a Certificate for the app's Service. cert-manager keeps it in a Secret, which is mounted in the
 operator's pods, renews it, and writes ``caBundle`` where the annotation ``cert-manager.io/inject-ca-from`` names the

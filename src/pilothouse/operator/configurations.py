@@ -31,7 +31,7 @@ def configurations(app: str, webhooks: Iterable[Webhook], at: ClientConfig) -> l
 
 
 def checked(webhook: Webhook, others: Iterable[Webhook]) -> Webhook:
-    """The webhook. Raises ``ValueError`` for what the API server would not take, and for a name that another has."""
+    """The webhook. Raises ``ValueError`` for values that the API server would reject, and for a duplicate name."""
     if errors := dns_label_errors(webhook.name):
         raise ValueError(f"the name of a webhook, {webhook.name!r}, {errors[0]}")
     if any(each.full_name == webhook.full_name and each.mutating is webhook.mutating for each in others):

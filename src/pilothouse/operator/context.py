@@ -1,4 +1,4 @@
-"""``Context``: what one sync of one object may do."""
+"""``Context``: the interface for one sync of one object."""
 
 import builtins
 from typing import Any, Generic, TypeVar, cast
@@ -37,7 +37,7 @@ class UndeclaredKind(TerminalError):
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What all syncs of one controller share."""
+    """The state that all syncs of one controller share."""
 
     declaration: Declaration
     client: Client
@@ -47,18 +47,19 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     recorder: EventRecorder
     written: ConsistencyStore
     applied: dict[str, dict[tuple[KindKey, str], Applied]]
-    """By key of the primary object: what was applied to each of its objects, by kind and key."""
+    """By key of the primary object: the applies of each of its objects, by kind and key."""
     uncertain: set[str]
-    """Keys of objects whose last write of the status has failed. It may have happened all the same, so a status that
-    looks right in the cache is written again, at its version: if that is a former one, the answer is a conflict."""
+    """Keys of objects whose last write of the status has failed. It may have been carried out nevertheless, so a status
+    that seems correct in the cache is written again, with the cached version: if that is old, the response is a
+    conflict."""
 
 
 class Context(Generic[T]):
     """One sync of one object.
 
-    ``status`` is the object's status as JSON; what a sync changes in it is written at its end, also when the sync
-    failed, and only if something differs. None in it is absent. Reads come from caches that have seen all writes of
-    earlier syncs of this object but deletions; a cache may still be behind everybody else's.
+    ``status`` is the object's status as JSON; changes by a sync are written at its end, also if the sync failed, and
+    only if something differs. None counts as missing. Reads come from caches that have all writes of earlier syncs of
+    this object except deletions; a cache may still lack the writes of others.
     """
 
     def __init__(self, parts: Parts, obj: T, raw: bytes) -> None:
@@ -66,9 +67,9 @@ class Context(Generic[T]):
         self.object = obj
         """The synced object, as it is in the cache."""
         self.key: str = object_key(obj.metadata)
-        """``NAMESPACE/NAME``, or the name alone of a cluster-scoped object."""
+        """``NAMESPACE/NAME``, or only the name of a cluster-scoped object."""
         self.client: Client = parts.client
-        """For everything that has no method here. Its writes are not tracked."""
+        """For everything without a method here. Its writes are not tracked."""
         self.env: Env = parts.env
         """The time (``now()``) and random numbers (``stream(name)``), also in virtual time."""
         self.log: Log = parts.log
@@ -76,7 +77,7 @@ class Context(Generic[T]):
         self._before: dict[str, Any] = msgspec.json.decode(raw, type=_Status).status or {}
         self._version = obj.metadata.resource_version
         self.status: dict[str, Any] = msgspec.json.decode(raw, type=_Status).status or {}
-        """The status, under its names on the wire; what is changed in it is written at the end."""
+        """The status, with its JSON names; changes are written at the end of the sync."""
 
     # Reading
 
@@ -117,9 +118,9 @@ class Context(Generic[T]):
     async def check_current(self) -> None:
         """Read the object from the API server, and raise ``RetryLater`` unless it is as this sync has it.
 
-        For what is outside of the cluster, where a sync of an old object would make again what has been deleted: a
-        process that has just started may read from an API server that is behind, and the writes of another process are
-        not in this cache yet. Writes to the API server do not need it.
+        For external resources, for which a sync of an old object would recreate what was deleted: a process that has
+        just started may read from a stale API server, and the writes of another process may not be in this cache yet.
+        Writes to the API server do not need it.
         """
         kind, meta = self._parts.declaration.kind, self.object.metadata
         try:
@@ -132,13 +133,13 @@ class Context(Generic[T]):
     # Writing
 
     async def apply(self, body: Any, *, owned: bool = True, force: bool = True) -> Any:
-        """Server-side apply, with the controller's field manager, if the object is not what it would make of it.
-        Returns the object, as the view of its kind: the cached one if nothing was sent, else the API server's answer.
+        """Server-side apply, with the controller's field manager, unless the object already equals the result. Returns
+        the object, as the view of its kind: the cached one if nothing was sent, else the response.
 
         ``body`` has apiVersion, kind and name, and gets the namespace of the synced object and, with ``owned``, a
-        controller reference to it. ``force`` takes fields over that other managers own. An object of that name that
-        exists already is adopted, unless something else controls it. Raises ``UndeclaredKind`` for a kind that is not
-        in ``owns``, what the API server answers, and ``UndecodableObject`` for an answer that does not fit the view.
+        controller reference to it. ``force`` takes over fields of other managers. An existing object with that name is
+        adopted, unless it has another controller. Raises ``UndeclaredKind`` for a kind that is not in ``owns``, the API
+        server's errors, and ``UndecodableObject`` for a response that does not fit the view.
         """
         wanted = with_secret_data(as_json(body))
         informer, key = self._prepare(wanted, owned=owned)
@@ -158,12 +159,13 @@ class Context(Generic[T]):
             force=force,
         )
         version = self._wrote(kind, answer)
-        if self._parts.applied.get(self.key) is records:  # the object may have gone meanwhile
+        if self._parts.applied.get(self.key) is records:  # the object may have been deleted meanwhile
             records[place] = Applied(applying.digest(wanted), version, applying.fingerprint(bytes(answer), wanted))
         return decoders_of(kind.view).one(bytes(answer), lambda: f"{kind.group_resource} {key}")
 
     async def create_once(self, body: Any, *, owned: bool = True) -> bool:
-        """Create an object unless there is one of that name; it is left alone from then on. Whether it was created."""
+        """Create an object unless one with that name exists; it is not changed later. Returns whether it was
+        created."""
         wanted = as_json(body)
         informer, key = self._prepare(wanted, owned=owned)
         if informer.cache.get(key) is not None:
@@ -190,7 +192,7 @@ class Context(Generic[T]):
     ) -> bool:
         """Delete an object of a kind in ``owns`` that is in the cache and not being deleted yet. Whether it was there.
 
-        What it owns goes, too. The API server's own default is to leave the Pods of Jobs behind.
+        Its dependents are deleted, too. The API server's own default is to orphan the Pods of Jobs.
         """
         informer = self._owned_informer(*_kind_key(kind_of(kind)))
         found = informer.cache.get(self._key(informer, name, namespace))
@@ -213,8 +215,8 @@ class Context(Generic[T]):
         self._parts.recorder.event(about, type_, reason, message)
 
     def condition(self, type_: str, status: bool | None, *, reason: str, message: str = "") -> None:
-        """Set a condition of the status, with ``observedGeneration``; None is ``Unknown``. Its transition time changes
-        with its status only."""
+        """Set a condition of the status, with ``observedGeneration``; None is ``Unknown``. Its transition time only
+        changes with its status."""
         shown = "Unknown" if status is None else str(status)
         self.status["conditions"] = set_condition(
             self.status.get("conditions") or [],
@@ -227,11 +229,11 @@ class Context(Generic[T]):
         )
 
     async def write_status(self, *, synced: bool = False) -> None:
-        """Write the status now, if the sync has changed it; otherwise this happens at its end.
+        """Write the status now, if the sync has changed it; otherwise it is written at the end of the sync.
 
-        ``synced``: the sync has succeeded, and ``observedGeneration`` in a status is worth a write. Raises
-        ``TerminalError`` for a field that the class of a ``CustomResource`` does not have, ``Conflict`` if the object
-        is no longer as it was read: lists are written whole, and what others have put into them must not be lost.
+        ``synced``: the sync has succeeded, so ``observedGeneration`` is written, too. Raises ``TerminalError`` for a
+        field that the class of a ``CustomResource`` does not have, ``Conflict`` if the object has changed since it was
+        read: lists are replaced as a whole, and entries of others must not be lost.
         """
         status: dict[str, Any] = without_nulls(msgspec.json.decode(msgspec.json.encode(self.status)))
         declaration, meta = self._parts.declaration, self.object.metadata
@@ -255,15 +257,15 @@ class Context(Generic[T]):
         self._before = status
 
     async def add_finalizer(self) -> None:
-        """Give the object its controller's finalizer. Raises ``Conflict`` if it is no longer as it was read."""
+        """Add the controller's finalizer. Raises ``Conflict`` if the object has changed since it was read."""
         finalizers = [*self.object.metadata.finalizers, self._parts.declaration.finalizer]
         await self._patch({"metadata": {"finalizers": finalizers}})
 
     # Parts
 
     async def _patch(self, changed: dict[str, Any], subresource: str = "") -> None:
-        """Change the synced object as it was last read or written. Its version stands for its uid, too, which API
-        servers do not look at in a patch of the status of a custom resource."""
+        """Patch the synced object as it was last read or written. The resourceVersion also replaces the uid as
+        precondition, which API servers do not check in a patch of the status of a custom resource."""
         kind, meta = self._parts.declaration.kind, self.object.metadata
         versioned = {**changed, "metadata": {**changed.get("metadata", {}), "resourceVersion": self._version}}
         answer = await self.client.patch(
@@ -277,7 +279,7 @@ class Context(Generic[T]):
         self._version = self._wrote(kind, answer)
 
     def _records(self) -> dict[tuple[KindKey, str], Applied]:
-        """What was applied for the object; new ones are not kept for an object that has gone meanwhile."""
+        """The applies of the object; new ones are not stored for an object that was deleted meanwhile."""
         records = self._parts.applied.get(self.key)
         if records is None:
             records = {}
@@ -286,7 +288,7 @@ class Context(Generic[T]):
         return records
 
     def _is_current(self) -> bool:
-        """Whether something may be remembered for the object: it has not gone meanwhile."""
+        """Whether state may be stored for the object: it was not deleted meanwhile."""
         return self._informer(self._parts.declaration.kind).cache.still_has(self.object.metadata)
 
     def _informer(self, resource: Resource[Any]) -> SharedInformer[Any]:

@@ -22,7 +22,7 @@ from pilothouse.runtime.events import EventRecorder
 from pilothouse.runtime.informer import InformerFactory, SharedInformer
 
 _PAUSES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
-"""Seconds between looks at a cache that is behind."""
+"""Seconds between checks of a cache that is old."""
 
 _LONGEST_ERROR = 1000
 """Characters of an error that are kept."""
@@ -75,7 +75,7 @@ class DeclaredController(Controller):
             uncertain=set(),  # never iterated
         )
         self._errors: dict[str, str] = {}
-        """What the last sync of an object has failed with, by its key."""
+        """The error of the last sync of an object, by its key."""
         self._watch_primary()
         for owned in declaration.owns:
             self._watch_owned(owned)
@@ -92,7 +92,7 @@ class DeclaredController(Controller):
             cache.add_index(self._declaration.index_name(index.name), index.function)
 
         def updated(old: Cached, new: Cached) -> None:
-            # Whatever predicates say: another object of this name is new, and a finalizer must hear of the deletion.
+            # Independent of predicates: another object with this name is new, and a finalizer needs the deletion.
             if _lifetime(old) != _lifetime(new) or all(predicate(old, new) for predicate in predicates):
                 self.queue.add(object_key(new.metadata))
 
@@ -152,7 +152,7 @@ class DeclaredController(Controller):
             if old.metadata.uid == new.metadata.uid and not all(each(old, new) for each in reference.predicates):
                 return
             if reference.map is not None:
-                changed(old)  # whom it concerned until now must learn that it no longer does
+                changed(old)  # the previous owner must be synced, because it no longer owns the object
             changed(new)
 
         self._informers[kind.api_version, kind.kind].add_handler(
@@ -180,8 +180,8 @@ class DeclaredController(Controller):
         return list(self._errors)
 
     def explain(self, key: str) -> str:
-        """What becomes of an object, in one line: whether it waits for caches, a worker or a back-off, and the error of
-        its last sync."""
+        """The state of an object, in one line: whether it waits for caches, a worker or a backoff, and the error of its
+        last sync."""
         waiting = [kind for (_version, kind), informer in self._informers.items() if not informer.has_synced]
         if waiting:
             return f"waits for the first list of {', '.join(waiting)}"
@@ -222,13 +222,13 @@ class DeclaredController(Controller):
         if obj.metadata.deletion_timestamp is not None:
             return await self._finalize(obj, ctx)
         if declaration.finalizer and declaration.finalizer not in obj.metadata.finalizers:
-            # It must be there before anything that needs it; an object that changed meanwhile is a Conflict, retried.
+            # It must be added before anything that needs it; a concurrent change is a Conflict, which is retried.
             await ctx.add_finalizer()
         return await self._with_status(ctx, declaration.reconcile(obj, ctx))
 
     async def _caught_up(self, key: str) -> None:
-        """Wait until the caches have seen what earlier syncs of the object wrote. Mostly they have, or will have within
-        milliseconds: the back-off of failures would be too long for that. Raises ``StaleCache`` after a second."""
+        """Wait until the caches have the writes of earlier syncs of the object. Mostly they do, or will within
+        milliseconds: the backoff of failures would be too long for that. Raises ``StaleCache`` after a second."""
         for seconds in _PAUSES:
             try:
                 self._parts.written.ensure_ready(key)
@@ -248,8 +248,8 @@ class DeclaredController(Controller):
                 return requeue
         position = meta.finalizers.index(declaration.finalizer)
         path = f"/metadata/finalizers/{position}"
-        # Another finalizer may have gone before, or the object may be another one of its name by now; then a test
-        # fails, and the key comes back with the newer object.
+        # Another finalizer may have been removed before, or there may be another object with the name; then a test
+        # operation fails, and the key is retried with the newer object.
         operations = [
             {"op": "test", "path": "/metadata/uid", "value": meta.uid},
             {"op": "test", "path": path, "value": declaration.finalizer},
@@ -258,11 +258,11 @@ class DeclaredController(Controller):
         try:
             await self._parts.client.patch(declaration.kind.raw, meta.name, json_patch(operations), meta.namespace)
         except NotFound:
-            pass  # somebody else removed the finalizer, and the object has gone
+            pass  # somebody else removed the finalizer, and the object was deleted
         return None
 
     async def _with_status(self, ctx: Context[Any], sync: Any) -> Requeue | None:
-        """Run a sync, and write the status that it leaves, whatever comes of it."""
+        """Run a sync, and write its status, whatever the result."""
         try:
             requeue = await _outcome(sync)
         except Exception as failure:
@@ -272,7 +272,7 @@ class DeclaredController(Controller):
                 pass  # deleted meanwhile
             except ApiError as error:
                 if isinstance(failure, TerminalError):
-                    raise  # nothing else would write it: the key must come back
+                    raise  # nothing else would write it: the key must be retried
                 self.log.error("Cannot write the status of a failed sync", error=error, key=ctx.key)  # noqa: TRY400
             raise
         try:
@@ -282,14 +282,14 @@ class DeclaredController(Controller):
         return requeue
 
     def _forget_deleted(self, key: str) -> None:
-        """Forget what was applied to objects that are gone; the caches have seen all that was written."""
+        """Drop the applies of deleted objects; the caches have all writes."""
         records = self._parts.applied.get(key, {})
         for gone in [place for place in records if place[1] not in self._informers[place[0]].cache]:
             del records[gone]
 
 
 async def _outcome(sync: Any) -> Requeue | None:
-    """What a function of the operator returned. Nothing that it does may end the worker that runs it."""
+    """Validate the result of an operator's function. It must never end the worker."""
     try:
         found = await sync
     except asyncio.CancelledError as error:

@@ -1,14 +1,14 @@
-"""Conversion of custom resources between versions, and the answer to a ConversionReview.
+"""Conversion of custom resources between versions, and the response to a ConversionReview.
 
-Every conversion goes through the hub. ``metadata`` is carried over as it came: of what a function returns only labels
-and annotations count, and only those that it has added or changed. The API server accepts no other changes
-(apiextensions-apiserver ``pkg/apiserver/conversion/webhook_converter.go``, v0.36).
+Every conversion goes through the hub. ``metadata`` is copied: of the result of a function only labels and annotations
+are used, and only those that it has added or changed. The API server accepts no other changes (apiextensions-apiserver
+``pkg/apiserver/conversion/webhook_converter.go``, v0.36).
 
-The API server validates what a client sends against the schema of the version that it was sent in, and trusts what a
-conversion makes of it. So what is converted to the stored version has to fit the class of the hub: otherwise an object
-would be stored that controllers cannot read. An object that does not fit its own class is read leniently (``lenient``)
-and converted as far as it goes: either the API server will reject it, with the words of the schema, or it is a part of
-an object in the middle of a server-side apply and never stored.
+The API server validates a client's object against the schema of the version in which it was sent, and trusts the result
+of a conversion. So the object converted to the stored version must fit the class of the hub: otherwise controllers
+could not decode the stored object. An object that does not fit its own class is decoded leniently (``lenient``) and
+converted as far as possible: either the API server will reject it, with the messages of the schema, or it is an
+intermediate object of a server-side apply, which is never stored.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from pilothouse.operator import lenient
 from pilothouse.operator.custom_resource import CustomResource, Version
 
 OBJECTS_PER_TURN = 50
-"""Objects that are converted before others get their turn."""
+"""Objects that are converted before the loop runs other tasks."""
 
 _log = Log("conversion")
 
 
 class ConversionFailed(Exception):
-    """An object could not be converted; the text says which and why."""
+    """An object could not be converted; the message has the object and the reason."""
 
 
 class BadReview(ValueError):
@@ -101,10 +101,11 @@ class Conversions:
             raise ConversionFailed(f"{what} to {desired_api_version}: {text}") from error
 
     async def review(self, body: bytes) -> bytes:
-        """The answer to a ConversionReview: every object, in the given order, or the error of the first that fails.
+        """The response to a ConversionReview: all objects, in the given order, or the error of the first that fails.
         Raises ``BadReview``."""
         try:
-            # What is no object ends the decoding: a list of a million zeros would become a million values first.
+            # An item that is not an object stops the decoding: otherwise a list of a million zeros would become a
+            # million values first.
             msgspec.json.decode(body, type=_HeadsReview)
             review = msgspec.json.decode(body, type=ConversionReview)
         except UNREADABLE as error:

@@ -4,8 +4,8 @@ The class is a ``View``: the fields that the operator reads. Its annotations giv
 defaults, ``msgspec.Meta`` bounds (``ge``, ``le``, ``min_length``, ``max_length``, ``pattern``), ``Literal`` for
 enumerations; the texts below classes and fields are descriptions. Fields without a default are required.
 
-Of several versions one is the hub, which controllers read; the others have functions to and from it, as the types of
-controller-runtime's ``pkg/conversion`` have ``ConvertTo`` and ``ConvertFrom``.
+One of several versions is the hub, which controllers use; the others have functions to convert to and from it, as the
+types of controller-runtime's ``pkg/conversion`` have ``ConvertTo`` and ``ConvertFrom``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -43,9 +43,9 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     rule: str
     message: str = ""
     message_expression: str = ""
-    """A CEL expression of the message, which takes the place of ``message``."""
+    """A CEL expression for the message, which replaces ``message``."""
     reason: Literal["", "FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"] = ""
-    """What clients get as the reason of the cause; ``FieldValueInvalid`` if empty."""
+    """The reason of the cause for clients; ``FieldValueInvalid`` if empty."""
     field_path: str = ""
     """The field that the message is about, such as ``.spec.high``; the one with the rule if empty."""
     optional_old_self: bool | None = None
@@ -60,10 +60,10 @@ def validations(*rules: Rule) -> msgspec.Meta:
 class Version(msgspec.Struct, Generic[T, V], frozen=True):
     """A further version of a custom resource, whose objects are read as ``view``.
 
-    ``convert_to`` makes an object of the hub of one of this version, ``convert_from`` the reverse. They are given and
-    return views, are called for every read and write of an object that is stored in another version, and must lose
-    nothing: what one side cannot express is kept in an annotation. Without both, the schemas of this version and of the
-    hub have to agree. ``deprecated`` is what clients are warned with; True for Kubernetes' own words.
+    ``convert_to`` converts an object of this version to the hub, ``convert_from`` the reverse. They get and return
+    views, are called for every read and write of an object that is stored in another version, and must be lossless:
+    what one version cannot express is kept in an annotation. Without both, the schemas of this version and of the hub
+    must be equal. ``deprecated`` is the warning for clients; True for Kubernetes' default one.
     """
 
     name: str
@@ -159,7 +159,7 @@ class CustomResource(Generic[T]):
 
     @property
     def status_fields(self) -> frozenset[str] | None:
-        """The fields that a status may have, on the wire; None if any."""
+        """The JSON names of the fields of a status; None if any are allowed."""
         properties = self._schemas[self.kind.version]["properties"]
         fields = properties.get("status", {"properties": ()}).get("properties")
         return None if fields is None else frozenset(fields)
@@ -172,7 +172,7 @@ class CustomResource(Generic[T]):
     def definition(self, webhooks: ClientConfig | None = None) -> dict[str, Any]:
         """The CustomResourceDefinition (``apiextensions.k8s.io/v1``), as a new dict.
 
-        ``webhooks`` says where conversions are served. Raises ``ValueError`` if there are any and it is not given.
+        ``webhooks`` is the address of conversions. Raises ``ValueError`` if there are any and it is missing.
         """
         spec: dict[str, Any] = {
             "group": self.kind.group,
@@ -242,8 +242,9 @@ class CustomResource(Generic[T]):
                 )
 
     def _check_selectable_fields(self) -> None:
-        """The API server keeps apart what all versions share, and then finds no schema for the fields, or no fields for
-        the schema (apiextensions-apiserver ``pkg/apis/apiextensions/validation/validation.go``, v0.36)."""
+        """The API server stores properties that all versions share separately, and then finds no schema for the fields,
+        or no fields for the schema (apiextensions-apiserver ``pkg/apis/apiextensions/validation/validation.go``,
+        v0.36)."""
         fields = [each.selectable_fields for each in self.versions.values()]
         if not any(fields):
             return

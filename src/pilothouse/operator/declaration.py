@@ -1,4 +1,4 @@
-"""What an operator declares: controllers, what they own and refer to, and when they sync."""
+"""Declarations of an operator: controllers, the kinds that they own and refer to, and when they sync."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
@@ -17,8 +17,8 @@ Predicate = Callable[[Any, Any], bool]
 
 
 class Index(msgspec.Struct, frozen=True):
-    """An index of the cache of a kind (controller-runtime's ``IndexField``): the values that ``function`` gives for an
-    object, asked once per version of it. ``ctx.list(kind, index=name, value=…)`` reads it."""
+    """An index of the cache of a kind (controller-runtime's ``IndexField``): the values that ``function`` returns for
+    an object, called once per version. ``ctx.list(kind, index=name, value=…)`` uses it."""
 
     kind: Kind[Any] | CustomResource[Any]
     name: str
@@ -28,8 +28,8 @@ class Index(msgspec.Struct, frozen=True):
 class Owned(msgspec.Struct, frozen=True):
     """A kind in ``owns`` with ``predicates`` (controller-runtime's ``builder.WithPredicates`` of ``Owns``).
 
-    All of them must agree to an update of an owned object before the object that controls it is enqueued. Its creation,
-    its deletion and a change of who controls it always count.
+    All of them must accept an update of an owned object before the object that controls it is enqueued. Creation,
+    deletion and a change of the controller always count.
     """
 
     kind: Kind[Any] | CustomResource[Any]
@@ -39,10 +39,10 @@ class Owned(msgspec.Struct, frozen=True):
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that a controller reads and does not own; their changes enqueue the objects that refer to them.
 
-    ``of`` names what an object refers to: keys ``NAMESPACE/NAME``, or names alone in its own namespace. It is an index,
-    asked once per version of the object. ``map`` is for what has no such names: it gives the keys of the objects to
-    sync for a changed one, and is asked about it as it was and as it is. Exactly one of them is given. ``predicates``
-    must all agree to an update of the object that is referred to; its beginning and end always count.
+    ``of`` returns the objects to which an object refers: keys ``NAMESPACE/NAME``, or names in its own namespace. It is
+    an index function, called once per version of the object. ``map`` is for relations without such names: it returns
+    the keys of the objects to sync for a changed one, and is called with its old and its new state. Exactly one of them
+    is given. ``predicates`` must all accept an update of the referenced object; its creation and deletion always count.
     """
 
     kind: Kind[Any] | CustomResource[Any]
@@ -56,7 +56,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """One controller of an ``App``; see ``App.controller`` for its parts."""
+    """One controller of an ``App``; see ``App.controller`` for its fields."""
 
     name: str
     field_manager: str
@@ -74,7 +74,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     rate_limiter: Callable[[Env], RateLimiter[str]]
     rights: tuple[dict[str, Any], ...] = ()
     status_fields: frozenset[str] | None = None
-    """Those of a custom resource; None if they are not known."""
+    """Those of a custom resource; None if they are unknown."""
 
     reconciler: Callable[[], Any] | None = None
     """The class whose instance has ``reconcile`` and ``finalize``; None for functions."""
@@ -106,12 +106,12 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def generation_changed(old: Cached, new: Cached) -> bool:
-    """The spec changed, or the deletion began (controller-runtime's ``GenerationChangedPredicate``)."""
+    """The spec changed, or the deletion started (controller-runtime's ``GenerationChangedPredicate``)."""
     return old.metadata.generation != new.metadata.generation
 
 
 def any_of(*predicates: Predicate) -> Predicate:
-    """At least one of them agrees (controller-runtime's ``predicate.Or``)."""
+    """At least one of them accepts (controller-runtime's ``predicate.Or``)."""
     return lambda old, new: any(predicate(old, new) for predicate in predicates)
 
 

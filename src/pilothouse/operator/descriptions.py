@@ -1,7 +1,7 @@
-"""What authors write about the fields of a view: the text below a field, as in this package.
+"""Descriptions of the fields of a view: the docstring below a field, as in this package.
 
-Python keeps the docstrings of classes only; those of fields are read from the source of the module. Where there is none
-(in an interactive session, say) fields have no descriptions.
+Python only keeps the docstrings of classes; those of fields are read from the source of the module. Without source (in
+an interactive session) fields have no descriptions.
 """
 
 import ast
@@ -18,7 +18,7 @@ def class_description(cls: type[Any]) -> str:
 
 
 def field_descriptions(cls: type[Any]) -> dict[str, str]:
-    """The first paragraph of what stands below each field, inherited fields included."""
+    """The first paragraph of each field's docstring, including inherited fields."""
     found: dict[str, str] = {}
     for each in reversed(cls.__mro__):
         found |= _by_class(each.__module__).get(each.__qualname__, {})

@@ -11,7 +11,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Endpoints:
-    """An ASGI application of some paths, each with a function that makes its answer."""
+    """An ASGI application with some paths, each with a function that returns its response."""
 
     def __init__(self, paths: Mapping[str, Callable[[], Answer]]) -> None:
         self._paths = dict(paths)
@@ -22,7 +22,7 @@ class Endpoints:
         _receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
-        """Answer a GET or HEAD of a known path."""
+        """Respond to a GET or HEAD of a known path."""
         answer = self._paths.get(scope["path"])
         status, media_type, text = answer() if answer is not None else (404, _TEXT, "404 page not found\n")
         if scope["method"] not in ("GET", "HEAD"):
@@ -39,7 +39,7 @@ def metrics(exposition: Callable[[], str]) -> dict[str, Callable[[], Answer]]:
 
 
 def probes(waits_for: Callable[[], Sequence[str]]) -> dict[str, Callable[[], Answer]]:
-    """``/healthz``, which answers as long as the event loop runs, and ``/readyz``, with what there is to wait for."""
+    """``/healthz``, which responds as long as the event loop runs, and ``/readyz``, with pending checks."""
 
     def ready() -> Answer:
         missing = waits_for()

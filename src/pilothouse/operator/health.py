@@ -1,13 +1,13 @@
-"""Whether an operator is ready: what it still waits for before it does its work."""
+"""Readiness of an operator: the checks that are still pending."""
 
 from collections.abc import Callable
 
 
 class Health:
-    """What an app waits for, by name. ``App.run`` fills it, ``/readyz`` shows it.
+    """The pending checks of an app, by name. ``App.run`` maintains them, ``/readyz`` reports them.
 
-    Once nothing is left to wait for, it stays ready: a replica that begins to lead would else be taken out of the
-    Service of its webhooks for as long as it fills its caches.
+    After all checks have passed, it stays ready: otherwise a replica that becomes the leader would be removed from the
+    Service of its webhooks while it fills its caches.
     """
 
     def __init__(self) -> None:
@@ -19,11 +19,11 @@ class Health:
             self._checks = dict(checks)
 
     def replace(self, name: str, check: Callable[[], bool]) -> None:
-        """Another check in the place of a known one."""
+        """Replace a known check."""
         if name in self._checks:
             self._checks[name] = check
 
     def waits_for(self) -> tuple[str, ...]:
-        """What is missing; nothing once it is ready."""
+        """The pending checks; empty when it is ready."""
         self._checks = {name: check for name, check in self._checks.items() if not check()}
         return tuple(self._checks)

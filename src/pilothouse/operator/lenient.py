@@ -1,9 +1,9 @@
 """Reading objects that do not fit their view as far as their types allow, and writing back no more than was there.
 
-The API server calls conversions and mutating webhooks before it validates, and has objects converted that are never
-stored: for server-side apply those that consist of the fields that others than the applier own
-(structured-merge-diff ``merge/update.go``, v6: ``prune``). Go programs read such objects with zero values for what is
-missing, and leave bounds, enumerations and required fields to the schema. So does ``read``.
+The API server calls conversions and mutating webhooks before validation, and converts objects that are never stored:
+for server-side apply those that consist of the fields of other managers (structured-merge-diff ``merge/update.go``, v6:
+``prune``). Go programs decode such objects with zero values for missing fields, and leave bounds, enumerations and
+required fields to the schema. So does ``read``.
 """
 
 import datetime
@@ -39,15 +39,15 @@ _JSON_NAMES = {
 
 
 MOST_VALUES = 50_000
-"""Commas and brackets of an object that is read leniently, which takes microseconds for each value in the loop that the
-operator's controllers share. Mutating webhooks come before the schema: a user can send any object that the API server
-takes."""
+"""Maximum number of commas and brackets in an object that is decoded leniently, which takes microseconds per value in
+the loop of the operator's controllers. Mutating webhooks are called before validation: a user can send any object that
+the API server accepts."""
 _SHOWN = 40
 """Characters of a value or a key in an error."""
 
 _Path = tuple[Any, str] | None
-"""Where a value is: the path of what contains it, and the last part. As text only in an error: a key may be longer than
-all that is below it."""
+"""The position of a value: the path of its parent, and the last part. Formatted only in errors: a key may be longer
+than everything below it."""
 
 
 class _Unreadable(Exception):
@@ -56,7 +56,7 @@ class _Unreadable(Exception):
     def __init__(self, *errors: tuple[_Path, str]) -> None:
         super().__init__()
         self.errors = errors
-        """Where, and what."""
+        """Position, and error."""
 
     def __str__(self) -> str:
         return "; ".join(f"{_shown(path)}: {error}" for path, error in self.errors)
@@ -66,7 +66,7 @@ def read(view: type[T], body: bytes, what: Callable[[], str]) -> tuple[T, bool]:
     """An object, and whether it fits its view. In one that does not, missing required fields read as their zero value
     (of a ``Literal`` or ``Enum`` ``""`` or 0), and values count without their bounds.
 
-    Raises ``UndecodableObject`` for what is no JSON and for values of other types.
+    Raises ``UndecodableObject`` for invalid JSON and for values of other types.
     """
     try:
         return decoders_of(view).one(body, what), True
@@ -87,8 +87,8 @@ def read(view: type[T], body: bytes, what: Callable[[], str]) -> tuple[T, bool]:
 
 
 def without_made_up(view: msgspec.Struct, source: Any) -> dict[str, Any]:
-    """The JSON of a view that was made of an incomplete object: without fields that have their default, or for
-    required ones their zero value, unless ``source``, the JSON of that object, has a field at the same place.
+    """The JSON of a view that was decoded from an incomplete object: without fields that have their default, or for
+    required ones their zero value, unless ``source``, the JSON of that object, has the field.
 
     Whatever is missing stays missing: it is an error of the schema and not a stored zero value, and server-side apply
     can remove it."""
@@ -222,7 +222,7 @@ def _drop_zeros(info: types.Type, shown: Any, source: Any) -> None:
 
 
 def _absent(field: types.Field) -> Any:
-    """What a view has for a field that an object does not have."""
+    """The value of a view's field that an object does not have."""
     if field.required:
         return _zero(field.type)
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()

@@ -1,4 +1,4 @@
-"""The manifests of an operator: definitions, ServiceAccount, RBAC, Deployment, and what calls its webhooks."""
+"""The manifests of an operator: definitions, ServiceAccount, RBAC, Deployment, and webhook configurations."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ _RBAC = "rbac.authorization.k8s.io"
 METRICS_PORT = 8080
 PROBE_PORT = 8081
 Certificates = Literal["operator", "cert-manager"]
-"""Who makes the certificates of webhooks."""
+"""Who issues the certificates of webhooks."""
 
 
 def manifests(
@@ -24,13 +24,13 @@ def manifests(
     """The objects in the order in which they can be applied. Without an ``image`` there is no Deployment.
 
     The roles grant the minimum that the declared controllers need (``App.rules``), and the webhooks: their Secret, and
-    ``caBundle`` in the objects of these names. The Deployment has one replica and leader election, so that it can be
+    ``caBundle`` in the objects with these names. The Deployment has one replica and leader election, so that it can be
     scaled up; the image's entry point is ``pilothouse run FILE``. Webhook configurations come last: until the operator
-    runs they reject what they are about.
+    runs they reject matching requests.
 
-    With ``certificates="cert-manager"`` there are an Issuer and a Certificate, and the operator gets no rights for its
-    certificates. Raises ``ValueError`` if the app has no webhooks, which are what certificates are for, and for names
-    that the API server would not take.
+    With ``certificates="cert-manager"`` there are an Issuer and a Certificate, and the operator gets no permissions for
+    its certificates. Raises ``ValueError`` if the app has no webhooks, which are the only users of certificates, and
+    for names that the API server would reject.
     """
     if errors := dns_label_errors(namespace):
         raise ValueError(f"namespace {namespace!r}: {errors[0]}")

@@ -1,7 +1,7 @@
-"""The JSON patch of what a mutating function changed.
+"""The JSON patch of a mutating function's changes.
 
-A function that is given a view changes the fields that the view has. All others stay as they are in the object: the
-change from the view before to the view after is carried over to the object's JSON.
+A function changes the fields of a view. All other fields of the object are kept: the difference between the old and the
+new view is applied to the object's JSON.
 """
 
 from collections import deque
@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 MAX_OPERATIONS = 1000
-"""A patch with more replaces fields of the object as a whole."""
+"""With more operations the patch replaces whole fields of the object."""
 
 
 def changed_object(raw: Any, before: Any, after: Any) -> Any:
     """``raw`` with the changes from one view of it to another. Nothing that is handed in changes.
 
-    A field that becomes None goes; one that becomes its default is written, because the API server's may be another.
-    Items of lists keep their further fields if they are equal to, named as, or at the place of one before.
+    A field that becomes None is removed; one that becomes its default is written, because the API server's default may
+    differ. Items of lists keep their other fields if they match an old item by equality, by name, or by position.
     """
     if isinstance(after, msgspec.Struct):
         return _changed_struct(raw, before, after)
@@ -103,7 +103,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def patch_operations(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
-    """The operations (RFC 6902) that make one JSON object of another."""
+    """The operations (RFC 6902) that convert one JSON object to another."""
     found: list[dict[str, Any]] = []
     _compare(before, after, "", found)
     if len(found) <= MAX_OPERATIONS:
@@ -119,7 +119,7 @@ def patch_operations(before: dict[str, Any], after: dict[str, Any]) -> list[dict
 
 def _compare(before: Any, after: Any, path: str, found: list[dict[str, Any]]) -> None:
     if before is after:
-        return  # ``changed_object`` shares what is as it was
+        return  # ``changed_object`` shares unchanged parts
     if isinstance(before, dict) and isinstance(after, dict):
         found.extend({"op": "remove", "path": _path(path, name)} for name in before if name not in after)
         for name, value in after.items():

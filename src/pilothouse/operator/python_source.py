@@ -1,4 +1,4 @@
-"""Python source as text, laid out as Black and Ruff do: what fits on a line is on one, else one element per line.
+"""Python source as text, formatted as by Black and Ruff: on one line if it fits, else one element per line.
 
 ``models`` writes views with it. Pure: values in, text out.
 """
@@ -23,7 +23,7 @@ class Brackets(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """An element behind ``name``, which ends in ``=`` or ``: ``."""
+    """An element after ``name``, which ends in ``=`` or ``: ``."""
 
     name: str
     value: "Expression"
@@ -109,7 +109,7 @@ def comment(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """A line break would end a comment, NUL is no source, and others change how the rest is shown."""
+    """A line break would end a comment, NUL is invalid, and others change how the text is displayed."""
     return "".join(each if each.isprintable() else _escaped(each, "") for each in text)
 
 

@@ -1,4 +1,4 @@
-"""What syncs one object: a function, or a class that keeps something between syncs."""
+"""Syncs one object: a function, or a class with state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from pilothouse.runtime.controller import Requeue
 
 T = TypeVar("T", bound=Cached)
 Sync = Callable[[T, Context[T]], Awaitable[Requeue | None]]
-"""Brings the world closer to what the object asks for. Returns None, or when to come back."""
+"""Reconciles an object. Returns None, or when to requeue."""
 
 
 class Reconciler(ABC, Generic[T]):
@@ -18,8 +18,8 @@ class Reconciler(ABC, Generic[T]):
 
     @abstractmethod
     async def reconcile(self, obj: T, ctx: Context[T]) -> Requeue | None:
-        """Bring the world closer to what the object asks for. It is not called for objects that are being deleted."""
+        """Reconcile the object. Not called for objects that are being deleted."""
 
     async def finalize(self, obj: T, ctx: Context[T]) -> Requeue | None:
-        """Undo what garbage collection does not. Called while the object is being deleted and has the controller's
-        finalizer, which goes when this returns None."""
+        """Clean up what garbage collection does not. Called while the object is being deleted and has the controller's
+        finalizer, which is removed when this returns None."""

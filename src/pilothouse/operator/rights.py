@@ -26,7 +26,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 def grants(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ()) -> Iterator[Grant]:
-    """Every right, with what implies it; several may be about one resource."""
+    """All permissions, with the declarations that require them; there may be several for one resource."""
     for declaration in declarations:
         kind, controller = declaration.kind, f"controller {declaration.name}"
         yield Grant(kind.group, kind.resource, _READ, controller)

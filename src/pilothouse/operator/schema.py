@@ -10,7 +10,7 @@ from pilothouse.operator.descriptions import class_description, field_descriptio
 
 _UNKNOWN = {"x-kubernetes-preserve-unknown-fields": True}
 _IMPLIED = ("apiVersion", "kind", "metadata")
-"""Fields that every custom resource has; the API server knows their schemas."""
+"""Fields that every custom resource has; their schemas are built in."""
 
 
 def object_schema(view: type[Any]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _struct(
 
 
 def _is_plain(default: Any) -> bool:
-    """Whether it is a default that ``_struct`` gives to the schema; ``zero_defaults`` has the others."""
+    """Whether it is a default that ``_struct`` adds to the schema; ``zero_defaults`` adds the others."""
     return isinstance(default, bool | int | float | str) and bool(default)
 
 
@@ -105,7 +105,7 @@ def _bare(info: types.Type) -> types.Type:
 
 
 def _extra(info: types.Metadata) -> dict[str, Any]:
-    """What ``msgspec.Meta(extra_json_schema=…)`` adds; None removes."""
+    """The keywords of ``msgspec.Meta(extra_json_schema=…)``; None removes one."""
     extra: dict[str, Any] = dict(info.extra_json_schema or {})
     if examples := extra.pop("examples", None):
         extra["example"] = examples[0]  # definitions have one
@@ -136,7 +136,7 @@ def _list(
         schema["x-kubernetes-list-type"] = "set"
     item = _bare(info.item_type)
     if isinstance(item, types.StructType) and issubclass(item.cls, Condition):
-        # As the markers of metav1.Condition in every generated definition; a key has to be required.
+        # As the markers of metav1.Condition in every generated definition; a key must be required.
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
         schema["items"]["required"] = [*schema["items"].get("required", ()), "type", "status"]
     return schema | _bounds(info, {"min_length": "minItems", "max_length": "maxItems"})

@@ -36,7 +36,7 @@ def set_condition(
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The merge patch that makes one status of the other; empty if they are equal. Removed fields are null."""
+    """The merge patch from one status to another; empty if they are equal. Removed fields are null."""
     patch: dict[str, Any] = {name: None for name in before if name not in after}
     for name, value in after.items():
         old = before.get(name)

@@ -1,9 +1,9 @@
 """The certificates of an operator's webhooks: which there are, and which are due.
 
-An authority of the operator's own signs the certificate that webhooks are served with; the API server trusts the
-authorities in ``bundle``. An authority is replaced long before it expires: the new one is in the bundle from then on,
-while the serving certificate is still one that the former authority has signed just before. So a replica or an API
-server that observes the change late still trusts the current certificate.
+The operator's own CA signs the serving certificate of webhooks; the API server trusts the CAs in ``bundle``. A CA is
+replaced long before it expires: the new one is in the bundle from then on, while the serving certificate is still one
+that the previous CA has signed just before. So a replica or an API server that observes the change late still trusts
+the current certificate.
 """
 
 import datetime
@@ -29,7 +29,7 @@ _FIELDS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 
 
 class Certificates(msgspec.Struct, frozen=True):
-    """What the replicas of an operator share."""
+    """The state that the replicas of an operator share."""
 
     authority: Pair
     """It signs; its certificate is the first of the bundle."""
@@ -43,7 +43,7 @@ class Certificates(msgspec.Struct, frozen=True):
 
 
 def from_secret(secret: Secret) -> Certificates:
-    """The certificates in a Secret. Raises ``ValueError`` if they are not complete or do not belong together."""
+    """The certificates in a Secret. Raises ``ValueError`` if they are incomplete or do not match."""
     name = f"Secret {secret.metadata.namespace}/{secret.metadata.name}"
     missing = [field for field in _FIELDS if not secret.data.get(field)]
     if missing:

@@ -1,8 +1,8 @@
 """The webhooks of an operator as an ASGI application: ``/validate-…``, ``/mutate-…`` and ``/convert``.
 
-Whoever reaches the port may send requests: the API server does not authenticate itself to webhooks unless it is
-configured to. So the bytes of bodies, the time in which they arrive and the number of requests are bounded before
-anything is read, and a function is stopped after its ``timeout_seconds``.
+Any client that reaches the port may send requests: the API server does not authenticate itself to webhooks by default.
+So the size of bodies, the time to receive them and the number of requests are limited before anything is read, and a
+function is stopped after its ``timeout_seconds``.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ ADMISSION_BYTES = 7 * 1024 * 1024
 CONVERSION_BYTES = 16 * 1024 * 1024
 """An object may have 3 MiB in JSON, and API servers may send several at a time."""
 UNFINISHED_BYTES = 48 * 1024 * 1024
-"""What bodies may hold together that are being received; the oldest is given up."""
+"""Maximum bytes of all incomplete bodies; the oldest request is rejected."""
 BODY_SECONDS = 10.0
 CONVERSION_SECONDS = 30.0
 """The API server waits that long for a conversion (``conversion/webhook_converter.go``)."""
 MOST_REQUESTS = 256
-"""Requests at a time; more are answered with 503."""
+"""Maximum concurrent requests; further ones get 503."""
 _LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class WebhookHandler:
-    """Answers for the webhooks and conversions of one app."""
+    """Handles the webhooks and conversions of one app."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class WebhookHandler:
         )
 
     async def respond(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer to a review that was sent to ``path``."""
+        """Status and body of the response to a review for ``path``."""
         if not self._is_known(path):
             return 404, b"404 page not found\n"
         in_flight, started = self._in_flight.labels(path), asyncio.get_running_loop().time()
@@ -129,7 +129,7 @@ class WebhookHandler:
         return await self.respond(path, body) if isinstance(body, bytes) else body
 
     async def _read(self, receive: Callable[[], Awaitable[Message]], most: int) -> bytes | tuple[int, bytes]:
-        """A body, or the answer to one that is not read to its end."""
+        """A body, or the response if it is not read completely."""
         pieces, size, more = [], 0, True
         try:
             async with asyncio.timeout(BODY_SECONDS) as limit:

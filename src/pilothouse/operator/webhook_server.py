@@ -1,8 +1,8 @@
-"""The server of an operator's webhooks: HTTPS, certificates that are renewed while it runs, and who trusts them.
+"""The server of an operator's webhooks: HTTPS, certificates that are renewed while it runs, and their CA bundles.
 
-Every replica runs one, whether it leads or not. Certificates that are ours are kept in a Secret, which the replicas
-share; the first that finds them due renews them (``webhook_certificates``), the others take them over within
-``CHECK_SECONDS``. Each makes sure that the API server trusts them before it serves with them.
+Every replica runs one, whether it is the leader or not. Our own certificates are in a Secret that the replicas share;
+the first replica that finds them due renews them (``webhook_certificates``), the others load them within
+``CHECK_SECONDS``. Each makes sure that the API server trusts them before it uses them.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ with lazy_imports():
 T = TypeVar("T")
 _Work = Callable[[], Coroutine[Any, Any, None]]
 CHECK_SECONDS = 60.0
-"""How often certificates and ``caBundle`` are looked at."""
+"""How often certificates and ``caBundle`` are checked."""
 _BACKOFF_SECONDS = 1.0
 PORT = 9443
 """controller-runtime's."""
@@ -46,9 +46,9 @@ _WITHDRAW_SECONDS = 5.0
 
 
 class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the webhooks of an app are served, and how the API server gets there: through the app's Service in
-    ``namespace``, where the Secret with the certificates is, too; or, outside of the cluster, at ``url_host``, with
-    certificates that end with the process."""
+    """How the webhooks of an app are served, and how the API server reaches them: through the app's Service in
+    ``namespace``, which also has the Secret with the certificates; or, outside of the cluster, at ``url_host``, with
+    certificates in memory."""
 
     host: str = ""
     """The address to listen on; all if empty."""
@@ -89,7 +89,7 @@ def secret_name(app: str) -> str:
 
 
 class CertificateRotator:
-    """Keeps certificates valid and trusted. ``present`` is given each pair that is to be served from then on."""
+    """Keeps certificates valid and trusted. ``present`` is called with each pair that is to be served from then on."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class CertificateRotator:
         self._hosts = [settings.url_host or f"{service}.{settings.namespace}.svc"]
 
     async def run(self) -> None:
-        """Look after the certificates until cancelled; what fails is logged and tried again."""
+        """Check the certificates periodically until cancelled; failures are logged and retried."""
         backoff = _BACKOFF_SECONDS
         while True:
             await asyncio.sleep(backoff if backoff > _BACKOFF_SECONDS else CHECK_SECONDS)
@@ -126,7 +126,7 @@ class CertificateRotator:
                 backoff = min(backoff * 2, CHECK_SECONDS)
 
     async def certificates(self) -> Certificates:
-        """Those that are kept, renewed if they are due. Raises what the API server answers."""
+        """The stored certificates, renewed if they are due. Raises the API server's errors."""
         if self._settings.url_host:
             self._in_memory = self._renewed(self._in_memory)
             return self._in_memory
@@ -138,7 +138,7 @@ class CertificateRotator:
         return await self._shared()
 
     async def sync(self) -> None:
-        """Renew what is due, have the API server trust it, and serve with it."""
+        """Renew due certificates, make the API server trust them, and serve them."""
         found = await self.certificates()
         await self.publish(found.bundle)
         if found != self._served:
@@ -162,8 +162,8 @@ class CertificateRotator:
                 await self._write(CUSTOM_RESOURCE_DEFINITIONS, body["metadata"]["name"], _of_conversion, encoded)
 
     async def withdraw(self) -> None:
-        """Delete the webhook configurations that call this process, unless somebody has changed where they call: when
-        it has ended, they would reject what they are about."""
+        """Delete the webhook configurations that call this process, unless somebody has changed their address: after
+        its end they would reject matching requests."""
         if self._installed is None:
             return
         config = self.client_config(self._installed)

@@ -1,8 +1,8 @@
 """Zero values of a view (``0``, ``""``, ``False``, ``()``, ``{}``) and its nested views as defaults of its schema.
 
-A view reads an absent field as its default. With the default in the schema, rules and other clients do so, too:
-``self.low <= self.high`` fails with "no such key" for a field that nobody has filled in, ``self.quota.cpu <= 5`` for
-an object that lacks ``quota``. Defaults of an object below its own default (``{}``) are the API server's to apply.
+A view decodes a missing field as its default. With the default in the schema, rules and other clients do so, too:
+otherwise ``self.low <= self.high`` fails with "no such key" for a field that was not set, ``self.quota.cpu <= 5`` for
+an object without ``quota``. The API server applies defaults of an object below its own default (``{}``).
 """
 
 import re
@@ -17,11 +17,11 @@ _NO_DEFAULT = object()
 
 
 def add_zero_defaults(view: type[msgspec.Struct], schema: dict[str, Any]) -> None:
-    """Give the schema of ``view`` the defaults, in place.
+    """Add the defaults to the schema of ``view``, in place.
 
-    None are given in the status, which only the controller writes; in the types of built-in objects, where absent and
-    empty may differ; for a field with rules of its own, which the default might break; and where the bounds of a field
-    rule its zero value out: the API server rejects definitions with such defaults.
+    None are added in the status, which only the controller writes; in the types of built-in objects, where missing and
+    empty may differ; for a field with its own rules, which the default might violate; and if the bounds of a field
+    exclude its zero value: the API server rejects definitions with such defaults.
     """
     info = types.type_info(view)
     assert isinstance(info, types.StructType)
@@ -53,7 +53,7 @@ def _fill(info: types.Type, schema: dict[str, Any], skip: tuple[str, ...] = ()) 
 
 
 def _default(field: types.Field) -> Any:
-    """What the field defaults to, as JSON has it, if it is a zero value, a nested view or a tuple."""
+    """The default of the field as JSON, if it is a zero value, a nested view or a tuple."""
     default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory
     if default in (list, set) or (isinstance(default, list | tuple | set | frozenset) and not default):
         return []

@@ -1,8 +1,8 @@
 """A control plane inside your tests: API server, controllers, scheduler and simulated nodes in the test's own process.
 
-``plane`` is for synchronous tests (it owns the thread that serves), ``async_plane`` for asynchronous ones, also in
-virtual time. The pytest plugin (``pilothouse.testing.plugin``) makes fixtures of both. Nothing is imported before it
-is used: pytest loads this package at every start, also for runs that never touch a cluster.
+``plane`` is for synchronous tests (it runs the server in its own thread), ``async_plane`` for asynchronous ones, also
+in virtual time. The pytest plugin (``pilothouse.testing.plugin``) has fixtures for both. Nothing is imported before it
+is used: pytest loads this package at every start, also for runs without a cluster.
 """
 
 from pilothouse.env.lazy import lazy_exports

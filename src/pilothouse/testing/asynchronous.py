@@ -1,4 +1,4 @@
-"""``async_plane``: a plane on the loop of the test, and ``AsyncCluster``, what a test does with it.
+"""``async_plane``: a plane in the event loop of the test, and ``AsyncCluster``, its interface for tests.
 
 ``synchronous`` puts the same on a thread. The virtual loop works as well as a real one, as long as nothing is served
 on a port: ``pilothouse.env.virtual.run(main)`` with ``async_plane(env=env, serve=False)``.
@@ -58,7 +58,7 @@ _STRICT = "Strict"
 _WHY_LINES = 60
 _MANAGER = "pilothouse-testing"
 _MODES = "Node,RBAC"
-"""As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them."""
+"""As in kubeadm's clusters: mode Node grants nodes their permissions, which no RBAC role does."""
 QUICK = Profile(start_delay=0.0, stop_delay=0.0)
 """Nodes on which pods start and stop at once."""
 
@@ -68,7 +68,8 @@ class Timeout(AssertionError):
 
 
 class Shared:
-    """What all clusters of one plane share: whether users need rights, and the programs under test that run."""
+    """The state that all clusters of one plane share: whether users need permissions, and the running programs under
+    test."""
 
     def __init__(self, *, rights: bool = False) -> None:
         self.rights = rights
@@ -81,7 +82,7 @@ EXPECTED = (ApiError, Timeout, MissingRight)
 
 
 def is_expected(raised: "pytest.ExceptionInfo[BaseException]") -> bool:
-    """For pytest, which asks it of each frame of this package: whether to leave it out of a traceback."""
+    """For pytest, which calls it for each frame of this package: whether to omit it from a traceback."""
     return isinstance(raised.value, EXPECTED)
 
 
@@ -89,10 +90,10 @@ __tracebackhide__ = is_expected
 
 
 class AsyncCluster:
-    """A running plane, seen from one namespace of it, as the administrator.
+    """A running plane, with a default namespace, as the administrator.
 
-    Objects are addressed as in a manifest, by apiVersion, kind and name, and come as plain dictionaries. What the API
-    server rejects is raised as ``pilothouse.client.errors.ApiError``. For everything else there is ``client``.
+    Objects are addressed as in a manifest, by apiVersion, kind and name, and are plain dictionaries. Errors of the API
+    server are raised as ``pilothouse.client.errors.ApiError``. For everything else use ``client``.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class AsyncCluster:
         self._snapshot = snapshot
         self._shared = shared or Shared()
         self.namespace = namespace
-        """The namespace of objects that name none. Empty is not allowed."""
+        """The namespace of objects that have none. It must not be empty."""
         self.client: Client = client or plane.client(agent=_MANAGER)
         """The administrator's."""
         self._served = served
@@ -123,11 +124,11 @@ class AsyncCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """A kubeconfig file of the administrator in this namespace; goes away with the plane."""
+        """A kubeconfig file of the administrator in this namespace; deleted with the plane."""
         return self._port().kubeconfig(self.namespace)
 
     def in_namespace(self, name: str) -> "AsyncCluster":
-        """The same plane, seen from another namespace."""
+        """The same plane, with another default namespace."""
         return AsyncCluster(
             self.plane,
             self._snapshot,
@@ -138,7 +139,7 @@ class AsyncCluster:
         )
 
     async def new_namespace(self, prefix: str = "test-") -> "AsyncCluster":
-        """Make a namespace of its own, for one test."""
+        """Create a namespace for one test."""
         made = await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": prefix}})
         return self.in_namespace(made["metadata"]["name"])
 
@@ -151,16 +152,16 @@ class AsyncCluster:
         settings: "Settings | None" = None,
         faults: "Sequence[Rule]" = (),
     ) -> AsyncIterator[None]:
-        """Run a program of your own during the block: an ``App`` (with these ``settings``), or a coroutine function
-        ``program(client, env)``, cancelled at its end. The definitions of an app are applied unless they are there, and
-        the API server calls its webhooks and conversions directly, unless its settings have ``webhooks``.
+        """Run your own program during the block: an ``App`` (with these ``settings``), or a coroutine function
+        ``program(client, env)``, cancelled at its end. The definitions of an app are applied unless they exist, and the
+        API server calls its webhooks and conversions directly, unless its settings have ``webhooks``.
 
         It is an administrator, or the user ``as_``. A service account (``system:serviceaccount:NAMESPACE:NAME``) gets
         the roles that are generated for the app, for the block; the plane needs ``authorization="RBAC"``. ``faults``
         happen to its requests only.
 
-        If it fails, the block is cancelled and the failure raised. Raises ``MissingRight`` at the end if it asked for
-        something that it is not allowed. Enter and leave it in the same task.
+        If it fails, the block is cancelled and the error raised. Raises ``MissingRight`` at the end if it sent a
+        request that it is not allowed to. Enter and leave the block in the same task.
         """
         started = await self.start_program(program, as_=as_, settings=settings, faults=faults)
         try:
@@ -171,8 +172,8 @@ class AsyncCluster:
                 finally:
                     running.cancel()
         except Exception:
-            # Of whatever kind: an assertion or a wait of the block fails as well when the program lacks a right. That
-            # is raised then, as the reason.
+            # Whatever was raised: an assertion or a wait of the block also fails if the program lacks a permission.
+            # That is the reason, and raised instead.
             started.check_rights()
             raise
         finally:
@@ -187,7 +188,7 @@ class AsyncCluster:
         settings: "Settings | None" = None,
         faults: "Sequence[Rule]" = (),
     ) -> ProgramUnderTest:
-        """Apply what a program needs before it runs. For ``running``, which also runs it."""
+        """Apply the objects that a program needs before it runs. For ``running``, which also runs it."""
         if as_ and not self._shared.rights:
             raise ValueError(f'users need no rights on this plane, {as_} neither: start it with authorization="RBAC"')
         env, server = self.plane.env, self.plane.server
@@ -212,7 +213,7 @@ class AsyncCluster:
         await self.apply(started.app.webhook_configurations(webhooks.client_config(started.app.name)))
 
     async def end_program(self, started: ProgramUnderTest) -> None:
-        """Remove the rights and webhook configurations that were made for a program."""
+        """Remove the permissions and webhook configurations that were created for a program."""
         self._shared.programs.remove(started)
         objects = started.account_objects()
         local = self._shared.webhooks
@@ -225,24 +226,24 @@ class AsyncCluster:
                 await within.delete(each["apiVersion"], each["kind"], meta["name"])
 
     def lag(self, seconds: float) -> None:
-        """From now on the API server answers watches, and lists from its cache, with a state that old, as one of
-        several servers that is behind. Infinity: it is stuck. 0: it keeps up.
+        """From now on the API server serves watches, and lists from its cache, with a state of that age, as a stale one
+        of several servers. Infinity: it does not advance. 0: it is up to date.
 
-        Writes, and reads that ask for no resource version, are the truth all the while.
+        Writes, and reads without a resource version, always use the current state.
         """
         self.plane.server.set_lag(seconds)
 
     def compact(self) -> None:
-        """Have the API server forget all changes up to now: an older resource version or ``continue``
-        token gets 410, with reason Expired. Watches under way go on."""
+        """Make the API server drop its history: an older resource version or ``continue`` token gets 410, with reason
+        Expired. Open watches continue."""
         self.plane.server.compact()
 
     @contextlib.asynccontextmanager
     async def restoring_definitions(self, *, seconds: float = 10.0) -> AsyncIterator[None]:
-        """At the end of the block the CustomResourceDefinitions are those of its beginning: new ones have gone with all
-        objects that they define, regardless of finalizers; changed and deleted ones are as they were.
+        """At the end of the block restore the CustomResourceDefinitions of its start: new ones are deleted with all
+        their objects, regardless of finalizers; changed and deleted ones are restored.
 
-        Raises ``Timeout``, which names what would not go.
+        Raises ``Timeout`` with the objects that could not be deleted.
         """
         before = Snapshot(self.plane, DEFINITIONS)
         try:
@@ -251,27 +252,26 @@ class AsyncCluster:
             await _restore(before, "the definitions of custom resources are", seconds)
 
     async def reset(self, *, seconds: float = 10.0) -> None:
-        """Bring the plane back to what it was when it was ready: what was created since goes, with its finalizers, and
-        what was changed or deleted is as it was, but for its status. The whole plane sees it.
+        """Restore the state in which the plane was ready: objects created since are deleted, regardless of finalizers,
+        and changed or deleted ones are restored, except their status. Affects the whole plane.
 
-        Raises ``Timeout``, which names what would not go: something goes on creating it.
+        Raises ``Timeout`` with the objects that could not be deleted, because something keeps creating them.
         """
         await _restore(self._snapshot, "the plane is", seconds)
 
     async def create(self, manifest: Mapping[str, Any] | str) -> Object:
-        """Create an object, in its own namespace if it names one. Returns it as the server has it. A field that the
-        server does not know is an error, as with kubectl. ``manifest`` may be YAML text of one object."""
+        """Create an object, in its own namespace if it has one. Returns the stored object. Unknown fields are an error,
+        as with kubectl. ``manifest`` may be YAML text of one object."""
         manifest = manifests.one_object(manifest)
         kind = await self._kind(manifest["apiVersion"], manifest["kind"])
         namespace = manifest.get("metadata", {}).get("namespace") or self.namespace
         return _decoded(await self.client.create(kind, dict(manifest), namespace, field_validation=_STRICT))
 
     async def apply(self, manifest: "Manifests") -> Objects:
-        """Server-side apply, which takes over fields of other managers, in the given order; returns the objects as the
-        server has them.
+        """Server-side apply with force, in the given order; returns the stored objects.
 
-        ``manifest`` is the path of a file or folder, YAML text, a mapping, or a list of them. When this returns,
-        CustomResourceDefinitions are established. Fields that the server does not know are an error.
+        ``manifest`` is the path of a file or directory, YAML text, a mapping, or a list of them. When this returns,
+        CustomResourceDefinitions are established. Unknown fields are an error.
         """
         return [await self._apply(each) for each in manifests.objects_of(manifest)]
 
@@ -308,7 +308,7 @@ class AsyncCluster:
     async def patch(
         self, api_version: str, kind: str, name: str, changes: Mapping[str, Any], *, subresource: str = ""
     ) -> Object:
-        """Change an object by a JSON merge patch: what is named is replaced, ``None`` removes."""
+        """Change an object by a JSON merge patch: fields are replaced, ``None`` removes one."""
         of = await self._kind(api_version, kind)
         patch = merge_patch(dict(changes))
         return _decoded(
@@ -316,18 +316,18 @@ class AsyncCluster:
         )
 
     async def delete(self, api_version: str, kind: str, name: str, *, propagation_policy: str = "Background") -> None:
-        """Ask for an object's deletion. Returns at once: ``wait_for`` waits until it is gone."""
+        """Request an object's deletion. Returns at once: ``wait_for`` waits until it is gone."""
         of = await self._kind(api_version, kind)
         await self.client.delete(of, name, self.namespace, propagation_policy=propagation_policy)
 
     async def wait_for(
         self, api_version: str, kind: str, name: str, condition: Condition, *, seconds: float = 10.0
     ) -> Object | None:
-        """Wait until the condition holds for the object as it is, ``None`` while it is not there; returns it.
+        """Wait until the condition is true for the object, ``None`` if it does not exist; returns it.
 
-        Every change is seen, none is polled for. Raises ``Timeout``, which shows the object as it was last and says
-        why: its conditions, events about it and what belongs to it, and missing rights of programs under test; of an
-        ``App`` the back-off of the object and the error of its last sync.
+        Every change is observed, without polling. Raises ``Timeout`` with the last state of the object and the reasons:
+        its conditions, events of it and its dependents, and missing permissions of programs under test; for an ``App``
+        the backoff of the object and the error of its last sync.
         """
         of = await self._kind(api_version, kind)
         seen = _Seen()
@@ -341,7 +341,7 @@ class AsyncCluster:
         return seen.object
 
     async def _explain(self, of: Kind[msgspec.Raw], name: str, seen: Object | None) -> str:
-        """What to say about an object that is not as expected: why, and how it is."""
+        """The text about an object that is not as expected: reasons, and its state."""
         meta = (seen or {}).get("metadata", {})
         namespace = meta.get("namespace", "") if seen is not None else self.namespace
         explainer = explain.Explainer(self.client)
@@ -358,7 +358,7 @@ class AsyncCluster:
         explanation = await why.explain(
             known, evidence.reference(of, namespace or self.namespace, name), time=self.plane.env.now()
         )
-        # What the last sync failed with is the reason; that all is well is none.
+        # Only an error of the last sync is a reason.
         if not failing and explanation.state not in (why.NOT_FOUND, why.AS_DESIRED, why.NO_CONDITION):
             lines += ["why:", *(f"  {line}" for line in why.text_lines(explanation)[:_WHY_LINES])]
         shown = "".join(f"\n  {line}" for line in lines)
@@ -368,7 +368,7 @@ class AsyncCluster:
         return f"{shown}\nlast seen:\n{json.dumps(fields, indent=2)}"
 
     async def _holds(self, kind: Kind[msgspec.Raw], name: str, condition: Condition, seen: "_Seen") -> bool:
-        """Read, then follow the changes until the condition holds. False when the watch ended before."""
+        """Read, then follow the changes until the condition is true. False if the watch ended before."""
         only = f"metadata.name={name}"
         found = await self.client.list(kind, self.namespace, field_selector=only)
         seen.object = _decoded(found.items[0]) if found.items else None
@@ -390,7 +390,7 @@ class AsyncCluster:
     async def _kind(self, api_version: str, kind: str) -> Kind[msgspec.Raw]:
         found = await self._mapper.kind_for(api_version, kind)
         if found is None:
-            # A definition may have come since.
+            # Its definition may have been created since.
             self._mapper.reset()
             found = await self._mapper.kind_for(api_version, kind)
         if found is None:
@@ -428,14 +428,14 @@ def _condition(condition: Object) -> str:
 
 
 class _Seen:
-    """An object as it was last; None while it is not there."""
+    """The last state of an object; None if it does not exist."""
 
     def __init__(self) -> None:
         self.object: Object | None = None
 
 
 class Served:
-    """The port of a plane, and the kubeconfig files written for it; ``files`` is what they go away with."""
+    """The port of a plane, and the kubeconfig files written for it; ``files`` deletes them."""
 
     def __init__(self, document: Mapping[str, Any], files: contextlib.ExitStack) -> None:
         self.document = document
@@ -448,7 +448,7 @@ class Served:
         return str(self.document["clusters"][0]["cluster"]["server"])
 
     def kubeconfig(self, namespace: str) -> Path:
-        """A kubeconfig file whose context is in that namespace; written when it is first asked for."""
+        """A kubeconfig file whose context has that namespace; written at the first use."""
         path = self._own_directory() / f"{namespace}.kubeconfig"
         if not path.exists():
             context = self.document["contexts"][0]
@@ -478,13 +478,12 @@ async def async_plane(
     authorization: str = "AlwaysAllow",
     env: Env | None = None,
 ) -> AsyncIterator[AsyncCluster]:
-    """A plane of its own on the running loop, ready: nodes have registered, controllers have filled caches. A
-    controller that has nothing to do before there is an object of its kind is built with the first one.
+    """A plane in the running loop, ready: nodes have registered, controllers have synced caches. A controller that has
+    nothing to do before there is an object of its kind is built with the first one.
 
-    ``controllers`` as kube-controller-manager's flag; an empty sequence is no manager at all. ``serve`` puts the API
-    server on a free port of 127.0.0.1, where every client is the administrator; ``secure`` makes that TLS and a
-    token. Everything is in memory and gone at the end. If a program of the plane fails, the test's task is cancelled
-    and the failure is raised here.
+    ``controllers`` as kube-controller-manager's flag; an empty sequence: no manager. ``serve`` serves the API on a free
+    port of 127.0.0.1, where every client is the administrator; ``secure`` adds TLS and a token. Everything is in
+    memory. If a program of the plane fails, the test's task is cancelled and the error is raised here.
 
     ``crds`` are CustomResourceDefinitions that are served from the start: files, folders, YAML text, mappings or
     ``CustomResource`` values. With ``authorization="RBAC"`` users need rights, and so do the programs of the plane, as
@@ -505,7 +504,7 @@ async def async_plane(
     manager = Options(
         controllers=tuple(controllers),
         leader_election=LeaderElection(enabled=False),
-        # What upstream grants is granted to controllers, not to the manager.
+        # Upstream grants these permissions to controllers, not to the manager.
         use_service_account_credentials=rights,
     )
     options = PlaneOptions(
@@ -513,7 +512,7 @@ async def async_plane(
         profile=profile,
         scheduler=scheduler,
         on_demand=True,
-        storage=scheduler,  # which lets no pod run before its claims have volumes
+        storage=scheduler,  # which starts no pod before its claims have volumes
         manager=manager if controllers else None,
     )
     async with contextlib.AsyncExitStack() as stack:

@@ -1,8 +1,8 @@
-"""What a cluster is like at the end of a run, to be compared with the end of a run without faults.
+"""The state of a cluster at the end of a run, for comparison with a run without faults.
 
-Compared are the objects of the kinds that the program writes: how many there are of each name, and what is in them.
-Left out is what differs between any two runs: times, uids, addresses, versions, also in names and keys of maps; and
-what differs between two runs without faults and with different seeds.
+The objects of the kinds that the program writes are compared: their number by name, and their content. Values that
+differ between any two runs are ignored: times, uids, addresses, versions, also in names and keys of maps; and values
+that differ between two runs without faults and with different seeds.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ Content = dict[Path, object]
 _decode = msgspec.json.decode
 _METADATA = ("labels", "annotations", "finalizers", "deletionTimestamp", "ownerReferences")
 _ANNOTATIONS = ("deployment.kubernetes.io/revision",)
-"""A Deployment that was given an old template for a moment has one more revision, and ends the same."""
+"""A Deployment that had an old template for a moment has one more revision, and the same final state."""
 _UID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _SHOWN = 10
@@ -33,7 +33,7 @@ class EndState(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One thing that is not as without faults."""
+    """A difference from the runs without faults."""
 
     resource: str
     text: str
@@ -54,8 +54,8 @@ def end_state(records: Iterable[Record], prefixes: Iterable[str]) -> EndState:
 
 
 def differences(expected: EndState, other: EndState, found: EndState) -> list[Difference]:
-    """What ``found`` has that neither of two runs without faults explains: ``expected`` is the one of the same seed,
-    and what differs between it and ``other`` is left to chance."""
+    """The differences of ``found`` from two runs without faults: ``expected`` has the same seed, and values in which
+    ``other`` differs from it are random."""
     result: list[Difference] = []
     for place in sorted(expected.objects.keys() | found.objects.keys()):
         resource, name = place
@@ -122,7 +122,7 @@ def _flatten(value: Any, path: Path, content: Content, generation: object) -> No
             _flatten(each, (), below, generation)
             masked.setdefault(shown, []).append(below)
         for shown, parts in masked.items():
-            # Which of several uids comes first is chance.
+            # The order of several uids is random.
             for number, below in enumerate(sorted(parts, key=_order), 1):
                 key = shown if len(parts) == 1 else f"{shown} ({number})"
                 content.update({(*path, key, *rest): each for rest, each in below.items()})

@@ -1,7 +1,7 @@
 """``explore``: an operator under faults, in virtual time, once per seed; a run that fails is shrunk to few faults.
 
-The cluster, the faults and the log of a run are those of ``pilothouse.sim``: the operator takes the manager's place
-there, which means that it is killed and started again. The API server, controllers and nodes are spared.
+Cluster, faults and log of a run are those of ``pilothouse.sim``: the operator replaces the manager there, i.e. it is
+killed and restarted. The API server, controllers and nodes have no faults.
 """
 
 import os
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from pilothouse.testing.manifests import Definitions
 
 SEEDS = "PILOTHOUSE_SEEDS"
-"""The environment variable with the seeds to run in place of those of the call: ``17``, ``0-199``, or ``17:0,3`` for
-seed 17 with the first and the fourth of its faults only."""
+"""The environment variable with the seeds that override those of the call: ``17``, ``0-199``, or ``17:0,3`` for seed 17
+with only the first and the fourth of its faults."""
 FAULTS = "PILOTHOUSE_FAULTS"
-"""The environment variable with the faults in place of those of the call: ``8``, ``sieve``, ``stale,unobserved``."""
+"""The environment variable with the faults that override those of the call: ``8``, ``sieve``, ``stale,unobserved``."""
 MOST_POINTS = 500
-"""Runs with a systematic fault for each seed, unless the caller says otherwise."""
+"""The default number of runs with a systematic fault per seed."""
 _CHOSEN = re.compile(r"(\d+)(?:-(\d+)|:((?:\d+(?:,\d+)*)?))?")
 
 
 class Explored(msgspec.Struct, frozen=True):
-    """What a passed exploration consisted of."""
+    """The summary of an exploration without failures."""
 
     digests: dict[int, str]
     """By seed, of all writes of the run: two runs with the same digest were the same. With patterns: of the run without
@@ -52,12 +52,12 @@ class Explored(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A way in which runs have failed, and the fewest faults that were found to be enough for it."""
+    """One kind of failure, and the fewest faults that were found to cause it."""
 
     seed: int
     faults: tuple[Fault, ...]
     check: str
-    """The name of the function that failed; empty if it was none."""
+    """The name of the function that failed; empty if it was not one."""
     reason: str
     command: str
     """Repeats the run, in a shell."""
@@ -65,7 +65,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class ExplorationFailed(AssertionError):
-    """Runs have failed: the reason, how to reproduce it, the faults that are enough, and the end of the log."""
+    """Runs have failed: the reason, how to reproduce it, the necessary faults, and the end of the log."""
 
     def __init__(self, text: str, failures: tuple[Failure, ...]) -> None:
         super().__init__(text)
@@ -92,31 +92,31 @@ def explore(
     """Run ``scenario(cluster)`` against the operator, with ``faults`` faults within ``seconds``, once for each of the
     seeds (a number: that many, from 0; 20 by default). The same seed gives the same run in every process.
 
-    The operator is killed and restarted, also with lists from an API server that is behind; answers to its writes are
-    lost, writes conflict and fail, watches are late or end, and a second process runs at the same time. The scenario is
-    an administrator whose requests never fail. When it has returned and the last fault is over, the cluster must come
-    to rest: twenty minutes (virtual) without a write other than heartbeats.
+    The operator is killed and restarted, also with lists from a stale API server; responses to its writes are lost,
+    writes conflict and fail, watches are delayed or end, and a second process runs in parallel. The scenario is an
+    administrator whose requests never fail. When it has returned and the last fault is over, the cluster must settle:
+    twenty minutes (virtual) without a write other than heartbeats.
 
-    ``faults="sieve"`` is systematic in place of random: after a run without faults there is one run for each of its
-    writes and changes, with a single fault at that point. ``"stale"``, ``"intermediate"`` and ``"unobserved"`` are the
-    three patterns of it (``testing.patterns``). Each run must end as the one without faults, apart from times, uids and
-    what two seeds do differently; ``same_end=False`` leaves that to the invariants. One seed is the default. Of more
-    than ``most_points`` points, so many are taken, spread evenly over the run. How many runs there will be, about
-    how long they take, and which one is under way, is printed on standard error, which ``pytest -s`` shows.
+    ``faults="sieve"`` is systematic instead of random: after a run without faults there is one run for each of its
+    writes and changes, with a single fault at that point. ``"stale"``, ``"intermediate"`` and ``"unobserved"`` are its
+    three patterns (``testing.patterns``). Each run must end as the one without faults, except for times, uids and
+    differences between two seeds; ``same_end=False`` leaves that to the invariants. One seed is the default. Of more
+    than ``most_points`` points, this many are used, spread evenly over the run. The number of runs, their approximate
+    duration, and the current one are printed to standard error, which ``pytest -s`` shows.
 
     ``invariants`` are functions of the ``State``, called after every write and at the end (``state.converged``), or
     classes derived from ``pilothouse.sim.Invariant``, with an instance for each run. Reconcilers are created for each
     process, as are programs that are coroutine functions.
 
-    The webhooks and conversions of an app are called, in this process. Its living processes answer; the calls are
-    slow, fail or lose their answers, and are refused while no process lives. Where that would fail a request of the
-    scenario, its call is spared: with ``failure_policy="Ignore"`` it is not, and the webhook has no effect then.
+    The webhooks and conversions of an app are called, in this process, as long as one of its processes runs; calls are
+    delayed, fail or lose their responses, and are rejected while no process runs. A call whose failure would fail a
+    request of the scenario is spared, except with ``failure_policy="Ignore"``, where the webhook then has no effect.
 
     Raises ``ExplorationFailed`` for the first seed that fails, with the fewest faults that still fail in at most
     ``shrink_runs`` further runs; with ``keep_going`` after all runs, with one ``Failure`` for each function that has
-    failed, which does not end runs any more from then on. Raises ``ValueError`` for definitions in ``crds`` whose
-    versions a webhook converts, for settings with ``webhooks``, for ``most_points`` below 1, and for unknown patterns.
-    The environment variables ``PILOTHOUSE_SEEDS`` and ``PILOTHOUSE_FAULTS`` take the place of ``seeds`` and ``faults``.
+    failed, which no longer ends runs from then on. Raises ``ValueError`` for definitions in ``crds`` with a conversion
+    webhook, for settings with ``webhooks``, for ``most_points`` below 1, and for unknown patterns. The environment
+    variables ``PILOTHOUSE_SEEDS`` and ``PILOTHOUSE_FAULTS`` override ``seeds`` and ``faults``.
     """
     if most_points < 1:
         raise ValueError(f"most_points must be at least 1, got {most_points}")
@@ -169,7 +169,7 @@ class _Exploration:
             if run.failure is not None:
                 self._fail(run, self._shrink_runs if only is None else 0)
                 while self._keep_going and len(self._failures) > known:
-                    # The function that failed does not end runs any more: others may fail in the same one.
+                    # The failed function no longer ends runs, because others may fail in the same one.
                     known = len(self._failures)
                     run = self._run(seed, used, logged=logged)
                     if run.failure is not None:
@@ -206,7 +206,7 @@ class _Exploration:
 
 
 def shrunk(runner: Runner, run: Run, most: int) -> tuple[Failure, str, BaseException | None]:
-    """Shrink the faults of a run that has failed; the failure that is left, and a report of it."""
+    """Shrink the faults of a failed run; returns the remaining failure and a report of it."""
     failed = FailedRun(run.faults, run)
     if not runner.needs_reference:  # else there is one fault at most, and without it there was no failure
         failed.shrink(
@@ -230,7 +230,7 @@ def shrunk(runner: Runner, run: Run, most: int) -> tuple[Failure, str, BaseExcep
 
 
 def _command(seed: int, needed: tuple[Numbered, ...]) -> str:
-    """What runs a seed with these faults only, in a shell."""
+    """The shell command that runs a seed with these faults only."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     program = f"pytest {shlex.quote(test)}" if test else f"python {shlex.quote(sys.argv[0])}"
     asked = os.environ.get(FAULTS)
@@ -239,7 +239,7 @@ def _command(seed: int, needed: tuple[Numbered, ...]) -> str:
 
 
 def _chosen(text: str) -> Iterator[tuple[int, frozenset[int] | None]]:
-    """What ``PILOTHOUSE_SEEDS`` says. Raises ``ValueError``."""
+    """The value of ``PILOTHOUSE_SEEDS``. Raises ``ValueError``."""
     found = _CHOSEN.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{SEEDS} is a seed (17), a range (0-199) or a seed with its faults (17:0,3), got {text!r}")

@@ -27,9 +27,9 @@ T = TypeVar("T")
 _PROGRESS_LINES = 20
 _LONG_SECONDS = 60.0
 PATTERN_SECONDS = 300.0
-"""How long a run with a systematic fault goes on after its scenario, before what is left of the fault is ended."""
+"""How long a run with a systematic fault continues after its scenario before the fault is ended."""
 _OTHER_SEED = 1_000_003
-"""Added to a seed for a second run without faults: what differs between the two is chance."""
+"""Added to a seed for a second run without faults: differences between the two are random."""
 _LINES = 60
 
 Scenario = Callable[[AsyncCluster], Coroutine[Any, Any, None]]
@@ -47,7 +47,7 @@ class Run(msgspec.Struct):
 
     @property
     def kind(self) -> tuple[type[BaseException], str]:
-        """What kind of failure it is: subsets of faults that fail in another way do not count when it is shrunk."""
+        """The kind of a failure: subsets of faults that fail in another way do not count in shrinking."""
         assert self.failure is not None, "only what has failed has a kind"
         return type(self.failure), self.failure.check if isinstance(self.failure, CheckFailed) else ""
 
@@ -71,11 +71,11 @@ class Runner(ABC):
         self.muted: set[str] = set()
         """Functions that do not fail a run any more."""
         self.checks = Checks([], self.muted)
-        """Those of the run under way."""
+        """Those of the current run."""
 
     @abstractmethod
     def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
-        """The faults of each run of a seed; if only those of some numbers are asked for, of that run."""
+        """The faults of each run of a seed; if only certain numbers are requested, of that run."""
 
     async def play(self, simulation: Simulation, faults: tuple[Numbered, ...]) -> None:
         """The scenario, under faults."""
@@ -142,7 +142,7 @@ class RandomRunner(Runner):
 
 
 class PatternRunner(Runner):
-    """A run without faults, and then one for each thing that can go wrong in it."""
+    """A run without faults, and then one for each possible fault in it."""
 
     needs_reference = True
 
@@ -163,7 +163,7 @@ class PatternRunner(Runner):
         self._same_end = same_end
         self._recorder = Reference()
         self._expected: tuple[EndState, EndState] | None = None
-        """How the run without faults ends, and one with another seed."""
+        """The end states of the run without faults, and of one with another seed."""
         self._written: frozenset[str] = frozenset()
         self._end: EndState | None = None
 
@@ -201,7 +201,7 @@ class PatternRunner(Runner):
         return [self._recorder]
 
     async def play(self, simulation: Simulation, faults: tuple[Numbered, ...]) -> None:
-        """As without faults until the change at which the one fault begins."""
+        """Equals the run without faults until the change at which the fault starts."""
         self._end = None
         self._recorder.begin()
         following = asyncio.get_running_loop().create_task(
@@ -228,7 +228,7 @@ def spread(points: Sequence[T], most: int) -> list[T]:
 
 
 def announcement(runs: int, points: int, seconds: float, options: SimulationOptions) -> str:
-    """How many runs there will be, how long they will take, and what would make them fewer or faster."""
+    """The number of runs, their duration, and how to reduce both."""
     some = f"{runs} of {points} points (most_points=)" if runs < points else "every point"
     text = f"{runs} runs, with a fault at {some}, about "
     if seconds < _LONG_SECONDS:

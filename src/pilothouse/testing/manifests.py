@@ -1,4 +1,4 @@
-"""What tests give as manifests: paths, YAML text, mappings, and definitions of custom resources; as plain objects.
+"""The manifests that tests pass: paths, YAML text, mappings, and definitions of custom resources; as plain objects.
 
 ``Cluster.create`` takes one object, ``Cluster.apply`` several, ``plane(crds=…)`` definitions only.
 """
@@ -43,8 +43,8 @@ def objects_of(manifests: Manifests) -> list[Object]:
     """The objects in their order; those of a ``List`` one by one. A folder has the manifests with the endings .json,
     .yaml and .yml in it, by name.
 
-    A ``str`` in one line that ends as these is a file, any other is YAML text. Raises ``TypeError`` for other types,
-    ``ValueError`` for text that is no manifest and ``OSError`` for files that cannot be read; each names its source.
+    A single-line ``str`` with one of these suffixes is a file, any other is YAML text. Raises ``TypeError`` for other
+    types, ``ValueError`` for invalid text and ``OSError`` for files that cannot be read; each with its source.
     """
     if isinstance(manifests, Path | str | Mapping) or _is_model(manifests):
         manifests = (manifests,)  # type: ignore[assignment]  # a model, which has no type here
@@ -54,10 +54,10 @@ def objects_of(manifests: Manifests) -> list[Object]:
 
 
 def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" = None) -> list[Object]:
-    """The CustomResourceDefinitions among them; files may contain other objects, which are left out, as envtest does.
+    """The CustomResourceDefinitions among them; other objects are ignored, as envtest does.
 
-    Raises what ``objects_of`` raises, and ``ValueError`` for a source without a definition, and for a
-    ``CustomResource`` with functions for conversion unless ``webhooks`` says where they are served.
+    Raises the errors of ``objects_of``, and ``ValueError`` for a source without a definition, and for a
+    ``CustomResource`` with conversion functions unless ``webhooks`` is given.
     """
     if isinstance(definitions, Path | str | Mapping) or not isinstance(definitions, Iterable):
         definitions = (definitions,)

@@ -1,4 +1,4 @@
-"""Systematic faults: what can go wrong at each point of a run in which nothing does.
+"""Systematic faults: one at each point of a run without faults.
 
 The three patterns are those of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers",
 OSDI 2022). A reference run is recorded; each of its changes and writes gives runs with one fault at exactly that point:
@@ -42,13 +42,13 @@ SIEVE = "sieve"
 STALE_SECONDS = 30.0
 """How long a cache is behind."""
 RESTART_SECONDS = 5.0
-"""How long a program goes on after a change before it is restarted with the state from before."""
+"""How long a program runs after a change before it is restarted with the previous state."""
 DOWN_SECONDS = 1.0
 _UNCOUNTED = ("events", "leases")
 
 
 def patterns_of(text: str | Iterable[str]) -> tuple[Pattern, ...]:
-    """Which patterns a caller names: ``sieve``, one of them, or several. Raises ``ValueError``."""
+    """The patterns that a caller requests: ``sieve``, one of them, or several. Raises ``ValueError``."""
     names = text.split(",") if isinstance(text, str) else list(text)
     if names == [SIEVE]:
         return PATTERNS
@@ -84,11 +84,11 @@ class Reference(Invariant):
         self._counting = False
 
     def begin(self) -> None:
-        """Faults would begin now."""
+        """Faults would start now."""
         self._counting = True
 
     def started(self, process: Process) -> None:
-        """Note what the processes of the program are called."""
+        """Record the names of the program's processes."""
         self._program = process.name.partition("#")[0]
 
     def observed(self, _process: Process, seen: Observation) -> None:
@@ -101,7 +101,7 @@ class Reference(Invariant):
             self.writes += 1
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """A change of anybody."""
+        """A change by any client."""
         by_program = origin is not None and origin.program.partition("#")[0] == self._program
         prefix = resource_prefix(change.key)
         if by_program and prefix.split("/")[1] not in _UNCOUNTED:
@@ -120,7 +120,7 @@ class Reference(Invariant):
 
 
 def perturbations(reference: Reference, patterns: Iterable[Pattern]) -> tuple[Fault, ...]:
-    """One fault for each run, in the order in which they would begin, pattern by pattern."""
+    """One fault per run, in the order in which they would start, pattern by pattern."""
     found: list[Fault] = []
     changes = reference.observable()
     for pattern in patterns:
@@ -147,7 +147,7 @@ def _stale(changes: list[Seen]) -> list[Fault]:
 
 
 def _unobserved(changes: list[Seen]) -> list[Fault]:
-    """What a program does itself it knows of; what follows only because it has observed the change would never come."""
+    """Changes by the program itself are known to it; changes caused by its observation would never happen."""
     found: list[Fault] = []
     foreign = {(each.key, each.nth) for each in changes if not each.by_program}
     for seen in changes:

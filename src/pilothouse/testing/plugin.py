@@ -36,7 +36,7 @@ _MARK = "pilothouse"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         f"{_MARK}(**settings): a control plane of its own for this test, with these arguments of testing.plane",
@@ -59,14 +59,14 @@ def _settings(request: pytest.FixtureRequest, factory: Callable[..., Any]) -> di
 
 @pytest.fixture(scope="session")
 def pilothouse_server() -> "Iterator[Cluster]":
-    """The plane that all tests of the session share, seen from the namespace default."""
+    """The plane that all tests of the session share, with the default namespace."""
     with synchronous.plane() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def pilothouse(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
-    """A cluster for this test: a namespace of its own, or with the marker a plane of its own."""
+    """A cluster for this test: in its own namespace, or with the marker on its own plane."""
     settings = _settings(request, synchronous.plane)
     if settings is not None:
         with synchronous.plane(**settings) as cluster:

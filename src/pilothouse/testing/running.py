@@ -1,7 +1,7 @@
-"""Programs under test: an ``App`` or a coroutine function, who it is to the API server, and what it was not allowed.
+"""Programs under test: an ``App`` or a coroutine function, its identity, and requests that it was not allowed to send.
 
-``AsyncCluster.running`` and ``Cluster.running`` run a ``ProgramUnderTest``; ``wait_for`` asks those of its plane why an
-object is not as expected.
+``AsyncCluster.running`` and ``Cluster.running`` run a ``ProgramUnderTest``; ``wait_for`` gets the reasons from those of
+its plane if an object is not as expected.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -41,7 +41,7 @@ _MOST_SHOWN = 200
 
 
 class MissingRight(AssertionError):
-    """A program under test asked for something that its identity is not allowed."""
+    """A program under test sent a request that its identity is not allowed to."""
 
 
 class ProgramUnderTest:
@@ -74,7 +74,7 @@ class ProgramUnderTest:
             self._program = program
         self._faults = tuple(faults)
         self.webhooks: WebhookHandler | None = None
-        """What the API server calls; None if the app has no webhooks, or serves them itself."""
+        """The webhooks that the API server calls; None if the app has none, or serves them itself."""
         if self.app is not None and self.app.has_webhooks and (settings is None or settings.webhooks is None):
             self.webhooks = self.app.webhook_handler(self.client())
         self._missing: dict[RequestInfo, int] = {}
@@ -87,7 +87,7 @@ class ProgramUnderTest:
         return self._program(self.client(), self._env)
 
     def client(self) -> Client:
-        """A client of its own."""
+        """A client with the program's identity."""
         user, groups = (self.user, groups_of(self.user)) if self.user else ADMIN
         wrap = self._wrap if self.user or self._faults else as_it_is
         return LocalClients(self._env, self._server, wrap).client("program", user, groups)
@@ -131,7 +131,7 @@ class ProgramUnderTest:
 
     @property
     def missing_rights(self) -> list[str]:
-        """Each right that was missing, in one line: verb, resource, and what declares it."""
+        """Each missing permission in one line: verb, resource, and the declaration that would grant it."""
         return [
             *(self._missing_right(call, times) for call, times in self._missing.items()),
             *(self._escalation(call, rules) for call, rules in self._escalations.items()),
@@ -160,7 +160,7 @@ class ProgramUnderTest:
             raise MissingRight("\n".join(lines))
 
     def explain(self, api_version: str, kind: str, key: str, seen: dict[str, Any] | None = None) -> list[str]:
-        """What keeps the program from working on an object, as lines for people; ``seen`` is the object."""
+        """What prevents the program from reconciling an object, as lines; ``seen`` is the object."""
         if self.app is None:
             return self.missing_rights
         misfit = self.app.misfit(seen) if seen is not None else ""
@@ -176,7 +176,7 @@ class _Status(msgspec.Struct):
 
 
 def groups_of(user: str) -> tuple[str, ...]:
-    """The groups of a service account; of other users none."""
+    """The groups of a service account; none for other users."""
     if not user.startswith(_ACCOUNT):
         return ()
     namespace, _name = _account(user)

@@ -15,8 +15,8 @@ Fails = Callable[[tuple[T, ...]], bool]
 def shrink(parts: tuple[T, ...], fails: Fails[T], *, most: int) -> tuple[tuple[T, ...], int]:
     """A subset of ``parts``, in their order, for which ``fails`` is true; and how often that was called.
 
-    With enough calls no single part can be left out of the result. After ``most`` calls it is the smallest subset found
-    until then. ``parts`` themselves are known to fail and are not tried.
+    With enough calls no single part can be removed from the result. After ``most`` calls it is the smallest subset
+    found until then. ``parts`` themselves are known to fail and are not tried.
     """
     tried: dict[tuple[T, ...], bool] = {}
 
@@ -47,7 +47,7 @@ def shrink(parts: tuple[T, ...], fails: Fails[T], *, most: int) -> tuple[tuple[T
 
 
 class FailedRun(Generic[T, R]):
-    """A run that has failed, and what is left of it while it is shrunk."""
+    """A failed run, and the result of shrinking it."""
 
     def __init__(self, parts: tuple[T, ...], result: R) -> None:
         self.all_parts = parts
@@ -56,11 +56,11 @@ class FailedRun(Generic[T, R]):
         self.result = result
         """Of the run with these."""
         self.runs = 0
-        """How many were made to find out."""
+        """The number of runs for shrinking."""
 
     def shrink(self, run: Callable[[tuple[T, ...]], R], fails: Callable[[R], bool], *, most: int) -> None:
-        """Find the fewest parts with which ``run`` still gives a result that ``fails``, in at most ``most`` runs. What
-        ends it early, such as Ctrl-C, leaves the fewest that were found until then."""
+        """Find the fewest parts with which ``run`` still returns a result that ``fails``, in at most ``most`` runs. If
+        it is interrupted, for example by Ctrl-C, the fewest that were found until then are returned."""
 
         def test(subset: tuple[T, ...]) -> bool:
             self.runs += 1

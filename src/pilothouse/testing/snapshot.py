@@ -1,7 +1,7 @@
 """``Snapshot``: the objects of a plane, and how to restore them.
 
 The store's records are immutable, so a snapshot costs a dictionary. It is restored by requests of a client: watches see
-every step, and controllers do their part.
+every step, and controllers react.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from pilothouse.storage import Record
 _LEFT_ALONE = ("coordination.k8s.io/leases/", "/events/")
 """Objects that programs renew or that expire: their current state need not be restored."""
 _IN_EVERY_NAMESPACE = (("/serviceaccounts/", "/configmaps/"), ("/default", "/kube-root-ca.crt"))
-"""The service account and the authority that controllers make in each namespace."""
+"""The ServiceAccount and the CA ConfigMap that controllers create in each namespace."""
 _NAMESPACES = "/namespaces/"
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
 _NO_GRACE = 0
@@ -28,7 +28,7 @@ _PAUSE = 0.01
 
 
 class Snapshot:
-    """The objects of a plane at the time of construction: all, or those whose keys begin with ``prefix``."""
+    """The objects of a plane at the time of construction: all, or those whose keys start with ``prefix``."""
 
     def __init__(self, plane: Plane, prefix: str = "") -> None:
         self._plane = plane
@@ -36,16 +36,16 @@ class Snapshot:
         self._records = self._now()
 
     def remains(self) -> list[str]:
-        """The keys of what has been created since."""
+        """The keys of objects created since."""
         return [record.key for record in self._created()]
 
     async def restore(self) -> None:
-        """Delete what was created since, and write back what was changed or deleted. Returns when all is gone."""
+        """Delete objects created since, and restore changed and deleted ones. Returns when all are gone."""
         client = self._plane.client(agent="pilothouse-testing")
         while created := self._created():
             for record in sorted(created, key=_rank):
                 await self._remove(client, record)
-            # Controllers and nodes see the deletions, and may have created more meanwhile.
+            # Controllers and nodes observe the deletions, and may have created more objects meanwhile.
             await asyncio.sleep(_PAUSE)
         now = self._now()
         for key, record in self._records.items():
@@ -65,8 +65,8 @@ class Snapshot:
         return [record for key, record in self._now().items() if key not in self._records and not self._comes_back(key)]
 
     def _comes_back(self, key: str) -> bool:
-        """Whether programs of the plane make it by themselves, perhaps a moment later: while its Node or its namespace
-        is there, it always comes back."""
+        """Whether programs of the plane create it, possibly a moment later: as long as its Node or its namespace
+        exists, it is always recreated."""
         if key.startswith(("coordination.k8s.io/leases/kube-node-lease/", "/serviceaccounts/kube-system/")):
             return True
         return key.startswith(_IN_EVERY_NAMESPACE[0]) and key.endswith(_IN_EVERY_NAMESPACE[1])
@@ -74,7 +74,7 @@ class Snapshot:
     async def _remove(self, client: Client, record: Record) -> None:
         info = self._info(record)
         if info is None:
-            return  # its definition has gone, and takes it along
+            return  # its definition was deleted, and it with it
         kind, obj = _kind(info), msgspec.json.decode(record.value)
         meta = obj["metadata"]
         name, namespace = meta["name"], meta.get("namespace", "")
@@ -89,7 +89,7 @@ class Snapshot:
                 await client.patch(kind, name, merge_patch({"metadata": {"finalizers": None}}), namespace)
             await client.delete(kind, name, namespace, grace_period_seconds=_NO_GRACE, propagation_policy="Background")
         except (NotFound, Conflict):
-            pass  # another client was faster; the next round sees what is left
+            pass  # a concurrent write; the next round processes the rest
 
     async def _end_namespace(self, client: Client, kind: Kind[msgspec.Raw], obj: dict[str, Any]) -> None:
         """As the namespace controller does, but without its patience of five seconds."""
@@ -103,11 +103,11 @@ class Snapshot:
         await client.update(kind, name, msgspec.json.encode(obj), subresource="finalize")
 
     async def _end_definition(self, client: Client, kind: Kind[msgspec.Raw], obj: dict[str, Any]) -> None:
-        """Its own finalizer stays: the API server removes it once it has deleted what the definition defines, and waits
-        for the finalizers of that."""
+        """Its own finalizer is kept: the API server removes it after it has deleted the custom resources, and waits for
+        their finalizers."""
         name = obj["metadata"]["name"]
         if obj["spec"].get("conversion", {}).get("strategy") == "Webhook":
-            # The program that converts has ended; what goes needs no conversion.
+            # The program that converts has ended; a deletion needs no conversion.
             unconverted = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
             await client.patch(kind, name, merge_patch(unconverted))
         if "deletionTimestamp" not in obj["metadata"]:
@@ -144,7 +144,7 @@ class Snapshot:
 
 
 def _rank(record: Record) -> tuple[bool, bool]:
-    """Definitions take their objects along, and go first. What is in a namespace goes before it."""
+    """Definitions are deleted first, with their objects. The content of a namespace is deleted before it."""
     return record.key.startswith(_NAMESPACES), not record.key.startswith(DEFINITIONS)
 
 
@@ -153,7 +153,7 @@ def _kind(info: ResourceInfo) -> Kind[msgspec.Raw]:
 
 
 def _wanted(record: Record) -> dict[str, Any]:
-    """The object without what the server or its controllers say of it."""
+    """The object without fields that the server or its controllers set."""
     obj: dict[str, Any] = msgspec.json.decode(record.value)
     obj.pop("status", None)
     for name in ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink"):

@@ -1,4 +1,4 @@
-"""The state of a simulated cluster as functions of an operator's tests look at it, after every write."""
+"""The state of a simulated cluster for invariants of an operator's tests, after every write."""
 
 import asyncio
 from collections.abc import Callable
@@ -48,16 +48,16 @@ class State:
 
 
 Check = Callable[[State], object]
-"""Raises ``AssertionError`` if something is wrong. Called after every write, and at the end."""
+"""Raises ``AssertionError`` if it is violated. Called after every write, and at the end."""
 
 
 def name_of(check: Check) -> str:
-    """What a function is called in reports."""
+    """The name of a function in reports."""
     return getattr(check, "__name__", repr(check))
 
 
 class CheckFailed(Violation):
-    """A function that was given as an invariant has failed."""
+    """An invariant function has failed."""
 
     def __init__(self, check: str, error: AssertionError) -> None:
         super().__init__(f"{check}: {error}")
@@ -71,11 +71,11 @@ class Checks(Invariant):
         self._checks = checks
         self._muted = muted
         self.muted_failed = False
-        """Whether a function has failed that does not end the run any more."""
+        """Whether a function has failed that no longer ends the run."""
         self.state: State | None = None
 
     def committed(self, _change: Change, _origin: Origin | None) -> None:
-        """A write has become visible. The program that has made it must not survive what is wrong."""
+        """A write has become visible. A violation must not be handled by the program that wrote it."""
         try:
             self._call()
         except Exception as error:  # noqa: BLE001  # raised here the operator might catch it; the run must end

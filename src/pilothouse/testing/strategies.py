@@ -1,8 +1,8 @@
 """Hypothesis strategies for custom resources: values that the API server accepts.
 
-``objects(WEBSITES)`` gives whole objects, ``specs(WEBSITES)`` their specs, ``from_schema`` values of any structural
-schema. Values are made from types, bounds, formats and patterns; what schemas say otherwise (CEL rules, ``anyOf``,
-``not``) filters them, by the validators of the API server itself. Hypothesis is an extra: ``pilothouse[hypothesis]``.
+``objects(WEBSITES)`` generates whole objects, ``specs(WEBSITES)`` their specs, ``from_schema`` values of any structural
+schema. Values are generated from types, bounds, formats and patterns; other keywords (CEL rules, ``anyOf``, ``not``)
+filter them, by the validators of the API server itself. Hypothesis is an extra: ``pilothouse[hypothesis]``.
 """
 
 import base64
@@ -32,9 +32,9 @@ with lazy_imports():
 Schema = Mapping[str, Any]
 """A schema of a CustomResourceDefinition (``openAPIV3Schema``)."""
 _MOST_ITEMS = 3
-"""Elements of lists and maps, unless a schema asks for more."""
+"""Elements of lists and maps, unless a schema requires more."""
 _DEEPEST = 8
-"""Levels below which optional fields are left out."""
+"""Level below which optional fields are omitted."""
 _LARGEST = {"int32": 2**31 - 1, "int64": 2**63 - 1}
 _RULES = "x-kubernetes-validations"
 _IMPLIED = ("apiVersion", "kind", "metadata")
@@ -69,7 +69,7 @@ _SAMPLES = {
 def from_schema(node: Schema) -> "Strategy":
     """Values that a structural schema (OpenAPI v3, as CustomResourceDefinitions have it) accepts.
 
-    Raises ``ModuleNotFoundError`` without Hypothesis. Schemas that hardly any value satisfies make Hypothesis raise
+    Raises ``ModuleNotFoundError`` without Hypothesis. If hardly any value satisfies a schema, Hypothesis raises
     ``Unsatisfiable``.
     """
     _require_hypothesis()
@@ -153,8 +153,8 @@ def _copied(value: Any) -> Any:
 
 
 def _values(node: Schema, depth: int) -> "Strategy":
-    """Values of a schema. A part that says more than types and bounds filters its own values: what is filtered at the
-    root is filtered in vain, if one of many parts is wrong."""
+    """Values of a schema. Each part with further keywords filters its own values: filtering only at the root would
+    hardly ever succeed if there are many parts."""
     made = _without_filter(node, depth)
     if any(junction in node for junction in (*_JUNCTIONS, "not")) or _RULES in node:
         made = made.filter(_Accepted(node))
@@ -187,7 +187,7 @@ def _without_filter(node: Schema, depth: int) -> "Strategy":
 
 
 def _branches(node: Schema) -> list[Schema]:
-    """What has to hold besides, for each of the alternatives that a schema has; none if it has no junctions."""
+    """The additional constraints of each alternative of a schema; none if it has no logical junctors."""
     common: Schema = {}
     for branch in node.get("allOf") or ():
         common = _merged(common, branch)
@@ -346,7 +346,7 @@ def _mappings(node: Schema, depth: int) -> "Strategy":
 
 
 def _below(node: Schema, depth: int) -> "Strategy":
-    """Made when it is needed: large definitions have thousands of fields, of which an object has some."""
+    """Created at the first use: large definitions have thousands of fields, of which an object has few."""
     return st.deferred(lambda: _values(node, depth + 1))
 
 
@@ -360,7 +360,7 @@ def _embedded(node: Schema, depth: int) -> "Strategy":
 
 
 def _anything() -> "Strategy":
-    """Values where a schema says nothing. Objects in lists lose their fields there, objects in objects do not."""
+    """Values where a schema has no type. Objects in lists lose their fields there, objects in objects do not."""
     scalars = st.booleans() | st.integers(-(2**53), 2**53) | st.text("abc", max_size=5)
     names = st.text("abc", min_size=1)
     nested = st.recursive(

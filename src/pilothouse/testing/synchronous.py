@@ -1,7 +1,7 @@
-"""``plane``: a plane for synchronous tests, on a thread that it owns, and ``Cluster``, what a test does with it.
+"""``plane``: a plane for synchronous tests, in its own thread, and ``Cluster``, its interface for tests.
 
-The test talks to it through the methods here, which run on that thread, or over HTTP with whatever client it is about
-to test: ``url`` and ``kubeconfig`` say where.
+The test uses it through the methods here, which run in that thread, or over HTTP with any client: ``url`` and
+``kubeconfig`` have the address.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ __tracebackhide__ = is_expected
 
 
 class PlaneEnded(RuntimeError):
-    """The plane has ended: stopped, or failed with what this was raised from."""
+    """The plane has ended: stopped, or failed with the exception that caused this one."""
 
 
 class Cluster:
-    """A running plane, seen from one namespace of it, as the administrator. For any thread but the plane's own.
+    """A running plane, with a default namespace, as the administrator. For any thread but the plane's own.
 
-    Objects are addressed as in a manifest, by apiVersion, kind and name, and come as plain dictionaries. What the API
-    server rejects is raised as ``pilothouse.client.errors.ApiError``.
+    Objects are addressed as in a manifest, by apiVersion, kind and name, and are plain dictionaries. Errors of the API
+    server are raised as ``pilothouse.client.errors.ApiError``.
     """
 
     def __init__(self, cluster: AsyncCluster, thread: "PlaneThread") -> None:
@@ -60,7 +60,7 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """The namespace of objects that name none."""
+        """The namespace of objects that have none."""
         return self._cluster.namespace
 
     @property
@@ -70,20 +70,20 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """A kubeconfig file of the administrator in this namespace; goes away with the plane."""
+        """A kubeconfig file of the administrator in this namespace; deleted with the plane."""
         return self._cluster.kubeconfig
 
     def in_namespace(self, name: str) -> "Cluster":
-        """The same plane, seen from another namespace."""
+        """The same plane, with another default namespace."""
         return Cluster(self._cluster.in_namespace(name), self._thread)
 
     def new_namespace(self, prefix: str = "test-") -> "Cluster":
-        """Make a namespace of its own, for one test."""
+        """Create a namespace for one test."""
         return Cluster(self._thread.call(self._cluster.new_namespace(prefix)), self._thread)
 
     def lag(self, seconds: float) -> None:
-        """From now on the API server answers watches, and lists from its cache, with a state that old. Infinity: it is
-        stuck. 0: it keeps up. The whole plane sees it: for a test with a plane of its own."""
+        """From now on the API server serves watches, and lists from its cache, with a state of that age. Infinity: it
+        does not advance. 0: it is up to date. Affects the whole plane: use a separate one."""
 
         async def on_loop() -> None:
             self._cluster.lag(seconds)
@@ -91,8 +91,8 @@ class Cluster:
         self._thread.call(on_loop())
 
     def compact(self) -> None:
-        """Have the API server forget all changes up to now: an older resource version or ``continue``
-        token gets 410, with reason Expired. Watches under way go on."""
+        """Make the API server drop its history: an older resource version or ``continue`` token gets 410, with reason
+        Expired. Open watches continue."""
 
         async def on_loop() -> None:
             self._cluster.compact()
@@ -104,7 +104,7 @@ class Cluster:
         return self._cluster.plane.env.now()
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass at once: all that is due in it happens, in its order. Returns when it has.
+        """Advance the clock: everything that is due in that time happens, in its order. Returns when it has.
 
         For planes with ``movable_clock=True``, others raise ``RuntimeError``. A thousand seconds take about one.
         """
@@ -112,10 +112,10 @@ class Cluster:
 
     @contextlib.contextmanager
     def restoring_definitions(self) -> Iterator[None]:
-        """At the end of the block the CustomResourceDefinitions are those of its beginning: new ones have gone with all
-        objects that they define, regardless of finalizers; changed and deleted ones are as they were.
+        """At the end of the block restore the CustomResourceDefinitions of its start: new ones are deleted with all
+        their objects, regardless of finalizers; changed and deleted ones are restored.
 
-        Raises ``Timeout``, which names what would not go.
+        Raises ``Timeout`` with the objects that could not be deleted.
         """
         restoring = self._cluster.restoring_definitions()
         self._thread.call(restoring.__aenter__())
@@ -125,21 +125,20 @@ class Cluster:
             self._thread.call(restoring.__aexit__(None, None, None))
 
     def reset(self) -> None:
-        """Bring the plane back to what it was when it was ready: what was created since goes, what was changed is as
-        it was. The whole plane sees it: for a test with a plane of its own. Raises ``Timeout``."""
+        """Restore the state in which the plane was ready: objects created since are deleted, changed ones are restored.
+        Affects the whole plane: use a separate one. Raises ``Timeout``."""
         self._thread.call(self._cluster.reset())
 
     def create(self, manifest: Mapping[str, Any] | str) -> Object:
-        """Create an object, in its own namespace if it names one. Returns it as the server has it. A field that the
-        server does not know is an error, as with kubectl. ``manifest`` may be YAML text of one object."""
+        """Create an object, in its own namespace if it has one. Returns the stored object. Unknown fields are an error,
+        as with kubectl. ``manifest`` may be YAML text of one object."""
         return self._thread.call(self._cluster.create(manifest))
 
     def apply(self, manifest: "Manifests") -> Objects:
-        """Server-side apply, which takes over fields of other managers, in the given order; returns the objects as the
-        server has them.
+        """Server-side apply with force, in the given order; returns the stored objects.
 
-        ``manifest`` is the path of a file or folder, YAML text, a mapping, or a list of them. When this returns,
-        CustomResourceDefinitions are established. Fields that the server does not know are an error.
+        ``manifest`` is the path of a file or directory, YAML text, a mapping, or a list of them. When this returns,
+        CustomResourceDefinitions are established. Unknown fields are an error.
         """
         return self._thread.call(self._cluster.apply(manifest))
 
@@ -154,21 +153,21 @@ class Cluster:
     def patch(
         self, api_version: str, kind: str, name: str, changes: Mapping[str, Any], *, subresource: str = ""
     ) -> Object:
-        """Change an object by a JSON merge patch: what is named is replaced, ``None`` removes."""
+        """Change an object by a JSON merge patch: fields are replaced, ``None`` removes one."""
         return self._thread.call(self._cluster.patch(api_version, kind, name, changes, subresource=subresource))
 
     def delete(self, api_version: str, kind: str, name: str, *, propagation_policy: str = "Background") -> None:
-        """Ask for an object's deletion. Returns at once: ``wait_for`` waits until it is gone."""
+        """Request an object's deletion. Returns at once: ``wait_for`` waits until it is gone."""
         self._thread.call(self._cluster.delete(api_version, kind, name, propagation_policy=propagation_policy))
 
     def wait_for(
         self, api_version: str, kind: str, name: str, condition: Condition, *, seconds: float = 10.0
     ) -> Object | None:
-        """Wait until the condition holds for the object as it is, ``None`` while it is not there; returns it.
+        """Wait until the condition is true for the object, ``None`` if it does not exist; returns it.
 
-        The condition is called on the plane's thread, after every change. Raises ``Timeout`` (an ``AssertionError``),
-        which shows the object as it was last and says why: its conditions, events about it and what belongs to it, and
-        missing rights of programs under test; of an ``App`` the back-off of the object and the error of its last sync.
+        The condition is called in the plane's thread, after every change. Raises ``Timeout`` (an ``AssertionError``)
+        with the last state of the object and the reasons: its conditions, events of it and its dependents, and missing
+        permissions of programs under test; for an ``App`` the backoff of the object and the error of its last sync.
         """
         return self._thread.call(self._cluster.wait_for(api_version, kind, name, condition, seconds=seconds))
 
@@ -189,16 +188,16 @@ class Cluster:
         settings: "Settings | None" = None,
         faults: "Sequence[Rule]" = (),
     ) -> Iterator[None]:
-        """Run a program of your own on the plane's loop during the block: an ``App`` (with these ``settings``), or a
+        """Run your own program in the plane's loop during the block: an ``App`` (with these ``settings``), or a
         coroutine function ``program(client, env)``, cancelled at its end. The definitions of an app are applied unless
-        they are there.
+        they exist.
 
         It is an administrator, or the user ``as_``. A service account (``system:serviceaccount:NAMESPACE:NAME``) gets
         the roles that are generated for the app, for the block; the plane needs ``authorization="RBAC"``. ``faults``
         happen to its requests only.
 
-        If it has failed by the end of the block, that failure is raised then. Raises ``MissingRight`` at the end if it
-        asked for something that it is not allowed.
+        If it has failed by the end of the block, that error is raised then. Raises ``MissingRight`` at the end if it
+        sent a request that it is not allowed to.
         """
 
         async def begin() -> tuple[ProgramUnderTest, asyncio.Task[object]]:
@@ -221,7 +220,7 @@ class Cluster:
 
 
 class PlaneThread:
-    """Runs one plane on a loop of its own from ``start`` to ``stop``."""
+    """Runs one plane in its own loop from ``start`` to ``stop``."""
 
     _started = False
     """Whether this process has started one."""
@@ -233,11 +232,11 @@ class PlaneThread:
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._finish: asyncio.Event | None = None
-        # A test run that dies must not hang on this thread.
+        # The thread must not prevent the exit of a crashed test run.
         self._thread = threading.Thread(target=self._main, name="pilothouse plane", daemon=True)
 
     def start(self) -> AsyncCluster:
-        """Start, and return once the plane is ready. Raises what kept it from becoming so."""
+        """Start, and return when the plane is ready. Raises the error that prevented that."""
         with self._in_starting():
             self._thread.start()
             return self._ready.result()

@@ -1,4 +1,4 @@
-"""What is read of a CustomResourceDefinition, and what its ``CustomResource`` cannot express. Pure."""
+"""The parts of a CustomResourceDefinition for views, and what its ``CustomResource`` cannot express. Pure."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -13,14 +13,14 @@ Schema = Mapping[str, Any]
 
 _API_VERSION = "apiextensions.k8s.io/v1"
 TEXTS = frozenset({"description", "title", "example", "externalDocs"})
-"""What is for people only: it is in docstrings, or left out."""
+"""Keywords for humans only: in docstrings, or omitted."""
 RULE_FIELDS = dict(zip(Rule.__struct_encode_fields__, Rule.__struct_fields__, strict=True))
 """Fields of a rule on the wire, and the arguments of ``Rule``."""
 IMPLIED = ("apiVersion", "kind", "metadata")
 
 
 class InvalidDefinition(ValueError):
-    """What was given is no CustomResourceDefinition that views can be made of; says why."""
+    """The input is not a CustomResourceDefinition from which views can be created; has the reason."""
 
 
 class _RuleShape(msgspec.Struct, rename="camel"):
@@ -85,14 +85,14 @@ class _Metadata(msgspec.Struct):
 
 
 class _Definition(msgspec.Struct):
-    """The parts of a definition that views are made of, to check the types of what a file has."""
+    """The parts of a definition that views need, for validating the types in a file."""
 
     metadata: _Metadata
     spec: _Spec
 
 
 def as_json(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy with what JSON has only: YAML has dates, numbers that are not finite, and keys that are no text. Raises
+    """A copy with JSON types only: YAML has dates, non-finite numbers, and keys that are not text. Raises
     ``InvalidDefinition``."""
     try:
         found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(definition))
@@ -102,7 +102,7 @@ def as_json(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_definition(definition: Mapping[str, Any]) -> None:
-    """Raises ``InvalidDefinition`` unless it is a CustomResourceDefinition that views can be made of."""
+    """Raises ``InvalidDefinition`` unless it is a CustomResourceDefinition from which views can be created."""
     if definition.get("kind") != "CustomResourceDefinition":
         raise InvalidDefinition(f"expected a CustomResourceDefinition, got {definition.get('kind') or 'no kind'}")
     if definition.get("apiVersion", _API_VERSION) != _API_VERSION:
@@ -115,8 +115,8 @@ def check_definition(definition: Mapping[str, Any]) -> None:
 
 
 def _check_names(spec: Mapping[str, Any]) -> None:
-    """The names that become names in Python have to be such as the API server takes: whatever else they say would
-    stand in the source. Raises ``InvalidDefinition``."""
+    """Names that become Python names must be ones that the API server accepts: any other text would get into the
+    source. Raises ``InvalidDefinition``."""
     names = spec["names"]
     found = {"spec.names.kind": str(names["kind"]).lower(), "spec.names.plural": names["plural"]}
     found |= {f"spec.versions[{number}].name": each["name"] for number, each in enumerate(spec["versions"])}
@@ -133,7 +133,7 @@ def root_schema(name: str, version: Mapping[str, Any]) -> Schema:
 
 
 def bare(schema: Schema) -> dict[str, Any]:
-    """Without what every custom resource has."""
+    """Without the fields that all custom resources have."""
     properties = {name: each for name, each in schema.get("properties", {}).items() if name not in IMPLIED}
     required = [each for each in schema.get("required", ()) if each not in IMPLIED]
     return {**schema, "properties": properties, "required": required}
@@ -145,7 +145,7 @@ def _properties(version: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def not_expressed(spec: Mapping[str, Any], version: Mapping[str, Any]) -> list[str]:
-    """What of a definition its ``CustomResource`` does not have."""
+    """The parts of a definition that its ``CustomResource`` does not have."""
     names, kind = spec["names"], spec["names"]["kind"]
     found = []
     if names.get("listKind", f"{kind}List") != f"{kind}List":

@@ -45,7 +45,7 @@ from pilothouse.operator.schema import agree
 
 _UNKNOWN = {"x-kubernetes-preserve-unknown-fields": True}
 _LONG = 60
-"""Characters of a type that is given a name of its own when it is used within another one."""
+"""Length of a type from which it gets a name when it is used within another one."""
 _ABSENT = "OPTIONAL"
 _CONSTANTS = {
     _ABSENT: (
@@ -71,7 +71,7 @@ def models(definitions: Iterable[Mapping[str, Any]]) -> str:
     """Source of a module with the views of CustomResourceDefinitions (``apiextensions.k8s.io/v1``), and a
     ``CustomResource`` of each version.
 
-    The same definitions give the same text. Raises ``InvalidDefinition`` if there are none, for other objects, and for
+    Equal definitions give equal text. Raises ``InvalidDefinition`` if there are none, for other objects, and for
     versions without a schema.
     """
     module = _Module()
@@ -85,7 +85,7 @@ def models(definitions: Iterable[Mapping[str, Any]]) -> str:
 
 
 class _Module:
-    """The module under construction: what stands in it so far, and the names that are taken."""
+    """The module under construction: its text so far, and the used names."""
 
     def __init__(self) -> None:
         self._blocks: list[str] = []
@@ -200,7 +200,7 @@ class _Module:
         if root:
             taken.add("metadata")
         properties = schema.get("properties", {})
-        # msgspec wants fields without defaults first.
+        # msgspec requires fields without defaults first.
         for wire in sorted(properties, key=lambda name: name not in required or "default" in properties[name]):
             below = properties[wire]
             field = field_name(wire, taken)
@@ -219,7 +219,7 @@ class _Module:
             given = schema["default"]
             is_own = isinstance(given, bool | int | float | str) and not is_foreign_default(schema)
             default = flat(literal(given)) if is_own else zero_value(schema)
-            if not is_own or not given:  # of a zero value ``schema`` makes no default
+            if not is_own or not given:  # ``schema`` creates no default for a zero value
                 extra["default"] = given
             is_none = default is None
         elif not required and len(path) == 2 and schema.get("properties") and "required" not in typed.made:
@@ -248,7 +248,7 @@ class _Module:
     # Types
 
     def _type(self, schema: Schema, path: tuple[str, ...]) -> Typed:
-        """The type of values of a schema; what it does not express is left to ``_annotated``."""
+        """The type of values of a schema; the rest of the schema is left to ``_annotated``."""
         kind, values = schema.get("type"), schema.get("enum")
         if schema.get("x-kubernetes-int-or-string"):
             return Typed("int | str", {"x-kubernetes-int-or-string": True})
@@ -314,7 +314,7 @@ class _Module:
         return Typed(name, made)
 
     def _element(self, schema: Schema, path: tuple[str, ...]) -> Expression:
-        """The type of elements of lists and maps, short enough to stand within another one."""
+        """The type of elements of lists and maps, short enough for use within another one."""
         typed = self._type(schema, path)
         extra = difference(schema, typed.made)
         if "default" in schema:
@@ -325,7 +325,7 @@ class _Module:
         return self._short(self._annotated(expression, extra), path)
 
     def _short(self, expression: Expression, path: tuple[str, ...]) -> Expression:
-        """The expression, or the name that is given to one that is long."""
+        """The expression, or the name of a long one."""
         text = flat(expression)
         if len(text) <= _LONG:
             return text

@@ -11,7 +11,7 @@ import msgspec
 IMPORTED = ("Any", "Annotated", "Literal", "Column", "CustomResource", "ObjectMeta", "Rule", "Version", "View")
 """Names that the module may import."""
 _ANNOTATING = frozenset({"bool", "bytes", "datetime", "dict", "float", "int", "msgspec", "str", "tuple", *IMPORTED})
-"""Names in annotations: a field of such a name would be found in their place in the body of its class."""
+"""Names in annotations: a field with such a name would shadow them in the body of its class."""
 
 
 def _words(name: str) -> list[str]:
@@ -33,7 +33,7 @@ def field_name(wire: str, taken: Collection[str]) -> str:
 
 @functools.cache
 def camel(name: str) -> str:
-    """The name on the wire that msgspec gives to a field of a view."""
+    """The JSON name that msgspec derives for a field of a view."""
     return msgspec.defstruct("Renamed", [name], rename="camel").__struct_encode_fields__[0]
 
 
@@ -55,7 +55,7 @@ def _singular(name: str) -> str:
 
 
 def class_names(path: tuple[str, ...]) -> Iterable[str]:
-    """Names for what is at a path, the shortest first: those of ``Website``, ``spec`` are WebsiteSpec."""
+    """Candidate names for a path, the shortest first: for ``Website``, ``spec`` it is WebsiteSpec."""
     parts: list[str] = []
     for part in path:
         if part in ("[]", "{}"):

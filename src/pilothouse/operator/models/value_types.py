@@ -1,4 +1,4 @@
-"""Types of single values, and the schemas that ``schema`` makes of them. Pure."""
+"""Types of single values, and the schemas that ``schema`` creates from them. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ _LARGEST = 2**63 - 1
 
 
 class Typed(msgspec.Struct):
-    """A type, and the schema that ``schema`` makes of it, without the schemas below it."""
+    """A type, and the schema that ``schema`` creates from it, without nested schemas."""
 
     expression: Expression
     made: dict[str, Any]
 
 
 def difference(schema: Schema, made: dict[str, Any]) -> dict[str, Any]:
-    """What has to be added to a schema that was made of a type; None for what has to go."""
+    """The additions to a schema that was created from a type; None for keywords to remove."""
     wanted = {name: value for name, value in schema.items() if name not in TEXTS | _BELOW}
     if isinstance(schema.get("additionalProperties"), bool):
         wanted["additionalProperties"] = schema["additionalProperties"]
@@ -57,7 +57,7 @@ def string_type(schema: Schema) -> Typed:
 
 
 def _is_portable(pattern: str) -> bool:
-    """Whether Python reads the pattern as Go does: what is not plain stays a matter of the API server."""
+    """Whether Python interprets the pattern as Go does; other patterns are left to the API server."""
     if re.search(r"\\[pPzQECdwsDWSbB]|\[\[:|\(\?|\$", pattern.removesuffix("$")):
         return False
     try:
@@ -97,7 +97,7 @@ def is_foreign_default(schema: Schema) -> bool:
 
 
 def zero_value(schema: Schema) -> str | None:
-    """What an absent field is read as; None if it has to be distinguished from every value."""
+    """The decoded value of a missing field; None if it must be distinguished from every value."""
     if schema.get("enum") or schema.get("x-kubernetes-int-or-string"):
         return None
     match schema.get("type"):

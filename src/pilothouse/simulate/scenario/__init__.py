@@ -1,7 +1,7 @@
 """The file of a scenario: its types, and how it is read.
 
-``load`` gives a ``Scenario`` or raises ``ScenarioError``, whose text names file, line and field. ``schema`` and
-``actions`` are what may be written; ``json_schema`` publishes that for editors.
+``load`` returns a ``Scenario`` or raises ``ScenarioError``, with file, line and field. ``schema`` and ``actions``
+define the format; ``json_schema`` publishes it for editors.
 """
 
 from pilothouse.simulate.scenario.loading import Scenario, ScenarioError, load

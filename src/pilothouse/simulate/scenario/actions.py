@@ -1,6 +1,6 @@
-"""What happens to a cluster: the entries of ``spec.timeline``, as they are written.
+"""Actions: the entries of ``spec.timeline``, in the form of the file.
 
-Each entry says when (``at``, ``every``, ``when``) and has one action. ``pilothouse.simulate.actions`` performs them.
+Each entry has a time (``at``, ``every``, ``when``) and one action. ``pilothouse.simulate.actions`` performs them.
 """
 
 from typing import Any, Literal
@@ -21,7 +21,7 @@ class Target(_Strict, frozen=True, kw_only=True):
     """One object, by one of the fields that name it."""
 
     namespace: str = "default"
-    """Of the object; ignored where objects have none."""
+    """Of the object; ignored for cluster-scoped objects."""
     object: str | None = None
     """Any object, as kubectl takes it: TYPE/NAME, for example resourcequota/small."""
     deployment: str | None = None
@@ -105,15 +105,15 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     """Delete one object, or those of a type that a selector matches."""
 
     namespace: str = "default"
-    """Of the object; ignored where objects have none."""
+    """Of the object; ignored for cluster-scoped objects."""
     object: str
     """TYPE/NAME, or TYPE with a selector."""
     selector: str = ""
-    """Of labels: app=web,tier!=db."""
+    """Labels: app=web,tier!=db."""
     grace_period: Duration | None = None
-    """In place of the object's own."""
+    """Overrides the object's own."""
     propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
-    """What becomes of the objects that it owns."""
+    """The propagation policy for its dependents."""
 
     def __post_init__(self) -> None:
         parts = self.object.split("/")
@@ -125,8 +125,7 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class NodeSelection(_Strict, frozen=True, kw_only=True):
-    """Nodes: those that fit everything that is given. Those that have vanished are not meant, unless they are named, or
-    revived."""
+    """Nodes that match all given fields. Nodes that have vanished are only selected by name, or by revive."""
 
     name: str = ""
     """One node."""
@@ -137,7 +136,7 @@ class NodeSelection(_Strict, frozen=True, kw_only=True):
     zone: str = ""
     """A zone of ``cluster.nodeGroups``."""
     selector: str = ""
-    """Of labels: pool=web,zone!=a."""
+    """Labels: pool=web,zone!=a."""
     count: int | None = None
     """So many of them, drawn from the seed. More than match are an error."""
 
@@ -155,27 +154,27 @@ class NodeSelection(_Strict, frozen=True, kw_only=True):
 
 
 class NodeFault(NodeSelection, frozen=True, kw_only=True):
-    """What becomes of nodes. One of the effects."""
+    """Changes of nodes. Exactly one of the effects."""
 
     silence: bool = False
     """They send nothing, as with a broken network; containers run on."""
     vanish: bool = False
-    """The machines are gone, and their Nodes are deleted, as a cloud provider's controller does."""
+    """The machines are deleted, and their Nodes, as a cloud provider's controller does."""
     out_of_service: bool = False
     """They are silent, and get the taint node.kubernetes.io/out-of-service."""
     slow: Duration | None = None
-    """Everything that they send is late by so much; 0s ends that."""
+    """Everything that they send is delayed by this; 0s ends that."""
     pressure: Literal["memory", "disk", "pids"] | None = None
-    """They lack a resource: they say so, and evict a pod every ten seconds."""
+    """They are under pressure of a resource: they report the condition, and evict a pod every ten seconds."""
     relieve: bool = False
     """There is enough of everything again."""
     reboot: bool = False
-    """They boot at once: what ran has ended."""
+    """They reboot at once: running containers have ended."""
     revive: bool = False
-    """They are back: in reach, quick, in service, registered. Containers have run on, except on machines that were
-    gone."""
+    """All faults end: reachable, quick, in service, registered. Containers have continued to run, except on machines
+    that were gone."""
     lose_disk: bool = False
-    """With revive: the machines come back without what ran on them."""
+    """With revive: the machines return without their containers."""
     for_: Duration | None = msgspec.field(default=None, name="for")
     """Undo it after so long."""
 
@@ -206,9 +205,9 @@ class Drain(NodeSelection, frozen=True, kw_only=True):
     PodDisruptionBudgets and are tried again every five seconds."""
 
     timeout: Duration | None = None
-    """Give up after so long, which fails the run. Default: never."""
+    """Give up after this time, which fails the run. Default: never."""
     grace_period: Duration | None = None
-    """In place of the pods' own."""
+    """Overrides the pods' own."""
     delete_empty_dir_data: bool = True
     """Otherwise pods with emptyDir volumes fail the drain, as kubectl's do without --delete-emptydir-data."""
     force: bool = False
@@ -236,18 +235,18 @@ class UntaintNodes(NodeSelection, frozen=True, kw_only=True):
 
 
 class PodSelection(_Strict, frozen=True, kw_only=True):
-    """Pods: those that fit everything that is given."""
+    """Pods that match all given fields."""
 
     namespace: str = "default"
     """Of the pods."""
     name: str = ""
     """One pod."""
     selector: str = ""
-    """Of labels: app=web,tier!=db."""
+    """Labels: app=web,tier!=db."""
     node: str = ""
     """Those on a node."""
     count: int | None = None
-    """So many of them, drawn from the seed."""
+    """This many of them, drawn from the seed."""
 
     def __post_init__(self) -> None:
         if not (self.name or self.selector or self.node or self.count is not None):
@@ -273,16 +272,16 @@ class Crash(PodSelection, frozen=True, kw_only=True):
 
 
 class ManagerFault(_Strict, frozen=True, kw_only=True):
-    """What becomes of the manager (or of the program in its place)."""
+    """Changes of the manager (or of the program that replaces it)."""
 
     kill: bool = False
-    """The process that leads dies."""
+    """The process of the leader is killed."""
     down: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
     """With kill: started again after so long."""
     stale: bool = False
-    """With kill: it begins with lists from an API server that is behind."""
+    """With kill: it starts with lists from a stale API server."""
     partition: Duration | None = None
-    """For so long it reaches no API server, and no event reaches it."""
+    """For this time it reaches no API server, and gets no events."""
 
     def __post_init__(self) -> None:
         if self.kill == (self.partition is not None):
@@ -292,29 +291,29 @@ class ManagerFault(_Strict, frozen=True, kw_only=True):
 
 
 class ApiServerFault(_Strict, frozen=True, kw_only=True):
-    """What becomes of the API server, as the manager (or the program in its place) sees it. One of the effects."""
+    """Faults of the API server for the manager (or the program that replaces it). Exactly one of the effects."""
 
     slow: Duration | None = None
-    """Each request takes up to so long before the server has it; 0s changes nothing. Only those of the manager (or the
-    program in its place): nodes, scheduler and users are served as before."""
+    """Each request is delayed by up to this; 0s changes nothing. Only those of the manager (or the program that
+    replaces it): nodes, scheduler and users are not affected."""
     lag: Duration | None = None
     """The manager watches a server that is so far behind."""
     fail_writes: Literal["conflict", "internal error", "refused", "request lost", "answer lost", "timed out"] | None = (
         None
     )
-    """Writes fail so. With answer lost and timed out they are carried out all the same."""
+    """How writes fail. With answer lost and timed out they are carried out nevertheless."""
     fail_reads: Literal["internal error", "refused", "request lost"] | None = None
     """Gets and lists fail so."""
     probability: float = 1.0
     """With failWrites and failReads: of each request."""
     drop_watches: Literal["ended", "lost", "gone"] | None = None
-    """Open watches end: by themselves, with their connection, or with 410."""
+    """How open watches end: normally, with their connection, or with 410."""
     slow_watches: Duration | None = None
     """Each event takes up to so long to arrive."""
     hold_watches: bool = False
     """No event arrives."""
     compact: bool = False
-    """The history is forgotten, so that watches cannot be resumed."""
+    """The history is dropped, so that watches cannot be resumed."""
     resource: str = ""
     """With failWrites, dropWatches, slowWatches and holdWatches: only this resource."""
     for_: Duration | None = msgspec.field(default=None, name="for")
@@ -371,8 +370,8 @@ class Point(_Strict, frozen=True, kw_only=True):
 
 
 class Load(Target, frozen=True, kw_only=True):
-    """The load on a workload, which its pods share: what autoscalers measure. A constant, a day's curve, or points with
-    straight lines between."""
+    """The load on a workload, which is divided among its pods and measured by autoscalers. A constant, a curve over a
+    day, or points with linear interpolation."""
 
     cpu: Quantity | None = None
     """Processors, all pods together."""
@@ -382,7 +381,7 @@ class Load(Target, frozen=True, kw_only=True):
     points: tuple[Point, ...] = ()
     """A curve."""
     period: Duration | None = None
-    """With points: begin again after so long."""
+    """With points: start over after this time."""
     step: Duration = msgspec.field(default_factory=lambda: Duration(60.0))
     """How often the load changes."""
 
@@ -460,15 +459,15 @@ class Entry(_Strict, frozen=True, kw_only=True):
     name: str = ""
     """For expectations: after: NAME."""
     at: Duration | None = None
-    """So long after the start."""
+    """Time after the start."""
     every: Duration | None = None
     """Again and again, first after so long."""
     until: Duration | None = None
     """With every: not later than so long after the start."""
     when: str | None = None
-    """A CEL expression over objects: once, as soon as it holds. With at: not before that."""
+    """A CEL expression over objects: once, as soon as it is true. With at: not before that."""
     delay: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
-    """With when: so long after it holds."""
+    """With when: this time after it has become true."""
     apply: str | dict[str, Any] | tuple[str | dict[str, Any], ...] | None = None
     """Create or change objects: manifests, files, folders."""
     patch: Patch | None = None
@@ -487,9 +486,9 @@ class Entry(_Strict, frozen=True, kw_only=True):
     crash: Crash | None = None
     nodes: NodeFault | None = None
     manager: ManagerFault | None = None
-    """What becomes of the manager."""
+    """A change of the manager."""
     program: ManagerFault | None = None
-    """What becomes of the program of spec.programs."""
+    """A change of the program of spec.programs."""
     api_server: ApiServerFault | None = None
     load: Load | None = None
     clock: ClockFault | None = None

@@ -1,4 +1,4 @@
-"""What the fields of scenarios mean, in the words of their docstrings: for the JSON Schema and the reference.
+"""Descriptions of the fields of scenarios, from their docstrings: for the JSON Schema and the reference.
 
 A string that follows a field in a class is not kept at run time, so it is read from the source.
 """

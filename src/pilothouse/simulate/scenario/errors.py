@@ -1,4 +1,4 @@
-"""``ScenarioError``: what is wrong with a scenario, with file, line and field."""
+"""``ScenarioError``: an error in a scenario, with file, line and field."""
 
 import difflib
 import re
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 class ScenarioError(ValueError):
-    """A scenario that can't be run. The text names file, line and field, the reason, and the way out."""
+    """A scenario that cannot be run. The message has file, line and field, the reason, and the solution."""
 
 
 def shown_path(path: Sequence[Step]) -> str:
@@ -49,7 +49,7 @@ def path_of(text: str) -> tuple[Step, ...]:
 def positioned(
     source: str, error: msgspec.ValidationError, document: Any, positions: Positions, root: type[msgspec.Struct]
 ) -> ScenarioError:
-    """What msgspec says of a document that should be a ``root``, as people read it, with what may stand there."""
+    """msgspec's error for a document that should be a ``root``, in readable form, with the allowed values."""
     text = str(error)
     found = _AT.search(text)
     path = path_of(found[1]) if found is not None else ()
@@ -77,7 +77,7 @@ def positioned(
 
 
 def located(source: str, path: Sequence[Step], message: str, document: Any, positions: Positions) -> ScenarioError:
-    """``FILE:LINE: PATH: MESSAGE``; without a line for what is on the command line alone."""
+    """``FILE:LINE: PATH: MESSAGE``; without a line for values from the command line."""
     where = f"{source}:{positions.line(document, path)}"
     given = positions.given(document, path)
     if given is not None:

@@ -1,4 +1,4 @@
-"""What may stand at a place of a scenario: for messages about fields and values that may not."""
+"""The types that are allowed at a position of a scenario, for messages about invalid fields and values."""
 
 import types
 import typing

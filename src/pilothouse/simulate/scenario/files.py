@@ -1,4 +1,4 @@
-"""Files that somebody names: text of bounded size, of files that have an end."""
+"""Reads files that a user names: text of bounded size, regular files only."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ class FileError(ValueError):
 def text_of(path: Path, most: int) -> str:
     """The text of a file of at most so many bytes. Raises ``FileError``."""
     try:
-        # Opening a pipe would wait for somebody who writes into it.
+        # Opening a pipe would block until somebody writes.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -29,7 +29,7 @@ def text_of(path: Path, most: int) -> str:
 
 
 def check_regular(path: Path) -> None:
-    """Raises ``FileError`` for devices, pipes and sockets; not for what is not there."""
+    """Raises ``FileError`` for devices, pipes and sockets; not for missing files."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

@@ -42,7 +42,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _property(value: dict[str, Any], text: str) -> dict[str, Any]:
-    """Without null, which says no more than leaving the field out; with its description first."""
+    """Without null, which equals omitting the field; with its description first."""
     branches = value.get("anyOf", [])
     if {"type": "null"} in branches:
         rest = [each for each in branches if each != {"type": "null"}]
@@ -52,7 +52,7 @@ def _property(value: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def kinds() -> Iterator[type[msgspec.Struct]]:
-    """The types of which scenarios consist, in the order of their definition."""
+    """The types of a scenario, in the order of their definition."""
     for module in (schema, actions):
         for each in vars(module).values():
             own = isinstance(each, type) and issubclass(each, msgspec.Struct) and each.__module__ == module.__name__

@@ -36,7 +36,7 @@ __all__ = ["Scenario", "ScenarioError", "load"]
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario with everything that it names: what a run needs."""
+    """A scenario with all files that it refers to: the input of a run."""
 
     name: str
     source: str
@@ -48,9 +48,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     stages: "tuple[Stage, ...]"
     manager: Options
     snapshot: "Restored | None" = None
-    """What the cluster is made of."""
+    """The initial objects of the cluster."""
     program: str
-    """FILE or FILE:NAME of an operator, from the working directory; empty if there is none."""
+    """FILE or FILE:NAME of an operator, relative to the working directory; empty if there is none."""
     lines: Mapping[str, int]
     """Of expectations and entries, by their path."""
 
@@ -59,7 +59,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.source}:{self.lines.get(path, 1)}: {path}"
 
     def place_of(self, entries: Sequence[Any], document: dict[str, Any] | None) -> str:
-        """``FILE:LINE: `` of an object that came from a manifest, for messages, else empty."""
+        """``FILE:LINE: `` of an object from a manifest, for messages, else empty."""
         place = "" if document is None else place_of(entries, Path(self.source).resolve().parent, document)
         return f"{place}: " if place else ""
 
@@ -95,7 +95,7 @@ def _text(path: str) -> str:
 
 
 class _Loader:
-    """Validates what types can't say, and reads what the file names."""
+    """Validates what the types cannot express, and reads the referenced files."""
 
     def __init__(
         self, source: str, document: Any, where: Positions, file: ScenarioFile, overrides: list[tuple[str, Any]]
@@ -142,7 +142,7 @@ class _Loader:
         return located(self._source, path, message, self._document, self._where)
 
     def _restore(self) -> None:
-        """Read the snapshot, which says what nodes there are, and what the time is."""
+        """Read the snapshot, which has the nodes and the time."""
         cluster, path = self._spec.cluster, ("spec", "cluster", "snapshot")
         if not cluster.snapshot:
             return
@@ -275,14 +275,14 @@ class _Loader:
             options = manager_flags.options_from(flags.parse(words), DESCRIPTORS)
         except FlagError as error:
             raise self._error((*path, "flags"), str(error)) from None
-        # A process that dies does not give its lease back; one that ends in good order does.
+        # A process that is killed does not release its lease; one that exits normally does.
         election = msgspec.structs.replace(options.leader_election, release_on_stop=False)
         return msgspec.structs.replace(
             options, leader_election=election if manager.leader_elect else LeaderElection(enabled=False)
         )
 
     def _check_regular(self, text: str, path: Sequence[Step]) -> None:
-        """If it names a file it must be one that has an end."""
+        """A referenced file must be a regular one."""
         try:
             check_regular(Path(text))
         except FileError as error:

@@ -1,4 +1,4 @@
-"""The objects of a scenario: inline, from files and folders, and what kustomize makes of a folder."""
+"""The objects of a scenario: inline, from files and directories, and from kustomizations."""
 
 import shutil
 import subprocess
@@ -16,12 +16,12 @@ MAX_FILE_BYTES = 16 << 20
 MAX_FILES = 2_000
 MAX_OBJECTS = 20_000
 MAX_VALUES = 2_000_000
-"""In the documents of one file; what aliases stand for counts each time."""
+"""In the documents of one file; expanded aliases are counted."""
 _KUSTOMIZE_SECONDS = 60.0
 
 
 class ObjectsError(ValueError):
-    """Objects that can't be had: names the source, the reason and the way out."""
+    """Objects that cannot be loaded: source, reason and solution."""
 
 
 def objects_of(entry: str | Object, folder: Path) -> list[Object]:
@@ -83,7 +83,7 @@ def _of_file(path: Path) -> list[tuple[Object, str]]:
 
 
 def _documents(text: str, source: str) -> list[tuple[Any, str]]:
-    """The documents with their places."""
+    """The documents with their positions."""
     try:
         found = positions.documents_of(text, MAX_VALUES)
         several = len(found) > 1

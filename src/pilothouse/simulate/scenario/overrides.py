@@ -1,7 +1,7 @@
 """Values of a scenario changed from outside: ``manager.flags.node-monitor-grace-period`` is ``20s``.
 
-A path begins in ``spec``; elements of lists are named by number or by their field ``name``. ``objects.NAME.…`` is about
-the objects of that name, wherever they come from.
+A path starts in ``spec``; elements of lists are selected by index or by their field ``name``. ``objects.NAME.…``
+selects the objects with that name, wherever they come from.
 """
 
 import copy
@@ -71,12 +71,12 @@ def _yaml(text: str, whole: str) -> Any:
 def changed(
     document: dict[str, Any], path: str, value: Any, where: Positions
 ) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    """The document with a value set, and what is about objects, which the document may only name. Raises
+    """The document with a value set, and the settings for objects, which the document may only refer to. Raises
     ``ValueError``."""
     steps = steps_of(path)
     if steps[0] == OBJECTS and len(steps) > 1 and isinstance(steps[1], str):
         return document, [(path, value)]
-    # Only what is on the way is copied, so that everything else keeps its line.
+    # Only the containers on the path are copied, so that everything else keeps its line.
     result = _copied(document, where)
     spec = result["spec"] = _copied(result.get("spec") or {}, where)
     _set(spec, steps, value, path, where)
@@ -157,7 +157,7 @@ def _copied(container: Any, where: Positions | None) -> Any:
 
 
 def _set(value: Any, steps: list[str | int], new: Any, path: str, where: Positions | None = None) -> None:
-    """In a container that is a copy already; those on the way are copied."""
+    """In a container that is already a copy; those on the path are copied."""
     for step, following in itertools.pairwise(steps):
         child = _copied(_child(value, step, {} if isinstance(following, str) else None, path, where), where)
         value[_index(value, step, path)] = child

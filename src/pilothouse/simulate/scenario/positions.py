@@ -1,7 +1,7 @@
-"""YAML of strangers as values, with the line of each.
+"""Untrusted YAML as values, with the line of each.
 
-One document, in one pass over libyaml's events, with bounds on size, depth and what aliases stand for. Scalars are read
-as Kubernetes' parser reads them.
+One document, in one pass over libyaml's events, with limits of size, depth and expanded aliases. Scalars are
+interpreted as by Kubernetes' parser.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from pilothouse.machinery.yaml_scalars import ScalarError, key_text, resolve
 MAX_BYTES = 4 << 20
 MAX_DEPTH = 100
 MAX_VALUES = 200_000
-"""Those that aliases stand for count as often as they stand there."""
+"""Values of aliases count each time."""
 Step = str | int
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -29,7 +29,7 @@ class PositionedError(ValueError):
 
 
 class Positions:
-    """Where the parts of a document stand."""
+    """The positions of the parts of a document."""
 
     def __init__(self) -> None:
         self._lines: dict[int, dict[Step, int]] = {}
@@ -44,7 +44,7 @@ class Positions:
         return found
 
     def copied(self, old: Any, new: Any) -> None:
-        """The parts of a copy stand where those of the original do."""
+        """The parts of a copy have the positions of the original's."""
         self.add(new).update(self._lines.get(id(old), {}))
         self._given |= {(id(new), step) for owner, step in self._given if owner == id(old)}
 
@@ -54,7 +54,7 @@ class Positions:
         self._given.add((id(container), step))
 
     def given(self, document: Any, path: Sequence[Step]) -> tuple[Step, ...] | None:
-        """The path of what the command line has given around a part; None if it has given nothing there."""
+        """The path of a command line setting that contains a part; None if there is none."""
         value = document
         for number, step in enumerate(path):
             if (id(value), step) in self._given:
@@ -94,7 +94,7 @@ class _Frame:
 
 
 def read(text: str) -> tuple[Any, Positions]:
-    """The values of a text, and where they stand. Raises ``PositionedError``."""
+    """The values of a text, and their positions. Raises ``PositionedError``."""
     if len(text) > MAX_BYTES:
         raise PositionedError(f"the file has more than {MAX_BYTES} bytes")
     reader = _read(text, MAX_VALUES)
@@ -104,8 +104,8 @@ def read(text: str) -> tuple[Any, Positions]:
 
 
 def documents_of(text: str, most: int) -> list[tuple[Any, int]]:
-    """The documents of a text, None for empty ones, with the lines where they begin; ``most`` values together. Raises
-    ``PositionedError``."""
+    """The documents of a text, None for empty ones, with the lines where they start; at most ``most`` values together.
+    Raises ``PositionedError``."""
     return _read(text, most).documents
 
 
@@ -129,7 +129,7 @@ class _Reader:
         self._most = most
         self.positions = Positions()
         self.documents: list[tuple[Any, int]] = []
-        """With the lines where they begin."""
+        """With the lines where they start."""
         self._anchors: dict[str, tuple[Any, int] | None] = {}
         self._open: list[_Frame] = []
         self._count = 0

@@ -8,7 +8,7 @@ from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
 _DAYS = re.compile(r"(?:(\d{1,6})w)?(?:(\d{1,6})d)?(.*)", re.DOTALL)
 LONGEST_SECONDS = 366 * 86400.0
-"""A year: what is longer is a slip of the pen."""
+"""A year: a longer duration is probably a mistake."""
 _PERCENT = re.compile(r"(\d{1,3})%")
 
 
@@ -31,7 +31,7 @@ class Share(str):
     __slots__ = ()
 
     def of(self, total: int) -> int:
-        """So many of ``total``, rounded down."""
+        """This share of ``total``, rounded down."""
         found = _PERCENT.fullmatch(self)
         return int(self) if found is None else total * int(found[1]) // 100
 

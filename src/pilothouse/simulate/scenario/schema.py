@@ -23,12 +23,12 @@ class _Strict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class Metadata(_Strict, frozen=True, kw_only=True):
-    """The name of the scenario, and what people want to know of it."""
+    """The metadata of the scenario."""
 
     name: str
-    """What reports and results call it."""
+    """Its name in reports and results."""
     labels: dict[str, str] = {}
-    """For programs that read scenarios; nothing here does."""
+    """For other programs; not used here."""
     annotations: dict[str, str] = {}
     """As labels."""
 
@@ -74,7 +74,7 @@ class NodeGroup(_Strict, frozen=True, kw_only=True):
     taints: tuple[str, ...] = ()
     """KEY=VALUE:EFFECT, as the kubelet's --register-with-taints."""
     profile: Literal["lifelike", "quick", "instant", "calm"] = "lifelike"
-    """How fast nodes and pods are. lifelike: seconds to start, a heartbeat every ten; calm: the same with a heartbeat
+    """The timing of nodes and pods. lifelike: seconds to start, a heartbeat every ten; calm: the same with a heartbeat
     every 40 seconds, for thousands of nodes; quick and instant: pods start in a third of a second, or at once."""
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class NodeGroup(_Strict, frozen=True, kw_only=True):
 
 
 class PodRule(_Strict, frozen=True, kw_only=True):
-    """What the pods do that a selector matches; the first rule that fits counts."""
+    """The behavior of the pods that a selector matches; the first rule that matches applies."""
 
     namespace: str = ""
     """Empty: all."""
@@ -105,7 +105,7 @@ class ApiServerSettings(_Strict, frozen=True, kw_only=True):
     """The API server, as the manager and the program reach it."""
 
     latency: Spread | None = None
-    """What each of their requests takes. Default: no time at all, as everything that programs compute."""
+    """The duration of each of their requests. Default: none, as all computation of programs."""
 
 
 class SchedulerSettings(_Strict, frozen=True, kw_only=True):
@@ -125,15 +125,15 @@ class Cluster(_Strict, frozen=True, kw_only=True):
     """The cluster before anything happens."""
 
     node_groups: tuple[NodeGroup, ...] = msgspec.field(default_factory=lambda: (NodeGroup(name="node", count=3),))
-    """Default: three nodes; with a snapshot none besides its own."""
+    """Default: three nodes; with a snapshot only its own."""
     snapshot: str = ""
-    """A file of `pilothouse snapshot save`: the cluster begins as that one was, with its nodes."""
+    """A file of `pilothouse snapshot save`: the initial state of the cluster, with its nodes."""
     stages: Paths = ()
-    """Files or folders with KWOK Stages, which take the place of what nodes or pods do by themselves."""
+    """Files or directories with KWOK Stages, which replace the default behavior of nodes or pods."""
     pods: tuple[PodRule, ...] = ()
     """How pods behave; beside the annotations simulated.pilothouse.dev/… of each pod."""
     start: str = "2026-01-01T00:00:00Z"
-    """What the clock shows at the start. With a snapshot the default is its time."""
+    """The time of the clock at the start. With a snapshot the default is its time."""
     api_server: ApiServerSettings = ApiServerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     storage: bool = False
@@ -157,7 +157,7 @@ class Manager(_Strict, frozen=True, kw_only=True):
     flags: dict[str, str | int | float | bool] = {}
     """Upstream's flags, without the dashes: node-monitor-grace-period: 40s."""
     leader_elect: bool = False
-    """Whether the manager holds a Lease, as --leader-elect."""
+    """Whether the manager uses leader election, as --leader-elect."""
     replicas: int = 1
     """Processes: with 2 another one takes over, which needs leaderElect."""
 
@@ -183,13 +183,13 @@ class Faults(_Strict, frozen=True, kw_only=True):
     rate: str | None = None
     """As 3/h or 0.5/m."""
     after: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
-    """When the first one may begin, from the start of the time line."""
+    """The earliest time of the first one, from the start of the timeline."""
     within: Duration
-    """They begin in this time, from after."""
+    """They start within this time, counted from after."""
     of: tuple[Literal["manager", "nodes", "pods"], ...] = ("manager",)
-    """manager: it dies, its requests fail, its watches are late; nodes: outages; pods: containers crash."""
+    """manager: it is killed, its requests fail, its watches are delayed; nodes: outages; pods: containers crash."""
     resources: tuple[str, ...] = ()
-    """Of which watches and writes fail. Default: those of the common workloads."""
+    """Resources whose watches and writes fail. Default: those of the common workloads."""
 
     def __post_init__(self) -> None:
         if (self.count is None) == (self.rate is None):
@@ -216,7 +216,7 @@ class Until(_Strict, frozen=True, kw_only=True):
     """The end: a time, or rest."""
 
     time: Duration | None = None
-    """So long after the start; with quiet at the latest, which fails the run."""
+    """Time after the start; with quiet at the latest, which fails the run."""
     quiet: Duration | None = None
     """Nothing but heartbeats was written for so long, and the time line is over."""
 
@@ -226,7 +226,7 @@ class Until(_Strict, frozen=True, kw_only=True):
 
 
 class Rule(_Strict, frozen=True, kw_only=True):
-    """A CEL expression that has to hold."""
+    """A CEL expression that must be true at all times."""
 
     cel: str
     """The expression; see the section about expressions."""
@@ -235,32 +235,32 @@ class Rule(_Strict, frozen=True, kw_only=True):
     for_each: str = ""
     """A resource, such as pods: the expression is about each object of it, as object."""
     message: str = ""
-    """What a violation means, for messages."""
+    """The explanation of a violation, for messages."""
 
 
 class EventuallyRule(Rule, frozen=True, kw_only=True):
-    """A CEL expression that has to hold in time."""
+    """A CEL expression that must become true in time."""
 
     within: Duration
     """How long it may take, from the start of the time line or of the entry."""
     after: str = ""
     """The name of an entry of the time line; empty: the start."""
     again: bool = False
-    """It must first be false, after the entry has begun: what held already before does not count."""
+    """It must be false first, after the entry has started: if it was true before, that does not count."""
 
 
 class TimeToReady(_Strict, frozen=True, kw_only=True):
-    """From a pod's creation until it is Ready, at most. Pods that never became ready count with their age at the
-    end."""
+    """The maximum time from a pod's creation until it is Ready. Pods that never became ready count with their age at
+    the end."""
 
     p50: Duration | None = None
-    """Of half of the pods."""
+    """The median."""
     p95: Duration | None = None
-    """Of 95 pods in a hundred."""
+    """The 95th percentile."""
     p99: Duration | None = None
-    """Of 99 pods in a hundred."""
+    """The 99th percentile."""
     max: Duration | None = None
-    """Of all pods."""
+    """The maximum."""
 
 
 class Limit(_Strict, frozen=True, kw_only=True):
@@ -273,7 +273,7 @@ class Limit(_Strict, frozen=True, kw_only=True):
 
 
 class Budget(_Strict, frozen=True, kw_only=True):
-    """What may be used at most: one of the measures."""
+    """A limit of one of the measures."""
 
     name: str = ""
     """For messages and results."""
@@ -285,7 +285,7 @@ class Budget(_Strict, frozen=True, kw_only=True):
     """Pods of the workload that are not available at once, after it was complete for the first time."""
     time_to_ready: TimeToReady | None = None
     writes: Limit | None = None
-    """Changes of objects during the whole run, heartbeats too, at most."""
+    """The maximum number of changes of objects during the whole run, including heartbeats."""
     restarts: Limit | None = None
     """Restarts of containers, at most."""
 
@@ -317,7 +317,7 @@ WORKLOAD_KINDS = {
 
 
 class Expect(_Strict, frozen=True, kw_only=True):
-    """What has to hold."""
+    """The expectations."""
 
     always: tuple[Rule, ...] = ()
     """Whenever an object changes that the expression reads."""
@@ -331,20 +331,20 @@ class Expect(_Strict, frozen=True, kw_only=True):
 
 
 class Spec(_Strict, frozen=True, kw_only=True):
-    """A cluster, what happens to it, and what has to hold."""
+    """A cluster, actions and faults, and expectations."""
 
     description: str = ""
-    """What it is about."""
+    """The description."""
     cluster: Cluster = msgspec.field(default_factory=Cluster)
     manager: Manager = Manager()
     programs: tuple[ProgramFile, ...] = ()
-    """At most one operator or controller under test. It is killed and meets the faults in the manager's place."""
+    """At most one operator or controller under test. It replaces the manager as the target of faults."""
     objects: tuple[str | dict[str, Any], ...] = ()
-    """What is applied first: manifests, files, folders (also with a kustomization.yaml)."""
+    """The objects that are applied first: manifests, files, directories (also with a kustomization.yaml)."""
     ready: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
-    """The time line begins so long after the objects were applied."""
+    """The timeline starts this time after the objects were applied."""
     timeline: tuple[Entry, ...] = ()
-    """What happens."""
+    """The actions."""
     faults: Faults | None = None
     """Faults at random times, drawn from the seed of the run."""
     until: Until = msgspec.field(default_factory=lambda: Until(quiet=Duration(1200.0), time=Duration(7 * 86400.0)))
