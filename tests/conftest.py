@@ -54,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--write-golden", action="store_true", help="write the files in golden/ from what tests find")
     group.addoption("--soak", action="store_true", help="run the long versions of tests that have one")
     group.addoption("--soak-minutes", type=float, default=30, help="how long the soak itself then takes (default 30)")
+    group.addoption("--kills", type=int, default=100, help="how often each program is killed in the soak (default 100)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

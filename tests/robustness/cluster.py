@@ -33,8 +33,10 @@ _API_FLAGS = ("--etcd-compaction-interval=2m", "--history-retention=30m")
 class Cluster:
     """All programs, started again as soon as they have ended unless they are held down."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, elections: tuple[str, ...] = ()) -> None:
+        """``elections`` are flags for managers and schedulers."""
         self.directory = directory
+        self._elections = elections
         self.network = Network()
         self.kills: Counter[str] = Counter()
         """SIGKILLs by kind of program."""
@@ -89,6 +91,8 @@ class Cluster:
             more = _ETCD_FLAGS
         elif program.name in API_SERVERS:
             more = _API_FLAGS
+        elif program.name in (*MANAGERS, *SCHEDULERS):
+            more = self._elections
         return [*ha.command_of(program, ha.find_etcd("")), *more]
 
     def _port(self, name: str, kind: str) -> int:
@@ -123,19 +127,20 @@ class Cluster:
                         self._running[name] = Program(self.directory, name, command, environment=home)
             self._over.wait(0.2)
 
-    def kill(self, name: str, *, down_seconds: float = 0.0) -> None:
-        """SIGKILL, and start it again after a while."""
+    def kill(self, name: str, *, down_seconds: float = 0.0) -> bool:
+        """SIGKILL, and start it again after a while. False if it does not run just now."""
         kind = name.partition("-")[0]
         with self._lock:
             program = self._running.get(name)
             if program is None or program.code is not None:
-                return
+                return False
             self._down.add(name)
             program.kill()
             self.kills[kind] += 1
         self._over.wait(down_seconds)
         with self._lock:
             self._down.discard(name)
+        return True
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """SIGSTOP or SIGCONT."""

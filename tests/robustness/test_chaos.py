@@ -1,23 +1,27 @@
 """The cluster of ``deploy/ha`` while everything fails that can fail, with every history checked.
 
-    KUBEBUILDER_ASSETS=… pytest tests/robustness/test_chaos.py --soak --soak-minutes 5 -s
+    KUBEBUILDER_ASSETS=… pytest tests/robustness/test_chaos.py --soak --soak-minutes 5 -s -k as_promised
+    KUBEBUILDER_ASSETS=… pytest tests/robustness/test_chaos.py --soak --kills 100 -s -k sigkill
 
 Clients create, read, update, delete and list through the load balancer, watchers follow, a Deployment is scaled; API
 servers, etcd members, managers and schedulers are killed (SIGKILL), stopped (SIGSTOP), parted from each other and
 slowed down, and etcd runs full. In the end: no acknowledged write is lost, every object is linearizable, watches and
-lists have kept what they promise (``linearizability``, ``watch_guarantees``).
+lists have kept what they promise (``linearizability``, ``watch_guarantees``). The second test only kills, each kind of
+program many times (``kills``).
 """
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.real_cluster import missing_programs
-from tests.robustness.cluster import API_SERVERS, Cluster
+from tests.robustness.cluster import API_SERVERS, KINDS, Cluster
 from tests.robustness.failures import Failures
 from tests.robustness.ground_truth import GroundTruth
+from tests.robustness.kills import SHORT_LEASE, Kills
 from tests.robustness.report import check
 from tests.robustness.traffic import CONFIG_MAPS, NAMESPACE, Client, Connection, Shared, Watcher, snapshot_of
 
@@ -89,13 +93,57 @@ def until(condition: Any, seconds: float, what: str) -> None:
         time.sleep(0.3)
 
 
+@pytest.fixture
+def chosen(request: pytest.FixtureRequest) -> int:
+    """The seed of the failures."""
+    return int(request.config.getoption("--seed") or 1)
+
+
 def test_no_acknowledged_write_is_lost_and_every_history_is_as_promised(
-    tmp_path: Path, soak: bool, soak_minutes: float, request: pytest.FixtureRequest
+    tmp_path: Path, soak: bool, soak_minutes: float, chosen: int
 ) -> None:
     if not soak:
         pytest.skip("takes minutes: --soak --soak-minutes N")
-    seed = int(request.config.getoption("--seed") or 1)
-    with Cluster(tmp_path) as cluster:
+
+    def fail(cluster: Cluster, truth: GroundTruth, shared: Shared) -> list[str]:
+        failures = Failures(cluster, truth, lambda: shared.acknowledged, chosen)
+        failures.run(soak_minutes * 60, full_every=max(60.0, min(300.0, soak_minutes * 60 / 2)))
+        recovery = {name: round(each, 1) for name, each in failures.recovery.items()}
+        return [
+            f"seed {chosen}; failures: {failures.injected.total()}: {dict(failures.injected)}",
+            f"longest time until writes succeeded again: {recovery}",
+        ]
+
+    acknowledged = _checked(Cluster(tmp_path), fail)
+    assert acknowledged > 100 * soak_minutes
+
+
+def test_nothing_is_lost_to_many_sigkills(
+    tmp_path: Path, soak: bool, chosen: int, request: pytest.FixtureRequest
+) -> None:
+    if not soak:
+        pytest.skip("takes minutes: --soak --kills N")
+    times = int(request.config.getoption("--kills"))
+
+    def fail(cluster: Cluster, _truth: GroundTruth, shared: Shared) -> list[str]:
+        kills = Kills(cluster, shared, chosen, times)
+        began = time.monotonic()
+        kills.run()
+        assert all(cluster.kills[kind] >= times for kind in KINDS), cluster.kills
+        return [
+            f"seed {chosen}; the kills took {time.monotonic() - began:.0f} s",
+            f"longest time until it was back, or the other one worked: {kills.slowest}",
+            f"kills after which the Lease had another holder: {dict(kills.takeovers)}",
+        ]
+
+    acknowledged = _checked(Cluster(tmp_path, elections=SHORT_LEASE), fail)
+    assert acknowledged > 5 * times
+
+
+def _checked(cluster: Cluster, fail: Callable[[Cluster, GroundTruth, Shared], list[str]]) -> int:
+    """Run clients, watchers and a Deployment while ``fail`` works, and check everything that they were answered.
+    ``fail`` returns lines for the report. Returns the number of acknowledged writes."""
+    with cluster:
         cluster.until_ready(120)
         cluster.learn_members()
         truth = GroundTruth(cluster)
@@ -123,9 +171,8 @@ def test_no_acknowledged_write_is_lost_and_every_history_is_as_promised(
         threads = [threading.Thread(target=each, daemon=True) for each in work]
         for thread in threads:
             thread.start()
-        failures = Failures(cluster, truth, lambda: shared.acknowledged, seed)
         began = time.monotonic()
-        failures.run(soak_minutes * 60, full_every=max(60.0, min(300.0, soak_minutes * 60 / 2)))
+        lines = fail(cluster, truth, shared)
         cluster.until_ready(SETTLE_SECONDS)
         shared.over.set()
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -142,14 +189,12 @@ def test_no_acknowledged_write_is_lost_and_every_history_is_as_promised(
         watches = [one for watcher in watchers for one in watcher.watches]
         found = check(operations, truth.history, watches, snapshots)
         events = sum(len(one.events) for one in watches)
-        recovery = {name: round(each, 1) for name, each in failures.recovery.items()}
-        print(f"\n{time.monotonic() - began:.0f} s, seed {seed}: {len(operations)} operations on objects")
+        print(f"\n{time.monotonic() - began:.0f} s: {len(operations)} operations on objects")
         print(f"{shared.acknowledged} acknowledged writes, {len(truth.history)} changes in etcd")
         print(f"{len(watches)} watches, {events} events, {sum(each.expired for each in watchers)} times 410")
         print(f"{len(snapshots)} lists; scaled {scaler.changes} times")
-        print(f"failures: {failures.injected.total()}: {dict(failures.injected)}")
         print(f"SIGKILL: {cluster.kills.total()}: {dict(cluster.kills)}")
-        print(f"longest time until writes succeeded again: {recovery}")
+        print(*lines, sep="\n")
         print(f"answers: {dict(shared.statuses)}")
         print(f"ended by themselves: {dict(cluster.ended)}")
         print(f"violations: {len(found)}", *found[:20], sep="\n")
@@ -158,7 +203,7 @@ def test_no_acknowledged_write_is_lost_and_every_history_is_as_promised(
         assert shared.errors == []
         tracebacks = {name: cluster.log(name).count("Traceback") for name in (*API_SERVERS, "manager-1", "manager-2")}
         assert not any(tracebacks.values()), tracebacks
-        assert shared.acknowledged > 100 * soak_minutes
+        return shared.acknowledged
 
 
 def snapshots_at(shared: Shared, cluster: Cluster, name: str) -> Any:

@@ -12,7 +12,7 @@ from tests.runtime.cluster import Cluster
 from pilothouse.api import wire
 from pilothouse.api.coordination import LEASES
 from pilothouse.client import merge_patch
-from pilothouse.env import Env
+from pilothouse.env import Env, TaskGroup
 from pilothouse.env.virtual import VirtualClock
 from pilothouse.machinery.times import parse_micro_time
 from pilothouse.runtime import EventRecorder, Fence, LeaderElector, LeadershipLost, LostLease, Registry
@@ -173,6 +173,30 @@ async def test_a_leader_that_cannot_renew_for_ten_seconds_stops_and_may_not_writ
     assert member.ended == [32.0]
     assert metrics.value("leader_election_master_status", "kube-controller-manager") == 0
     assert not fence.open
+
+
+async def test_a_leader_that_ends_since_it_may_not_write_any_more_has_lost_the_lease(env: Env) -> None:
+    """The fence closes before the last renewal is given up: what is written in between fails, and what is being started
+    then fails with it."""
+    server = Cluster(env)
+    fence = Fence(env)
+    member = Member(env, server, "one", fence=fence)
+
+    async def write_after(seconds: float) -> None:
+        async with TaskGroup("controllers") as group:
+            group.start(_write_after(seconds, fence), name="controller")
+
+    running = asyncio.create_task(member.elector.run(lambda: write_after(30.5)))
+    await asyncio.sleep(20.5)
+    server.down = True
+    with pytest.raises(LeadershipLost, match="it was not renewed within 10 s"):
+        await running
+    assert env.monotonic() == 30.5
+
+
+async def _write_after(seconds: float, fence: Fence) -> None:
+    await asyncio.sleep(seconds)
+    fence.check()
 
 
 async def test_a_leader_that_sees_another_holder_stops_at_once(env: Env) -> None:
@@ -392,13 +416,23 @@ async def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped(
     [
         ({"lease_duration_seconds": 10.0}, "leaseDuration must be greater than renewDeadline"),
         ({"retry_period_seconds": 9.0}, "renewDeadline must be greater than retryPeriod*JitterFactor"),
-        ({"retry_period_seconds": 0.5}, "retryPeriod must be greater than zero"),
+        ({"retry_period_seconds": 0.0}, "retryPeriod must be greater than zero"),
+        (
+            {"lease_duration_seconds": 0.0, "renew_deadline_seconds": -1.0, "retry_period_seconds": -2.0},
+            "leaseDuration must be greater than zero",
+        ),
+        ({"renew_deadline_seconds": 0.0, "retry_period_seconds": -1.0}, "renewDeadline must be greater than zero"),
         ({"identity": ""}, "Lock identity is empty"),
     ],
 )
 async def test_settings_that_make_no_sense_are_rejected(env: Env, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("*", r"\*")):
         LeaderElector(Cluster(env).client(), env, **{"identity": "me", "name": "x", **options})
+
+
+async def test_parts_of_a_second_are_durations(env: Env) -> None:
+    short = {"lease_duration_seconds": 0.9, "renew_deadline_seconds": 0.5, "retry_period_seconds": 0.1}
+    LeaderElector(Cluster(env).client(), env, identity="me", name="x", **short)
 
 
 async def test_a_lease_that_cannot_be_read_is_a_failed_attempt_and_no_end(env: Env) -> None:

@@ -139,6 +139,7 @@ class LeaderElector:
     * If the lease cannot be renewed within ``renew_deadline_seconds``, or is seen in another's hands, the fence is
       closed, ``on_lost`` is called, ``lead`` is cancelled and waited for, and ``LeadershipLost`` is raised. The program
       should end then, and one that will not wait for ``lead`` ends itself in ``on_lost``; the lease is not touched.
+      ``LeadershipLost`` is also what a ``lead`` ends with that raises ``LostLease``, the fence's refusal.
       (Upstream leads on until the deadline in the second case, too.)
     * If ``run`` is cancelled, or ``lead`` returns, the lease is kept until ``lead`` has ended and then released, so
       that the next process need not wait for it to expire (upstream's managers let it expire unless a gate is on). A
@@ -252,6 +253,13 @@ class LeaderElector:
         lost = False
         try:
             lost = await self._lead_and_renew(lead)
+        except BaseExceptionGroup as failed:
+            refused = failed.subgroup(LostLease)
+            if refused is None:
+                raise
+            # The fence is closed before the last renewal is given up; what writes in between may end with its refusal.
+            lost = True
+            raise self._loss() from refused
         finally:
             self.fence.close()
             if self._master is not None:
@@ -580,16 +588,16 @@ async def _over(task: asyncio.Task[None]) -> None:
 
 
 def _validate(identity: str, name: str, duration: float, deadline: float, period: float) -> None:
-    """``NewLeaderElector``'s checks and words."""
+    """``NewLeaderElector``'s checks and words; Go counts durations in nanoseconds (``leaderelection.go``, v0.36)."""
     if duration <= deadline:
         raise ValueError("leaseDuration must be greater than renewDeadline")
     if deadline <= JITTER * period:
         raise ValueError("renewDeadline must be greater than retryPeriod*JitterFactor")
-    if duration < 1:
+    if duration <= 0:
         raise ValueError("leaseDuration must be greater than zero")
-    if deadline < 1:
+    if deadline <= 0:
         raise ValueError("renewDeadline must be greater than zero")
-    if period < 1:
+    if period <= 0:
         raise ValueError("retryPeriod must be greater than zero")
     if not identity:
         raise ValueError("Lock identity is empty")
