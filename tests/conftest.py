@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests import stores
 from tests.coroutines import env, pytest_fixture_setup, pytest_pyfunc_call
 from tests.golden import Golden
 from tests.logs_of_tests import pytest_runtest_protocol
@@ -54,7 +55,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--write-golden", action="store_true", help="write the files in golden/ from what tests find")
     group.addoption("--soak", action="store_true", help="run the long versions of tests that have one")
     group.addoption("--soak-minutes", type=float, default=30, help="how long the soak itself then takes (default 30)")
+    group.addoption(
+        "--store", choices=stores.KINDS, default="memory", help="what API servers of tests store in (default memory)"
+    )
     group.addoption("--kills", type=int, default=100, help="how often each program is killed in the soak (default 100)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What all servers store in."""
+    stores.choose(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -147,6 +156,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, o
     """
     problem = missing_programs()
     for item in items:
+        if stores.chosen == "etcd" and (mark := item.get_closest_marker("not_on_etcd")):
+            item.add_marker(pytest.mark.skip(reason=mark.args[0]))
         if "real_cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.real)
             if problem:

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from tests import stores
 
 from pilothouse.env import Env, loops, virtual
 
@@ -80,6 +81,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
         _ENV.set(env)
         async with asyncio.timeout(real and real.kwargs.get("timeout")), AsyncExitStack() as stack:
             values = {name: await _entered(value, stack) for name, value in pyfuncitem.funcargs.items()}
+            stack.push_async_callback(stores.close_all)
             await test(**{name: values[name] for name in pyfuncitem._fixtureinfo.argnames})
 
     if real is not None:

@@ -6,13 +6,14 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from tests.stores import new_store
 from tests.workloads import pod_spec, workload
 
 from pilothouse.api.wire import Request, Stream
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.env import Env
-from pilothouse.storage import MemoryStore, Retention, Store
+from pilothouse.storage import Retention, Store
 
 Object = dict[str, Any]
 
@@ -61,7 +62,7 @@ class Api:
         store: Store | None = None,
     ) -> None:
         self.env = env
-        self.store = store or MemoryStore(env, retention=retention or Retention())
+        self.store = store or new_store(env, retention)
         self.server = ApiServer(env, self.store, options=options)
         self.transport = self.server.transport("admin", ("system:masters",), user_agent="test/1")
 

@@ -4,13 +4,14 @@ import asyncio
 import json
 from typing import Any
 
+from tests.stores import new_store
+
 from pilothouse.apiserver.asgi import Application
 from pilothouse.apiserver.authentication.authenticator import StaticTokens
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.env import Env
-from pilothouse.storage import MemoryStore
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 ADMIN = {"authorization": "Bearer admin"}
@@ -67,7 +68,7 @@ class World:
 
     def __init__(self, env: Env, authorization: str = "RBAC") -> None:
         self.env = env
-        self.core = ApiServer(env, MemoryStore(env))
+        self.core = ApiServer(env, new_store(env))
         logins = [
             StaticTokens({"admin": Identity("admin", ("system:masters",)), "jane": Identity("jane", ("crew",), "u1")})
         ]

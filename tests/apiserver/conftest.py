@@ -3,16 +3,36 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from tests import stores
 from tests.apiserver.api import Api, started
 from tests.apiserver.application import World
 
 from pilothouse.env import Env
 
+ALSO_ON_ETCD = frozenset(f"test_{verb}.py" for verb in ("create", "get", "update", "delete"))
+"""Of ``endpoints``: what every run does on etcd as well, where there is one. ``--store etcd`` does everything there."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of the chosen modules that have ``api`` run on either store."""
+    path = metafunc.definition.path
+    if "api" in metafunc.fixturenames and path.parent.name == "endpoints" and path.name in ALSO_ON_ETCD:
+        left_out = stores.chosen != "memory" or metafunc.definition.get_closest_marker("not_on_etcd") is not None
+        kinds = [""] if left_out else ["", pytest.param("etcd", id="etcd", marks=pytest.mark.real)]
+        if len(kinds) > 1:
+            metafunc.parametrize("store_kind", kinds, indirect=True)
+
 
 @pytest.fixture
-async def api(env: Env) -> Api:
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """What ``api`` stores in; empty for what the run has."""
+    return str(getattr(request, "param", ""))
+
+
+@pytest.fixture
+async def api(env: Env, store_kind: str) -> Api:
     """The user of a new server with the default options."""
-    return Api(env)
+    return Api(env, store=stores.new_store(env, kind=store_kind))
 
 
 @pytest.fixture

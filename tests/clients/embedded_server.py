@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
+from tests.stores import served_store
+
 from pilothouse.apiserver.asgi import Application
 from pilothouse.apiserver.authentication.authenticator import StaticTokens
 from pilothouse.apiserver.authentication.identity import Identity
@@ -23,7 +25,7 @@ from pilothouse.env.loops import run
 from pilothouse.serving import Server
 from pilothouse.serving.certificates import issue_client, issue_server, make_authority
 from pilothouse.serving.tls import ServerTls
-from pilothouse.storage import MemoryStore, Store
+from pilothouse.storage import Store
 
 ADMIN_TOKEN = "admin-token"
 
@@ -31,7 +33,7 @@ ADMIN_TOKEN = "admin-token"
 class EmbeddedServer:
     """Serves from ``__enter__`` to ``__exit__``. ``directory`` takes the files it writes."""
 
-    def __init__(self, directory: Path, store: Callable[[Env], Store] = MemoryStore) -> None:
+    def __init__(self, directory: Path, store: Callable[[Env], Store] = served_store) -> None:
         self.directory = directory
         self._store = store
         self.url = ""

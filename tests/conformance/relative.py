@@ -87,8 +87,9 @@ class RelativeStore(EtcdStore):
         revision: int,
         retention: Retention,
         lasting: Callable[[str], float],
+        own: RelativeClient | None = None,
     ) -> None:
-        own = RelativeClient(options)
+        own = own or RelativeClient(options)
         own.base = revision - 1
         super().__init__(
             env, own, keys, values, options, records=records, revision=1, retention=retention, lasting=lasting

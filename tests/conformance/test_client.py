@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.real_cluster import RealCluster
+from tests.stores import new_store
 
 from pilothouse.api.core import NODES, PODS, Pod
 from pilothouse.api.kinds import Kind
@@ -45,7 +46,6 @@ from pilothouse.client.errors import (
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.env import Env, TaskGroup
 from pilothouse.serving import Server
-from pilothouse.storage import MemoryStore
 
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, msgspec.Raw)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, msgspec.Raw)
@@ -54,7 +54,7 @@ NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, msgspec.Raw)
 @contextlib.asynccontextmanager
 async def local(env: Env) -> AsyncIterator[Client]:
     """A client of an embedded server."""
-    server = ApiServer(env, MemoryStore(env))
+    server = ApiServer(env, new_store(env))
     try:
         async with TaskGroup() as group:
             group.start(server.run())
@@ -67,7 +67,7 @@ async def local(env: Env) -> AsyncIterator[Client]:
 @contextlib.asynccontextmanager
 async def over_http(env: Env) -> AsyncIterator[Client]:
     """A client of an embedded server, on a socket of the loopback interface."""
-    server = ApiServer(env, MemoryStore(env))
+    server = ApiServer(env, new_store(env))
     logins = [StaticTokens.read('secret,admin,admin,"system:masters"')]
     handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
     edge = Server(Application(env, handler_chain), clock=env.clock)
@@ -367,7 +367,7 @@ async def test_bytes_that_are_too_many_are_rejected_alike(client: Client, ns: st
 @pytest.mark.real_loop
 async def test_only_who_may_may(env: Env) -> None:
     """Identity belongs to the transport; over HTTP it is shown by a token, and a wrong one is nobody."""
-    server = ApiServer(env, MemoryStore(env))
+    server = ApiServer(env, new_store(env))
     logins = [StaticTokens.read("secret,jane,jane")]
     handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
     edge = Server(Application(env, handler_chain), clock=env.clock)

@@ -431,7 +431,7 @@ async def test_settings_that_make_no_sense_are_rejected(env: Env, options: dict[
 
 
 async def test_parts_of_a_second_are_durations(env: Env) -> None:
-    short = {"lease_duration_seconds": 0.9, "renew_deadline_seconds": 0.5, "retry_period_seconds": 0.1}
+    short: dict[str, Any] = {"lease_duration_seconds": 0.9, "renew_deadline_seconds": 0.5, "retry_period_seconds": 0.1}
     LeaderElector(Cluster(env).client(), env, identity="me", name="x", **short)
 
 

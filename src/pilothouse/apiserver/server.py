@@ -55,7 +55,7 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.logging import Log
 from pilothouse.machinery.json_bounds import TOO_DEEP
-from pilothouse.storage import CommitFailed, Store, StoreClosed, StoreUnavailable
+from pilothouse.storage import BackendError, CommitFailed, Store, StoreClosed, StoreUnavailable
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.audit.filter import Audit
@@ -350,6 +350,9 @@ class ApiServer:
         except RecursionError:
             # Bodies nest only so deep; what patches, webhooks and expressions make of them may go deeper.
             return self._failed(request, request_info, errors.bad_request(TOO_DEEP))
+        except BackendError as error:
+            # etcd's words, which upstream passes on as they are (``responsewriters/status.go``, v0.36).
+            return self._failed(request, request_info, errors.plain(str(error)))
         except (CommitFailed, StoreClosed, StoreUnavailable) as error:
             return self._failed(request, request_info, errors.internal(str(error)))
         except Exception as error:  # noqa: BLE001  # one request's fault must not take the server down

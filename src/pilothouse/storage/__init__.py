@@ -17,10 +17,12 @@ commit, and one suite (``tests/conformance/test_store_*.py``) tests both.
      ├─ FutureRevision            that revision does not exist yet
      ├─ WatcherOverrun            the watcher did not keep up
      ├─ StoreUnavailable          the storage behind it does not answer, or takes no writes
+     │   └─ BackendError          in the words of the program that keeps it (etcd)
      └─ StoreClosed
 """
 
 from pilothouse.storage.errors import (
+    BackendError,
     CommitFailed,
     Compacted,
     DamagedStore,
@@ -41,6 +43,7 @@ from pilothouse.storage.store import Store, resource_prefix
 from pilothouse.storage.watchers import Watcher
 
 __all__ = [
+    "BackendError",
     "Change",
     "CommitFailed",
     "Compacted",

@@ -8,9 +8,11 @@ is written after each commit, without fsync, so it is never ahead of the store. 
 writes are missing: to SQLite, a truncated or damaged log looks like one that ended earlier.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
+from pilothouse.env import Log
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.private_files import Unsafe, check_private_files, make_private_directory
 from pilothouse.storage.errors import DataDirectoryError, DataDirectoryLocked
@@ -20,6 +22,7 @@ with lazy_imports():
 
 LOCK_NAME = "lock"
 _PRIVATE = (".db", ".db-wal", ".key", ".token", LOCK_NAME)
+_log = Log("storage")
 _PID_WIDTH = 12
 _REVISION_WIDTH = 20
 
@@ -50,8 +53,12 @@ class DataDirectory:
             raise DataDirectoryError(f"the data directory {self.path} can't be locked: {error}") from error
         _pid, self.acknowledged = self._read()
         """The newest revision that this directory's store acknowledged before, 0 when that is not known."""
-        self._write_pid(str(os.getpid()))
-        self.acknowledge(self.acknowledged)
+        try:
+            self._write_pid(str(os.getpid()))
+            self._write_revision(self.acknowledged)
+        except OSError as error:
+            os.close(self._fd)
+            raise DataDirectoryError(f"the data directory {self.path} can't be used: {error.strerror}") from error
 
     def _read(self) -> tuple[int | None, int]:
         lines = os.pread(self._fd, 100, 0).decode("ascii", "replace").split("\n")
@@ -62,11 +69,22 @@ class DataDirectory:
     def _write_pid(self, pid: str) -> None:
         os.pwrite(self._fd, f"{pid:<{_PID_WIDTH}}\n".encode(), 0)
 
-    def acknowledge(self, revision: int) -> None:
-        """Record that everything up to ``revision`` is durable."""
+    def _write_revision(self, revision: int) -> None:
         os.pwrite(self._fd, f"{revision:<{_REVISION_WIDTH}}\n".encode(), _PID_WIDTH + 1)
+
+    def acknowledge(self, revision: int) -> None:
+        """Record that everything up to ``revision`` is durable.
+
+        Where that fails (a file system that copies on write has no room even for these bytes) an earlier revision
+        stays: less of a damaged store would be noticed, but what is durable must not be answered with a failure.
+        """
+        try:
+            self._write_revision(revision)
+        except OSError as error:
+            _log.warning("The revision could not be noted", file=str(self.path / LOCK_NAME), error=error)
 
     def release(self) -> None:
         """Release the directory for other processes. The file is kept: removing it would race with the next process."""
-        self._write_pid("")
+        with contextlib.suppress(OSError):  # closing releases the lock; the process id is only shown in errors
+            self._write_pid("")
         os.close(self._fd)

@@ -57,6 +57,10 @@ class StoreUnavailable(StoreError):
     """The storage is not reachable, or accepts no writes. A write that was in progress may have been stored."""
 
 
+class BackendError(StoreUnavailable):
+    """What the program behind the store (etcd) has answered, or what has happened to the connection, in its words."""
+
+
 class StoreClosed(StoreError):
     """The store is closed."""
 

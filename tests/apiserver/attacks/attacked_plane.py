@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 import yaml
+from tests import stores
 from tests.connections import trusting_context
 from tests.programs import Program, environment, pilothouse
 
@@ -77,7 +78,9 @@ class AttackedPlane:
         tokens = directory / "tokens.csv"
         tokens.write_text(f"{USER_TOKEN},{USER},uid-of-{USER}\n")
         self._directory = directory
-        self.program = pilothouse(directory, "up", "--port=0", "--nodes=1", f"--token-auth-file={tokens}", *flags)
+        self.program = pilothouse(
+            directory, "up", "--port=0", "--nodes=1", f"--token-auth-file={tokens}", *stores.flags(), *flags
+        )
         with contextlib.ExitStack() as stack:
             stack.push(self.program)
             self.program.until("pilothouse is ready")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.application import ADMIN, JANE, JSON, MAPS, Exchange
+from tests.stores import new_store
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
@@ -23,7 +24,6 @@ from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.env import Env
-from pilothouse.storage import MemoryStore
 
 ONE = {"metadata": {"name": "one"}, "data": {"a": "b"}}
 
@@ -50,7 +50,7 @@ class Served:
         self.recorder, self.metrics = Recorder(), AuditMetrics()
         policy = Policy(rules or (PolicyRule("RequestResponse"),))
         audit = Audit(env, PolicyRuleEvaluator(policy), self.recorder, self.metrics)
-        self.server = ApiServer(env, MemoryStore(env), audit=audit)
+        self.server = ApiServer(env, new_store(env), audit=audit)
         logins = StaticTokens(
             {"admin": Identity("admin", ("system:masters",), "u-1", {"scopes": ("a",)}), "jane": Identity("jane")}
         )
@@ -501,7 +501,7 @@ async def test_without_an_audit_there_is_no_context(env: Env) -> None:
             add_audit_annotation("example.com/a", "1")
             seen.append(audit_context())
 
-    server = ApiServer(env, MemoryStore(env))
+    server = ApiServer(env, new_store(env))
     server.core.admission.plugins.append(Looking())
     answer = await server.transport("admin").request(Request("POST", MAPS, JSON, json.dumps(ONE).encode()))
     assert answer.status == 201

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from tests.apiserver.api import Api, pod
+from tests.stores import new_store
 from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
@@ -17,7 +18,6 @@ from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.controllermanager.options import Options
 from pilothouse.env import Env
 from pilothouse.plane import Plane, PlaneOptions
-from pilothouse.storage import MemoryStore
 
 NODE = Identity("system:node:n1", ("system:nodes", "system:authenticated"))
 UNRELATED = "no relationship found between node 'n1' and this object"
@@ -138,7 +138,7 @@ async def test_the_rejections_of_all_modes_are_told(api: Api) -> None:
 
 async def test_a_cluster_with_all_programs_works_under_these_modes(env: Env) -> None:
     manager = Options(use_service_account_credentials=True)
-    plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=2, manager=manager))
+    plane = Plane(env, new_store(env), PlaneOptions(nodes=2, manager=manager))
     handler_chain = HandlerChain(plane.server, address="", authorization="Node,RBAC")
     await handler_chain.start()
     work = asyncio.get_running_loop().create_task(plane.run())

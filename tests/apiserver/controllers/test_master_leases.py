@@ -1,5 +1,6 @@
 """What other servers, or whoever writes to their store, leave in the keys that no API shows."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ async def write(api: Api, key: str, value: bytes) -> None:
     await api.server.core.commit(api.store.stage(key, lambda _revision: value, expected=0))
 
 
+@pytest.mark.not_on_etcd("what no server writes can not be encoded")
 async def test_leases_that_cannot_be_read_are_passed_over(env: Env) -> None:
     api = Api(env)
     for number, value in enumerate(BROKEN):
@@ -32,10 +34,33 @@ async def test_leases_that_cannot_be_read_are_passed_over(env: Env) -> None:
     assert [each["ip"] for each in found["subsets"][0]["addresses"]] == ["10.1.0.1"]
 
 
+async def test_an_endpoint_slice_that_is_deleted_comes_back_as_the_endpoints_are(env: Env) -> None:
+    """Which may have the port of another server: only its own first look sets that (``lease.go``, v1.36)."""
+    api = Api(env)
+    path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+
+    async def alone(port: int, seconds: float) -> None:
+        running = asyncio.ensure_future(LeaseReconciler(api.server.core, "10.1.0.1", port).run())
+        await asyncio.sleep(seconds)
+        running.cancel()
+
+    first = asyncio.ensure_future(alone(6443, 30))
+    await asyncio.sleep(5)
+    await alone(7443, 1)
+    before = (await api.get(path)).body
+    assert before["ports"][0]["port"] == 7443
+    assert (await api.delete(path)).status == 200
+    await asyncio.sleep(10)
+    after = (await api.get(path)).body
+    assert (after["endpoints"], after["ports"]) == (before["endpoints"], before["ports"])
+    await first
+
+
 RANGES = (*BROKEN, b'{"range":"::/0","data":"!"}', b'{"range":"1-2","data":"AQ"}')
 
 
 @pytest.mark.parametrize("value", RANGES, ids=range(len(RANGES)))
+@pytest.mark.not_on_etcd("what no server writes can not be encoded")
 async def test_ranges_that_cannot_be_read_have_nothing_taken(env: Env, value: bytes) -> None:
     api = Api(env)
     for key in (ADDRESSES, NODE_PORTS):

@@ -3,6 +3,7 @@
 import asyncio
 
 import msgspec
+import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Object, config_map, pod
 from tests.tables import cases
 
@@ -244,6 +245,7 @@ async def test_closing_ends_a_watch_for_its_reader(api: Api) -> None:
     assert await reading == []
 
 
+@pytest.mark.not_on_etcd("etcd ends leases by its own clock")
 async def test_events_live_for_an_hour_after_their_last_write(api: Api) -> None:
     target = "/api/v1/namespaces/default/events"
 

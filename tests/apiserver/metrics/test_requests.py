@@ -1,6 +1,7 @@
 """What the API server shows of its requests: kube-apiserver's series, labels and buckets."""
 
 import pytest
+from tests.stores import new_store
 from tests.tables import cases
 
 from pilothouse.api.wire import Request
@@ -11,7 +12,6 @@ from pilothouse.apiserver.request_info import read_request
 from pilothouse.apiserver.resources import ResourceTable, built_in
 from pilothouse.env import Env
 from pilothouse.machinery.metrics import Registry
-from pilothouse.storage import MemoryStore
 
 TABLE = ResourceTable(())
 PODS = "/api/v1/namespaces/a/pods"
@@ -206,7 +206,7 @@ def test_requests_that_are_not_finished() -> None:
 async def test_pages_are_chosen_by_component(env: Env) -> None:
     metrics = ServerMetrics(
         env.perf_counter,
-        MemoryStore(env),
+        new_store(env),
         lambda: TABLE,
         sources=[lambda: "audit 1\n"],
         components={"kube-scheduler": [lambda: "scheduler 2\n"]},

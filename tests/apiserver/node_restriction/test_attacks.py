@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import STRATEGIC, Answer, Api, pod
+from tests.stores import new_store
 from tests.tables import cases
 
 from pilothouse.api.wire import Request
@@ -17,7 +18,6 @@ from pilothouse.controllermanager.options import Options
 from pilothouse.env import Env
 from pilothouse.nodes.stages import load_stages
 from pilothouse.plane import Plane, PlaneOptions
-from pilothouse.storage import MemoryStore
 
 MODES = "Node,RBAC"
 PLUGINS = default_plugins(authorization=MODES, service_accounts=False)
@@ -165,7 +165,7 @@ spec:
 async def plane_under_rights(env: Env, **options: Any) -> Plane:
     """A plane that asks the Node authorizer and RBAC, with the plugins that belong to it."""
     plugins = default_plugins(authorization=MODES, service_accounts=True)
-    store = MemoryStore(env)
+    store = new_store(env)
     server = ApiServer(env, store, options=ServerOptions(admission_plugins=plugins))
     await HandlerChain(server, address="", authorization=MODES).start()
     return Plane(env, store, PlaneOptions(nodes=2, **options), server=server)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Object
+from tests.stores import new_store
 
 from pilothouse.apiserver import ApiServer
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
@@ -16,7 +17,6 @@ from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.resources import ResourceInfo, storage_prefix
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
-from pilothouse.storage import MemoryStore
 
 MYNODE = Identity("system:node:mynode", ("system:nodes",))
 BOB = Identity("bob")
@@ -108,7 +108,7 @@ def admit(
     """What the plugin says to a write of ``pods`` or ``pods/status``. Names are those of the object if not given."""
 
     async def main(env: Env) -> StatusError | None:
-        core = ApiServer(env, MemoryStore(env)).core
+        core = ApiServer(env, new_store(env)).core
         for kind, stored in existing:
             await _put(core.store, kind, stored)
         if authorizer is not None:
@@ -135,11 +135,13 @@ def admit(
     return run(main)
 
 
-async def _put(store: MemoryStore | Any, resource: str, obj: Object) -> None:
+async def _put(store: Any, resource: str, obj: Object) -> None:
+    group, kind = _KINDS[resource]
+    whole = {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, **obj}
     meta = obj["metadata"]
     namespace = f"{meta['namespace']}/" if meta.get("namespace") else ""
-    key = f"{storage_prefix(_KINDS[resource][0], resource)}{namespace}{meta['name']}"
-    await store.commit(store.stage(key, lambda _revision: json.dumps(obj, separators=(",", ":")).encode()))
+    key = f"{storage_prefix(group, resource)}{namespace}{meta['name']}"
+    await store.commit(store.stage(key, lambda _revision: json.dumps(whole, separators=(",", ":")).encode()))
 
 
 def expect(error: StatusError | None, words: str) -> None:

@@ -108,7 +108,6 @@ def _stage_own_range(core: Core) -> Staged | None:
 
 def stage_endpoints(core: Core, addresses: Sequence[str], port: int) -> Staged | None:
     """Stage the endpoints of the Service ``kubernetes``: this server, and others of the cluster."""
-    family = "IPv6" if ":" in addresses[0] else "IPv4"
     endpoints = {
         "metadata": {
             "name": "kubernetes",
@@ -122,18 +121,23 @@ def stage_endpoints(core: Core, addresses: Sequence[str], port: int) -> Staged |
             },
         ],
     }
+    first = stage_current(core, "", "endpoints", endpoints)
+    return stage_endpoint_slice(core, addresses, port) or first
+
+
+def stage_endpoint_slice(core: Core, addresses: Sequence[str], port: int) -> Staged | None:
+    """Stage the EndpointSlice that says the same as the Endpoints; None if it does."""
     slice_ = {
         "metadata": {
             "name": "kubernetes",
             "namespace": "default",
             "labels": {"kubernetes.io/service-name": "kubernetes"},
         },
-        "addressType": family,
+        "addressType": "IPv6" if ":" in addresses[0] else "IPv4",
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in addresses],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     }
-    first = stage_current(core, "", "endpoints", endpoints)
-    return stage_current(core, "discovery.k8s.io", "endpointslices", slice_) or first
+    return stage_current(core, "discovery.k8s.io", "endpointslices", slice_)
 
 
 def keep_endpoints(core: Core, address: str, port: int) -> None:

@@ -10,7 +10,7 @@ import ipaddress
 
 import msgspec
 
-from pilothouse.apiserver.controllers.bootstrap_objects import stage_endpoints
+from pilothouse.apiserver.controllers.bootstrap_objects import stage_endpoint_slice, stage_endpoints
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.origins import own_writes
 from pilothouse.apiserver.storage_codec.keys import MASTER_LEASES
@@ -110,11 +110,17 @@ class LeaseReconciler:
         alive = sorted(filter(_is_address, named))
         if not alive:
             return None
-        if self._ports_checked and self._current() == alive:
-            return None  # the port may be that of another server with the same address
+        addresses, port = self._current()
+        if self._ports_checked and addresses == alive:
+            # The port may be that of another server with the same address.
+            return stage_endpoint_slice(self._core, alive, port or self._port)
         return stage_endpoints(self._core, alive, self._port)
 
-    def _current(self) -> list[str]:
+    def _current(self) -> tuple[list[str], int]:
+        """The addresses and the port of the Endpoints as they are; no address where they have another form."""
         record = self._core.store.staged("/endpoints/default/kubernetes")
         subsets = () if record is None else _read(record.value).subsets
-        return sorted(address.ip for address in subsets[0].addresses) if len(subsets) == 1 else []
+        if len(subsets) != 1:
+            return [], 0
+        port = next((found for each in subsets[0].ports if isinstance(found := each.get("port"), int)), 0)
+        return sorted(address.ip for address in subsets[0].addresses), port

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from pilothouse.env import Log
-from pilothouse.storage.errors import StoreUnavailable
+from pilothouse.storage.errors import BackendError
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.options import Endpoint, EtcdOptions, endpoints_of
 from pilothouse.storage.store import Asked
@@ -50,7 +50,7 @@ CLOSED = "the connection was closed, since another request had failed"
 _log = Log("etcd")
 
 
-class EtcdError(StoreUnavailable):
+class EtcdError(BackendError):
     """etcd has rejected a request, or is not reachable. ``code`` is gRPC's."""
 
     def __init__(self, code: str, details: str) -> None:

@@ -14,6 +14,7 @@ from tests.controllers.storage_version_migrator.widgets import (
     widgets,
 )
 from tests.custom_resources import DEFINITIONS
+from tests.stores import new_store
 from tests.tables import cases
 
 from pilothouse.api.wire import Request
@@ -22,7 +23,6 @@ from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_object
 from pilothouse.apiserver.resources import BEHIND_GATES
 from pilothouse.apiserver.serializers import protobuf
 from pilothouse.env import Env, TaskGroup
-from pilothouse.storage import MemoryStore
 
 GATE = "StorageVersionMigrator"
 WITH = ServerOptions(gates=(GATE,))
@@ -213,7 +213,7 @@ def test_every_gate_that_adds_a_resource_is_one() -> None:
 
 
 async def test_their_group_is_registered_as_long_as_the_gate_is_on(env: Env) -> None:
-    store = MemoryStore(env)
+    store = new_store(env)
 
     async def registered(*gates: str) -> list[int]:
         server = ApiServer(env, store, options=ServerOptions(gates=gates))
