@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from pilothouse.apiserver.storage_codec import place_of
 from pilothouse.cli import apiserver, up
 from pilothouse.cli.etcd_flags import NEEDS_GRPC, etcd_options
 from pilothouse.cli.program import UserError
 from pilothouse.env import Env
-from pilothouse.storage.etcd.options import EtcdOptions
+from pilothouse.storage.etcd.options import EtcdOptions, places_of
 
 SERVER = "--etcd-servers=https://10.0.0.1:2379,https://10.0.0.2:2379"
 
 
 def test_the_flags_are_upstreams_in_both_commands() -> None:
-    names = ["etcd-servers", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile"]
+    names = ["etcd-servers", "etcd-servers-overrides", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile"]
     for module in (apiserver, up):
         found = [flag.name for flag in module.flag_set("x").groups["etcd"]]
         checks = ["etcd-db-metric-poll-interval", "etcd-healthcheck-timeout", "etcd-readycheck-timeout"]
@@ -48,11 +49,50 @@ def test_they_become_options() -> None:
     assert etcd_options(apiserver.flag_set("x").parse([])) is None
 
 
+OVERRIDES = (
+    "apps/deployments#http://h:1;http://h:2,apps/replicasets#http://h:2;http://h:1,batch/*#http://h:3,/pods#http://h:3,"
+    "batch/jobs#http://h:4,/events#https://10.0.0.2:2379;https://10.0.0.1:2379"
+)
+
+
+def test_overrides_lead_to_places() -> None:
+    options = etcd_options(apiserver.flag_set("x").parse([SERVER, f"--etcd-servers-overrides={OVERRIDES}"]))
+    assert options is not None
+    assert places_of(options) == (options.servers, ("http://h:1", "http://h:2"), ("http://h:3",), ("http://h:4",))
+    found = place_of(options)
+    places = {
+        "apps/deployments/": 1, "apps/replicasets/": 1, "apps/statefulsets/": 0, "batch/cronjobs/": 2, "/pods/": 2,
+        "batch/jobs/": 3, "/events/": 0, "/services/": 0, "batch/of-a-definition/": 0, "": 0,
+    }  # fmt: skip
+    assert {prefix: found(prefix) for prefix in places} == places
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         pytest.param(["--etcd-prefix=/k"], "--etcd-prefix needs --etcd-servers", id="no servers"),
         pytest.param(["--etcd-servers=10.0.0.1:x"], "--etcd-servers: '10.0.0.1:x'", id="no address"),
+        pytest.param(
+            ["--etcd-servers-overrides=/events#http://h:1"], "--etcd-servers-overrides needs --etcd-servers", id="alone"
+        ),
+        *(
+            pytest.param(
+                [SERVER, f"--etcd-servers-overrides={text}"],
+                "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, "
+                "semicolon separated",
+                id=f"no override: {text}",
+            )
+            # The rows of TestParseEtcdServersOverrides, and more.
+            for text in ("/events/http://h:1", "events#http://h:1", "a/b/c#http://h:1", "/a#x#y", "/a#", "/a#h:1;", ",")
+        ),
+        pytest.param(
+            [SERVER, "--etcd-servers-overrides=/events#h:x"], "--etcd-servers: 'h:x'", id="no address in an override"
+        ),
+        pytest.param(
+            [SERVER, "--etcd-servers-overrides=/events#http://h:1", "--replica-lag=1s"],
+            "--replica-lag can't be used with --etcd-servers-overrides",
+            id="a lag",
+        ),
         pytest.param([SERVER, "--etcd-certfile=a"], "are given together", id="half a certificate"),
         pytest.param(
             ["--encryption-provider-config=x"], "--encryption-provider-config needs --etcd-servers", id="no etcd"

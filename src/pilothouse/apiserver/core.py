@@ -65,7 +65,7 @@ class Core:
         self.env = env
         self.store = store
         self.options = options
-        self.begun_at = store.revision
+        self._begun_at = {each: each.revision for each in store.parts()}
         """The revision of the store when the server was constructed."""
         self.table = ResourceTable(options.gates)
         self._gated: dict[tuple[str, str], Strategy] = {}
@@ -210,10 +210,14 @@ class Core:
                 _log.warning("The store can't be written; this is tried again", reason=error)
             await asyncio.sleep(pause)
 
-    async def catch_up(self) -> None:
-        """Make the writes of other servers visible (consistent read). Raises ``StoreUnavailable``."""
+    async def catch_up(self, prefix: str) -> None:
+        """Make the writes of other servers to a resource visible (consistent read). Raises ``StoreUnavailable``."""
         if self.store.is_shared:
-            await self.store.catch_up()
+            await self.store.of(prefix).catch_up()
+
+    def is_from_before(self, record: Record) -> bool:
+        """Whether a record was stored before this server began, by another process, maybe by other rules."""
+        return record.revision <= self._begun_at[self.store.of(record.key)]
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
         """A stored object in the version of ``info``; no webhook may be needed to convert it. Objects are stored once,

@@ -48,7 +48,7 @@ from pilothouse.env.environment import perf_counter_of
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.jws import PrivateKey, PublicKey
 from pilothouse.machinery.metrics import Gauge
-from pilothouse.storage import Change
+from pilothouse.storage import Change, Store
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.audit.filter import Audit
@@ -157,10 +157,11 @@ class HandlerChain:
         """The health checks of the server. Those that need a call are refreshed when their path is requested."""
         server, store = self._server, self._server.core.store
         checks: dict[str, Check] = {"storage": lambda: store.is_reachable, "storage_ready": lambda: store.is_reachable}
+        others: list[tuple[AskedCheck, AskedCheck]] = []
         if store.is_shared:
-            asked = AskedCheck(lambda: store.answers("health"), "/healthz", "/livez", "/readyz")
-            asked_ready = AskedCheck(lambda: store.answers("readiness"), "/readyz")
-            server.asked_checks += [asked, asked_ready]
+            (asked, asked_ready), *others = [_asked(each) for each in store.parts()]
+            for pair in ((asked, asked_ready), *others):
+                server.asked_checks += pair
             checks = {"storage": asked, "storage_ready": asked_ready}
             store.observe(self.metrics.storage.asked)
         if server.kms_health is not None:
@@ -169,6 +170,7 @@ class HandlerChain:
             started=lambda: self._started,
             serving=lambda: not self._stopping,
             kms=server.kms_health,
+            overrides=others,
             **checks,
         )
 
@@ -375,3 +377,11 @@ def _impersonates(request: Request) -> bool:
 
 def _is_public(target: str) -> bool:
     return target.partition("?")[0].strip("/").partition("/")[0] in _PUBLIC
+
+
+def _asked(store: Store) -> tuple[AskedCheck, AskedCheck]:
+    """The checks of an etcd: whether it is healthy, and whether that is soon enough for ``/readyz``."""
+    return (
+        AskedCheck(lambda: store.answers("health"), "/healthz", "/livez", "/readyz"),
+        AskedCheck(lambda: store.answers("readiness"), "/readyz"),
+    )

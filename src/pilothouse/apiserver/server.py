@@ -326,6 +326,9 @@ class ApiServer:
                 if self.store.is_shared:
                     # What another server has just written must be found, and admission must know it.
                     await self.store.catch_up()
+                    own = self.store.of(call.info.prefix)
+                    if own is not self.store.of(""):
+                        await own.catch_up()
                 origin = begin_writes(call, self.env)
                 try:
                     if self.store.is_shared:

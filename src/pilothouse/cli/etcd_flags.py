@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pilothouse.cli.program import UserError
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
@@ -18,6 +20,7 @@ NEEDS_PLUGINS = "kms in --encryption-provider-config needs gRPC: pip install 'pi
 CHECK_TIMEOUT = 2.0
 _EXTRA = ("nacl", "grpc", "google")
 _ONLY_WITH_ETCD = (
+    "etcd-servers-overrides",
     "etcd-prefix",
     "etcd-cafile",
     "etcd-certfile",
@@ -43,6 +46,15 @@ def add_etcd_flags(flags: FlagSet) -> None:
             (),
             "List of etcd servers to connect with (scheme://ip:port), comma separated. The cluster is stored there, in "
             "kube-apiserver's layout, and --data-dir keeps certificates and tokens only. Needs pilothouse[etcd]",
+        ),
+        Flag(
+            "etcd-servers-overrides",
+            STRINGS,
+            (),
+            "Per-resource etcd servers overrides, comma separated. The individual override format: "
+            "group/resource#servers, where servers are URLs, semicolon separated. Note that this applies only to "
+            'resources compiled into this server binary. e.g. "/pods#http://etcd4:2379;http://etcd5:2379,'
+            '/events#http://etcd6:2379"',
         ),
         Flag("etcd-prefix", STRING, "/registry", "The prefix to prepend to all resource paths in etcd"),
         Flag("etcd-cafile", STRING, "", "SSL Certificate Authority file used to secure etcd communication"),
@@ -108,8 +120,15 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
             if name in parsed.given and not of_snapshot:
                 raise UserError(f"--{name} needs --etcd-servers", code=2)
         return None
+    try:
+        overrides = etcd.parse_overrides(parsed["etcd-servers-overrides"])
+    except ValueError as error:
+        raise UserError(str(error), code=2) from error
+    if overrides and parsed["replica-lag"]:
+        raise UserError("--replica-lag can't be used with --etcd-servers-overrides", code=2)
     options = etcd.EtcdOptions(
         servers=tuple(parsed["etcd-servers"]),
+        overrides=overrides,
         ca_file=parsed["etcd-cafile"],
         cert_file=parsed["etcd-certfile"],
         key_file=parsed["etcd-keyfile"],
@@ -125,7 +144,8 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
         event_ttl=parsed["event-ttl"],
     )
     try:
-        etcd.endpoints_of(options)
+        for servers in etcd.places_of(options):
+            etcd.endpoints_of(msgspec.structs.replace(options, servers=servers))
     except ValueError as error:
         raise UserError(str(error), code=2) from error
     return options

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 with lazy_imports():
     from cryptography.hazmat.primitives import serialization
 
-    from pilothouse.apiserver import storage_codec
     from pilothouse.apiserver.audit import backend as audit_backend
     from pilothouse.apiserver.audit import checker, reader
     from pilothouse.apiserver.audit import filter as audit_filter
@@ -55,11 +54,10 @@ with lazy_imports():
     from pilothouse.apiserver.encryption_config import opened
     from pilothouse.cel import sandbox
     from pilothouse.controllermanager import build_metrics, feature_gates
-    from pilothouse.plane import plain_http
+    from pilothouse.plane import etcd_store, plain_http
     from pilothouse.runtime import process_metrics
     from pilothouse.serving import certificates, tls, worker_thread  # of which plain HTTP needs nothing
     from pilothouse.storage import sqlite
-    from pilothouse.storage.etcd import store as etcd_store
 
 ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
 DEFAULT_PORT = 6443
@@ -318,15 +316,8 @@ def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions", encryption
     """Raises ``ModuleNotFoundError`` without the extra, ``StoreUnavailable`` when no etcd answers."""
     if options.data_dir:
         make_private_directory(Path(options.data_dir))
-    return etcd_store.EtcdStore.open(
-        env,
-        etcd,
-        storage_codec.KeyLayout(etcd.prefix),
-        storage_codec.ObjectCodec(),
-        retention=_retention(options),
-        lasting=lambda key: storage_codec.seconds_kept(key, etcd.event_ttl),
-        encryption=None if encryption is None else encryption.at_rest,
-    )
+    at_rest = None if encryption is None else encryption.at_rest
+    return etcd_store.open_store(env, etcd, _retention(options), at_rest)
 
 
 def _open_audit(env: Env, options: "AuditLogOptions | None") -> "Audit | None":

@@ -129,6 +129,14 @@ class Store(ABC):
         """The newest committed record."""
         return self._records.get(key)
 
+    def of(self, _prefix: str) -> "Store":
+        """The store that has a resource, by its prefix, or a key of it: this one, unless it leads to several."""
+        return self
+
+    def parts(self) -> Sequence["Store"]:
+        """The stores that it leads to."""
+        return (self,)
+
     def follow(self, prefix: str, hook: Callable[[Changes], None]) -> None:
         """Call ``hook`` with each commit's changes under the prefix of a whole resource (``/pods/``)."""
         if resource_end(prefix) != len(prefix):

@@ -100,7 +100,9 @@ def _owners(plane: AttackedPlane) -> None:
 def _operations(plane: AttackedPlane) -> None:
     held = _made(plane, CONFIG_MAPS, {"data": {f"key{number}": "" for number in range(50_000)}})
     patch = [{"op": "add", "path": f"/data/new{number}", "value": ""} for number in range(10_000)]
-    assert plane.as_user("PATCH", held, patch, content_type=JSON_PATCH).status == 200
+    patched = plane.as_user("PATCH", held, patch, content_type=JSON_PATCH)
+    # etcd takes 1.5 MiB.
+    assert patched.status == 200 or b"etcdserver: request is too large" in patched.body
     plane.as_admin("DELETE", held)
 
 

@@ -58,7 +58,7 @@ async def reloaded(env: Env, tmp_path: Path) -> Reloaded:
 
 async def test_a_changed_file_is_used_within_a_minute(reloaded: Reloaded) -> None:
     changes: list[str] = []
-    reloaded.at_rest.on_change = lambda: changes.append(reloaded.writes_with)
+    reloaded.at_rest.on_change.append(lambda: changes.append(reloaded.writes_with))
     running = asyncio.create_task(reloaded.controller.run())
     await asyncio.sleep(90)
     assert (reloaded.writes_with, changes) == ("one", [])

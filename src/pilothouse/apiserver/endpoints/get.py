@@ -33,9 +33,9 @@ async def get(core: Core, call: Call) -> ObjectResult:
     """GET of one object, at least as recent as the requested resource version."""
     desired = call.request_info.query.first("resourceVersion")
     if desired and desired != "0":
-        await wait_for(core, parse_revision(desired, cached=call.info.resource != "events"))
+        await wait_for(core, call.info.prefix, parse_revision(desired, cached=call.info.resource != "events"))
     elif not desired:
-        await core.catch_up()
+        await core.catch_up(call.info.prefix)
     record = core.store.get(call.key)
     if record is None:
         raise errors.not_found(call.info, call.name)
@@ -55,16 +55,17 @@ def parse_revision(text: str, *, cached: bool = True) -> int:
     raise errors.plain(reason)
 
 
-async def wait_for(core: Core, revision: int) -> None:
-    """Wait for a future revision for some seconds; raises the 504 after which clients retry."""
-    if revision <= core.store.revision:
+async def wait_for(core: Core, prefix: str, revision: int) -> None:
+    """Wait for a future revision of a resource for some seconds; raises the 504 after which clients retry."""
+    store = core.store.of(prefix)
+    if revision <= store.revision:
         return
-    await core.catch_up()
+    await core.catch_up(prefix)
     try:
         async with asyncio.timeout(FUTURE_WAIT_SECONDS):
-            await core.store.reached(revision)
+            await store.reached(revision)
     except TimeoutError:
-        raise errors.too_large_resource_version(revision, core.store.revision) from None
+        raise errors.too_large_resource_version(revision, store.revision) from None
 
 
 def selection_of(core: Core, call: Call) -> Selection:
@@ -150,7 +151,7 @@ class _Lists(Protocol):
 async def _store_of(core: Core, call: Call, prefix: str, revision: int, after: str, limit: int) -> _Lists:
     """The store or snapshot of the revision. With a shared store the revision may be older than the history of this
     server (``shouldDelegateExactRV``). Raises ``Compacted``."""
-    store = core.store
+    store = core.store.of(call.info.prefix)
     if revision and store.is_shared and revision < store.history_floor(call.info.prefix):
         return await store.past(prefix, revision, after=after, limit=limit)
     return store
@@ -174,7 +175,7 @@ def _select(
     """The selected records after ``after``, at most the limit; whether there are more; and their revision."""
     reader, info = call.strategy.attributes, call.info
     limit = options.limit
-    now = not revision or revision == core.store.revision
+    now = not revision or revision == core.store.of(info.prefix).revision
     records: list[Record]
     if now and (keys := keys_selected(core, call, selection)) is not None:
         found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
@@ -219,7 +220,8 @@ async def _select_converted(
 ) -> tuple[list[Record], list[bytes], bool, int]:
     """``_select`` with conversion by webhook: the converted objects are selected. Also returns them."""
     reader, limit = call.strategy.attributes, options.limit
-    keys = keys_selected(core, call, selection) if not revision or revision == core.store.revision else None
+    now = not revision or revision == core.store.of(call.info.prefix).revision
+    keys = keys_selected(core, call, selection) if now else None
     if keys is not None:
         found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
         records, revision = [record for record in found if record.key > after], store.revision
@@ -265,14 +267,14 @@ async def _start(core: Core, options: ListOptions, prefix: str, *, single: bool 
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         # A token of another server may have a future revision (``shouldDelegateExactRV``, apiserver
         # pkg/storage/cacher/cacher.go v0.36).
-        await wait_for(core, revision)
+        await wait_for(core, prefix, revision)
         return prefix + start, max(revision, 0)
     if not desired or desired == "0":
         if not desired:
-            await core.catch_up()
+            await core.catch_up(prefix)
         return "", 0
     number = parse_revision(desired, cached=False)
-    await wait_for(core, number)
+    await wait_for(core, prefix, number)
     # Without a match, a limit makes N exact, except for one object ("legacy case" in ``ValidateListOptions``, apiserver
     # pkg/storage/interfaces.go v0.36).
     exact = options.match == "Exact" or (not options.match and options.limit > 0 and not single)

@@ -84,7 +84,8 @@ class Health:
 
     ``started``: the bootstrap objects exist; ``storage``: the store accepts writes, ``storage_ready`` the same with the
     timeout of ``/readyz``; ``serving`` is False during shutdown, which only fails ``/readyz``; ``kms``: encryption at
-    rest, if it has plugins.
+    rest, if it has plugins; ``overrides``: ``storage`` and ``storage_ready`` of each further etcd
+    (``addEtcdHealthEndpoint``, v0.36).
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Health:
         storage_ready: Check = _well,
         serving: Check = _well,
         kms: KmsHealth | None = None,
+        overrides: Sequence[tuple[Check, Check]] = (),
     ) -> None:
         hooks: dict[str, Check] = {f"poststarthook/{name}": _well for name in _HOOKS}
         for name in ("rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes", "bootstrap-controller"):
@@ -104,14 +106,19 @@ class Health:
         plugins: dict[str, Check] = {} if kms is None else {"kms-providers": kms}
         basic: dict[str, Check] = {"ping": _well, "log": _well}
         rest = {**hooks, "loopback-serving-certificate": _well, "autoregister-completion": _well}
-        live = {**basic, "etcd": storage, **rest}
+        others = {f"etcd-override-{at}": check for at, (check, _ready) in enumerate(overrides)}
+        others_ready: dict[str, Check] = {}
+        for at, (check, ready) in enumerate(overrides):
+            others_ready |= {f"etcd-override-{at}": check, f"etcd-override-readiness-{at}": ready}
+        live = {**basic, "etcd": storage, **others, **rest}
         self._checks: Mapping[str, Mapping[str, Check]] = {
-            "healthz": {**basic, "etcd": storage, **plugins, **rest},
+            "healthz": {**basic, "etcd": storage, **others, **plugins, **rest},
             "livez": live,
             "readyz": {
                 **basic,
                 "etcd": storage,
                 "etcd-readiness": storage_ready,
+                **others_ready,
                 **plugins,
                 "informer-sync": storage,
                 **rest,

@@ -204,7 +204,7 @@ def _is_ours(core: Core, call: Call, record: Record) -> bool:
     here, and is then updated as a whole."""
     info = call.info
     return (
-        record.revision > core.begun_at and record.value.startswith(info.head) and call.strategy.stored_as(info) is info
+        not core.is_from_before(record) and record.value.startswith(info.head) and call.strategy.stored_as(info) is info
     )
 
 

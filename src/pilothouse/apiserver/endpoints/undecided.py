@@ -20,7 +20,7 @@ _ATTEMPTS = 5
 async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
     """Call the handler of a write. Its error is only raised once the write that it may depend on is committed; if that
     write was dropped, the handler is called again."""
-    store = core.store
+    store = core.store.of(call.info.prefix)
     request, warnings = call.request, list(call.warnings)
     for _ in range(_ATTEMPTS):
         since = store.given_up
@@ -40,7 +40,7 @@ async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
 async def require_stored(core: Core, record: Record) -> None:
     """Wait for the commit of a record that is returned unchanged and was staged by another request. Raises ``Mismatch``
     if the write was dropped or the record has another revision."""
-    store = core.store
+    store = core.store.of(record.key)
     if store.is_shared and store.get(record.key) is not record:
         await store.settled(record.key)
         raise Mismatch(record.key, record.revision, store.get(record.key))

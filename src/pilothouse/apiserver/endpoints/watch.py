@@ -32,7 +32,7 @@ async def watch(core: Core, call: Call) -> "Watch":
     wanted = options.resource_version
     revision = parse_revision(wanted) if wanted else 0
     if not wanted:
-        await core.catch_up()
+        await core.catch_up(call.info.prefix)
     watching = Watch(core, call, selection, options, revision)
     if watching.converts:
         try:
@@ -76,6 +76,7 @@ class Watch:
         self.info: ResourceInfo = call.info
         self.warnings: tuple[str, ...] = tuple(call.warnings)
         self._core = core
+        self._store = core.store.of(call.info.prefix)
         self._call = call
         self._selection = selection
         self._options = options
@@ -116,7 +117,7 @@ class Watch:
         metrics = core.metrics
         self.event_sizes = metrics.requests.event_sizes(call.info) if metrics is not None else None
         """Observes the size of each event in bytes."""
-        if revision <= core.store.revision or not self._initial:
+        if revision <= self._store.revision or not self._initial:
             self._begin()
 
     def _narrow_prefix(self) -> str:
@@ -127,7 +128,7 @@ class Watch:
 
     def _begin(self) -> None:
         """Take the current state, and follow the history from the same revision."""
-        store, info = self._core.store, self.info
+        store, info = self._store, self.info
         after = self._revision
         if self._initial or not after:
             after = store.revision
@@ -235,7 +236,7 @@ class Watch:
         if self._first is None and not self._closed:
             # A watch waits for a future resource version; with initial events it must not.
             try:
-                await wait_for(self._core, self._revision)
+                await wait_for(self._core, self.info.prefix, self._revision)
             except StatusError as error:
                 self._fail(error)
             else:
@@ -267,7 +268,7 @@ class Watch:
                 due = self._has_news
                 self._plan_bookmark(now)
                 if due:
-                    self._bookmarked = self._core.store.revision
+                    self._bookmarked = self._store.revision
                     return [self._bookmark(self._bookmarked)]
             self._set_alarm(self._bookmark_at)
             await watcher.changed()
@@ -293,7 +294,7 @@ class Watch:
     @property
     def _has_news(self) -> bool:
         """Whether a bookmark is to be sent: it differs from the previous one, or is the last of this watch."""
-        revision = self._core.store.revision
+        revision = self._store.revision
         return revision >= self._revision and (revision != self._bookmarked or self._bookmark_at >= self._last_bookmark)
 
     def _plan_bookmark(self, now: float) -> None:
@@ -335,7 +336,7 @@ class Watch:
             return False
         if now >= self._deadline or now < self._bookmark_at:
             return False
-        revision = self._core.store.revision
+        revision = self._store.revision
         if not hand_over(revision):
             return False
         self._bookmarked = revision

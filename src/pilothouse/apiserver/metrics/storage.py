@@ -6,7 +6,7 @@ consistent reads are a ``get`` of no resource. Requests only read memory: their 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from pilothouse.apiserver.resources import ResourceInfo
@@ -27,6 +27,14 @@ class Stored(Protocol):
     """What is read from a store."""
 
     revision: int
+
+    def of(self, prefix: str) -> "Stored":
+        """The store of a resource."""
+        ...
+
+    def parts(self) -> "Sequence[Stored]":
+        """The stores that it leads to, or itself."""
+        ...
 
     def size(self) -> int | None:
         """The size on disk in bytes; None for a store in memory."""
@@ -193,17 +201,17 @@ class StorageMetrics:
             (f"{name}.{group}" if group else name,): count for (group, name), count in shown.items()
         }
         self._old_objects.show(by_name)
-        revision = float(self._store.revision % _SHOWN_DIGITS)
-        self._cache_revision.show(dict.fromkeys(shown, revision))
+        revisions = {each: float(each.revision % _SHOWN_DIGITS) for each in self._store.parts()}
+        self._cache_revision.show({names: revisions[self._store.of("/".join(names) + "/")] for names in shown})
         for prefix, (_objects, changes) in counts.items():
             if changes:
                 names = _names(prefix)
                 for family in (self._received, self._cache_received, self._cache_dispatched):
                     child: Counter = family.labels(*names)
                     child.value = float(changes)
-        size = self._store.size()
-        if size is not None:
-            self._size.labels("etcd-0").set(size)
+        for at, store in enumerate(self._store.parts()):
+            if (size := store.size()) is not None:
+                self._size.labels(f"etcd-{at}").set(size)
 
 
 def _names(prefix: str) -> tuple[str, str]:

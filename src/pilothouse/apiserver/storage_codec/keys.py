@@ -7,12 +7,20 @@ served here: resources of other releases, and much else. Ranges of ports and add
 are read all the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.registry.core.services import range_allocations
 from pilothouse.apiserver.resources import BEHIND_GATES, built_in, storage_prefix
+from pilothouse.env.lazy import lazy_imports
+
+if TYPE_CHECKING:
+    from pilothouse.storage.etcd.options import EtcdOptions
+
+with lazy_imports():
+    from pilothouse.storage.etcd import options as etcd_options
 
 DEFAULT_PREFIX = "/registry"
 MASTER_LEASES = "/masterleases/"
@@ -57,6 +65,19 @@ def _prefixes() -> Mapping[str, str]:
 @cache
 def _own_prefixes() -> Mapping[str, str]:
     return {own: etcd for etcd, own in _prefixes().items()}
+
+
+def place_of(options: "EtcdOptions") -> Callable[[str], int]:
+    """Which of ``places_of`` the options has a resource, by its prefix here. Overrides are for built-in resources; the
+    ranges of addresses and ports are with the Services that take them, as upstream
+    (``pkg/registry/core/rest/storage_core.go``, v1.36)."""
+    services = etcd_options.place_of(options, "", "services")
+    found = {range_allocations.PREFIX: services}
+    for own in _own_prefixes():
+        if own not in NO_RESOURCES:
+            group, resource, _rest = own.split("/")
+            found[own] = etcd_options.place_of(options, group, resource)
+    return lambda prefix: found.get(prefix, 0)
 
 
 class KeyLayout:

@@ -68,7 +68,7 @@ class EncryptionAtRest:
     None for internal keys, which are never encrypted."""
 
     def __init__(self, providers: Providers, resource_of: Callable[[str], GroupResource | None]) -> None:
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: list[Callable[[], None]] = []
         """Called when values that could not be decrypted may be decryptable now."""
         self._resource_of = resource_of
         self._providers = providers
@@ -127,6 +127,10 @@ class EncryptionAtRest:
 
     # Life
 
+    def _changed(self) -> None:
+        for hook in self.on_change:
+            hook()
+
     def start(self) -> None:
         """Probe plugins in the background from now on, in the running loop."""
         if self._polls is None and self._providers.probes:
@@ -151,7 +155,7 @@ class EncryptionAtRest:
         task = asyncio.create_task(end(), name="old KMS plugins")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-        self.on_change()
+        self._changed()
 
     async def close(self) -> None:
         """Stop background tasks, and close all connections."""
@@ -163,4 +167,4 @@ class EncryptionAtRest:
 
     def _listen(self, providers: Providers) -> None:
         for probe in providers.probes:
-            probe.on_recovered = lambda: self.on_change()
+            probe.on_recovered = self._changed

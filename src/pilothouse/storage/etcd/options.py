@@ -1,8 +1,17 @@
 """kube-apiserver's ``--etcd-…`` flags: connection, prefix and intervals."""
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import msgspec
+
+
+class ServersOverride(msgspec.Struct, frozen=True):
+    """The servers of one resource, or of all of its group (``*``)."""
+
+    group: str
+    resource: str
+    servers: tuple[str, ...]
 
 
 class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -10,6 +19,8 @@ class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     servers: tuple[str, ...]
     """URLs, http or https."""
+    overrides: tuple[ServersOverride, ...] = ()
+    """Resources that are stored elsewhere (``--etcd-servers-overrides``)."""
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
@@ -38,6 +49,41 @@ class Endpoint(msgspec.Struct, frozen=True):
     target: str
     """``host:port``."""
     secure: bool
+
+
+_INVALID_OVERRIDE = (
+    "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, "
+    "semicolon separated"
+)
+
+
+def parse_overrides(texts: Sequence[str]) -> tuple[ServersOverride, ...]:
+    """``group/resource#server;server`` (``ParseEtcdServersOverrides``). Raises ``ValueError`` in upstream's words."""
+    found = []
+    for text in texts:
+        names, *servers = text.split("#")
+        resource = names.split("/")
+        if len(servers) != 1 or len(resource) != 2 or not all(urls := servers[0].split(";")):
+            raise ValueError(_INVALID_OVERRIDE)
+        found.append(ServersOverride(resource[0], resource[1], tuple(urls)))
+    return tuple(found)
+
+
+def places_of(options: EtcdOptions) -> tuple[tuple[str, ...], ...]:
+    """The servers of each place: first those of ``--etcd-servers``, then each other list once, in whatever order it has
+    its servers (``addEtcdHealthEndpoint``)."""
+    found = {tuple(sorted(options.servers)): options.servers}
+    for override in options.overrides:
+        found.setdefault(tuple(sorted(override.servers)), override.servers)
+    return tuple(found.values())
+
+
+def place_of(options: EtcdOptions, group: str, resource: str) -> int:
+    """In which of ``places_of`` a resource is: what names it, or else its whole group, and of several the last."""
+    places = [sorted(servers) for servers in places_of(options)]
+    named = {(each.group, each.resource): each.servers for each in options.overrides}
+    servers = named.get((group, resource)) or named.get((group, "*")) or options.servers
+    return places.index(sorted(servers))
 
 
 def endpoints_of(options: EtcdOptions) -> tuple[Endpoint, ...]:

@@ -160,7 +160,7 @@ class EtcdStore(Store):
         if self.tasks or self._closed:
             return
         if self.values.encryption is not None:
-            self.values.encryption.on_change = self._retry.set
+            self.values.encryption.on_change.append(self._retry.set)
             self.values.encryption.start()
             self.tasks.append(asyncio.create_task(self._retry_unreadable(), name="unreadable values of etcd"))
         watch = asyncio.create_task(self._follow(), name="watch of etcd")
@@ -355,6 +355,11 @@ class EtcdStore(Store):
         under_way = {one.task for one in self._transaction_of.values() if one.task is not None}
         if under_way:
             await asyncio.wait(under_way)
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether there is something staged that nobody has committed."""
+        return bool(self._queue)
 
     async def settled(self, key: str) -> None:
         """Return when the staged writes of the key are decided."""

@@ -1,0 +1,35 @@
+"""The store of an API server on etcd: one, or one for each etcd that ``--etcd-servers-overrides`` names."""
+
+import msgspec
+
+from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, place_of, seconds_kept
+from pilothouse.env import Env
+from pilothouse.storage import Retention, Store
+from pilothouse.storage.encryption.at_rest import EncryptionAtRest
+from pilothouse.storage.etcd.codecs import Keys
+from pilothouse.storage.etcd.options import EtcdOptions, places_of
+from pilothouse.storage.etcd.routed import KeysOfPlace, RoutedStore
+from pilothouse.storage.etcd.store import EtcdStore
+
+
+def open_store(env: Env, etcd: EtcdOptions, retention: Retention, at_rest: EncryptionAtRest | None = None) -> Store:
+    """Read what the etcds have. Raises as ``EtcdStore.open``."""
+    layout, codec = KeyLayout(etcd.prefix), ObjectCodec()
+
+    def opened(servers: tuple[str, ...], keys: Keys) -> EtcdStore:
+        return EtcdStore.open(
+            env,
+            msgspec.structs.replace(etcd, servers=servers),
+            keys,
+            codec,
+            retention=retention,
+            lasting=lambda key: seconds_kept(key, etcd.event_ttl),
+            encryption=at_rest,
+        )
+
+    if not etcd.overrides:
+        return opened(etcd.servers, layout)
+    place = place_of(etcd)
+    return RoutedStore(
+        [opened(servers, KeysOfPlace(layout, place, at)) for at, servers in enumerate(places_of(etcd))], place
+    )
