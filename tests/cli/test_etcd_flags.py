@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.apiserver.storage_codec import place_of
+from pilothouse.apiserver.storage_codec import location_of
 from pilothouse.cli import apiserver, up
 from pilothouse.cli.etcd_flags import NEEDS_GRPC, etcd_options
 from pilothouse.cli.program import UserError
 from pilothouse.env import Env
-from pilothouse.storage.etcd.options import EtcdOptions, places_of
+from pilothouse.storage.etcd.options import EtcdOptions, locations_of
 
 SERVER = "--etcd-servers=https://10.0.0.1:2379,https://10.0.0.2:2379"
 
@@ -58,13 +58,13 @@ OVERRIDES = (
 def test_overrides_lead_to_places() -> None:
     options = etcd_options(apiserver.flag_set("x").parse([SERVER, f"--etcd-servers-overrides={OVERRIDES}"]))
     assert options is not None
-    assert places_of(options) == (options.servers, ("http://h:1", "http://h:2"), ("http://h:3",), ("http://h:4",))
-    found = place_of(options)
-    places = {
+    assert locations_of(options) == (options.servers, ("http://h:1", "http://h:2"), ("http://h:3",), ("http://h:4",))
+    found = location_of(options)
+    locations = {
         "apps/deployments/": 1, "apps/replicasets/": 1, "apps/statefulsets/": 0, "batch/cronjobs/": 2, "/pods/": 2,
         "batch/jobs/": 3, "/events/": 0, "/services/": 0, "batch/of-a-definition/": 0, "": 0,
     }  # fmt: skip
-    assert {prefix: found(prefix) for prefix in places} == places
+    assert {prefix: found(prefix) for prefix in locations} == locations
 
 
 @pytest.mark.parametrize(

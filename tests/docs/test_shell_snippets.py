@@ -55,7 +55,12 @@ PAGES = {
     "docs/etcd.md": Page(
         'yaml 0 | sed "s#secret: .*#secret: $(head -c 32 /dev/urandom | base64)}#" > encryption.yaml\n'
         "export KUBECONFIG=$PWD/.pilothouse/kubeconfig",
-        (("http://127.0.0.1:2379", "$ETCD"), ("node-7", "node-1"), ("etcd &", "etcd")),
+        (
+            ("http://127.0.0.1:2379", "$ETCD"),
+            ("'/events#http://127.0.0.1:3379'", "/events#$ETCD"),
+            ("node-7", "node-1"),
+            ("etcd &", "etcd"),
+        ),
     ),
     "docs/history.md": Page(_WITH_POD + "kubectl create namespace shop", (("--at 5m", "--at 0s"),)),
     "docs/operators.md": Page(

@@ -144,7 +144,7 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
         event_ttl=parsed["event-ttl"],
     )
     try:
-        for servers in etcd.places_of(options):
+        for servers in etcd.locations_of(options):
             etcd.endpoints_of(msgspec.structs.replace(options, servers=servers))
     except ValueError as error:
         raise UserError(str(error), code=2) from error

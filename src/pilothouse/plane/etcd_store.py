@@ -2,13 +2,13 @@
 
 import msgspec
 
-from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, place_of, seconds_kept
+from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, location_of, seconds_kept
 from pilothouse.env import Env
 from pilothouse.storage import Retention, Store
 from pilothouse.storage.encryption.at_rest import EncryptionAtRest
 from pilothouse.storage.etcd.codecs import Keys
-from pilothouse.storage.etcd.options import EtcdOptions, places_of
-from pilothouse.storage.etcd.routed import KeysOfPlace, RoutedStore
+from pilothouse.storage.etcd.options import EtcdOptions, locations_of
+from pilothouse.storage.etcd.routed import KeysOfLocation, RoutedStore
 from pilothouse.storage.etcd.store import EtcdStore
 
 
@@ -29,7 +29,8 @@ def open_store(env: Env, etcd: EtcdOptions, retention: Retention, at_rest: Encry
 
     if not etcd.overrides:
         return opened(etcd.servers, layout)
-    place = place_of(etcd)
+    location = location_of(etcd)
     return RoutedStore(
-        [opened(servers, KeysOfPlace(layout, place, at)) for at, servers in enumerate(places_of(etcd))], place
+        [opened(servers, KeysOfLocation(layout, location, at)) for at, servers in enumerate(locations_of(etcd))],
+        location,
     )

@@ -254,12 +254,12 @@ class LeaderElector:
         try:
             lost = await self._lead_and_renew(lead)
         except BaseExceptionGroup as failed:
-            refused = failed.subgroup(LostLease)
-            if refused is None:
+            rejected = failed.subgroup(LostLease)
+            if rejected is None:
                 raise
             # The fence is closed before the last renewal is given up; what writes in between may end with its refusal.
             lost = True
-            raise self._loss() from refused
+            raise self._loss() from rejected
         finally:
             self.fence.close()
             if self._master is not None:

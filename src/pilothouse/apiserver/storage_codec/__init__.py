@@ -7,6 +7,6 @@ knows where the bytes are: a store on etcd and the reader of an etcd snapshot us
 """
 
 from pilothouse.apiserver.storage_codec.codec import CodecError, ObjectCodec
-from pilothouse.apiserver.storage_codec.keys import KeyLayout, place_of, resource_of, seconds_kept
+from pilothouse.apiserver.storage_codec.keys import KeyLayout, location_of, resource_of, seconds_kept
 
-__all__ = ["CodecError", "KeyLayout", "ObjectCodec", "place_of", "resource_of", "seconds_kept"]
+__all__ = ["CodecError", "KeyLayout", "ObjectCodec", "location_of", "resource_of", "seconds_kept"]

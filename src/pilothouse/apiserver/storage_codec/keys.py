@@ -67,16 +67,16 @@ def _own_prefixes() -> Mapping[str, str]:
     return {own: etcd for etcd, own in _prefixes().items()}
 
 
-def place_of(options: "EtcdOptions") -> Callable[[str], int]:
-    """Which of ``places_of`` the options has a resource, by its prefix here. Overrides are for built-in resources; the
-    ranges of addresses and ports are with the Services that take them, as upstream
+def location_of(options: "EtcdOptions") -> Callable[[str], int]:
+    """Which of ``locations_of`` the options has a resource, by its prefix here. Overrides are for built-in resources;
+    the ranges of addresses and ports are with the Services that take them, as upstream
     (``pkg/registry/core/rest/storage_core.go``, v1.36)."""
-    services = etcd_options.place_of(options, "", "services")
+    services = etcd_options.location_of(options, "", "services")
     found = {range_allocations.PREFIX: services}
     for own in _own_prefixes():
         if own not in NO_RESOURCES:
             group, resource, _rest = own.split("/")
-            found[own] = etcd_options.place_of(options, group, resource)
+            found[own] = etcd_options.location_of(options, group, resource)
     return lambda prefix: found.get(prefix, 0)
 
 

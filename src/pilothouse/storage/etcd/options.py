@@ -69,21 +69,21 @@ def parse_overrides(texts: Sequence[str]) -> tuple[ServersOverride, ...]:
     return tuple(found)
 
 
-def places_of(options: EtcdOptions) -> tuple[tuple[str, ...], ...]:
-    """The servers of each place: first those of ``--etcd-servers``, then each other list once, in whatever order it has
-    its servers (``addEtcdHealthEndpoint``)."""
+def locations_of(options: EtcdOptions) -> tuple[tuple[str, ...], ...]:
+    """The servers of each location: first those of ``--etcd-servers``, then each other list once, whatever its order
+    (``addEtcdHealthEndpoint``)."""
     found = {tuple(sorted(options.servers)): options.servers}
     for override in options.overrides:
         found.setdefault(tuple(sorted(override.servers)), override.servers)
     return tuple(found.values())
 
 
-def place_of(options: EtcdOptions, group: str, resource: str) -> int:
-    """In which of ``places_of`` a resource is: what names it, or else its whole group, and of several the last."""
-    places = [sorted(servers) for servers in places_of(options)]
+def location_of(options: EtcdOptions, group: str, resource: str) -> int:
+    """In which of ``locations_of`` a resource is: what names it, or else its whole group, and of several the last."""
+    locations = [sorted(servers) for servers in locations_of(options)]
     named = {(each.group, each.resource): each.servers for each in options.overrides}
     servers = named.get((group, resource)) or named.get((group, "*")) or options.servers
-    return places.index(sorted(servers))
+    return locations.index(sorted(servers))
 
 
 def endpoints_of(options: EtcdOptions) -> tuple[Endpoint, ...]:

@@ -18,24 +18,24 @@ from pilothouse.storage.records import Page, Record, Staged
 from pilothouse.storage.store import Asked, Changes, Hooks, Marks, Store
 from pilothouse.storage.watchers import CAPACITY, Watcher, resource_end
 
-Place = Callable[[str], int]
+LocationOf = Callable[[str], int]
 """Which of the stores has a resource, by its prefix (``apps/deployments/``); 0 is the default one."""
 
 
-class KeysOfPlace:
+class KeysOfLocation:
     """The keys of one etcd. What it has of resources that are kept elsewhere is not looked at."""
 
-    def __init__(self, keys: Keys, place_of: Place, place: int) -> None:
+    def __init__(self, keys: Keys, location_of: LocationOf, location: int) -> None:
         self.root = keys.root
         self.etcd_key = keys.etcd_key
         self._keys = keys
-        self._place_of = place_of
-        self._place = place
+        self._location_of = location_of
+        self._location = location
 
     def key(self, etcd_key: str) -> str | None:
         """As the store has it; None for what belongs elsewhere."""
         key = self._keys.key(etcd_key)
-        return None if key is None or self._place_of(key[: resource_end(key)]) != self._place else key
+        return None if key is None or self._location_of(key[: resource_end(key)]) != self._location else key
 
 
 class RoutedStore(Store):
@@ -44,12 +44,12 @@ class RoutedStore(Store):
     expires = True
     is_shared = True
 
-    def __init__(self, stores: Sequence[EtcdStore], place_of: Place) -> None:
+    def __init__(self, stores: Sequence[EtcdStore], location_of: LocationOf) -> None:
         """The first of them is the default one. Hooks are called for the changes of all."""
         # Without that of ``Store``: what it sets up is in the stores, and hooks are shared with them.
         self._stores = tuple(stores)
         self._default = stores[0]
-        self._place_of = place_of
+        self._location_of = location_of
         self.retention = self._default.retention
         self.on_commit: Hooks = []
         self.on_commit_of: dict[str, Hooks] = {}
@@ -67,7 +67,7 @@ class RoutedStore(Store):
 
     def of(self, prefix: str) -> EtcdStore:
         """The store of a resource, or of a key of it."""
-        return self._stores[self._place_of(prefix[: resource_end(prefix)])]
+        return self._stores[self._location_of(prefix[: resource_end(prefix)])]
 
     def parts(self) -> Sequence[EtcdStore]:
         """All of them, the default one first."""
