@@ -23,4 +23,4 @@ def test_every_public_name_is_documented(package: str) -> None:
 def test_attributes_that_a_constructor_sets_are_listed() -> None:
     shown = page("operator").partition("## Context\n")[2].partition("```python\ndef ")[0]
     assert "* `object: T` — The synced object" in shown
-    assert "* `status: dict[str, Any]` — The status, under its names on the wire" in shown
+    assert "* `status: dict[str, Any]` — The status, with its JSON names" in shown
