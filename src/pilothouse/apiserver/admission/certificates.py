@@ -37,9 +37,9 @@ class _SignerPlugin(Plugin):
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def _authorize(self, write: AdmissionAttributes, verb: str, signer: str, what: str) -> None:
+    def _authorize(self, write: AdmissionAttributes, verb: str, signer: str, noun: str) -> None:
         if not is_authorized_for_signer_name(self._core, write.identity, verb, signer):
-            raise new_forbidden(write, f"user not permitted to {verb} {what} {quote(signer)}")
+            raise new_forbidden(write, f"user not permitted to {verb} {noun} {quote(signer)}")
 
 
 def _is_request(write: AdmissionAttributes, operation: str, subresource: str) -> bool:

@@ -80,7 +80,7 @@ class LimitRanger(Plugin):
         bounds = sum(_size(limit) for limits in found for limit in limits)
         spec = (write.obj or {}).get("spec") or {}
         containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-        requested = sum(len(given or ()) for one in containers for given in (one.get("resources") or {}).values())
+        requested = sum(len(r or ()) for container in containers for r in (container.get("resources") or {}).values())
         comparisons = bounds * max(1, len(containers)) + requested * sum(map(len, found))
         if comparisons > MAX_COMPARISONS:
             raise new_forbidden(
@@ -121,28 +121,28 @@ def _supports_attributes(write: AdmissionAttributes) -> bool:
 def default_pod_resources(pod: Object, limits: tuple[Limit, ...]) -> None:
     """Set default requests and limits of containers, and list them in the annotation ``kubernetes.io/limit-ranger``."""
     requests: dict[str, str] = {}
-    maxima: dict[str, str] = {}
+    default_limits: dict[str, str] = {}
     for limit in limits:
         if limit.type == "Container":
             requests.update(limit.default_request)
-            maxima.update(limit.default)
-    if not requests and not maxima:
+            default_limits.update(limit.default)
+    if not requests and not default_limits:
         return
-    notes: list[str] = []
+    texts: list[str] = []
     spec: Object = pod.get("spec") or {}
-    for what, field in (("container", "containers"), ("init container", "initContainers")):
+    for kind, field in (("container", "containers"), ("init container", "initContainers")):
         for container in spec.get(field) or ():
             resources: Object = container.setdefault("resources", {})
-            for word, name, defaults in (("request", "requests", requests), ("limit", "limits", maxima)):
-                given = resources.get(name) or {}
-                missing = sorted(key for key in defaults if key not in given)
+            for noun, name, defaults in (("request", "requests", requests), ("limit", "limits", default_limits)):
+                present = resources.get(name) or {}
+                missing = sorted(key for key in defaults if key not in present)
                 if missing:
-                    resources[name] = {**given, **{key: defaults[key] for key in missing}}
-                    notes.append(f"{', '.join(missing)} {word} for {what} {container.get('name', '')}")
-    if notes:
+                    resources[name] = {**present, **{key: defaults[key] for key in missing}}
+                    texts.append(f"{', '.join(missing)} {noun} for {kind} {container.get('name', '')}")
+    if texts:
         meta = pod["metadata"]
-        note = f"LimitRanger plugin set: {'; '.join(notes)}"
-        meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: note}
+        annotation = f"LimitRanger plugin set: {'; '.join(texts)}"
+        meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: annotation}
 
 
 def pod_validate_limit_func(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
@@ -173,38 +173,38 @@ def persistent_volume_claim_validate_limit_func(claim: Object, limits: tuple[Lim
                     yield f"{usage}, but request is {requested[name]}"
 
 
-def _validate(limit: Limit, requested: Amounts, most: Amounts) -> Iterator[str]:
-    yield from _validate_min(limit, requested, most)
+def _validate(limit: Limit, requested: Amounts, limits_set: Amounts) -> Iterator[str]:
+    yield from _validate_min(limit, requested, limits_set)
     for name, bound in _sorted(limit.max):
         usage = f"maximum {name} usage per {limit.type} is {bound}"
-        if name not in most:
+        if name not in limits_set:
             yield f"{usage}.  No limit is specified"
-        elif _less(bound, most[name]):
-            yield f"{usage}, but limit is {most[name]}"
+        elif _less(bound, limits_set[name]):
+            yield f"{usage}, but limit is {limits_set[name]}"
         elif name in requested and _less(bound, requested[name]):
             yield f"{usage}, but request is {requested[name]}"
     for name, bound in _sorted(limit.max_limit_request_ratio):
         ratio = f"{name} max limit to request ratio per {limit.type} is {bound}"
         if not requested.get(name, _ZERO):
             yield f"{ratio}, but no request is specified or request is 0"
-        elif not most.get(name, _ZERO):
+        elif not limits_set.get(name, _ZERO):
             yield f"{ratio}, but no limit is specified or limit is 0"
         else:
-            low, high = _comparable(requested[name], most[name])
+            low, high = _comparable(requested[name], limits_set[name])
             provided = high / low
             if provided * 1000 > bound.milli_value:
                 yield f"{ratio}, but provided ratio is {provided:.6f}"
 
 
-def _validate_min(limit: Limit, requested: Amounts, most: Amounts) -> Iterator[str]:
+def _validate_min(limit: Limit, requested: Amounts, limits_set: Amounts) -> Iterator[str]:
     for name, bound in _sorted(limit.min):
         usage = f"minimum {name} usage per {limit.type} is {bound}"
         if name not in requested:
             yield f"{usage}.  No request is specified"
         elif _less(requested[name], bound):
             yield f"{usage}, but request is {requested[name]}"
-        elif name in most and _less(most[name], bound):
-            yield f"{usage}, but limit is {most[name]}"
+        elif name in limits_set and _less(limits_set[name], bound):
+            yield f"{usage}, but limit is {limits_set[name]}"
 
 
 def _sorted(listed: Mapping[str, Any]) -> list[tuple[str, Quantity]]:

@@ -262,13 +262,13 @@ def _limit_secret_references(write: AdmissionAttributes, spec: Object, account: 
 
 
 def _validate_environment(
-    write: AdmissionAttributes, spec: Object, field: str, what: str, listed: set[str], name: str
+    write: AdmissionAttributes, spec: Object, field: str, kind: str, listed: set[str], name: str
 ) -> None:
     for container in spec.get(field) or ():
         for how, secret in _environment_secrets(container):
             if secret not in listed:
                 raise new_forbidden(
                     write,
-                    f'{what} {container.get("name", "")} with {how} referencing secret.secretName="{secret}" is not '
+                    f'{kind} {container.get("name", "")} with {how} referencing secret.secretName="{secret}" is not '
                     f"allowed because service account {name} does not reference that secret",
                 )

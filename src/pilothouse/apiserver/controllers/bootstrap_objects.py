@@ -16,7 +16,7 @@ from pilothouse.apiserver.controllers import post_start_hooks
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, encode_object, stage_object
 from pilothouse.apiserver.origins import own_writes
-from pilothouse.apiserver.registry.core.services.allocation import OWN_RANGE
+from pilothouse.apiserver.registry.core.services.allocation import DEFAULT_SERVICE_CIDR
 from pilothouse.apiserver.registry.core.services.allocators import family_of, first_address, ranges_of
 from pilothouse.apiserver.registry.flowcontrol import bootstrap
 from pilothouse.apiserver.resources import ResourceInfo
@@ -73,7 +73,7 @@ def keep_objects(core: Core) -> None:
     namespaces = {core.table.built_in("", "namespaces").key("", name) for name in NAMESPACES}
     service = core.table.built_in("", "services").key("default", "kubernetes")
     keep(core, {*namespaces, service}, lambda: stage_objects(core))
-    keep(core, {OWN_RANGE}, lambda: _stage_own_range(core))
+    keep(core, {DEFAULT_SERVICE_CIDR}, lambda: _stage_own_range(core))
 
 
 def keep(core: Core, keys: Collection[str], stage: Callable[[], object]) -> None:

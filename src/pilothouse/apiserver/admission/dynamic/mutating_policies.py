@@ -180,7 +180,7 @@ class MutatingAdmissionPolicy(Plugin):
             except NotConverted as error:
                 add_failure(
                     invocation.binding.name,
-                    f"failed to configure binding: failed to convert object version: {error.why}",
+                    f"failed to configure binding: failed to convert object version: {error.conversion_error}",
                 )
         return changed
 

@@ -122,7 +122,9 @@ class ValidatingAdmissionPolicy(Plugin):
                     activation = Activation(await accessor.attributes(invocation.info), invocation.param)
                 except NotConverted as error:
                     if not policy.ignores_failures:
-                        message = f"failed to configure binding: failed to convert object version: {error.why}"
+                        message = (
+                            f"failed to configure binding: failed to convert object version: {error.conversion_error}"
+                        )
                         yield Decision(_KIND, policy.name, invocation.binding.name, message)
                     continue
                 async for decision in self._evaluate_binding(

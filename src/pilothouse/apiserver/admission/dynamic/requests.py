@@ -18,10 +18,10 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 class NotConverted(errors.StatusError):
     """The conversion webhook of a custom resource has failed. An internal error, unless the caller ignores failures."""
 
-    def __init__(self, why: str) -> None:
-        internal = errors.internal(why)
+    def __init__(self, conversion_error: str) -> None:
+        internal = errors.internal(conversion_error)
         super().__init__(internal.code, internal.reason, internal.message, details=internal.details)
-        self.why = why
+        self.conversion_error = conversion_error
 
 
 async def converted(core: Core, write: AdmissionAttributes, obj: Object | None, info: ResourceInfo) -> Object | None:

@@ -74,11 +74,11 @@ def find_target(core: Core, config: Object, timeout: int) -> Target:
         url = config.get("url") or ""
         parts = urlsplit(url)
         host = parts.hostname or ""
-        path = _cleaned(unquote(parts.path))
+        path = _clean_path(unquote(parts.path))
         shown = f"https://{parts.netloc}{path}{query}"
         return Target(shown, host, parts.port or 443, host, path + query, ca_bundle)
     name, namespace, port = service.get("name") or "", service.get("namespace") or "", service.get("port") or 443
-    path = _cleaned(service.get("path") or "")
+    path = _clean_path(service.get("path") or "")
     server_name = f"{name}.{namespace}.svc"
     shown = f"https://{server_name}:{port}{path}{query}"
     try:
@@ -88,7 +88,7 @@ def find_target(core: Core, config: Object, timeout: int) -> Target:
     return Target(shown, host, number, server_name, path + query, ca_bundle)
 
 
-def _cleaned(path: str) -> str:
+def _clean_path(path: str) -> str:
     """The path as client-go's rest ``NewRequest`` joins it to ``/``: without empty segments and a trailing slash.
 
     envtest relies on it: it prepends a slash to every path.

@@ -89,10 +89,10 @@ class NodeRestriction(Plugin):
         reason = validate_mirror_pod(node_name, pod)
         if reason:
             raise new_forbidden(write, reason)
-        given = pod["metadata"]["ownerReferences"][0].get("uid") or ""
+        owner_uid = pod["metadata"]["ownerReferences"][0].get("uid") or ""
         uid = find_object(self._core.store, "nodes", node_name)["metadata"]["uid"]
-        if given != uid:
-            raise new_forbidden(write, f"node {node_name} UID mismatch: expected {given} got {uid}")
+        if owner_uid != uid:
+            raise new_forbidden(write, f"node {node_name} UID mismatch: expected {owner_uid} got {uid}")
         reason = validate_references(node_name, pod)
         if reason:
             raise new_forbidden(write, reason)

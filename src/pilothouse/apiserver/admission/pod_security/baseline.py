@@ -6,7 +6,7 @@ One function per file ``policy/check_*.go`` of pod-security-admission (v0.36). T
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from pilothouse.apiserver.admission.pod_security.wording import (
+from pilothouse.apiserver.admission.pod_security.checks import (
     Annotations,
     Check,
     Spec,
@@ -15,7 +15,7 @@ from pilothouse.apiserver.admission.pod_security.wording import (
     named,
     names_of,
     quoted,
-    security,
+    security_context_of,
     setters,
     values_of,
 )
@@ -43,15 +43,15 @@ def app_armor(annotations: Annotations, spec: Spec) -> Violation | None:
         for key, value in annotations.items()
         if key.startswith(_APP_ARMOR) and value not in ("", "runtime/default") and not value.startswith("localhost/")
     )
-    who = [setters(pod, bad)] if pod or bad else []
+    subject = [setters(pod, bad)] if pod or bad else []
     if annotated:
-        who.append("annotation" if len(annotated) == 1 else "annotations")
-    if not who:
+        subject.append("annotation" if len(annotated) == 1 else "annotations")
+    if not subject:
         return None
     values += annotated
     return Violation(
         "forbidden AppArmor profile" if len(values) == 1 else "forbidden AppArmor profiles",
-        f"{' and '.join(who)} must not set AppArmor profile type to {quoted(values)}",
+        f"{' and '.join(subject)} must not set AppArmor profile type to {quoted(values)}",
     )
 
 
@@ -60,7 +60,7 @@ def _by_type(spec: Spec, field: str, allowed: tuple[str, ...]) -> tuple[bool, li
     values = set()
 
     def is_bad(one: Mapping[str, Any]) -> bool:
-        profile = security(one).get(field)
+        profile = security_context_of(one).get(field)
         if profile is None or profile.get("type", "") in allowed:
             return False
         values.add(profile.get("type", ""))
@@ -89,7 +89,9 @@ def added_capabilities(spec: Spec, allowed: Collection[str]) -> str:
     bad, added = values_of(
         spec,
         lambda container: [
-            one for one in (security(container).get("capabilities") or {}).get("add") or () if one not in allowed
+            one
+            for one in (security_context_of(container).get("capabilities") or {}).get("add") or ()
+            if one not in allowed
         ],
     )
     if not bad:
@@ -145,7 +147,7 @@ def _hosts(container: Mapping[str, Any]) -> Iterator[str]:
 
 def privileged(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Privileged containers."""
-    bad = names_of(spec, lambda container: bool(security(container).get("privileged")))
+    bad = names_of(spec, lambda container: bool(security_context_of(container).get("privileged")))
     if not bad:
         return None
     return Violation("privileged", f"{named('container', bad)} must not set securityContext.privileged=true")
@@ -154,7 +156,7 @@ def privileged(_annotations: Annotations, spec: Spec) -> Violation | None:
 def proc_mount(_annotations: Annotations, spec: Spec) -> Violation | None:
     """A ``procMount`` other than ``Default``."""
     bad, types = values_of(
-        spec, lambda container: {security(container).get("procMount", "Default")} - {None, "Default"}
+        spec, lambda container: {security_context_of(container).get("procMount", "Default")} - {None, "Default"}
     )
     if not bad:
         return None
@@ -180,7 +182,7 @@ def _se_linux(spec: Spec, allowed: tuple[str, ...]) -> Violation | None:
     types, detail = set(), {}
 
     def is_bad(one: Mapping[str, Any]) -> bool:
-        options = security(one).get("seLinuxOptions") or {}
+        options = security_context_of(one).get("seLinuxOptions") or {}
         kind = options.get("type") or ""
         if kind not in allowed:
             types.add(kind)
@@ -256,7 +258,11 @@ _SYSCTLS_32 = _SYSCTLS_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
 
 def _sysctls(allowed: frozenset[str]) -> Check:
     def checked(_annotations: Annotations, spec: Spec) -> Violation | None:
-        bad = [one.get("name", "") for one in security(spec).get("sysctls") or () if one.get("name", "") not in allowed]
+        bad = [
+            one.get("name", "")
+            for one in security_context_of(spec).get("sysctls") or ()
+            if one.get("name", "") not in allowed
+        ]
         return Violation("forbidden sysctls", ", ".join(bad)) if bad else None
 
     return checked
@@ -272,9 +278,9 @@ def windows_host_process(_annotations: Annotations, spec: Spec) -> Violation | N
     """HostProcess containers (Windows)."""
 
     def is_bad(one: Mapping[str, Any]) -> bool:
-        return bool((security(one).get("windowsOptions") or {}).get("hostProcess"))
+        return bool((security_context_of(one).get("windowsOptions") or {}).get("hostProcess"))
 
-    who = setters(is_bad(spec), names_of(spec, is_bad))
-    if not who:
+    subject = setters(is_bad(spec), names_of(spec, is_bad))
+    if not subject:
         return None
-    return Violation("hostProcess", f"{who} must not set securityContext.windowsOptions.hostProcess=true")
+    return Violation("hostProcess", f"{subject} must not set securityContext.windowsOptions.hostProcess=true")

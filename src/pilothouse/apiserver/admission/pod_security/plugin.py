@@ -25,7 +25,7 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.storage import Store
 
 if TYPE_CHECKING:
-    from pilothouse.apiserver.admission.pod_security.wording import Violation
+    from pilothouse.apiserver.admission.pod_security.checks import Violation
 
 with lazy_imports():
     from pilothouse.apiserver.admission.pod_security import violations

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pilothouse.apiserver.admission.pod_security.baseline import SECCOMP_TYPES, added_capabilities
-from pilothouse.apiserver.admission.pod_security.wording import (
+from pilothouse.apiserver.admission.pod_security.checks import (
     Annotations,
     Check,
     Spec,
@@ -16,7 +16,7 @@ from pilothouse.apiserver.admission.pod_security.wording import (
     named,
     names_of,
     quoted,
-    security,
+    security_context_of,
     setters,
 )
 
@@ -32,7 +32,7 @@ def skipped_for_windows(check: Check) -> Check:
 
 def privilege_escalation(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Containers without ``allowPrivilegeEscalation: false``."""
-    bad = names_of(spec, lambda container: security(container).get("allowPrivilegeEscalation") is not False)
+    bad = names_of(spec, lambda container: security_context_of(container).get("allowPrivilegeEscalation") is not False)
     if not bad:
         return None
     return Violation(
@@ -45,7 +45,7 @@ def capabilities(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Containers that do not drop ``ALL`` capabilities, or add others than ``NET_BIND_SERVICE``."""
     keeping = names_of(
         spec,
-        lambda container: "ALL" not in ((security(container).get("capabilities") or {}).get("drop") or ()),
+        lambda container: "ALL" not in ((security_context_of(container).get("capabilities") or {}).get("drop") or ()),
     )
     kept = f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]' if keeping else ""
     details = [detail for detail in (kept, added_capabilities(spec, ("NET_BIND_SERVICE",))) if detail]
@@ -81,17 +81,17 @@ def volumes(_annotations: Annotations, spec: Spec) -> Violation | None:
 
 def run_as_non_root(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Containers without ``runAsNonRoot: true``."""
-    pod_value = security(spec).get("runAsNonRoot")
+    pod_value = security_context_of(spec).get("runAsNonRoot")
     explicitly_bad, implicitly_bad = [], []
     for container in containers(spec):
-        own = security(container).get("runAsNonRoot")
+        own = security_context_of(container).get("runAsNonRoot")
         if own is False:
             explicitly_bad.append(container.get("name", ""))
         elif own is None and pod_value is not True:
             implicitly_bad.append(container.get("name", ""))
-    who = setters(pod_value is False, explicitly_bad)
-    if who:
-        return Violation("runAsNonRoot != true", f"{who} must not set securityContext.runAsNonRoot=false")
+    subject = setters(pod_value is False, explicitly_bad)
+    if subject:
+        return Violation("runAsNonRoot != true", f"{subject} must not set securityContext.runAsNonRoot=false")
     if implicitly_bad:
         return Violation(
             "runAsNonRoot != true",
@@ -104,10 +104,10 @@ def run_as_user(_annotations: Annotations, spec: Spec) -> Violation | None:
     """``runAsUser: 0``."""
 
     def is_bad(one: Mapping[str, Any]) -> bool:
-        return security(one).get("runAsUser") == 0
+        return security_context_of(one).get("runAsUser") == 0
 
-    who = setters(is_bad(spec), names_of(spec, is_bad))
-    return Violation("runAsUser=0", f"{who} must not set runAsUser=0") if who else None
+    subject = setters(is_bad(spec), names_of(spec, is_bad))
+    return Violation("runAsUser=0", f"{subject} must not set runAsUser=0") if subject else None
 
 
 def seccomp(_annotations: Annotations, spec: Spec) -> Violation | None:
@@ -120,19 +120,19 @@ def seccomp(_annotations: Annotations, spec: Spec) -> Violation | None:
         values.add(profile.get("type", ""))
         return True
 
-    pod_profile = security(spec).get("seccompProfile")
+    pod_profile = security_context_of(spec).get("seccompProfile")
     pod = is_bad(pod_profile)
     explicitly_bad, implicitly_bad = [], []
     for container in containers(spec):
-        own = security(container).get("seccompProfile")
+        own = security_context_of(container).get("seccompProfile")
         if is_bad(own):
             explicitly_bad.append(container.get("name", ""))
         elif own is None and (pod_profile is None or pod):
             implicitly_bad.append(container.get("name", ""))
-    who = setters(pod, explicitly_bad)
-    if who:
+    subject = setters(pod, explicitly_bad)
+    if subject:
         return Violation(
-            "seccompProfile", f"{who} must not set securityContext.seccompProfile.type to {quoted(sorted(values))}"
+            "seccompProfile", f"{subject} must not set securityContext.seccompProfile.type to {quoted(sorted(values))}"
         )
     if implicitly_bad:
         return Violation(

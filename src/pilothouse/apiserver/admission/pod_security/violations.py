@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from pilothouse.apiserver.admission.pod_security import baseline, restricted
+from pilothouse.apiserver.admission.pod_security.checks import Check, Violation
 from pilothouse.apiserver.admission.pod_security.levels import LATEST, LevelVersion
-from pilothouse.apiserver.admission.pod_security.wording import Check, Violation
 
 LATEST_KNOWN = 36
 """The latest minor version with checks of its own; later versions use these."""

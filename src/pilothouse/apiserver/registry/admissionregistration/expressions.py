@@ -96,15 +96,15 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
     keys: list[str] = []
     for position, annotation in enumerate(annotations):
         child_path, key = f"{path}[{position}]", annotation.get("key") or ""
-        whole, value = f"{policy}/{key}", annotation.get("valueExpression") or ""
-        errors += [invalid(f"{child_path}.key", whole, text) for text in qualified_name_errors(whole)]
-        here = f"{child_path}.valueExpression"
+        qualified_key, value = f"{policy}/{key}", annotation.get("valueExpression") or ""
+        errors += [invalid(f"{child_path}.key", qualified_key, text) for text in qualified_name_errors(qualified_key)]
+        value_path = f"{child_path}.valueExpression"
         if not value.strip():
-            errors.append(required(here, "valueExpression is not specified"))
+            errors.append(required(value_path, "valueExpression is not specified"))
         elif len(value.strip().encode()) > _MAX_VALUE_LENGTH:
-            errors.append(required(here, f"must not exceed {_MAX_VALUE_LENGTH} bytes in length"))
+            errors.append(required(value_path, f"must not exceed {_MAX_VALUE_LENGTH} bytes in length"))
         else:
-            errors += _validate_expression(scope, value, here, ("string", "null_type"), compiled=value.strip())
+            errors += _validate_expression(scope, value, value_path, ("string", "null_type"), compiled=value.strip())
         if key in keys:
             errors.append(duplicate(f"{child_path}.key", key))
         keys.append(key)

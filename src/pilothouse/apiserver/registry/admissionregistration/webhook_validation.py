@@ -122,13 +122,13 @@ def validate_webhook_url(url: str, path: str) -> ErrorList:
     if parts.scheme != "https":
         errors.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}"))
     user, _at, host = parts.netloc.rpartition("@")
-    for wrong, value, text in (
+    for is_invalid, value, text in (
         (not host, host, f"host must be specified{form}"),
         ("@" in parts.netloc, user, "user information is not permitted in the URL"),
         (bool(parts.fragment), parts.fragment, "fragments are not permitted in the URL"),
         (bool(parts.query), parts.query, "query parameters are not permitted in the URL"),
     ):
-        if wrong:
+        if is_invalid:
             errors.append(invalid(path, value, text))
     return errors
 

@@ -81,8 +81,8 @@ def validate_counts_at_most(status: Object, pairs: Sequence[tuple[str, str, str]
     name of that one in the message."""
     return [
         invalid(f"status.{field}", status.get(field) or 0, f"cannot be greater than {detail}")
-        for field, most, detail in pairs
-        if (status.get(field) or 0) > (status.get(most) or 0)
+        for field, limit, detail in pairs
+        if (status.get(field) or 0) > (status.get(limit) or 0)
     ]
 
 

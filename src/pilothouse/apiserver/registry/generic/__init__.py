@@ -1,1 +1,1 @@
-"""The store behind every kind: what a kind declares, and what happens to every object whatever its kind."""
+"""Code for all kinds: the strategy protocol, metadata, managed fields, validation, printers, selectors."""

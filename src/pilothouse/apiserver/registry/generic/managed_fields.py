@@ -401,21 +401,21 @@ class FieldManager:
         sent = obj["metadata"].pop("managedFields", _NONE)
         subresource = call.request_info.subresource
         entries: Entries | None = None
-        given = False
+        uses_sent = False
         if sent is not _NONE and sent is not None and not subresource:
             sent = _plain(sent)
             if managed_fields.is_reset(sent):
                 return b""
             if sent and managed_fields.encode(sent) != known:
                 entries = managed_fields.read_entries(sent)
-                given = bool(entries)
-        if not given:
+                uses_sent = bool(entries)
+        if not uses_sent:
             if not known:
                 return b""
             entries = managed_fields.decode_entries(known)
         assert entries is not None, "either sent or stored entries exist"
         try:
-            return self.follow(call, old, obj, entries, b"" if given else known, manager_of(call, options))
+            return self.follow(call, old, obj, entries, b"" if uses_sent else known, manager_of(call, options))
         except ConversionNeeded:
             if sent is not _NONE:
                 obj["metadata"]["managedFields"] = sent  # the computation will be repeated

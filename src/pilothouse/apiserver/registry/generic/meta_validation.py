@@ -104,25 +104,27 @@ def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     seen: list[str] = []
     for position, condition in enumerate(conditions):
-        here = f"{path}[{position}]"
+        child_path = f"{path}[{position}]"
         type_, reason = condition.get("type") or "", condition.get("reason") or ""
         if type_ in seen:
-            errors.append(duplicate(f"{here}.type", type_))
+            errors.append(duplicate(f"{child_path}.type", type_))
         seen.append(type_)
-        errors += [invalid(f"{here}.type", type_, text) for text in qualified_name_errors(type_)]
+        errors += [invalid(f"{child_path}.type", type_, text) for text in qualified_name_errors(type_)]
         if condition.get("status") not in _STATUSES:
-            errors.append(not_supported(f"{here}.status", condition.get("status") or "", _STATUSES))
+            errors.append(not_supported(f"{child_path}.status", condition.get("status") or "", _STATUSES))
         observed = condition.get("observedGeneration") or 0
         if observed < 0:
-            errors.append(invalid(f"{here}.observedGeneration", observed, "must be greater than or equal to zero"))
+            errors.append(
+                invalid(f"{child_path}.observedGeneration", observed, "must be greater than or equal to zero")
+            )
         if not condition.get("lastTransitionTime"):
-            errors.append(required(f"{here}.lastTransitionTime"))
+            errors.append(required(f"{child_path}.lastTransitionTime"))
         if not reason:
-            errors.append(required(f"{here}.reason"))
+            errors.append(required(f"{child_path}.reason"))
         elif not re.fullmatch(_REASON, reason):
-            errors.append(invalid(f"{here}.reason", reason, regex_error(_REASON_TEXT, _REASON, _REASON_EXAMPLES)))
+            errors.append(invalid(f"{child_path}.reason", reason, regex_error(_REASON_TEXT, _REASON, _REASON_EXAMPLES)))
         errors += [
-            too_long(f"{here}.{field}", limit)
+            too_long(f"{child_path}.{field}", limit)
             for field, limit in (("reason", _MAX_REASON), ("message", _MAX_MESSAGE))
             if len((condition.get(field) or "").encode()) > limit
         ]

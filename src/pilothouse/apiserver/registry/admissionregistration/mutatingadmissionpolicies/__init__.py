@@ -20,7 +20,7 @@ class MutatingAdmissionPolicyStrategy(ValidatingAdmissionPolicyStrategy):
     def _validate_match_constraints(self, constraints: Object, path: str) -> ErrorList:
         return validate_mutation_operations(constraints, path)
 
-    def _actions(self, obj: Object) -> ErrorList:
+    def _validate_actions(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
         errors = expressions.validate_mutations(spec)
         if not spec.get("mutations"):

@@ -39,9 +39,9 @@ class MutatingAdmissionPolicyBindingStrategy(Strategy):
             errors += [invalid("spec.policyName", name, text) for text in detail]
         errors += _validate_param_ref(params, "spec.paramRef") if params is not None else []
         errors += rules.validate_match_resources(matched, "spec.matchResources") if matched is not None else []
-        return errors + self._validate_more(spec)
+        return errors + self._validate_kind_specific(spec)
 
-    def _validate_more(self, spec: Object) -> ErrorList:
+    def _validate_kind_specific(self, spec: Object) -> ErrorList:
         return rules.validate_mutation_operations(spec.get("matchResources") or {}, "spec.matchResources")
 
 

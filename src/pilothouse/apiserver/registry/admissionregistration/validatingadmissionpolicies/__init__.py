@@ -44,12 +44,12 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
             if not constraints.get("resourceRules"):
                 errors.append(required(f"{path}.resourceRules"))
             errors += self._validate_match_constraints(constraints, path)
-        return errors + expressions.validate_variables(spec) + self._actions(obj)
+        return errors + expressions.validate_variables(spec) + self._validate_actions(obj)
 
     def _validate_match_constraints(self, constraints: Object, path: str) -> ErrorList:
         return []
 
-    def _actions(self, obj: Object) -> ErrorList:
+    def _validate_actions(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
         if not spec.get("validations") and not spec.get("auditAnnotations"):
             text = "validations or auditAnnotations must contain at least one item"
@@ -61,10 +61,10 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
         errors: ErrorList = []
         for position, warning in enumerate((status.get("typeChecking") or {}).get("expressionWarnings") or ()):
             path = f"status.typeChecking.expressionWarnings[{position}]"
-            given = (warning.get("warning"), (warning.get("fieldRef") or "").strip())
+            values = (warning.get("warning"), (warning.get("fieldRef") or "").strip())
             errors += [
                 required(f"{path}.{field}")
-                for field, value in zip(("warning", "fieldRef"), given, strict=True)
+                for field, value in zip(("warning", "fieldRef"), values, strict=True)
                 if not value
             ]
         return errors + validate_conditions(status.get("conditions") or (), "status.conditions")

@@ -9,14 +9,14 @@ from pilothouse.apiserver.registry.generic.printers import ADMISSION_POLICY_BIND
 from pilothouse.apiserver.registry.generic.registration import Registration
 
 _ACTIONS = ("Audit", "Deny", "Warn")
-_BOTH = (
+_DENY_AND_WARN = (
     "must not contain both Deny and Warn (repeating the same validation failure information in the API response and "
     "headers serves no purpose)"
 )
 
 
 class ValidatingAdmissionPolicyBindingStrategy(MutatingAdmissionPolicyBindingStrategy):
-    def _validate_more(self, spec: Object) -> ErrorList:
+    def _validate_kind_specific(self, spec: Object) -> ErrorList:
         actions, path = spec.get("validationActions") or [], "spec.validationActions"
         errors: ErrorList = []
         for position, action in enumerate(actions):
@@ -25,7 +25,7 @@ class ValidatingAdmissionPolicyBindingStrategy(MutatingAdmissionPolicyBindingStr
             if action in actions[:position]:
                 errors.append(duplicate(f"{path}[{position}]", action))
         if "Deny" in actions and "Warn" in actions:
-            errors.append(invalid(path, actions, _BOTH))
+            errors.append(invalid(path, actions, _DENY_AND_WARN))
         if not actions:
             errors.append(required(path, "at least one validation action is required"))
         return errors

@@ -59,14 +59,14 @@ def validate_custom_resource_definition_update(obj: Object, old: Object) -> Erro
 def _validate_immutable(obj: Object, old: Object, paths: tuple[tuple[str, ...], ...]) -> ErrorList:
     errors = []
     for path in paths:
-        new = _at(obj["spec"], path)
-        if new != _at(old["spec"], path):
+        new = _field_at(obj["spec"], path)
+        if new != _field_at(old["spec"], path):
             shown = internal_value("named" if path == ("scope",) else "string", new)
             errors.append(invalid("spec." + ".".join(path), shown, "field is immutable"))
     return errors
 
 
-def _at(node: Any, path: tuple[str, ...]) -> Any:
+def _field_at(node: Any, path: tuple[str, ...]) -> Any:
     for part in path:
         node = (node or {}).get(part)
     return node
@@ -406,23 +406,23 @@ def _validate_selectable_fields(version: Object, schema: Object, parent: str) ->
     errors: ErrorList = []
     seen: list[str] = []
     for position, field in enumerate(version.get("selectableFields") or ()):
-        child_path, given = f"{parent}.selectableFields[{position}].jsonPath", field.get("jsonPath") or ""
-        if not given:
+        child_path, json_path = f"{parent}.selectableFields[{position}].jsonPath", field.get("jsonPath") or ""
+        if not json_path:
             errors.append(required(child_path))
             continue
         try:
-            path, found = field_paths.resolve(given, schema, arrays=False)
+            path, found = field_paths.resolve(json_path, schema, arrays=False)
         except field_paths.PathError as error:
-            errors.append(invalid(child_path, given, f"is an invalid path: {error}"))
+            errors.append(invalid(child_path, json_path, f"is an invalid path: {error}"))
             continue
         if path.partition(".")[0] == "metadata":
-            errors.append(invalid(child_path, given, "must not point to fields in metadata"))
+            errors.append(invalid(child_path, json_path, "must not point to fields in metadata"))
         if found.get("type") not in ("string", "boolean", "integer"):
             detail = "must point to a field of type string, boolean or integer. "
             detail += "Enum string fields and strings with formats are allowed."
-            errors.append(invalid(child_path, given, detail))
+            errors.append(invalid(child_path, json_path, detail))
         if path in seen:
-            errors.append(duplicate(child_path, given))
+            errors.append(duplicate(child_path, json_path))
         else:
             seen.append(path)
     if len(seen) > 8:

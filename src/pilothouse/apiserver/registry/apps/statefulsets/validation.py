@@ -116,15 +116,15 @@ def validate_stateful_set(spec: Object, *, is_update: bool = False, template: bo
         errors += [invalid("spec.serviceName", name, text) for text in dns_label_errors(name)]
     errors += validate_selector(spec, "statefulset")
     selector = spec.get("selector")
-    whole: Object = spec["template"]
+    pod_template: Object = spec["template"]
     if selector and not is_selector(selector):
         errors.append(invalid("spec.selector", internal_value(SELECTOR, selector), ""))
     else:
-        errors += validate_template_labels(selector, whole)
+        errors += validate_template_labels(selector, pod_template)
         if template:
             errors += validate_pod_template_spec(_pod_template_with_claims(spec), "spec.template")
-        errors += validate_pod_template_metadata(whole, "spec.template")
-    return errors + validate_restart_policy_always(whole, "StatefulSet")
+        errors += validate_pod_template_metadata(pod_template, "spec.template")
+    return errors + validate_restart_policy_always(pod_template, "StatefulSet")
 
 
 def _pod_template_with_claims(spec: Object) -> Object:

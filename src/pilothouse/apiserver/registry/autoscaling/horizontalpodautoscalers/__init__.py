@@ -48,9 +48,9 @@ def _keep_annotations(obj: Object, old: Object, names: Sequence[str]) -> None:
     for."""
     meta = obj["metadata"]
     stored = (old.get("metadata") or {}).get("annotations") or {}
-    given = meta.get("annotations") or {}
-    if any(name in stored or name in given for name in names):
-        others = {name: value for name, value in given.items() if name not in names}
+    annotations = meta.get("annotations") or {}
+    if any(name in stored or name in annotations for name in names):
+        others = {name: value for name, value in annotations.items() if name not in names}
         meta["annotations"] = others | {name: stored[name] for name in names if name in stored}
 
 

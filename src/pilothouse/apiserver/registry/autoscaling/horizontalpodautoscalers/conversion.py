@@ -53,13 +53,13 @@ def drop_derived_metrics(obj: Object) -> None:
     percent = (obj.get("status") or {}).get("currentCPUUtilizationPercentage")
     if percent is None or CURRENT_METRICS not in annotations:
         return
-    if annotations[CURRENT_METRICS] == _go_json([_metric_of_v2(cpu_metric(percent, "current"), "current")]):
+    if annotations[CURRENT_METRICS] == _go_json([_metric_to_v1(cpu_metric(percent, "current"), "current")]):
         obj["metadata"]["annotations"] = {name: text for name, text in annotations.items() if name != CURRENT_METRICS}
 
 
 def metrics_from_annotation(meta: Object) -> list[Object]:
     """The metrics in the annotation of a v1 object, converted to v2; [] if the annotation is missing or invalid."""
-    metrics = [_metric(metric, _source_of_v1) for metric in _objects(meta, METRICS) or ()]
+    metrics = [_metric(metric, _source_from_v1) for metric in _objects(meta, METRICS) or ()]
     amounts = [
         metric[source]["target"].get(field)
         for metric in metrics
@@ -87,7 +87,7 @@ def to_v2(obj: Object) -> Object:
     if desired is not None:
         metrics.append(cpu_metric(desired, "target"))
     spec["metrics"] = metrics or [cpu_metric(DEFAULT_UTILIZATION, "target")]
-    behavior = _behavior_of_text(_text(meta, BEHAVIOR))
+    behavior = _behavior_from_annotation(_annotation_text(meta, BEHAVIOR))
     if behavior:
         spec["behavior"] = behavior
     found = status.pop("currentCPUUtilizationPercentage", None)
@@ -96,7 +96,7 @@ def to_v2(obj: Object) -> Object:
     annotated = _objects(meta, CURRENT_METRICS)
     if annotated is not None:
         # The annotation overrides the field.
-        status["currentMetrics"] = [_metric(metric, _status_of_v1) for metric in annotated]
+        status["currentMetrics"] = [_metric(metric, _status_from_v1) for metric in annotated]
     conditions = _objects(meta, CONDITIONS)
     if conditions is not None:
         status["conditions"] = conditions
@@ -113,18 +113,18 @@ def to_v1(obj: Object) -> Object:
     first = next((metric for metric in metrics if _is_cpu(metric)), None)
     if first is not None and (percent := _percent(first, "target")) is not None:
         spec["targetCPUUtilizationPercentage"] = percent
-    others = [_metric_of_v2(m) for m in metrics if not _is_cpu(m) or _percent(m, "target") is None]
+    others = [_metric_to_v1(m) for m in metrics if not _is_cpu(m) or _percent(m, "target") is None]
     if others:
         annotations[METRICS] = others
     found = status.pop("currentMetrics", None) or ()
     if found:
-        annotations[CURRENT_METRICS] = [_metric_of_v2(metric, "current") for metric in found]
+        annotations[CURRENT_METRICS] = [_metric_to_v1(metric, "current") for metric in found]
     for metric in found:
         if _is_cpu(metric) and (percent := _percent(metric, "current")) is not None:
             status["currentCPUUtilizationPercentage"] = percent
     behavior = spec.pop("behavior", None)
     if behavior is not None:
-        annotations[BEHAVIOR] = _behavior_as_go(behavior)
+        annotations[BEHAVIOR] = _behavior_to_go(behavior)
     conditions = status.pop("conditions", None)
     if conditions:
         annotations[CONDITIONS] = conditions
@@ -142,7 +142,7 @@ def _percent(metric: Object, field: str) -> Any:
     return (metric["resource"].get(field) or {}).get("averageUtilization")
 
 
-def _text(meta: Object, name: str) -> str:
+def _annotation_text(meta: Object, name: str) -> str:
     found = (meta.get("annotations") or {}).get(name)
     return found if isinstance(found, str) else ""
 
@@ -169,7 +169,7 @@ def _is_readable(found: Any, type_: Any, amounts: Iterable[Any]) -> bool:
 
 def _objects(meta: Object, name: str) -> list[Object] | None:
     """The list of objects in an annotation; None if it is missing or invalid."""
-    found = _read(_text(meta, name))
+    found = _read(_annotation_text(meta, name))
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         return None
     return found
@@ -192,11 +192,11 @@ def _omit_none(**fields: Any) -> Object:
 
 def _metric(metric: Object, converted: Callable[[str, Object], Object]) -> Object:
     """A metric with its source converted; ``converted`` gets the name of the source and the source."""
-    given = {source: metric[source] for source in _SOURCES if isinstance(metric.get(source), dict)}
-    return {"type": metric.get("type", "")} | {source: converted(source, found) for source, found in given.items()}
+    sources = {source: metric[source] for source in _SOURCES if isinstance(metric.get(source), dict)}
+    return {"type": metric.get("type", "")} | {source: converted(source, found) for source, found in sources.items()}
 
 
-def _metric_of_v2(metric: Object, field: Literal["target", "current"] = "target") -> Object:
+def _metric_to_v1(metric: Object, field: Literal["target", "current"] = "target") -> Object:
     """A v2 metric of a spec or, with "current", of a status in the format of v1's annotation."""
     is_status = field == "current"
 
@@ -220,7 +220,7 @@ def _metric_of_v2(metric: Object, field: Literal["target", "current"] = "target"
     return _metric(metric, shown)
 
 
-def _source_of_v1(source: str, found: Object) -> Object:
+def _source_from_v1(source: str, found: Object) -> Object:
     value, average = found.get("targetValue"), found.get("targetAverageValue")
     if source == "object":
         average = found.get("averageValue")
@@ -254,7 +254,7 @@ def _target_value(value: Any, average: Any) -> Any:
         return value  # the annotation is then ignored as invalid
 
 
-def _status_of_v1(source: str, found: Object) -> Object:
+def _status_from_v1(source: str, found: Object) -> Object:
     value, average = found.get("currentValue") or "0", found.get("currentAverageValue")
     if source == "object":
         return {
@@ -287,13 +287,13 @@ def _reference(found: Object) -> Object:
     )
 
 
-def _behavior_as_go(behavior: Object) -> Object:
+def _behavior_to_go(behavior: Object) -> Object:
     """The annotation has upstream's internal type, which has no JSON tags: keys are Go's field names, and no field is
     omitted."""
-    return {"ScaleUp": _rules_as_go(behavior.get("scaleUp")), "ScaleDown": _rules_as_go(behavior.get("scaleDown"))}
+    return {"ScaleUp": _rules_to_go(behavior.get("scaleUp")), "ScaleDown": _rules_to_go(behavior.get("scaleDown"))}
 
 
-def _rules_as_go(rules: Object | None) -> Object | None:
+def _rules_to_go(rules: Object | None) -> Object | None:
     if rules is None:
         return None
     policies = rules.get("policies")
@@ -309,19 +309,19 @@ def _rules_as_go(rules: Object | None) -> Object | None:
     }
 
 
-def _behavior_of_text(text: str) -> Object:
+def _behavior_from_annotation(text: str) -> Object:
     found = _read(text)
     if not isinstance(found, dict):
         return {}
     named = {_wire_name(name): rules for name, rules in found.items()}
     behavior = {
-        name: _rules_of_go(named[name]) for name in ("scaleUp", "scaleDown") if isinstance(named.get(name), dict)
+        name: _rules_from_go(named[name]) for name in ("scaleUp", "scaleDown") if isinstance(named.get(name), dict)
     }
     tolerances = [rules.get("tolerance") for rules in behavior.values()]
     return behavior if _is_readable(behavior, HorizontalPodAutoscalerBehavior, tolerances) else {}
 
 
-def _rules_of_go(rules: Object) -> Object:
+def _rules_from_go(rules: Object) -> Object:
     converted = {_wire_name(name): value for name, value in rules.items() if value is not None}
     if isinstance(converted.get("policies"), list):
         converted["policies"] = [

@@ -1,4 +1,4 @@
-"""How ``kubectl get`` shows HorizontalPodAutoscalers. After kubernetes' ``pkg/printers/internalversion/printers.go``
+"""The printer of HorizontalPodAutoscalers. After kubernetes' ``pkg/printers/internalversion/printers.go``
 (v1.36).
 """
 

@@ -37,9 +37,9 @@ def validate_horizontal_pod_autoscaler_spec(spec: Object, before: Object | None)
     metrics, behavior = spec.get("metrics") or (), spec.get("behavior")
     errors: ErrorList = []
     # The gate HPAScaleToZero is off: zero is accepted only if the stored object has it.
-    least = 0 if before is not None and before.get("minReplicas") == 0 else 1
-    if low < least:
-        errors.append(invalid("spec.minReplicas", low, f"must be greater than or equal to {least}"))
+    minimum = 0 if before is not None and before.get("minReplicas") == 0 else 1
+    if low < minimum:
+        errors.append(invalid("spec.minReplicas", low, f"must be greater than or equal to {minimum}"))
     if high == 0:
         errors.append(required("spec.maxReplicas", "must be set and greater than 0"))
     elif high < 0:

@@ -1,4 +1,4 @@
-"""How ``kubectl get`` shows CronJobs. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
+"""The printer of CronJobs. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,

@@ -239,7 +239,7 @@ def _validate_success_rule(rule: Object, path: str, completions: int) -> ErrorLi
     if indexes is not None:
         limits.append((count_named, "the number of indexes in the specified succeededIndexes field"))
     return errors + [
-        invalid(f"{path}.succeededCount", count, f"must be less than or equal to {most} ({what})")
-        for most, what in limits
-        if count > most
+        invalid(f"{path}.succeededCount", count, f"must be less than or equal to {limit} ({description})")
+        for limit, description in limits
+        if count > limit
     ]

@@ -1,4 +1,4 @@
-"""How ``kubectl get`` shows CertificateSigningRequests. After kubernetes' ``pkg/printers/internalversion/printers.go``
+"""The printer of CertificateSigningRequests. After kubernetes' ``pkg/printers/internalversion/printers.go``
 (v1.36).
 """
 

@@ -65,7 +65,7 @@ _RATIO = "maxLimitRequestRatio"
 
 def _validate_limit_range_item(item: Object, kind: str, path: str) -> ErrorList:
     errors: ErrorList = []
-    given: dict[str, Object] = {}
+    values: dict[str, Object] = {}
     for field in AMOUNTS:
         if field == _RATIO and kind == "PersistentVolumeClaim":
             bounds = {**(item.get("min") or {}), **(item.get("max") or {})}
@@ -77,24 +77,24 @@ def _validate_limit_range_item(item: Object, kind: str, path: str) -> ErrorList:
             if amounts:
                 errors.append(forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'"))
             continue
-        given[field] = amounts
+        values[field] = amounts
         for name in sorted(amounts):
             errors += _validate_limit_range_resource_name(name, kind, f"{path}.{field}[{name}]")
-    for name in sorted({name for amounts in given.values() for name in amounts}):
-        errors += _validate_limits_of(name, {field: all_[name] for field, all_ in given.items() if name in all_}, path)
+    for name in sorted({name for amounts in values.values() for name in amounts}):
+        errors += _validate_limits_of(name, {field: all_[name] for field, all_ in values.items() if name in all_}, path)
     return errors
 
 
-def _validate_limits_of(name: str, given: Object, path: str) -> ErrorList:
+def _validate_limits_of(name: str, values: Object, path: str) -> ErrorList:
     """The relations between the values of one resource."""
     errors: ErrorList = []
-    amounts = {field: parse_quantity(text) for field, text in given.items()}
+    amounts = {field: parse_quantity(text) for field, text in values.items()}
     for field, low, high, shown, text in _COMPARED:
         if low in amounts and high in amounts and amounts[low] > amounts[high]:
-            errors.append(invalid(f"{path}.{field}[{name}]", given[shown], text.format(given[low], given[high])))
+            errors.append(invalid(f"{path}.{field}[{name}]", values[shown], text.format(values[low], values[high])))
     ratio = amounts.get(_RATIO)
     if ratio is not None:
-        child_path, text = f"{path}.{_RATIO}[{name}]", given[_RATIO]
+        child_path, text = f"{path}.{_RATIO}[{name}]", values[_RATIO]
         if ratio < parse_quantity("1"):
             errors.append(invalid(child_path, text, f"ratio {text} is less than 1"))
         if "min" in amounts and "max" in amounts:
@@ -102,7 +102,7 @@ def _validate_limits_of(name: str, given: Object, path: str) -> ErrorList:
             if value > limit:
                 shown = "+Inf" if limit == math.inf else f"{limit:f}"
                 errors.append(invalid(child_path, text, f"ratio {text} is greater than max/min = {shown}"))
-    request, default = given.get("defaultRequest"), given.get("default")
+    request, default = values.get("defaultRequest"), values.get("default")
     if request is None or default is None or is_overcommit_allowed(name):
         return errors
     if amounts["defaultRequest"] != amounts["default"]:
@@ -116,12 +116,12 @@ _MAX_MILLI_VALUE = ((1 << 63) - 1) // 1000
 
 def _ratios(ratio: Quantity, low: Quantity, high: Quantity) -> tuple[float, float]:
     """A ratio, and its maximum, max/min."""
-    value, least, most = float(ratio.value), low.value, high.value
-    if max(ratio.value, least, most) < _MAX_MILLI_VALUE:
-        value, least, most = ratio.milli_value / 1000, low.milli_value, high.milli_value
-    if least:
-        return value, most / least
-    return value, math.copysign(math.inf, most) if most else math.nan
+    value, minimum, maximum = float(ratio.value), low.value, high.value
+    if max(ratio.value, minimum, maximum) < _MAX_MILLI_VALUE:
+        value, minimum, maximum = ratio.milli_value / 1000, low.milli_value, high.milli_value
+    if minimum:
+        return value, maximum / minimum
+    return value, math.copysign(math.inf, maximum) if maximum else math.nan
 
 
 def _validate_limit_range_resource_name(name: str, kind: str, path: str) -> ErrorList:

@@ -1,4 +1,4 @@
-"""How ``kubectl get`` shows Nodes. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
+"""The printer of Nodes. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
 from collections.abc import Mapping
 

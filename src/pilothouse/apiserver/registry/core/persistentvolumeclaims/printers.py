@@ -1,4 +1,4 @@
-"""How ``kubectl get`` shows PersistentVolumeClaims. After kubernetes' ``pkg/printers/internalversion/printers.go``
+"""The printer of PersistentVolumeClaims. After kubernetes' ``pkg/printers/internalversion/printers.go``
 (v1.36).
 """
 

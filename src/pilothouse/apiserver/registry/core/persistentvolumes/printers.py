@@ -1,4 +1,4 @@
-"""How ``kubectl get`` shows PersistentVolumes, after ``pkg/printers/internalversion/printers.go`` (v1.36)."""
+"""The printer of PersistentVolumes, after ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
 from pilothouse.apiserver.registry.core.persistentvolumeclaims.printers import access_modes, phase_of, storage_class_of
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, UNSET, Doc, Now, Printer, Row, columns, part, wide

@@ -1,4 +1,4 @@
-"""How ``kubectl get`` shows Pods. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
+"""The printer of Pods. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
 import datetime
 from collections.abc import Mapping, Sequence

@@ -203,7 +203,7 @@ def validate_os(spec: Object, path: str) -> ErrorList:
 def _validate_windows_pod(spec: Object, path: str) -> ErrorList:
     context = spec.get("securityContext") or {}
     inside, outside = f"{path}.securityContext", path
-    given = (
+    fields = (
         *((inside, field, context.get(field) is not None) for field in ("appArmorProfile", "seLinuxOptions")),
         (outside, "hostUsers", spec.get("hostUsers") is not None),
         *((outside, field, bool(spec.get(field))) for field in ("hostPID", "hostIPC")),
@@ -220,7 +220,7 @@ def _validate_windows_pod(spec: Object, path: str) -> ErrorList:
             )
         ),
     )
-    return [forbidden(f"{child_path}.{field}", _NOT_ON_WINDOWS) for child_path, field, is_set in given if is_set]
+    return [forbidden(f"{child_path}.{field}", _NOT_ON_WINDOWS) for child_path, field, is_set in fields if is_set]
 
 
 # Containers -----------------------------------------------------------------------------------------------------------

@@ -44,16 +44,16 @@ with lazy_imports():
 
 _FAMILIES = ("IPv4", "IPv6")
 _NETWORKING = "networking.k8s.io"
-_RANGES = "networking.k8s.io/servicecidrs/"
-OWN_RANGE = f"{_RANGES}kubernetes"
+_SERVICE_CIDRS = "networking.k8s.io/servicecidrs/"
+DEFAULT_SERVICE_CIDR = f"{_SERVICE_CIDRS}kubernetes"
 """The key of the default ServiceCIDR, which has the server's own ranges."""
 
 
-class _RangeSpec(msgspec.Struct, frozen=True):
+class _ServiceCIDRSpec(msgspec.Struct, frozen=True):
     cidrs: tuple[str, ...] = ()
 
 
-class _RangeMeta(msgspec.Struct, frozen=True):
+class _ServiceCIDRMeta(msgspec.Struct, frozen=True):
     deletionTimestamp: str = ""  # noqa: N815  # as on the wire
 
 
@@ -62,27 +62,27 @@ class _Condition(msgspec.Struct, frozen=True):
     status: str = ""
 
 
-class _RangeStatus(msgspec.Struct, frozen=True):
+class _ServiceCIDRStatus(msgspec.Struct, frozen=True):
     conditions: tuple[_Condition, ...] = ()
 
 
-class _Range(msgspec.Struct, frozen=True):
-    metadata: _RangeMeta = _RangeMeta()
-    spec: _RangeSpec = _RangeSpec()
-    status: _RangeStatus = _RangeStatus()
+class _ServiceCIDR(msgspec.Struct, frozen=True):
+    metadata: _ServiceCIDRMeta = _ServiceCIDRMeta()
+    spec: _ServiceCIDRSpec = _ServiceCIDRSpec()
+    status: _ServiceCIDRStatus = _ServiceCIDRStatus()
 
     @property
     def is_ready(self) -> bool:
         """Whether addresses are allocated from it: condition ``Ready`` is True or missing, and it is not being
         deleted."""
-        conditions = [each.status for each in self.status.conditions if each.type == "Ready"]
+        conditions = [condition.status for condition in self.status.conditions if condition.type == "Ready"]
         return not self.metadata.deletionTimestamp and conditions[:1] in ([], ["True"])
 
 
-_read_range = msgspec.json.Decoder(_Range).decode
+_read_service_cidr = msgspec.json.Decoder(_ServiceCIDR).decode
 
 
-def _networks_of(stored: _Range) -> list[Network]:
+def _networks_of(stored: _ServiceCIDR) -> list[Network]:
     """The ranges of a ServiceCIDR from which addresses are allocated."""
     return [ipaddress.ip_network(cidr, strict=False) for cidr in stored.spec.cidrs if stored.is_ready]
 
@@ -108,8 +108,8 @@ class ServiceAddresses(Plugin):
 
     def _networks(self, version: int) -> list[Network]:
         """The ready ranges of one family: the server's own, then those of other ServiceCIDRs."""
-        records = {record.key: _read_range(record.value) for record in self._store.list(_RANGES).records}
-        own = records.pop(OWN_RANGE, None)
+        records = {record.key: _read_service_cidr(record.value) for record in self._store.list(_SERVICE_CIDRS).records}
+        own = records.pop(DEFAULT_SERVICE_CIDR, None)
         networks = list(self._ranges)
         if own is not None:
             stored = _networks_of(own)
@@ -117,8 +117,8 @@ class ServiceAddresses(Plugin):
             # default ServiceCIDR controller does not update them.
             if not own.is_ready or networks[: len(stored)] != stored:
                 networks = stored
-        for each in records.values():
-            networks += _networks_of(each)
+        for other in records.values():
+            networks += _networks_of(other)
         return [network for network in dict.fromkeys(networks) if network.version == version]
 
     def allocate(self, write: AdmissionAttributes) -> None:
@@ -172,7 +172,7 @@ class ServiceAddresses(Plugin):
         if _is_headless_without_selector(spec):
             # Without a selector the endpoints can be of any family, even in a single-stack cluster.
             families += [] if families else [default]
-            families += [] if is_single or len(families) > 1 else [_other(families[0])]
+            families += [] if is_single or len(families) > 1 else [_other_family(families[0])]
             return
         if spec["ipFamilyPolicy"] == "RequireDualStack" and len(self._pools) < 2:
             text = "this cluster is not configured for dual-stack services"
@@ -185,7 +185,7 @@ class ServiceAddresses(Plugin):
         _reject(write, found)
         families += [] if families else [default]
         if not is_single and len(families) == 1 and len(self._pools) == 2:
-            families.append(_other(families[0]))
+            families.append(_other_family(families[0]))
 
     def _infer_families(self, spec: Object) -> ErrorList:
         """Add the families of specified cluster IPs to ``ipFamilies``."""
@@ -375,7 +375,7 @@ def _validate_single_stack(spec: Object) -> ErrorList:
     ]
 
 
-def _other(family: str) -> str:
+def _other_family(family: str) -> str:
     return _FAMILIES[1] if family == _FAMILIES[0] else _FAMILIES[0]
 
 

@@ -1,4 +1,4 @@
-"""How ``kubectl get`` shows Services. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
+"""The printer of Services. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,

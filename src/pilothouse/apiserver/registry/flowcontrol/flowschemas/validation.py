@@ -43,7 +43,7 @@ def _validate_matching_precedence(precedence: int, name: str) -> ErrorList:
         f"must not be greater than {_MAX_MATCHING_PRECEDENCE}": precedence > _MAX_MATCHING_PRECEDENCE,
         "only the schema named 'exempt' may have matchingPrecedence 1": precedence == 1 and name != "exempt",
     }
-    return [invalid("spec.matchingPrecedence", precedence, text) for text, wrong in texts.items() if wrong]
+    return [invalid("spec.matchingPrecedence", precedence, text) for text, applies in texts.items() if applies]
 
 
 def _validate_policy_rules_with_subjects(rule: Object, path: str) -> ErrorList:
@@ -77,7 +77,7 @@ def _validate_subject(subject: Object, path: str) -> ErrorList:
         errors += _validate_service_account_subject(value, child_path)
     for other in ("serviceAccount", "user", "group"):
         if other != field and subject.get(other) is not None:
-            owner = next(name for name, its in _SUBJECTS.items() if its == other)
+            owner = next(name for name, subject_field in _SUBJECTS.items() if subject_field == other)
             errors.append(forbidden(f"{path}.{other}", f"{other} is forbidden when subject kind is not '{owner}'"))
     return errors
 
@@ -156,4 +156,4 @@ def _url_error(url: str) -> str:
         ("//" in url, "must not contain double slash"),
         (stars > 1 or (stars == 1 and not url.endswith("/*")), "wildcard can only do suffix matching"),
     )
-    return next((text for wrong, text in rules if wrong), "")
+    return next((text for is_violated, text in rules if is_violated), "")

@@ -47,13 +47,13 @@ def validate_resource_slice(spec: Object, old: Object | None) -> ErrorList:
     if old is not None:
         errors += validate_immutable_fields(pool, old.get("pool") or {}, "spec.pool", {"name": "string"})
         errors += validate_immutable_fields(spec, old, "spec", {"driver": "string", "nodeName": "*string"})
-    paths, chosen = _validate_slice_node_selection(spec)
+    paths, fields_set = _validate_slice_node_selection(spec)
     errors += paths
     which = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
-    if not chosen:
+    if not fields_set:
         errors.append(required("spec", which))
-    elif len(chosen) > 1:
-        errors.append(invalid("spec", f"{{{', '.join(chosen)}}}", f"{which}, but multiple fields are set"))
+    elif len(fields_set) > 1:
+        errors.append(invalid("spec", f"{{{', '.join(fields_set)}}}", f"{which}, but multiple fields are set"))
     devices, shared = spec.get("devices") or [], spec.get("sharedCounters") or []
     if devices and shared:
         errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
@@ -88,36 +88,36 @@ def _validate_pool(pool: Object, path: str) -> ErrorList:
 
 def _validate_slice_node_selection(spec: Object) -> tuple[ErrorList, list[str]]:
     """The errors in the fields that select the nodes of all devices, and the fields that are set."""
-    errors, chosen = _validate_node_selection(spec, "spec", "must be either unset or set to a non-empty string")
+    errors, fields_set = _validate_node_selection(spec, "spec", "must be either unset or set to a non-empty string")
     terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if spec.get("nodeSelector") is not None and len(terms) != 1:
         path, text = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
         errors.append(invalid(path, internal_value("[]core.NodeSelectorTerm", terms), text))
-    apart = spec.get("perDeviceNodeSelection")
-    if apart:
-        chosen.append("`perDeviceNodeSelection`")
-    elif apart is not None:
-        errors.append(invalid("spec.perDeviceNodeSelection", apart, "must be either unset or set to true"))
-    return errors, chosen
+    per_device = spec.get("perDeviceNodeSelection")
+    if per_device:
+        fields_set.append("`perDeviceNodeSelection`")
+    elif per_device is not None:
+        errors.append(invalid("spec.perDeviceNodeSelection", per_device, "must be either unset or set to true"))
+    return errors, fields_set
 
 
 def _validate_node_selection(holder: Object, path: str, empty: str) -> tuple[ErrorList, list[str]]:
     errors: ErrorList = []
-    chosen: list[str] = []
+    fields_set: list[str] = []
     name, selector, everywhere = (holder.get(field) for field in _NODE_FIELDS)
     if name:
-        chosen.append("`nodeName`")
+        fields_set.append("`nodeName`")
         errors += [invalid(f"{path}.nodeName", name, text) for text in dns_subdomain_errors(name)]
     elif name is not None:
         errors.append(invalid(f"{path}.nodeName", name, empty))
     if selector is not None:
-        chosen.append("`nodeSelector`")
+        fields_set.append("`nodeSelector`")
         errors += validate_node_selector(selector, f"{path}.nodeSelector")
     if everywhere:
-        chosen.append("`allNodes`")
+        fields_set.append("`allNodes`")
     elif everywhere is not None:
         errors.append(invalid(f"{path}.allNodes", everywhere, "must be either unset or set to true"))
-    return errors, chosen
+    return errors, fields_set
 
 
 def _validate_device(device: Object, old: Object | None, path: str, per_device: bool) -> ErrorList:
@@ -162,15 +162,15 @@ def _validate_device_node_selection(device: Object, path: str, per_device: bool)
             "the ResourceSlice spec"
         )
         return [invalid(path, None, text)]
-    errors, chosen = _validate_node_selection(device, path, "must not be empty")
+    errors, fields_set = _validate_node_selection(device, path, "must not be empty")
     which = (
         "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "
         "true in the ResourceSlice spec"
     )
-    if not chosen:
+    if not fields_set:
         errors.append(required(path, which))
-    elif len(chosen) > 1:
-        errors.append(invalid(path, f"{{{', '.join(chosen)}}}", which))
+    elif len(fields_set) > 1:
+        errors.append(invalid(path, f"{{{', '.join(fields_set)}}}", which))
     return errors
 
 
@@ -185,9 +185,9 @@ def _validate_attribute(attribute: Object, path: str) -> ErrorList:
             errors.append(invalid(child_path, version, "must be a string compatible with semver.org spec 2.0.0"))
         if len(version.encode()) > _MAX_VALUE_LENGTH:
             errors.append(too_long(child_path, _MAX_VALUE_LENGTH))
-    given = sum(attribute.get(field) is not None for field in _VALUES)
-    if given != 1:
-        shown = internal_value("resource.DeviceAttribute", attribute) if given else ""
+    values_set = sum(attribute.get(field) is not None for field in _VALUES)
+    if values_set != 1:
+        shown = internal_value("resource.DeviceAttribute", attribute) if values_set else ""
         errors.append(invalid(path, shown, "exactly one value must be specified"))
     return errors
 

@@ -41,7 +41,7 @@ def values_of(spec: Spec, bad: Callable[[Mapping[str, Any]], Iterable[str]]) -> 
     return names, sorted(found)
 
 
-def security(one: Mapping[str, Any]) -> Mapping[str, Any]:
+def security_context_of(one: Mapping[str, Any]) -> Mapping[str, Any]:
     """The security context of a pod or container; empty if there is none."""
     found: Mapping[str, Any] = one.get("securityContext") or {}
     return found
