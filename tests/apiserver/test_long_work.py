@@ -32,7 +32,7 @@ async def asked(
     if before is not None:
         await api.made(CONFIG_MAPS, before)
     worker = Worker()
-    api.server.core.long_work.hire = lambda: worker
+    api.server.core.long_work.get_sandbox = lambda: worker
     target = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/c?fieldManager=a"
     if content_type == APPLY:
         target += "&force=true"
@@ -69,7 +69,7 @@ async def test_what_is_large_is_computed_by_the_worker(
 async def test_when_too_many_wait_clients_are_asked_to_come_again(api: Api) -> None:
     worker = Worker()
     worker.is_full = True
-    api.server.core.long_work.hire = lambda: worker
+    api.server.core.long_work.get_sandbox = lambda: worker
     rejected = await api.post(CONFIG_MAPS, LARGE)
     taken = await api.post(CONFIG_MAPS, SMALL)
     assert (rejected.status, rejected.body["details"]["retryAfterSeconds"]) == (429, 1)

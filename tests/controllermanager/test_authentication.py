@@ -47,7 +47,7 @@ async def identify(
     certificate_uids: bool = True,
 ) -> User | None:
     trust = ClientTrust(env, Serving())
-    trust.take(config)
+    trust.apply_config_map(config)
     tokens = TokenReviews(env, Scripted(review).client(env), cache_seconds=10) if delegates else None
     encoded = [(name.lower().encode(), value.encode()) for name, value in headers]
     authenticator = Authenticator(env, trust, tokens, certificate_uids=certificate_uids)

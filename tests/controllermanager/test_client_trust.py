@@ -23,11 +23,11 @@ async def test_a_file_goes_before_the_cluster_each_for_its_own_part(env: Env, tm
     file = tmp_path / "ca.crt"
     file.write_bytes(USERS.certificate)
     trust = ClientTrust(env, Serving(client_ca_file=str(file)))
-    assert not trust.is_complete
-    trust.take(cluster_says(OTHERS, **{"requestheader-client-ca-file": PROXIES.certificate.decode()}))
+    assert not trust.has_all_files
+    trust.apply_config_map(cluster_says(OTHERS, **{"requestheader-client-ca-file": PROXIES.certificate.decode()}))
     assert trust.pem == USERS.certificate + b"\n" + PROXIES.certificate
     both = Serving(client_ca_file=str(file), request_header=RequestHeader(client_ca_file=str(file)))
-    assert ClientTrust(env, both).is_complete
+    assert ClientTrust(env, both).has_all_files
 
 
 async def test_files_are_read_again_when_they_change(env: Env, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_what_the_cluster_says_is_followed_both_ways(env: Env) -> None:
     changes: list[bytes] = []
     trust = ClientTrust(env, Serving(), changes.append)
     async with TaskGroup("test") as group:
-        trust.follow(cluster.client(), group)
+        trust.watch_config_map(cluster.client(), group)
         await asyncio.sleep(1)
         await says(USERS, OTHERS)
         assert changes[-1] == USERS.certificate + OTHERS.certificate

@@ -7,7 +7,7 @@ import pytest
 from tests.controllermanager.scripted import Scripted, status
 
 from pilothouse.controllermanager.authentication import ANONYMOUS
-from pilothouse.controllermanager.delegation import Authorizer, TokenReviews, Unanswered, User
+from pilothouse.controllermanager.delegation import Authorizer, ReviewFailed, TokenReviews, User
 from pilothouse.env import Env
 
 
@@ -39,7 +39,7 @@ async def test_an_api_server_that_is_away_is_no_answer_and_nothing_is_kept(env: 
     server = Scripted(review)
     server.down = True
     tokens = TokenReviews(env, server.client(env), cache_seconds=10)
-    with pytest.raises(Unanswered, match="connection refused"):
+    with pytest.raises(ReviewFailed, match="connection refused"):
         await tokens.user("good")
     assert env.monotonic() < 0.1, "nobody there is not asked again"
     server.down = False
@@ -55,7 +55,7 @@ async def test_passing_trouble_is_asked_through(env: Env) -> None:
     # 0.5, 0.75 and 1.125 s, each up to a fifth longer.
     assert 2.375 <= env.monotonic() <= 2.375 * 1.2
     refusals.extend([status(500, "InternalError")] * 9)
-    with pytest.raises(Unanswered):
+    with pytest.raises(ReviewFailed):
         await tokens.user("other")
     assert len(server.asked) == 9, "five tries are enough"
 
@@ -64,7 +64,7 @@ async def test_an_answer_that_says_what_went_wrong_is_not_kept(env: Env) -> None
     server = Scripted(lambda *_: (201, {"status": {"error": "the issuer is away"}}))
     tokens = TokenReviews(env, server.client(env), cache_seconds=10)
     for _time in range(2):
-        with pytest.raises(Unanswered, match="the issuer is away"):
+        with pytest.raises(ReviewFailed, match="the issuer is away"):
             await tokens.user("good")
     assert len(server.asked) == 2
 
@@ -129,7 +129,7 @@ async def test_a_failed_question_is_no_answer_and_not_kept(env: Env) -> None:
     broken = True
     server = Scripted(lambda *asked: status(403, "Forbidden") if broken else review(*asked))
     judge = authorizer(env, server)
-    with pytest.raises(Unanswered):
+    with pytest.raises(ReviewFailed):
         await judge.review(READER, "get", "/metrics")
     broken = False
     assert (await judge.review(READER, "get", "/metrics")).allowed

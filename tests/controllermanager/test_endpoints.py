@@ -41,7 +41,7 @@ class Caller:
         self.reviews = Scripted(review)
         client = self.reviews.client(env)
         trust = ClientTrust(env, Serving())
-        trust.take(ConfigMap(data={"client-ca-file": USERS.certificate.decode()}))
+        trust.apply_config_map(ConfigMap(data={"client-ca-file": USERS.certificate.decode()}))
         self.pages = pages_of(env, self.options, self.manager)
         self.endpoints = Endpoints(
             self.pages,

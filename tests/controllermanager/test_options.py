@@ -10,7 +10,7 @@ from pilothouse.controllermanager.compatibility import own_controllers, upstream
 from pilothouse.controllermanager.configz import page
 from pilothouse.controllermanager.flags import flag_set, options_from
 from pilothouse.controllermanager.options import Options
-from pilothouse.controllermanager.selection import Selection, absent_names, unknown_names
+from pilothouse.controllermanager.selection import Selection, unimplemented_names, unknown_names
 from pilothouse.controllermanager.upstream_flags import GROUPS
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env.logging import Streams
@@ -230,7 +230,7 @@ def test_kubeadms_command_line_is_understood() -> None:
     parsed = flags.parse(KUBEADM.split())
     options = options_from(parsed, DESCRIPTORS)
     assert options.use_service_account_credentials
-    assert absent_names(options.controllers, DESCRIPTORS) == []
+    assert unimplemented_names(options.controllers, DESCRIPTORS) == []
     ignored = [name for name in parsed.given if flags.flag(name).ignored]
     assert ignored == []
 
@@ -311,7 +311,7 @@ def test_unknown_names() -> None:
     words = ["*", "replicaset", "-what", "job-controller", "ever"]
     others = [descriptor for descriptor in DESCRIPTORS if descriptor.name != "job-controller"]
     assert unknown_names(words, others) == ["what", "ever"]
-    assert absent_names([*words, "-cronjob-controller"], others) == ["job-controller"]
+    assert unimplemented_names([*words, "-cronjob-controller"], others) == ["job-controller"]
     assert "statefulset-controller" in upstream_names()
 
 

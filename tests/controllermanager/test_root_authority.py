@@ -7,7 +7,7 @@ from tests.certificate_requests import authority
 from pilothouse.cli.manager import flag_set
 from pilothouse.controllermanager.flags import options_from
 from pilothouse.controllermanager.options import Options
-from pilothouse.controllermanager.root_authority import with_authority, with_signing_authority
+from pilothouse.controllermanager.root_authority import with_ca_bundle, with_signing_ca
 from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR as SIGNING
 from pilothouse.controllers.identity.certificatesigningrequest_signing import SigningOptions
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
@@ -36,7 +36,7 @@ def test_one_flag_is_read_by_both_publishers() -> None:
 
 
 def test_both_publishers_get_the_connections_authority_beside_the_file() -> None:
-    options = with_authority(read("--root-ca-file=/ca.crt"), b"PEM")
+    options = with_ca_bundle(read("--root-ca-file=/ca.crt"), b"PEM")
     assert [seen(options, name) for name in PUBLISHERS] == [("/ca.crt", "PEM")] * 2
 
 
@@ -53,7 +53,7 @@ def test_flags_of_the_signers_reach_them() -> None:
 
 def test_an_authority_in_memory_is_for_the_signers_and_never_shows_its_key() -> None:
     pair = authority(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
-    options = with_signing_authority(Options(), pair)
+    options = with_signing_ca(Options(), pair)
     chosen = options.controller_options[SIGNING.name]
     assert isinstance(chosen, SigningOptions)
     assert chosen.can_sign

@@ -14,7 +14,7 @@ from tests.tables import cases
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.controllermanager import secure_port
-from pilothouse.controllermanager.app import connection_of
+from pilothouse.controllermanager.app import connection_info
 from pilothouse.controllermanager.client_trust import ClientTrust
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.options import Options, RequestHeader, Serving, SniCertificate
@@ -42,7 +42,7 @@ async def look_up(env: Env, server: Scripted, *, tolerant: bool = False, proxies
         authentication_tolerate_lookup_failure=tolerant, request_header=RequestHeader(client_ca_file=proxies)
     )
     trust = ClientTrust(env, serving)
-    await secure_port._lookup(env, server.client(env), trust, serving)
+    await secure_port._read_authentication_config(env, server.client(env), trust, serving)
     return trust.clients.pem if trust.clients is not None else b""
 
 
@@ -116,7 +116,7 @@ def test_the_authority_of_a_kubeconfig_is_read_again_unless_a_gate_forbids_it(ro
     assert asking is not None
     transport = asking.transport
     assert isinstance(transport, RemoteTransport) and transport._contexts is not None
-    for settings in (connection_of(options).tls, transport._contexts.settings):
+    for settings in (connection_info(options).tls, transport._contexts.settings):
         file = str(tmp_path / "ca.crt")
         assert (settings.ca_file, settings.ca_data) == ((file, b"") if rotates else ("", USERS.certificate))
 
@@ -184,7 +184,7 @@ def test_a_key_exchange_that_openssl_does_not_know_is_left_out(monkeypatch: pyte
         openssl, "known_groups", lambda names: tuple(name for name in names if "MLKEM" not in name), raising=True
     )
     assert secure_port._policy(Serving(tls_curve_preferences=(4588, 29))).groups == ("X25519",)
-    with pytest.raises(ConfigError, match=r"--tls-curve-preferences: OpenSSL .* knows none of X25519MLKEM768"):
+    with pytest.raises(ConfigError, match=r"--tls-curve-preferences: OpenSSL .* supports none of X25519MLKEM768"):
         secure_port._policy(Serving(tls_curve_preferences=(4588,)))
 
 

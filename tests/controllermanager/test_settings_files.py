@@ -45,7 +45,7 @@ def test_a_setting_of_the_file(tmp_path: Path, text: str, path: str, value: Any)
     file = tmp_path / "manager.yaml"
     file.write_text(text, encoding="utf-8")
     if value is None:
-        with pytest.raises(FlagError, match="wanted a single value, found a list"):
+        with pytest.raises(FlagError, match="expected a single value, found a list"):
             start(f"--config={file}")
         return
     found: Any = start(f"--config={file}")
@@ -76,13 +76,13 @@ def test_what_the_file_sets_counts_as_given(tmp_path: Path) -> None:
         "an unknown key": ("leader-elekt: false", 'unknown key "leader-elekt"'),
         "a file in the file": ("config: x", 'unknown key "config"'),
         "a bad value": ("kube-api-qps: fast", '"kube-api-qps": strconv.ParseFloat: parsing "fast"'),
-        "YAML's booleans for a name": ("cluster-name: no", '"cluster-name": wanted no boolean'),
-        "no value": ("kubeconfig:", '"kubeconfig": wanted a single value, found nothing'),
-        "too much": ("kubeconfig: {a: b}", '"kubeconfig": wanted a single value, found a mapping'),
+        "YAML's booleans for a name": ("cluster-name: no", '"cluster-name": unexpected boolean'),
+        "no value": ("kubeconfig:", '"kubeconfig": expected a single value, found nothing'),
+        "too much": ("kubeconfig: {a: b}", '"kubeconfig": expected a single value, found a mapping'),
         "a key twice": ("v: 1\nv: 2", 'line 2: key "v" is there twice'),
         "a setting twice": ("kube-api-qps: 1\nkube_api_qps: 2", "are the same setting"),
-        "no mapping": ("- a", "wanted one document with a mapping"),
-        "two documents": ("a: 1\n---\nb: 2", "wanted one document with a mapping"),
+        "no mapping": ("- a", "expected one document with a mapping"),
+        "two documents": ("a: 1\n---\nb: 2", "expected one document with a mapping"),
         "no YAML": ("a: [", "no YAML"),
     },
 )

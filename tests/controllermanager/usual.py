@@ -1,14 +1,14 @@
 """Which controllers a manager runs, whatever its command line does not say."""
 
 from pilothouse.controllermanager.feature_gates import FeatureGates
-from pilothouse.controllermanager.manager import FIRST
+from pilothouse.controllermanager.manager import BUILT_FIRST
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.runtime import Descriptor
 
 SERVED: tuple[Descriptor, ...] = tuple(
-    found for found in DESCRIPTORS if found.name != FIRST and all(map(FeatureGates().enabled, found.gates))
+    found for found in DESCRIPTORS if found.name != BUILT_FIRST and all(map(FeatureGates().enabled, found.gates))
 )
-"""Those that have an account of their own and no gate that is off. ``FIRST`` signs tokens as the manager itself, and
-only with a key."""
+"""Those that have an account of their own and no gate that is off. ``BUILT_FIRST`` signs tokens as the manager itself,
+and only with a key."""
 USUAL: tuple[Descriptor, ...] = tuple(found for found in SERVED if found.default_on)
 """Those of them that need not be asked for by name."""

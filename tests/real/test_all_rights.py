@@ -179,7 +179,7 @@ KNOWN = (
     'replicasets.apps \\"web\\" not found',
     # What was deleted while its status was on the way.
     "Precondition failed: UID in precondition",
-    "Controller is left out",
+    "Skipping controller: the API server does not serve",
 )
 """What goes wrong by intention, and is reported as upstream reports it."""
 

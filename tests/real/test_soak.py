@@ -48,7 +48,7 @@ ACQUIRED = "Successfully acquired lease"
 EXPECTED = "|".join(
     [
         # v1.20 has no discovery.k8s.io/v1.
-        "Controller is left out",
+        "Skipping controller: the API server does not serve",
         "the server closed the connection",
         "Connection reset by peer",
         "connection refused",

@@ -14,7 +14,7 @@ from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import AlwaysAllow, Attributes, Decision
 from pilothouse.apiserver.endpoints.reviews import register
-from pilothouse.controllermanager.root_authority import with_signing_authority
+from pilothouse.controllermanager.root_authority import with_signing_ca
 from pilothouse.env import virtual
 from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING
 
@@ -91,7 +91,7 @@ def plain(record: Record) -> Record:
 
 
 def test_requests_are_approved_and_served_as_recorded(seed: int) -> None:
-    options = with_signing_authority(OPTIONS, authority(virtual.START))
+    options = with_signing_ca(OPTIONS, authority(virtual.START))
     played = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=options).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))

@@ -4,7 +4,7 @@ from tests.traces.canonical import Trace, assert_same
 from tests.traces.records import recorded
 from tests.traces.stage import OPTIONS, Stage, play
 
-from pilothouse.controllermanager.root_authority import with_authority
+from pilothouse.controllermanager.root_authority import with_ca_bundle
 
 SCENARIO = "15b-namespace-defaults"
 USERS = ("root-ca-cert-publisher", "service-account-controller")
@@ -25,7 +25,7 @@ async def steps(stage: Stage) -> None:
 
 def test_a_new_namespace_gets_its_account_and_its_authority(seed: int) -> None:
     latency = (0.001, 0.004) if seed else None
-    server = play("other", steps, seed=seed, latency=latency, options=with_authority(OPTIONS, b"CERT"))
+    server = play("other", steps, seed=seed, latency=latency, options=with_ca_bundle(OPTIONS, b"CERT"))
     ours, theirs = Trace(server.records), Trace(recorded(SCENARIO))
     for user in USERS:
         assert_same(ours.lines(ours.of(user)), theirs.lines(theirs.of(user)))

@@ -42,7 +42,7 @@ class LongWork:
     """Decides by size where work is done."""
 
     def __init__(self) -> None:
-        self.hire: Callable[[], Worker] | None = None
+        self.get_sandbox: Callable[[], Worker] | None = None
         """Starts the worker, when it is needed for the first time."""
         self._worker: Worker | None = None
         self.hire_sandbox: Callable[[], Evaluator] | None = None
@@ -60,7 +60,7 @@ class LongWork:
         """Run the function; returns its result or raises its error. It must not use shared state; ``size`` is the size
         of its input in bytes of JSON. It is called again, by the worker, if an expression turns out to be expensive.
         Raises 429 if the queue is full."""
-        if self.hire is None:
+        if self.get_sandbox is None:
             return function(*args, **kwargs)
         if size < LONG_BYTES:
             token = elsewhere.set(OnLoop())
@@ -71,7 +71,7 @@ class LongWork:
             finally:
                 elsewhere.reset(token)
         if self._worker is None:
-            self._worker = self.hire()
+            self._worker = self.get_sandbox()
         if self._worker.is_full:
             raise errors.too_many_requests("too many large requests, please try again later")
         token = elsewhere.set(_InWorker(self))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pilothouse
 from pilothouse.cli.programs import ALIAS, flag_sets
 from pilothouse.controllermanager.feature_gates import EFFECTS, Stage, known_gates
-from pilothouse.controllermanager.options import OPTIONS_ARE, not_followed
+from pilothouse.controllermanager.options import GATES_HELP_HEADER, gates_not_implemented
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.flags import Flag
 
@@ -80,7 +80,7 @@ def _page() -> Iterator[str]:
     yield _GATES.format(version=version).rstrip("\n")
     yield from _effects()
     yield _UNSUPPORTED.rstrip("\n")
-    yield from (_gate_row(name, who) for name, who in not_followed(DESCRIPTORS).items())
+    yield from (_gate_row(name, who) for name, who in gates_not_implemented(DESCRIPTORS).items())
     yield from _all_gates()
 
 
@@ -95,7 +95,7 @@ def _table(members: list[Flag]) -> Iterator[str]:
         if flag.deprecated:
             here = f"{here}; deprecated" if here else "deprecated"
         kind = _cell(flag.type.name or "bool")
-        yield f"| {name} | {kind} | {shown} | {_cell(flag.help.partition(OPTIONS_ARE)[0])} | {_cell(here)} |"
+        yield f"| {name} | {kind} | {shown} | {_cell(flag.help.partition(GATES_HELP_HEADER)[0])} | {_cell(here)} |"
 
 
 def _cell(text: str) -> str:

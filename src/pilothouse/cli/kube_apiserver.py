@@ -166,9 +166,9 @@ def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> A
         use_service_account_credentials=True,
     )
     if served.authority is not None:
-        manager = root_authority.with_authority(manager, served.authority.certificate)
+        manager = root_authority.with_ca_bundle(manager, served.authority.certificate)
         if not served.options.client_authority:  # otherwise no server would accept what is signed
-            manager = root_authority.with_signing_authority(manager, served.authority)
+            manager = root_authority.with_signing_ca(manager, served.authority)
     options = plane.PlaneOptions(nodes=0, scheduler=False, manager=manager)
     return plane.Plane(env, served.store, options, server=served.server).run()
 

@@ -10,7 +10,7 @@ from pilothouse.controllermanager.config_file import add_config
 from pilothouse.controllermanager.feature_gates import warnings_of
 from pilothouse.controllermanager.flags import options_from
 from pilothouse.controllermanager.options import Options, effective_gates
-from pilothouse.controllermanager.selection import absent_names
+from pilothouse.controllermanager.selection import unimplemented_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, Log, logging
 from pilothouse.env.lazy import lazy_imports
@@ -77,7 +77,7 @@ def _warnings(parsed: Parsed, flags: FlagSet, options: Options) -> Iterator[tupl
             )
     for line in warnings_of(options.gates, effective_gates(DESCRIPTORS)):
         yield line, {}
-    for name in absent_names(options.controllers, DESCRIPTORS):
+    for name in unimplemented_names(options.controllers, DESCRIPTORS):
         yield "Controller is not part of this release and does not run", {"controller": name}
 
 

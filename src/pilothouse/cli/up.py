@@ -263,8 +263,8 @@ def _plane(
     for unsupported in () if parsed["no-manager"] else manager_options.unsupported_gates(manager, registry.DESCRIPTORS):
         raise UserError(f"--feature-gates: {unsupported}", code=2)
     if served.authority is not None:
-        manager = root_authority.with_authority(manager, served.authority.certificate)
-        manager = root_authority.with_signing_authority(manager, served.authority)
+        manager = root_authority.with_ca_bundle(manager, served.authority.certificate)
+        manager = root_authority.with_signing_ca(manager, served.authority)
     manager = root_authority.with_signer(manager, served.handler_chain.tokens.signer)
     options = plane.PlaneOptions(
         nodes=parsed["nodes"],

@@ -1,6 +1,6 @@
 """The controller manager, the program: options, leader election, shared informers, controllers, its secure port.
 
-``options`` reads flags, ``selection`` says which controllers run, ``manager`` runs them, ``serving`` and ``delegation``
-are the secure port and who may read it, ``identities`` gives each controller its client, ``app`` puts a process
-together.
+``flags`` parses the command line into ``options``, ``selection`` determines which controllers run, ``manager`` runs
+them, ``secure_port`` serves, with delegated authentication and authorization (``delegation``), ``identities`` creates
+the clients of controllers, ``app`` is the process.
 """

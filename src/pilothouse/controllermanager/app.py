@@ -1,7 +1,7 @@
-"""The manager as a process in front of an API server: connection, secure port, and the manager between them.
+"""The manager as a process: connection to the API server, secure port, and the manager.
 
-``cli`` calls ``run`` with the options that flags gave. The secure port is up before leadership is won and stays up on a
-standby, as upstream's.
+``cli`` calls ``run`` with the options from the command line. The secure port is served before leader election, and also
+on a standby, as upstream.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,15 +16,15 @@ from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.pages import (
     NOT_FOUND,
-    Answer,
     Page,
     Pages,
     Request,
+    Response,
     health_page,
     metrics_page,
     single_checks,
 )
-from pilothouse.controllermanager.root_authority import bundle_of, with_authority
+from pilothouse.controllermanager.root_authority import ca_bundle_of, with_ca_bundle
 from pilothouse.controllermanager.secure_port import secure_port
 from pilothouse.controllermanager.slis import Slis
 from pilothouse.env import Env
@@ -49,10 +49,11 @@ async def run(
     *,
     on_lost: Callable[[LeadershipLost], object] | None = None,
 ) -> None:
-    """Manage until cancelled. ``on_lost`` is called as soon as a lease is lost, before anything has been stopped.
+    """Run the manager until cancelled.
 
-    Raises ``ConfigError``, ``ApiError``, ``OSError``, ``CannotRun``, ``LeadershipLost``, ``TracingError`` or
-    ``TracingUnavailable``; their texts are for people.
+    ``on_lost`` is called as soon as a lease is lost, before anything is stopped. Raises ``ConfigError``, ``ApiError``,
+    ``OSError``, ``CannotRun``, ``LeadershipLost``, ``TracingError`` or ``TracingUnavailable``; their messages are meant
+    for users.
     """
     metrics = Registry(disabled=options.metrics.disabled, allowed=options.metrics.allowed)
     async with traced(env, options.tracing_config_file, MANAGER, metrics=metrics) as traced_env:
@@ -68,7 +69,7 @@ async def _run(
 ) -> None:
     process_metrics.install(metrics)
     build_metrics.install(metrics, options.gates)
-    connection = connection_of(options)
+    connection = connection_info(options)
     requests = RestClientMetrics(metrics, env.now)
     decisions = options.decision_log.open(env, metrics)
     clients = RemoteClients(
@@ -78,7 +79,7 @@ async def _run(
         metrics=requests,
         decisions=decisions,
     )
-    options = with_authority(options, bundle_of(connection.tls) if connection.endpoint.tls else b"")
+    options = with_ca_bundle(options, ca_bundle_of(connection.tls) if connection.endpoint.tls else b"")
     health, readiness, expressions = Health(), Health(), _Expressions()
     manager = Manager(
         env,
@@ -89,7 +90,7 @@ async def _run(
         health=health,
         readiness=readiness,
         on_lost=on_lost,
-        expressions=expressions.hire,
+        expressions=expressions.get_sandbox,
     )
     try:
         async with secure_port(env, options.serving, pages_of(env, options, manager), requests):
@@ -102,13 +103,13 @@ async def _run(
 
 
 class _Expressions:
-    """The process that compiles large expressions, started when the first one comes."""
+    """The process that compiles large expressions, started on demand."""
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None
 
-    def hire(self) -> "Sandbox":
-        """The process, started at the first call."""
+    def get_sandbox(self) -> "Sandbox":
+        """The process; the first call starts it."""
         if self._sandbox is None:
             self._sandbox = sandbox.Sandbox()
         return self._sandbox
@@ -119,28 +120,28 @@ class _Expressions:
             self._sandbox.stop()
 
 
-def connection_of(options: Options) -> ConnectionInfo:
-    """The API server to manage, and as whom. Raises ``ConfigError``."""
+def connection_info(options: Options) -> ConnectionInfo:
+    """The connection to the API server. Raises ``ConfigError``."""
     found = find(kubeconfig=options.kubeconfig, master=options.master)
     return found if options.gates.enabled("ClientsAllowCARotation") else found.with_authority_as_it_is()
 
 
 @runtime_checkable
 class _HasGraph(Protocol):
-    """The garbage collector, as far as its debugging page goes."""
+    """The part of the garbage collector that its debug page needs."""
 
     def graph_as_dot(self, uids: Sequence[str] = ()) -> str: ...
 
 
 def pages_of(env: Env, options: Options, manager: Manager) -> Pages:
-    """What a manager shows on its secure port."""
+    """The pages of the secure port."""
     serving, pages, slis = options.serving, Pages(), Slis(env, manager.health, manager.readiness)
     for endpoint, health in (("healthz", manager.health), ("livez", manager.health), ("readyz", manager.readiness)):
         pages.add(f"/{endpoint}", health_page(health, endpoint))
         pages.add(f"/{endpoint}/", single_checks(health, endpoint), below=True)
     pages.add("/metrics", metrics_page(manager.metrics))
     pages.add("/metrics/slis", slis.page)
-    pages.add("/configz", lambda _request: Answer(HTTPStatus.OK, configz.page(options), "application/json"))
+    pages.add("/configz", lambda _request: Response(HTTPStatus.OK, configz.page(options), "application/json"))
     pages.add("/debug/controllers/garbage-collector-controller/graph", _graph_page(manager))
     if serving.flagz:
         pages.add("/flagz", zpages.flagz_page(env, PROGRAM, options.flag_values))
@@ -152,10 +153,10 @@ def pages_of(env: Env, options: Options, manager: Manager) -> Pages:
 
 
 def _graph_page(manager: Manager) -> Page:
-    def page(request: Request) -> Answer:
+    def page(request: Request) -> Response:
         collector = manager.controllers.get("garbage-collector-controller")
         if not isinstance(collector, _HasGraph):
             return NOT_FOUND
-        return Answer(HTTPStatus.OK, collector.graph_as_dot(request.query.get("uid", ())), "text/vnd.graphviz")
+        return Response(HTTPStatus.OK, collector.graph_as_dot(request.query.get("uid", ())), "text/vnd.graphviz")
 
     return page

@@ -1,9 +1,9 @@
 """Authentication of the secure port: a front proxy's headers, a client certificate, a bearer token, or anonymous.
 
 The order, and what counts as a wrong credential, are those of the apiserver library's delegating authenticator (v0.36
-``pkg/authentication/authenticatorfactory/delegating.go``): each way is tried, the first that knows the caller decides;
-where none does, a credential that was wrong is a 401, and no credential is the anonymous user. ``client_trust`` says
-whose certificates count, ``delegation`` asks about tokens.
+``pkg/authentication/authenticatorfactory/delegating.go``): authenticators are tried in order, and the first that
+identifies the user wins. If none does, an invalid credential is a 401, and no credential is the anonymous user.
+``client_trust`` has the CAs, ``delegation`` reviews tokens.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from pilothouse.controllermanager.client_trust import ClientTrust, FrontProxies
-from pilothouse.controllermanager.delegation import TokenReviews, Unanswered, User
+from pilothouse.controllermanager.delegation import ReviewFailed, TokenReviews, User
 from pilothouse.env import Env, Log
 from pilothouse.serving.client_certificates import Authorities
 from pilothouse.serving.peer import Peer
@@ -25,8 +25,8 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 Headers = Iterable[tuple[bytes, bytes]]
 
 
-class _Wrong(Exception):
-    """A credential that does not prove what it says."""
+class _InvalidCredential(Exception):
+    """An invalid credential."""
 
 
 class Authenticator:
@@ -45,47 +45,48 @@ class Authenticator:
         self._log = Log("authentication")
 
     async def user(self, peer: Peer | None, headers: Headers) -> User | None:
-        """The user of a request, or None for a credential that is wrong (401). No credential is the anonymous user."""
+        """The user of a request; None for an invalid credential (401). Without a credential it is the anonymous
+        user."""
         self._trust.reload()
-        found = _Headers(headers)
-        wrong = []
-        ways: tuple[Callable[[], User | None], ...] = (
-            lambda: self._by_proxy(peer, found),
-            lambda: self._by_certificate(peer),
+        found = _RequestHeaders(headers)
+        errors = []
+        authenticators: tuple[Callable[[], User | None], ...] = (
+            lambda: self._authenticate_request_header(peer, found),
+            lambda: self._authenticate_x509(peer),
         )
-        for way in ways:
+        for authenticate in authenticators:
             try:
-                user = way()
-            except _Wrong as error:
-                wrong.append(str(error))
+                user = authenticate()
+            except _InvalidCredential as error:
+                errors.append(str(error))
             else:
                 if user is not None:
-                    return _authenticated(user)
+                    return _with_authenticated_group(user)
         token = found.bearer_token()
         if token and self._tokens is not None:
             try:
                 by_token = await self._tokens.user(token)
-            except Unanswered as error:
-                wrong.append(str(error))
+            except ReviewFailed as error:
+                errors.append(str(error))
             else:
                 if by_token is not None:
-                    return _authenticated(by_token)
-                wrong.append("invalid bearer token")
-        if wrong:
-            self._log.error("Unable to authenticate the request", err=f"[{', '.join(wrong)}]")
+                    return _with_authenticated_group(by_token)
+                errors.append("invalid bearer token")
+        if errors:
+            self._log.error("Unable to authenticate the request", err=f"[{', '.join(errors)}]")
             return None
         return ANONYMOUS
 
-    def _by_proxy(self, peer: Peer | None, headers: "_Headers") -> User | None:
+    def _authenticate_request_header(self, peer: Peer | None, headers: "_RequestHeaders") -> User | None:
         proxies = self._trust.proxies
         if peer is None or proxies is None:
             return None
         self._verify(proxies.authorities, peer)
         if proxies.allowed_names and peer.common_name not in proxies.allowed_names:
-            raise _Wrong(f"x509: subject with cn={peer.common_name} is not in the allowed list")
-        return headers.vouched_for(proxies)
+            raise _InvalidCredential(f"x509: subject with cn={peer.common_name} is not in the allowed list")
+        return headers.user(proxies)
 
-    def _by_certificate(self, peer: Peer | None) -> User | None:
+    def _authenticate_x509(self, peer: Peer | None) -> User | None:
         authorities = self._trust.clients
         if peer is None or authorities is None:
             return None
@@ -103,20 +104,22 @@ class Authenticator:
     def _verify(self, authorities: Authorities, peer: Peer) -> None:
         verification_error = authorities.verification_error(peer.chain or (peer.certificate,), self._env.now())
         if verification_error is not None:
-            raise _Wrong(f"verifying certificate of {peer.common_name!r} failed: x509: {verification_error}")
+            raise _InvalidCredential(
+                f"verifying certificate of {peer.common_name!r} failed: x509: {verification_error}"
+            )
 
 
 def _uid_of(peer: Peer) -> str:
     """The uid in a certificate, "" without one (``authentication/request/x509``, ``parseUIDFromCert``, v0.36)."""
     if len(peer.uids) > 1:
-        raise _Wrong(f"expected 1 UID, but found multiple: [{' '.join(peer.uids)}]")
+        raise _InvalidCredential(f"expected 1 UID, but found multiple: [{' '.join(peer.uids)}]")
     if peer.uids == ("",):
-        raise _Wrong("UID cannot be an empty string")
+        raise _InvalidCredential("UID cannot be an empty string")
     return peer.uids[0] if peer.uids else ""
 
 
-class _Headers:
-    """The headers of one request that say who sends it."""
+class _RequestHeaders:
+    """The headers of one request, for authentication."""
 
     def __init__(self, headers: Headers) -> None:
         self._values: dict[str, list[str]] = {}
@@ -127,8 +130,8 @@ class _Headers:
         scheme, _space, token = self._first(("authorization",)).strip().partition(" ")
         return token.strip().partition(" ")[0] if scheme.lower() == "bearer" else ""
 
-    def vouched_for(self, proxies: FrontProxies) -> User | None:
-        """The user that a front proxy names (``authentication/request/headerrequest``, v0.36)."""
+    def user(self, proxies: FrontProxies) -> User | None:
+        """The user in the headers of a front proxy (``authentication/request/headerrequest``, v0.36)."""
         name = self._first(proxies.username_headers)
         if not name:
             return None
@@ -149,7 +152,7 @@ class _Headers:
         return ""
 
 
-def _authenticated(user: User) -> User:
+def _with_authenticated_group(user: User) -> User:
     if AUTHENTICATED in user.groups or "system:unauthenticated" in user.groups:
         return user
     return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED))

@@ -1,4 +1,4 @@
-"""Which release a program follows, and which gates are on: the families that each of upstream's programs shows.
+"""The metrics about version and feature gates that all components have.
 
 After component-base's ``metrics/prometheus/{version,feature,compatversion}`` (v0.36). Programs that serve ``/metrics``
 call ``install``.
@@ -22,7 +22,7 @@ _LABELS = {
 
 
 def install(registry: Registry, gates: FeatureGates) -> None:
-    """Show release and gates."""
+    """Register the metrics of version and feature gates."""
     version = version_document()
     registry.gauge(
         "kubernetes_build_info",

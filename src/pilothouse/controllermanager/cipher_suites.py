@@ -1,7 +1,7 @@
-"""``--tls-cipher-suites``: Go's names of cipher suites, and what OpenSSL calls them.
+"""``--tls-cipher-suites``: Go's names of cipher suites, and OpenSSL's.
 
-The suites of TLS 1.3 are not a choice in Go's library, and those with RC4 or 3DES are gone from OpenSSL: such names are
-accepted and choose nothing. Facts: Go 1.24 ``crypto/tls/cipher_suites.go``. ``secure_port`` translates.
+In Go's library the suites of TLS 1.3 cannot be configured, and OpenSSL has none with RC4 or 3DES: such names are
+accepted and ignored. Source: Go 1.24 ``crypto/tls/cipher_suites.go``. Used by ``secure_port``.
 """
 
 from collections.abc import Iterable
@@ -30,5 +30,5 @@ _OPENSSL = {
 
 
 def openssl_ciphers(names: Iterable[str]) -> tuple[str, ...]:
-    """OpenSSL's names for TLS 1.2, in the order given."""
+    """OpenSSL's names of the suites for TLS 1.2, in the given order."""
     return tuple(dict.fromkeys(cipher for name in names if (cipher := _OPENSSL.get(name, ""))))

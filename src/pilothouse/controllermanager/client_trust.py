@@ -1,8 +1,8 @@
-"""Whose client certificates count: those of users, and those of front proxies that vouch for users.
+"""The CAs for client certificates of users and of front proxies.
 
-What flags name in files is read from there, and again when a file has changed. What they leave open is in ConfigMap
-``kube-system/extension-apiserver-authentication``, which the API server writes; it is watched, and what its bundles
-gain or lose counts at once. A bundle that is missing or empty changes nothing (apiserver
+Files from flags are read at start and reloaded when they change. Without a flag the ConfigMap
+``kube-system/extension-apiserver-authentication`` is used, which the API server writes; it is watched, and changes of
+its bundles take effect at once. A missing or empty bundle is ignored (apiserver
 ``pkg/server/options/authentication.go``, ``dynamiccertificates/configmap_cafile_content.go``, v0.36). ``secure_port``
 sets this up, ``authentication`` reads it.
 """
@@ -39,7 +39,7 @@ CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 
 
 class FrontProxies(msgspec.Struct, frozen=True, kw_only=True):
-    """A client with a certificate of these authorities, under an allowed name, may name the user in headers."""
+    """A client with a certificate of these CAs, under an allowed name, may specify the user in headers."""
 
     authorities: Authorities
     allowed_names: tuple[str, ...] = ()
@@ -50,10 +50,10 @@ class FrontProxies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientTrust:
-    """The authorities that count now. ``on_change`` is called with all of them, PEM, when they have changed."""
+    """The current CAs. ``on_change`` is called with all of them, as PEM, when they have changed."""
 
     def __init__(self, env: Env, serving: Serving, on_change: Callable[[bytes], object] = lambda _pem: None) -> None:
-        """Raises ``ConfigError`` when a file can't be used."""
+        """Raises ``ConfigError`` if a file is invalid."""
         self._env = env
         self._files = {
             name: Path(path)
@@ -67,7 +67,7 @@ class ClientTrust:
         self._watch_list = serving.watch_list
         self.on_change = on_change
         self.clients: Authorities | None = None
-        """Who signs users' certificates."""
+        """The CAs of users' certificates."""
         self.proxies: FrontProxies | None = None
         self._stamps: dict[str, object] = {}
         self._checked_at = float("-inf")
@@ -81,14 +81,14 @@ class ClientTrust:
 
     @property
     def pem(self) -> bytes:
-        """Every authority."""
+        """All CAs."""
         bundles = [self.clients.pem] if self.clients is not None else []
         bundles += [self.proxies.authorities.pem] if self.proxies is not None else []
         return b"\n".join(bundles)
 
     @property
-    def is_complete(self) -> bool:
-        """Whether files say all there is to know, so that the cluster need not be asked."""
+    def has_all_files(self) -> bool:
+        """Whether both bundles come from files, so that the ConfigMap is not needed."""
         return len(self._files) == 2
 
     def reload(self) -> None:
@@ -117,11 +117,11 @@ class ClientTrust:
         else:
             self.proxies = _proxies(authorities, self._settings)
 
-    # The cluster's part
+    # ConfigMap
 
-    def take(self, config: ConfigMap) -> None:
-        """Use the ConfigMap's CAs for those that no file specifies. What makes no sense in it changes nothing."""
-        before = self.pem, self._shown()
+    def apply_config_map(self, config: ConfigMap) -> None:
+        """Use the ConfigMap's CAs for those that no file specifies. Invalid settings are ignored."""
+        before = self.pem, self._front_proxy_settings()
         if "--client-ca-file" not in self._files and config.data.get("client-ca-file", "").strip():
             try:
                 self.clients = Authorities(config.data["client-ca-file"].encode())
@@ -132,29 +132,30 @@ class ClientTrust:
                 self.proxies = _proxies_of(config.data) or self.proxies
             except ValueError as error:
                 self._log_failure("requestheader-client-ca-file", error)
-        if (self.pem, self._shown()) != before:
+        if (self.pem, self._front_proxy_settings()) != before:
             _log.info("Using the client CA of the cluster", configmap=f"{NAMESPACE}/{NAME}")
             self.on_change(self.pem)
 
-    def _shown(self) -> object:
+    def _front_proxy_settings(self) -> object:
         proxies = self.proxies
         return None if proxies is None else {f: getattr(proxies, f) for f in proxies.__struct_fields__[1:]}
 
-    def _log_failure(self, what: str, error: ValueError) -> None:
+    def _log_failure(self, part: str, error: ValueError) -> None:
         _log.error(
             "Client authority could not be reloaded, the old one stays in use",
             error=error,
             configmap=f"{NAMESPACE}/{NAME}",
-            part=what,
+            part=part,
         )
 
-    def follow(self, client: Client, group: TaskGroup) -> None:
-        """Keep to the ConfigMap until the group ends."""
+    def watch_config_map(self, client: Client, group: TaskGroup) -> None:
+        """Watch the ConfigMap until the group ends."""
         factory = InformerFactory(client, self._env, resync_seconds=0.0, stream_first=self._watch_list)
         informer = factory.informer(CONFIG_MAPS, namespace=NAMESPACE, field_selector=f"metadata.name={NAME}")
 
         informer.add_handler(
-            on_add=lambda config, _initial: self.take(config), on_update=lambda _old, config: self.take(config)
+            on_add=lambda config, _initial: self.apply_config_map(config),
+            on_update=lambda _old, config: self.apply_config_map(config),
         )
         factory.start(group)
 

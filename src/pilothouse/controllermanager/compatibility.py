@@ -1,7 +1,7 @@
-"""The controllers of kube-controller-manager v1.36, ours or not: what ``--controllers`` may name.
+"""All controllers of kube-controller-manager v1.36, implemented here or not, whose names ``--controllers`` accepts.
 
-A name from here that no descriptor has is accepted with a warning and starts nothing.
-Facts: ``cmd/kube-controller-manager/names`` and ``app/controller_descriptor.go``.
+A name without a descriptor is accepted with a warning, and no controller is started. Facts:
+``cmd/kube-controller-manager/names`` and ``app/controller_descriptor.go``.
 """
 
 import functools
@@ -39,7 +39,7 @@ device-taint-eviction-controller resourcepoolstatusrequest-controller
 
 
 class UpstreamController(msgspec.Struct, frozen=True, kw_only=True):
-    """What upstream calls a controller. Those that ``*`` leaves out are not ``default_on``."""
+    """A controller of upstream. ``default_on`` is False if ``*`` does not include it."""
 
     name: str
     alias: str
@@ -48,7 +48,7 @@ class UpstreamController(msgspec.Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def upstream_controllers() -> Mapping[str, UpstreamController]:
-    """Every controller of v1.36, by canonical name."""
+    """All controllers of v1.36, by canonical name."""
     found = {}
     for word in _CONTROLLERS.split():
         name, _sign, alias = word.removeprefix("!").partition("=")
@@ -58,11 +58,11 @@ def upstream_controllers() -> Mapping[str, UpstreamController]:
 
 @functools.cache
 def upstream_names() -> frozenset[str]:
-    """Names and aliases of all of them."""
+    """All names and aliases."""
     return frozenset(word for known in upstream_controllers().values() for word in (known.name, known.alias) if word)
 
 
 def own_controllers(descriptors: Iterable[Descriptor]) -> list[Descriptor]:
-    """Those that upstream does not have: pilothouse's own."""
+    """Controllers of pilothouse that upstream does not have."""
     known = upstream_controllers()
     return [descriptor for descriptor in descriptors if descriptor.name not in known]

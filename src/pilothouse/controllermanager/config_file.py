@@ -1,14 +1,14 @@
-"""``--config FILE``: the flags' settings as one YAML document. Upstream has no such thing.
+"""``--config FILE``: flags in a YAML document. Not in upstream.
 
-Keys are names of flags. A value is written as on the command line, or as YAML has it: a number, a boolean, a list for
-what may be repeated, a mapping for ``key=value`` flags::
+Keys are names of flags. Values are written as on the command line, or as YAML numbers, booleans, lists for repeatable
+flags, and mappings for ``key=value`` flags::
 
     leader-elect: false
     kube-api-qps: 50
     controllers: ["*", "-ttl"]
     feature-gates: {PodDeletionCost: false}
 
-What the command line says too is taken from there, whole: lists do not add up across the two.
+The command line takes precedence for a whole flag: lists are not merged.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,13 @@ from pilothouse.machinery.flag_types import (
 )
 from pilothouse.machinery.flags import Flag, FlagError, FlagSet, Parsed, normalize
 
-_NOT_HERE = ("config", "help", "version")
+_NOT_ALLOWED = ("config", "help", "version")
 _LISTS = (STRINGS, INT32S, NAMED_CERTIFICATES)
 _MAPS = (PAIRS, MULTIMAP)
 
 
 def add_config(parsed: Parsed, flags: FlagSet) -> Parsed:
-    """The command line with the settings of its ``--config`` beneath.
-
-    Raises ``FlagError``, which names the file and the key.
-    """
+    """Add the settings of the ``--config`` file to a command line. Raises ``FlagError`` with the file and the key."""
     path = parsed["config"]
     if not path:
         return parsed
@@ -50,7 +47,7 @@ def add_config(parsed: Parsed, flags: FlagSet) -> Parsed:
     found: dict[str, str] = {}
     for key, value in document.items():
         name = normalize(str(key))
-        if name not in flags or name in _NOT_HERE:
+        if name not in flags or name in _NOT_ALLOWED:
             raise FlagError(f'--config {path}: unknown key "{key}"')
         if name in found:
             raise FlagError(f'--config {path}: "{key}" and "{found[name]}" are the same setting')
@@ -84,8 +81,8 @@ def _words(flag: Flag, value: Any) -> Sequence[str]:
         pairs = [f"{name}={_scalar(item)}" for name, item in value.items()]
         return [show_csv(pairs)] if flag.type is PAIRS and len(pairs) > 1 else pairs
     if isinstance(value, bool) and flag.type is not BOOL:
-        # "no" and "on" are booleans in YAML, also where a name was meant.
-        raise ValueError("wanted no boolean; write it in quotes if it is meant as text")
+        # In YAML "no" and "on" are booleans, also where a string is meant.
+        raise ValueError("unexpected boolean; quote it if it is a string")
     return [_scalar(value)]
 
 
@@ -94,7 +91,7 @@ def _scalar(value: Any) -> str:
         return show_bool(value)
     if isinstance(value, str | int | float):
         return str(value)
-    raise ValueError(f"wanted a single value, found {_KINDS.get(type(value), 'something else')}")
+    raise ValueError(f"expected a single value, found {_KINDS.get(type(value), 'something else')}")
 
 
 _KINDS: dict[type, str] = {dict: "a mapping", list: "a list", type(None): "nothing"}

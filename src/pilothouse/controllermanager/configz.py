@@ -1,7 +1,7 @@
-"""``/configz``: the settings as upstream shows them, a ``KubeControllerManagerConfiguration``.
+"""``/configz``: the options as upstream's ``KubeControllerManagerConfiguration``.
 
-Since v1.36 the versioned form (``kubecontrollermanager.config.k8s.io/v1alpha1``). It has every section of upstream's,
-also of controllers that are not part of this release: their flags were read. Facts:
+The versioned form (``kubecontrollermanager.config.k8s.io/v1alpha1``), as since v1.36. It has all sections of upstream,
+also those of controllers that are not implemented here, because their flags are accepted. Sources:
 ``k8s.io/kube-controller-manager`` v0.36 ``config/v1alpha1``, and the defaults of ``pkg/controller/*/config/v1alpha1``.
 """
 
@@ -134,11 +134,11 @@ DeviceTaintEvictionController
 ResourceClaimController
     ConcurrentSyncs concurrent-resourceclaim-syncs
 """
-"""Section, and below it each field with the flag that sets it. Dots go down into structs, ``"`` marks what is text."""
+"""Section, then fields with their flags. A dot separates nested structs, ``"`` marks strings."""
 
 
 def sections() -> dict[str, dict[str, str]]:
-    """Section, field, flag as in the table."""
+    """Section, field and flag, as in the table."""
     found: dict[str, dict[str, str]] = {}
     fields: dict[str, str] = {}
     for row in _SECTIONS.replace("\\\n", "").splitlines():
@@ -151,7 +151,7 @@ def sections() -> dict[str, dict[str, str]]:
 
 
 def configuration(options: Options) -> dict[str, Any]:
-    """The document under the group's name. Only what a command line has set is shown."""
+    """The configuration under the group's name. Defaults that are not set on the command line are omitted."""
     document: dict[str, Any] = {
         "kind": "KubeControllerManagerConfiguration",
         "apiVersion": f"{GROUP}/v1alpha1",
@@ -167,7 +167,7 @@ def configuration(options: Options) -> dict[str, Any]:
             for name in outer:
                 into = into.setdefault(name, {})
             text = options.flag_values[flag.removeprefix('"')]
-            into[field] = text if flag.startswith('"') else _typed(text)
+            into[field] = text if flag.startswith('"') else _json_value(text)
         document[section] = shown
     _add_constants(document, options)
     return document
@@ -221,7 +221,7 @@ def _migration(migration: LeaderMigration | None) -> dict[str, Any]:
 
 
 def _add_constants(document: dict[str, Any], options: Options) -> None:
-    """What no flag sets, or not alone."""
+    """Fields that no flag sets, or not alone."""
     document["DeprecatedController"] = {}
     document["GarbageCollectorController"]["GCIgnoredResources"] = [
         {"Group": group, "Resource": resource} for resource, _dot, group in _ignored(options)
@@ -238,8 +238,8 @@ def _ignored(options: Options) -> list[tuple[str, str, str]]:
     return [resource.partition(".") for resource in getattr(chosen, "ignored", ())]
 
 
-def _typed(text: str) -> bool | int | float | str:
-    """A flag's value as JSON has it: durations stay text, as ``metav1.Duration`` writes them."""
+def _json_value(text: str) -> bool | int | float | str:
+    """A flag's value as JSON; durations are strings, as in ``metav1.Duration``."""
     if text in {"true", "false"}:
         return text == "true"
     try:

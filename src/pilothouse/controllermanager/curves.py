@@ -1,8 +1,8 @@
-"""``--tls-curve-preferences``: the numbers that Go gives to key exchanges, and what OpenSSL calls these.
+"""``--tls-curve-preferences``: Go's numbers of key exchanges, and OpenSSL's names.
 
-The list says which are allowed; which of them is preferred is decided here, as in Go's library, whatever its order.
-Facts: component-base ``cli/flag/curves_flag.go`` and apiserver ``pkg/server/options/serving.go`` (v0.36), Go 1.26
-``crypto/tls/defaults.go``. ``validation`` complains, ``secure_port`` translates.
+The list has the allowed ones; the order of preference is fixed, as in Go's library. Sources: component-base
+``cli/flag/curves_flag.go`` and apiserver ``pkg/server/options/serving.go`` (v0.36), Go 1.26 ``crypto/tls/defaults.go``.
+Used by ``validation`` and ``secure_port``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,11 +16,11 @@ _PREFERRED = {
     24: "P-384",
     25: "P-521",
 }
-"""Best first."""
+"""The most preferred first."""
 
 
 def validate_curves(numbers: Iterable[int]) -> Iterator[str]:
-    """The errors in a list, in upstream's words."""
+    """The errors in a list, with upstream's messages."""
     seen: set[int] = set()
     for number in numbers:
         if not 0 < number <= 65535:
@@ -33,6 +33,6 @@ def validate_curves(numbers: Iterable[int]) -> Iterator[str]:
 
 
 def openssl_groups(numbers: Iterable[int]) -> tuple[str, ...]:
-    """OpenSSL's names, best first. An OpenSSL of some age does not know them all."""
+    """OpenSSL's names, the most preferred first. Older versions of OpenSSL do not have all."""
     allowed = set(numbers)
     return tuple(name for number, name in _PREFERRED.items() if number in allowed)

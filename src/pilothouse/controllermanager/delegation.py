@@ -1,8 +1,8 @@
-"""What the API server is asked about callers of the secure port, and how long its answers are kept.
+"""Delegated authentication and authorization of requests to the secure port, with caches.
 
-Tokens go into a TokenReview, what users may do into a SubjectAccessReview, as the apiserver library's webhooks do
-(v0.36 ``plugin/pkg/authenticator/token/webhook``, ``plugin/pkg/authorizer/webhook``). ``authentication`` asks the
-first, ``endpoints`` the second.
+Tokens are authenticated by TokenReviews and requests authorized by SubjectAccessReviews, as in the apiserver library's
+webhooks (v0.36 ``plugin/pkg/authenticator/token/webhook``, ``plugin/pkg/authorizer/webhook``). ``authentication`` uses
+the first, ``endpoints`` the second.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ V = TypeVar("V")
 MASTERS = "system:masters"
 REQUEST_SECONDS = 10.0
 _CACHE_ENTRIES = 4096
-_KEPT_BYTES = 10_000
+_MAX_CACHED_KEY_BYTES = 10_000
 """Reviews with longer attributes are not cached (``webhook.go`` ``maxControlledAttrCacheSize``, v0.36)."""
 _TRIES = 5
 _FIRST_PAUSE_SECONDS = 0.5
 _GROWTH = 1.5
 _JITTER = 0.2
-_PASSING = (ConnectionLost, InternalError, ServerTimeout, Timeout, TooManyRequests)
-"""What is asked again (``webhook.DefaultShouldRetry``, v0.36): a server that is not there is not."""
+_RETRIABLE = (ConnectionLost, InternalError, ServerTimeout, Timeout, TooManyRequests)
+"""Errors that are retried (``webhook.DefaultShouldRetry``, v0.36); refused connections are not."""
 
 
 class User(View, frozen=True):
-    """Who is asking."""
+    """The user of a request."""
 
     username: str = ""
     uid: str = ""
@@ -43,8 +43,8 @@ class User(View, frozen=True):
     extra: dict[str, tuple[str, ...]] = {}
 
 
-class Unanswered(Exception):
-    """The API server could not be asked, or would not answer."""
+class ReviewFailed(Exception):
+    """The API server could not be reached, or did not respond with a result."""
 
 
 class _TokenReviewStatus(View, frozen=True):
@@ -58,7 +58,7 @@ class _TokenReview(View, frozen=True):
 
 
 class ReviewStatus(View, frozen=True):
-    """Whether a user may do something, and the reason that the API server gave."""
+    """Whether the user is authorized, and the API server's reason."""
 
     allowed: bool = False
     reason: str = ""
@@ -74,8 +74,8 @@ _ACCESS_REVIEWS = Kind(
 )
 
 
-class _Kept(Generic[V]):
-    """Answers by key, each until its own moment; the least recently used go first when there are too many."""
+class _TTLCache(Generic[V]):
+    """Results by key with a time to live; above the limit the least recently used are dropped."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -95,47 +95,47 @@ class _Kept(Generic[V]):
             self._entries.popitem(last=False)
 
 
-async def _asked(env: Env, ask: Callable[[], Awaitable[V]]) -> V:
-    """An answer, asked for up to five times with growing pauses while the error is temporary."""
+async def _with_retries(env: Env, request: Callable[[], Awaitable[V]]) -> V:
+    """The result; temporary errors are retried, up to five attempts with exponential backoff."""
     chance, pause = env.stream("delegation"), _FIRST_PAUSE_SECONDS
     for attempt in range(_TRIES):
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                return await ask()
+                return await request()
         except (ApiError, ConnectionError, TimeoutError) as error:
-            if attempt == _TRIES - 1 or not isinstance(error, _PASSING):
-                raise Unanswered(str(error) or type(error).__name__) from error
+            if attempt == _TRIES - 1 or not isinstance(error, _RETRIABLE):
+                raise ReviewFailed(str(error) or type(error).__name__) from error
         await asyncio.sleep(pause * (1 + chance.random() * _JITTER))
         pause *= _GROWTH
     raise AssertionError("the last try returns or raises")
 
 
 class TokenReviews:
-    """Whose a bearer token is."""
+    """Authenticates bearer tokens."""
 
     def __init__(self, env: Env, client: Client, *, cache_seconds: float) -> None:
         self._env = env
         self._client = client.limited(REQUEST_SECONDS)
         self._seconds = cache_seconds
-        self._kept: _Kept[User | bool] = _Kept(env)
+        self._cache: _TTLCache[User | bool] = _TTLCache(env)
 
     async def user(self, token: str) -> User | None:
-        """Its user, or None when the API server does not know it. Raises ``Unanswered``."""
-        # Only a digest is kept, so that a dump of this process shows no tokens beyond the requests under way.
+        """The user of the token, or None if it is not authenticated. Raises ``ReviewFailed``."""
+        # Only a hash is stored, so that a dump of this process contains no tokens, except those of current requests.
         key = hashlib.sha256(token.encode()).hexdigest()
-        known = self._kept.get(key)
+        known = self._cache.get(key)
         if known is not None:
             return known if isinstance(known, User) else None
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        status = (await _asked(self._env, lambda: self._client.create(_TOKEN_REVIEWS, body))).status
+        status = (await _with_retries(self._env, lambda: self._client.create(_TOKEN_REVIEWS, body))).status
         if status.error and not status.authenticated:
-            raise Unanswered(status.error)  # as upstream: such a no is not kept
-        self._kept.put(key, status.user if status.authenticated else False, self._seconds)
+            raise ReviewFailed(status.error)  # as upstream: an error is not cached
+        self._cache.put(key, status.user if status.authenticated else False, self._seconds)
         return status.user if status.authenticated else None
 
 
 class Authorizer:
-    """Decides whether a user may get a path. Without a client only the always-allowed paths and masters pass."""
+    """Authorizes requests for paths. Without a client only the always-allowed paths and masters are allowed."""
 
     def __init__(
         self,
@@ -151,11 +151,11 @@ class Authorizer:
         self._exact = frozenset(_path(p) for p in always_allow_paths if not p.endswith("*"))
         self._prefixes = tuple(_path(p[:-1]) for p in always_allow_paths if p.endswith("*"))
         self._seconds = {True: authorized_seconds, False: unauthorized_seconds}
-        self._kept: _Kept[ReviewStatus] = _Kept(env)
+        self._cache: _TTLCache[ReviewStatus] = _TTLCache(env)
         self._log = Log("authorization")
 
     async def review(self, user: User, verb: str, path: str) -> ReviewStatus:
-        """Whether the user may do that. Raises ``Unanswered``."""
+        """Whether the user may send the request. Raises ``ReviewFailed``."""
         if MASTERS in user.groups or path in self._exact or any(path.startswith(p) for p in self._prefixes):
             return ReviewStatus(allowed=True)
         if self._client is None:
@@ -171,17 +171,17 @@ class Authorizer:
         if user.extra:
             spec["extra"] = {name: list(user.extra[name]) for name in sorted(user.extra)}
         key = msgspec.json.encode(spec).decode()
-        known = self._kept.get(key)
+        known = self._cache.get(key)
         if known is not None:
             return known
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
-            review = (await _asked(self._env, lambda: client.create(_ACCESS_REVIEWS, body))).status
-        except Unanswered as error:
+            review = (await _with_retries(self._env, lambda: client.create(_ACCESS_REVIEWS, body))).status
+        except ReviewFailed as error:
             self._log.error("Failed to make webhook authorizer request", error=error)
             raise
-        if len(key) < _KEPT_BYTES:
-            self._kept.put(key, review, self._seconds[review.allowed])
+        if len(key) < _MAX_CACHED_KEY_BYTES:
+            self._cache.put(key, review, self._seconds[review.allowed])
         return review
 
 

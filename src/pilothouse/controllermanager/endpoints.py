@@ -1,7 +1,7 @@
-"""The secure port as an ASGI application.
+"""The secure port's ASGI application.
 
-Authentication, authorization and errors in the apiserver library's order and words (v0.36
-``pkg/endpoints/filters``). ``serving`` below it has the sockets, ``pages`` what can be read.
+Authentication, authorization and errors as in the apiserver library (v0.36 ``pkg/endpoints/filters``). ``serving`` has
+the sockets, ``pages`` the responses.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 import msgspec
 
 from pilothouse.controllermanager.authentication import ANONYMOUS, Authenticator
-from pilothouse.controllermanager.delegation import Authorizer, Unanswered
-from pilothouse.controllermanager.pages import Answer, Pages, Request
+from pilothouse.controllermanager.delegation import Authorizer, ReviewFailed
+from pilothouse.controllermanager.pages import Pages, Request, Response
 from pilothouse.env import Log
 from pilothouse.serving.peer import mark_authenticated, presented_by
 
@@ -28,7 +28,7 @@ _log = Log("serving")
 
 
 class Endpoints:
-    """Everything served on the secure port, behind authentication and authorization."""
+    """Serves the pages, after authentication and authorization."""
 
     def __init__(self, pages: Pages, authenticator: Authenticator, authorizer: Authorizer) -> None:
         self._pages = pages
@@ -36,13 +36,13 @@ class Endpoints:
         self._authorizer = authorizer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] == "http":
             answer = await self._answer(scope, receive)
             _log.info("HTTP", v=3, verb=scope["method"], URI=scope["path"], resp=int(answer.status))
             await _send(answer, send, head=scope["method"] == "HEAD")
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
         path, method = scope["path"], scope["method"]
         peer, _status_error = presented_by(scope)
         user = await self._authenticator.user(peer, scope["headers"])
@@ -52,8 +52,8 @@ class Endpoints:
             mark_authenticated(scope)
         try:
             review = await self._authorizer.review(user, method.lower(), path)
-        except Unanswered as error:
-            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, f'Internal Server Error: "{path}": {error}\n')
+        except ReviewFailed as error:
+            return Response(HTTPStatus.INTERNAL_SERVER_ERROR, f'Internal Server Error: "{path}": {error}\n')
         if not review.allowed:
             message = f'forbidden: User "{user.username}" cannot {method.lower()} path "{path}"'
             reason = f": {review.reason}" if review.reason else ""
@@ -80,8 +80,8 @@ async def _read(receive: Receive) -> bytes:
             return bytes(body[:_BODY_BYTES])
 
 
-def _status(status: HTTPStatus, reason: str, message: str) -> Answer:
-    """A ``Status``, as every error of the apiserver library is."""
+def _status(status: HTTPStatus, reason: str, message: str) -> Response:
+    """The error as a ``Status`` object."""
     document = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -92,10 +92,10 @@ def _status(status: HTTPStatus, reason: str, message: str) -> Answer:
         **({"details": {}} if status == HTTPStatus.FORBIDDEN else {}),
         "code": int(status),
     }
-    return Answer(status, msgspec.json.encode(document) + b"\n", "application/json")
+    return Response(status, msgspec.json.encode(document) + b"\n", "application/json")
 
 
-async def _send(answer: Answer, send: Send, *, head: bool) -> None:
+async def _send(answer: Response, send: Send, *, head: bool) -> None:
     payload = answer.body.encode("utf-8", "replace") if isinstance(answer.body, str) else answer.body
     headers = [
         (b"content-type", answer.content_type.encode()),

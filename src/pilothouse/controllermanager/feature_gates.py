@@ -1,9 +1,8 @@
-"""``--feature-gates``: the gates of v1.36 by name, stage and default, and what setting one comes to.
+"""``--feature-gates``: the gates of v1.36 with stage and default, their validation, and the effect of setting one.
 
 Facts: ``pkg/features``, the feature packages of apiserver, apiextensions-apiserver, client-go and component-base, and
-``component-base/featuregate``. Most gates switch nothing in a controller manager, upstream's included; the ones that do
-something here are in ``EFFECTS`` and in the descriptors (``GateSpec``, ``Descriptor.gates``). ``options`` reads
-the command line with this.
+``component-base/featuregate``. Most gates have no effect in a controller manager, also upstream. Those with an effect
+here are in ``EFFECTS`` and in the descriptors (``GateSpec``, ``Descriptor.gates``).
 """
 
 import functools
@@ -19,7 +18,7 @@ COMPONENT = "kube"
 
 
 class Stage(Enum):
-    """How far a feature is; the value is upstream's word for it."""
+    """The stage of a feature, with upstream's name as value."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -28,7 +27,7 @@ class Stage(Enum):
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """One gate as v1.36 has it. A locked one can only be set to its default."""
+    """A gate of v1.36. A locked one can only have its default."""
 
     name: str
     stage: Stage
@@ -48,13 +47,13 @@ EFFECTS = {
     "RemoteRequestHeaderUID": "allows `--requestheader-uid-headers`",
     "WatchListClient": "starts informers with a streaming list (WatchList)",
 }
-"""What a gate switches here, apart from controllers and their options."""
+"""The effects of gates, except on controllers and their options."""
 
 UNSUPPORTED = {
     "CoordinatedLeaderElection": "leader election",
 }
-"""Gates that change what the manager does upstream and not here, apart from controllers (``Descriptor``): their
-non-default value is refused, in the name of what does not follow it."""
+"""Gates that change upstream's manager, but not this one, apart from controllers (``Descriptor``). A non-default value
+is rejected, with the name of the component."""
 
 DEPENDENCIES: Mapping[str, tuple[str, ...]] = {
     "ClusterTrustBundleProjection": ("ClusterTrustBundle",),
@@ -83,8 +82,8 @@ DEPENDENCIES: Mapping[str, tuple[str, ...]] = {
     "WorkloadAwarePreemption": ("GangScheduling",),
     "WorkloadWithJob": ("GenericWorkload",),
 }
-"""What must be on for a gate to be on (``defaultKubernetesFeatureGateDependencies``, v1.36 ``pkg/features``), less the
-gates that are locked to on."""
+"""The gates that a gate requires (``defaultKubernetesFeatureGateDependencies``, v1.36 ``pkg/features``), without those
+locked to on."""
 
 _TABLE = {
     "ALPHA off": """AllAlpha APIServingWithRoutine AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
@@ -161,7 +160,7 @@ _TABLE = {
 
 @functools.cache
 def known_gates() -> Mapping[str, Gate]:
-    """Every gate, by name in alphabetical order."""
+    """All gates, sorted by name."""
     gates = {}
     for words, names in _TABLE.items():
         stage, default, *rest = words.split()
@@ -171,19 +170,19 @@ def known_gates() -> Mapping[str, Gate]:
 
 
 def described_gates() -> Iterable[str]:
-    """A line for each gate that is not settled, as upstream's ``--help`` has them."""
+    """A line for each alpha or beta gate, as in upstream's ``--help``."""
     for gate in known_gates().values():
         if gate.stage in {Stage.ALPHA, Stage.BETA}:
             yield f"{COMPONENT}:{gate.name}=true|false ({gate.stage.value} - default={show_bool(gate.default)})"
 
 
 class FeatureGates(msgspec.Struct, frozen=True):
-    """Which gates are on: ``chosen`` by the command line, the rest by default."""
+    """The gates: those ``chosen`` on the command line, and the defaults of the others."""
 
     chosen: Mapping[str, bool] = {}
 
     def enabled(self, name: str) -> bool:
-        """Whether the gate is on. Raises ``KeyError`` for a name that is no gate."""
+        """Whether the gate is on. Raises ``KeyError`` for an unknown gate."""
         gate = known_gates()[name]
         if name in self.chosen:
             return self.chosen[name]
@@ -193,13 +192,10 @@ class FeatureGates(msgspec.Struct, frozen=True):
         return gate.default
 
 
-def gates_from(said: Multimap) -> FeatureGates:
-    """The gates as ``--feature-gates`` sets them; later words overrule earlier ones.
-
-    Raises ``FlagError`` in upstream's words.
-    """
+def gates_from(values: Multimap) -> FeatureGates:
+    """The gates of ``--feature-gates``; later values take precedence. Raises ``FlagError`` with upstream's message."""
     chosen: dict[str, bool] = {}
-    for component, pairs in said.items():
+    for component, pairs in values.items():
         if component not in {"", COMPONENT}:
             raise FlagError(f"component not registered: {component}")
         for pair in pairs:
@@ -234,18 +230,16 @@ def _validate(chosen: Mapping[str, bool]) -> Iterable[str]:
 
 
 def unsupported_gate(gates: FeatureGates, name: str, follower: str) -> Iterable[str]:
-    """Why this gate can't have its value, if ``follower`` would have to follow it and does not."""
+    """The error for a gate whose value ``follower`` does not implement."""
     gate, value = known_gates()[name], gates.enabled(name)
     if value is not gate.default:
-        by = "" if name in gates.chosen else f" (by All{gate.stage.value.capitalize()})"
-        yield f"feature gate {name}={show_bool(value)}{by} is not supported: {follower} does not implement it"
+        components = "" if name in gates.chosen else f" (by All{gate.stage.value.capitalize()})"
+        yield f"feature gate {name}={show_bool(value)}{components} is not supported: {follower} does not implement it"
 
 
 def warnings_of(gates: FeatureGates, effective: Iterable[str]) -> Iterable[str]:
-    """Warnings about the chosen gates: deprecated ones as upstream has, and those that switch nothing here.
-
-    ``effective`` are the gates that the controllers heed.
-    """
+    """Warnings about the chosen gates: deprecated ones, as upstream, and those without an effect here. ``effective``
+    are the gates that have one."""
     known = known_gates()
     heeded = {*effective}
     for name, value in sorted(gates.chosen.items()):

@@ -1,7 +1,7 @@
-"""The manager's flags, and the options that a command line comes to.
+"""The manager's flags, and the conversion of a command line to options.
 
-The flags are upstream's by names, groups, types and defaults: each controller's come from its descriptor, all others
-from ``upstream_flags``. What makes a combination invalid is in ``validation``.
+Names, groups, types and defaults are upstream's. The flags of a controller are in its descriptor, all others in
+``upstream_flags``. Options are validated in ``validation``.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from pilothouse.controllermanager.metric_settings import metric_settings
 from pilothouse.controllermanager.options import (
     CLIENT_BURST,
     CLIENT_QPS,
-    OPTIONS_ARE,
+    GATES_HELP_HEADER,
     LeaderElection,
     Options,
     RequestHeader,
     Serving,
     SniCertificate,
     effective_gates,
-    runs,
+    is_controller_enabled,
     unsupported_gates,
 )
 from pilothouse.env.lazy import lazy_imports
@@ -55,7 +55,7 @@ Usage:
 
 
 def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
-    """Every flag that the manager takes."""
+    """All flags of the manager."""
     flags = FlagSet(USAGE.format(program=program))
     for group in upstream_flags.GROUPS:
         flags.add(group)
@@ -70,10 +70,10 @@ def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
             continue
         if flag.name == "feature-gates":
             gates = ", ".join(effective_gates(descriptors))
-            text = f"{flag.help}\n{OPTIONS_ARE}\n" + "\n".join(described_gates())
+            text = f"{flag.help}\n{GATES_HELP_HEADER}\n" + "\n".join(described_gates())
             flags.add(group, msgspec.structs.replace(flag, help=text, note=f"these have an effect: {gates}"))
         elif group.endswith("-controller") and not flag.note:
-            # The flags of controllers that read them were added above.
+            # The flags of implemented controllers were added above.
             name = group.removesuffix("-controller")
             note = f"{upstream_flags.NO_EFFECT}, the {name} controller of this release does not use it"
             flags.add(group, msgspec.structs.replace(flag, ignored=True, note=note))
@@ -105,21 +105,19 @@ def _controllers_flag(descriptors: Sequence[Descriptor]) -> Flag:
 
 
 def options_from(parsed: Parsed, descriptors: Sequence[Descriptor], flags: FlagSet | None = None) -> Options:
-    """Options from a parsed command line; with ``flags`` also the values for ``/flagz``.
-
-    Raises ``FlagError`` with every problem found, as upstream's validation lists all of them at once.
-    """
+    """Options from a parsed command line; with ``flags`` also the values for ``/flagz``. Raises ``FlagError`` with all
+    errors, as upstream's validation."""
     if parsed.arguments:
         listed = " ".join(map(quoted, parsed.arguments))
         raise FlagError(f'"kube-controller-manager" does not take any arguments, got [{listed}]')
-    # Gates come first and alone, as upstream sets them before anything else.
+    # Gates are validated first and separately, as upstream.
     gates = gates_from(parsed["feature-gates"])
     options = _options(parsed, descriptors, gates, flags)
     errors = [*validation.validate_options(parsed, options, descriptors), *unsupported_gates(options, descriptors)]
     for descriptor in descriptors:
         desired = options.controller_options.get(descriptor.name)
-        # Upstream finds out when the controller is built, with the lease already in its hands.
-        if isinstance(desired, CheckedOptions) and runs(descriptor, options):
+        # Upstream finds these errors when the controller is built, while it holds the lease.
+        if isinstance(desired, CheckedOptions) and is_controller_enabled(descriptor, options):
             errors += desired.validate()
     if errors:
         raise FlagError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
@@ -128,7 +126,7 @@ def options_from(parsed: Parsed, descriptors: Sequence[Descriptor], flags: FlagS
 
 def _options(parsed: Parsed, descriptors: Sequence[Descriptor], gates: FeatureGates, flags: FlagSet | None) -> Options:
     migrates = parsed["enable-leader-migration"]
-    qps, burst = _rate_of_requests(parsed["kube-api-qps"], parsed["kube-api-burst"])
+    qps, burst = _client_rate(parsed["kube-api-qps"], parsed["kube-api-burst"])
     return Options(
         kubeconfig=parsed["kubeconfig"],
         master=parsed["master"],
@@ -151,12 +149,14 @@ def _options(parsed: Parsed, descriptors: Sequence[Descriptor], gates: FeatureGa
         metrics=metric_settings(parsed),
         decision_log=decision_log_options(parsed),
         tracing_config_file=parsed[TRACING_FLAG],
-        controller_options={d.name: _own(d, d.options, parsed, gates) for d in descriptors if d.options is not None},
+        controller_options={
+            d.name: _controller_options(d, d.options, parsed, gates) for d in descriptors if d.options is not None
+        },
         flag_values=flags.show(parsed) if flags is not None else {},
     )
 
 
-def _rate_of_requests(qps: float, burst: int) -> tuple[float, int]:
+def _client_rate(qps: float, burst: int) -> tuple[float, int]:
     """QPS and burst of clients. 0 means client-go's defaults (``rest.RESTClientForConfigAndClient``, v0.36), a negative
     QPS no limit."""
     return (CLIENT_QPS, burst or CLIENT_BURST) if qps == 0 else (qps, burst)
@@ -173,7 +173,9 @@ def _log_streams(parsed: Parsed) -> Streams:
     )
 
 
-def _own(descriptor: Descriptor, kind: type[msgspec.Struct], parsed: Parsed, gates: FeatureGates) -> msgspec.Struct:
+def _controller_options(
+    descriptor: Descriptor, kind: type[msgspec.Struct], parsed: Parsed, gates: FeatureGates
+) -> msgspec.Struct:
     by_flag = {spec.field: parsed[spec.flag.name] for spec in descriptor.flags}
     by_gate = {spec.field: gates.enabled(spec.gate) for spec in descriptor.gate_fields}
     return kind(**by_flag, **by_gate)

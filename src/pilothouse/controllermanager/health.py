@@ -1,6 +1,6 @@
-"""Named health checks: ``/healthz`` as kube-controller-manager answers it, ``/livez``, ``/readyz``.
+"""Named health checks for ``/healthz``, ``/livez`` and ``/readyz``, as in kube-controller-manager.
 
-Texts: apiserver library ``pkg/server/healthz/healthz.go``, v0.36. Pure but for the checks themselves.
+Source of the texts: apiserver library ``pkg/server/healthz/healthz.go``, v0.36.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 Check = Callable[[], str | None]
-"""Returns None when all is well, else the reason, which is logged but not answered."""
+"""Returns None if healthy, else the reason, which is logged but not part of the response."""
 
 
-def _nobody(_name: str, _endpoint: str, _passed: bool) -> None:
+def _ignore(_name: str, _endpoint: str, _passed: bool) -> None:
     return None
 
 
 class Report(msgspec.Struct, frozen=True):
-    """An answer to a health request."""
+    """The response to a health request."""
 
     healthy: bool
     text: str
@@ -24,23 +24,23 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """The checks of one program, in the order in which they were added. Without any there is one that passes."""
+    """The health checks of a program, in the order in which they were added. Without any, there is one that passes."""
 
     def __init__(self) -> None:
         self._checks: dict[str, Check] = {}
-        self.observe: Callable[[str, str, bool], object] = _nobody
-        """Called after every check with its name, the endpoint, and whether it passed."""
+        self.observe: Callable[[str, str, bool], object] = _ignore
+        """Called after each check with its name, the endpoint, and whether it passed."""
 
     def add(self, name: str, check: Check) -> None:
-        """Add a check, or replace the one of that name."""
+        """Add a check, or replace the one with that name."""
         self._checks[name] = check
 
     def remove(self, name: str) -> None:
-        """Forget a check, if it is there."""
+        """Remove a check, if it exists."""
         self._checks.pop(name, None)
 
     def single(self, name: str) -> Report | None:
-        """Run one check, or None when there is none of that name."""
+        """Run one check. None if there is none with that name."""
         check = self._checks.get(name)
         if check is None:
             return None
@@ -50,7 +50,7 @@ class Health:
         return Report(False, f"internal server error: {reason}\n", {name: reason})
 
     def report(self, endpoint: str, *, verbose: bool = False, exclude: Iterable[str] = ()) -> Report:
-        """Run every check. Failing reports are always verbose."""
+        """Run all checks. Reports of failures are always verbose."""
         excluded = dict.fromkeys(exclude)
         failures: dict[str, str] = {}
         lines = []

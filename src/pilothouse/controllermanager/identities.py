@@ -1,8 +1,8 @@
-"""The manager's clients for a real API server: one identity, or one service account per controller.
+"""The clients of the manager: with its own identity, or with one service account per controller.
 
-With ``--use-service-account-credentials`` a missing account is made before its controller is built; a token is asked
-for through TokenRequest when the controller first talks, and renewed when a fifth of its life is left. Facts: v1.36
-``staging/src/k8s.io/controller-manager/pkg/clientbuilder/client_builder_dynamic.go``.
+With ``--use-service-account-credentials`` a missing account is created before its controller is built. A token is
+requested (TokenRequest) with the controller's first request, and renewed after four fifths of its lifetime. Source:
+v1.36 ``staging/src/k8s.io/controller-manager/pkg/clientbuilder/client_builder_dynamic.go``.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class _TokenRequest(View, frozen=True):
 
 
 class RemoteClients:
-    """What the manager asks for its clients (``manager.ClientFactory``), over one or more remote transports."""
+    """Creates the manager's clients (``manager.ClientFactory``), over one or more remote transports."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class RemoteClients:
     async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
         """A controller's client: its service account's, or the manager's own identity.
 
-        An account that is missing is made now, as upstream does: rights can be granted to it also
-        while its controller sends no requests. If that fails it is tried again with the first token.
+        A missing account is created now, as upstream: permissions can then be granted to it even if its controller
+        sends no requests. If that fails it is retried with the first token.
         """
         if not self._use_service_accounts:
             return self.shared(name, qps=qps, burst=burst, fence=fence)
@@ -90,7 +90,7 @@ class RemoteClients:
         try:
             await token.ensure_account()
         except (ApiError, ConnectionError, TimeoutError) as error:
-            self._log.warning("Failed to make a service account, will retry", account=name, err=str(error))
+            self._log.warning("Failed to create a service account, will retry", account=name, err=str(error))
         transport = self._accounts.get(name)
         made = transport is None
         if transport is None:
@@ -103,7 +103,7 @@ class RemoteClients:
         return self._client(transport, suffix, qps=qps, burst=burst, fence=fence)
 
     async def close(self) -> None:
-        """Give back every connection."""
+        """Close all connections."""
         for transport in (*self._accounts.values(), self._transport):
             await transport.close()
 
@@ -135,7 +135,7 @@ class RemoteClients:
 
 
 class ServiceAccountToken:
-    """Asks for tokens of ``kube-system/name``."""
+    """Requests tokens of ``kube-system/name``."""
 
     def __init__(self, env: Env, root: Client, name: str) -> None:
         self._env = env
@@ -144,7 +144,7 @@ class ServiceAccountToken:
         self._log = Log("identities")
 
     async def issue(self) -> tuple[str, float]:
-        """A new token, and for how many seconds to use it. Raises what the last of four tries raised."""
+        """A new token, and how many seconds to use it. Raises the last error after four attempts."""
         pause = _FIRST_PAUSE_SECONDS
         for _attempt in range(_TRIES - 1):
             try:
@@ -167,12 +167,12 @@ class ServiceAccountToken:
         )
         expires = answer.status.expiration_timestamp
         lifetime = (expires - self._env.now()).total_seconds() if expires else float(LIFETIME_SECONDS)
-        # A little earlier, each at its own moment: the tokens of all controllers were asked for together.
+        # A little earlier, by a random share: the tokens of all controllers were requested together.
         early = 1.0 - _JITTER * self._env.stream("identities").random()
         return answer.status.token, max(lifetime, _SHORTEST_SECONDS) * _USED_SHARE * early
 
     async def ensure_account(self) -> None:
-        """Make the account, and its namespace, if they are missing. Raises what the API server answered."""
+        """Create the account and its namespace, if they are missing. Raises the API server's errors."""
         if await self._exists(SERVICE_ACCOUNTS, self._name, NAMESPACE):
             return
         if not await self._exists(NAMESPACES, NAMESPACE):

@@ -1,7 +1,7 @@
-"""``--leader-migration-config``: which controllers move between managers, and under which second lease.
+"""``--leader-migration-config``: the controllers that migrate between managers, and their lease.
 
 A ``LeaderMigrationConfiguration`` of group ``controllermanager.config.k8s.io``, decoded strictly. Facts:
-``k8s.io/controller-manager`` v0.36 ``config`` and ``pkg/leadermigration``. ``options`` reads it, ``manager`` obeys.
+``k8s.io/controller-manager`` v0.36 ``config`` and ``pkg/leadermigration``. Parsed by ``flags``, used by ``manager``.
 """
 
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ _LOCKS = ("leases", "endpoints")
 
 
 class Leader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One controller that moves, and the program in which it may run: a name, or ``*`` for any."""
+    """A migrated controller, and the component in which it runs: a name, or ``*`` for any."""
 
     name: str = ""
     component: str = ""
 
 
 class LeaderMigration(msgspec.Struct, frozen=True, kw_only=True):
-    """The second lease, and who is under it."""
+    """The lease for migrated controllers, and these controllers."""
 
     leader_name: str = "cloud-provider-extraction-migration"
     leaders: tuple[Leader, ...] = (
@@ -39,20 +39,19 @@ class LeaderMigration(msgspec.Struct, frozen=True, kw_only=True):
         Leader("service-controller", ANY),
         Leader("cloud-node-lifecycle-controller", ANY),
     )
-    """What upstream migrates when no file says otherwise. The first two are no names of controllers any more, so they
-    match nothing, there as here."""
+    """Upstream's default. The first two are not names of controllers any more, so they match nothing."""
 
     def component_of(self, controller: str) -> str | None:
-        """Where the controller may run: ``*``, a program, or None if it does not move."""
+        """The component in which the controller runs, ``*`` for any; None if it is not migrated."""
         return next((leader.component for leader in self.leaders if leader.name == controller), None)
 
     def is_ours(self, controller: str) -> bool:
-        """Whether the controller runs here, under the second lease."""
+        """Whether this manager runs the controller under the migration lease."""
         return self.component_of(controller) in {ANY, COMPONENT}
 
 
 class _Versioned(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """v1: the lock is a Lease."""
+    """v1: the resource lock is a Lease."""
 
     api_version: str
     kind: str
@@ -61,7 +60,7 @@ class _Versioned(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 class _WithLock(_Versioned, forbid_unknown_fields=True, rename="camel"):
-    """v1beta1 and v1alpha1, which name the kind of the lock."""
+    """v1beta1 and v1alpha1 have the type of the resource lock."""
 
     resource_lock: str = ""
 
@@ -70,7 +69,7 @@ _VERSIONS: dict[str, type[_Versioned]] = {"v1": _Versioned, "v1beta1": _WithLock
 
 
 def load(path: str) -> LeaderMigration:
-    """Read the file. Raises ``FlagError``, which names it."""
+    """Read the file. Raises ``FlagError`` with its name."""
     if not path:
         return LeaderMigration()
     try:
@@ -81,7 +80,7 @@ def load(path: str) -> LeaderMigration:
 
 
 def parse(document: dict[str, Any], path: str) -> LeaderMigration:
-    """The configuration in a document. Raises ``FlagError``, which names the file."""
+    """The configuration in a document. Raises ``FlagError`` with the file's name."""
     group, _slash, version = str(document.get("apiVersion", "")).rpartition("/")
     if (group, document.get("kind")) != (GROUP, KIND) or version not in _VERSIONS:
         raise FlagError(

@@ -1,9 +1,9 @@
-"""The manager: waits for the API server, gains leadership, fills the shared caches, runs the controllers, stops in
-order.
+"""The manager: waits for the API server, acquires the lease, syncs the shared informers, runs the controllers, and
+stops them in order.
 
-Knows nothing of sockets, flags or files: clients come from a ``ClientFactory`` (``app`` makes one for a kubeconfig,
-``plane`` one for the embedded server), so the same code runs in simulation. Start order and skipping rules:
-kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/controllermanager.go``.
+It uses no sockets, flags or files: a ``ClientFactory`` creates its clients (``app`` has one for a kubeconfig, ``plane``
+one for the embedded server), so that it also runs in simulations. Source of the start order and of the conditions for
+starting a controller: kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/controllermanager.go``.
 """
 
 import asyncio
@@ -41,34 +41,30 @@ with lazy_imports():
 MAPPER_RESET_SECONDS = 30.0
 LAST_EVENTS_SECONDS = 1.0
 HEALTH_TOLERANCE_SECONDS = 20.0
-"""A leader that has not seen a renewal for lease duration plus this is unhealthy (v1.36)."""
+"""A leader whose last observed renewal is older than the lease duration plus this is unhealthy (v1.36)."""
 
 
-FIRST = "serviceaccount-token-controller"
-"""Built before all others, whatever ``--controllers`` says, on the manager's own identity and under the main lease: the
-others may depend on what it issues (``requiresSpecialHandling``, v1.36)."""
+BUILT_FIRST = "serviceaccount-token-controller"
+"""Built before the other controllers, whatever ``--controllers`` is, with the manager's own identity and under the main
+lease, because the other controllers may depend on its tokens (``requiresSpecialHandling``, v1.36)."""
 
 
 class ClientFactory(Protocol):
-    """How the manager and its controllers reach the API server."""
+    """Creates the clients of the manager and its controllers."""
 
     def shared(self, suffix: str, *, qps: float, burst: int, fence: Callable[[], None] | None = None) -> Client:
-        """A client with the manager's own identity and rate limit of its own; ``suffix`` ends its User-Agent."""
+        """A client with the manager's own identity and its own rate limit; ``suffix`` is the end of its User-Agent."""
         ...
 
     async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
-        """A controller's client: its service account's identity, or the manager's own, as the factory was configured.
-
-        An account that is missing is made.
-        """
+        """A controller's client: its service account's identity, or the manager's own, depending on the options. A
+        missing account is created."""
         ...
 
 
 class Manager:
-    """One controller manager.
-
-    ``run`` ends by being cancelled, or raises ``runtime.LeadershipLost``: end the process.
-    """
+    """A controller manager. ``run`` returns when cancelled, or raises ``runtime.LeadershipLost``: then the process must
+    end."""
 
     def __init__(
         self,
@@ -84,10 +80,8 @@ class Manager:
         on_lost: "Callable[[LeadershipLost], object] | None" = None,
         expressions: Hire = no_process,
     ) -> None:
-        """``expressions`` compiles large ones for controllers.
-
-        ``on_lost`` is called as soon as a lease is known to be lost, before the controllers are stopped.
-        """
+        """``expressions`` compiles large CEL expressions for controllers. ``on_lost`` is called as soon as a lease is
+        lost, before the controllers are stopped."""
         self._env = env
         self._options = options
         self._clients = clients
@@ -100,9 +94,9 @@ class Manager:
         self._expressions = expressions
         self._log = Log("controllermanager")
         self.leading = asyncio.Event()
-        """Set while the controllers of this process are running with filled caches."""
+        """Set while the controllers of this process are running with synced caches."""
         self.controllers: dict[str, RunnableController] = {}
-        """Those that were built, by name."""
+        """The controllers that were built, by name."""
         self.readiness.add("controllers", self._not_ready_reason)
         self._standby = False
 
@@ -112,38 +106,38 @@ class Manager:
         return "controllers have not started yet"
 
     async def run(self) -> None:
-        """Manage until cancelled."""
+        """Run the manager until cancelled."""
         await wait_for_api_server(self._client("shared-informers"), self._env)
-        # Not before: a wrong flag is reported without any other line.
+        # Not earlier: an invalid flag is reported without any other output.
         own = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
         self._log.info("Starting", version=self._options.version or own)
         if self._options.leader_election.enabled:
             await self._elect()
         else:
-            await self._lead(None, self._descriptors)
+            await self._start_controllers(None, self._descriptors)
 
     def _client(self, suffix: str, fence: Callable[[], None] | None = None) -> Client:
         return self._clients.shared(suffix, qps=self._options.qps, burst=self._options.burst, fence=fence)
 
-    # Leadership
+    # Leader election
 
     async def _elect(self) -> None:
         settings, migration = self._options.leader_election, self._options.leader_migration
         recorder = EventRecorder(self._client("kube-controller-manager"), self._env, "kube-controller-manager")
         main = self._elector(settings.resource_name, recorder)
         electors = [main]
-        self.health.add("leaderElection", lambda: _first_complaint(electors))
+        self.health.add("leaderElection", lambda: _first_leader_election_error(electors))
         self._standby = True
         async with TaskGroup("leader election") as group:
             group.start(recorder.run(), name="leader election events")
             try:
                 if migration is None:
-                    await main.run(lambda: self._lead(main.fence.check, self._descriptors))
+                    await main.run(lambda: self._start_controllers(main.fence.check, self._descriptors))
                 else:
                     electors.append(self._elector(migration.leader_name, recorder))
-                    await self._elect_twice(main, electors[1], migration)
+                    await self._elect_with_migration(main, electors[1], migration)
             finally:
-                # "stopped leading" is worth a moment; more than that it is not.
+                # Wait briefly for the event "stopped leading".
                 await recorder.flush(LAST_EVENTS_SECONDS)
             group.cancel()
 
@@ -165,36 +159,38 @@ class Manager:
             on_lost=self._on_lost,
         )
 
-    async def _elect_twice(self, main: "LeaderElector", second: "LeaderElector", migration: LeaderMigration) -> None:
-        """Controllers that move between managers run under a lease that these share, the others under the main one.
+    async def _elect_with_migration(
+        self, main: "LeaderElector", second: "LeaderElector", migration: LeaderMigration
+    ) -> None:
+        """Controllers that migrate between managers run under a lease that these share, the others under the main one.
 
-        The main one comes first, and is held all the time: otherwise one process could hold the one and another the
-        other, and neither would run everything (KEP-2436; ``controllermanager.go`` and ``leadermigration``, v1.36).
+        The main lease is acquired first, and held all the time: otherwise two processes could hold one lease each, and
+        neither would run all controllers (KEP-2436; ``controllermanager.go`` and ``leadermigration``, v1.36).
         """
-        staying = [d for d in self._descriptors if d.name == FIRST or migration.component_of(d.name) is None]
-        moving = [d for d in self._descriptors if d.name != FIRST and migration.is_ours(d.name)]
+        staying = [d for d in self._descriptors if d.name == BUILT_FIRST or migration.component_of(d.name) is None]
+        moving = [d for d in self._descriptors if d.name != BUILT_FIRST and migration.is_ours(d.name)]
         for name in [d.name for d in self._descriptors if d not in staying and d not in moving]:
             self._log.info("Controller runs in another manager", controller=name)
         ready = asyncio.Event()
         async with TaskGroup("leader migration") as group:
             self._log.info("leader migration: starting main controllers.")
-            group.start(main.run(lambda: self._lead(main.fence.check, staying, ready)), name="main lease")
+            group.start(main.run(lambda: self._start_controllers(main.fence.check, staying, ready)), name="main lease")
             await ready.wait()
-            await second.run(lambda: self._lead_moving(second.fence.check, moving))
+            await second.run(lambda: self._start_migrated_controllers(second.fence.check, moving))
 
-    async def _lead_moving(self, fence: Callable[[], None], moving: Sequence[Descriptor]) -> None:
+    async def _start_migrated_controllers(self, fence: Callable[[], None], moving: Sequence[Descriptor]) -> None:
         self._log.info("leader migration: starting migrated controllers.")
-        await self._lead(fence, moving)
+        await self._start_controllers(fence, moving)
 
-    # The controllers
+    # Controllers
 
-    async def _lead(
+    async def _start_controllers(
         self, fence: Callable[[], None] | None, descriptors: Sequence[Descriptor], ready: asyncio.Event | None = None
     ) -> None:
         """Run these controllers until cancelled. ``ready`` is set once they were built."""
-        # The last parts of the User-Agents are upstream's: logs and metrics of API servers are read by them.
+        # The suffixes of the User-Agents are upstream's, because logs and metrics of API servers contain them.
         self._standby = False
-        # Many requests at once, rarely (client_builder.go ``DiscoveryClient``, v1.36).
+        # Many requests at once, but rarely (client_builder.go ``DiscoveryClient``, v1.36).
         discoverer = self._clients.shared("controller-discovery", qps=20.0, burst=200, fence=fence)
         discovery = await discoverer.discover()
         mapper = RestMapper(discoverer)
@@ -213,8 +209,8 @@ class Manager:
         )
         desired = [
             descriptor
-            for descriptor in sorted(descriptors, key=lambda descriptor: descriptor.name != FIRST)
-            if self._wanted(descriptor, discovery)
+            for descriptor in sorted(descriptors, key=lambda descriptor: descriptor.name != BUILT_FIRST)
+            if self._is_enabled(descriptor, discovery)
         ]
         if self._options.on_demand:
             keep_raw_for((watch for descriptor in desired for watch in descriptor.watches), informers)
@@ -231,45 +227,46 @@ class Manager:
             outer.start(repeat(self._env, MAPPER_RESET_SECONDS, mapper.reset), name="REST mapper")
             informers.start(outer)
             metadata.start(outer)
-            await self._work(controllers, informers)
+            await self._run_controllers(controllers, informers)
             outer.cancel()
 
-    async def _work(self, controllers: Sequence[RunnableController], informers: InformerFactory) -> None:
-        """Run the controllers until cancelled. They get ``--controller-shutdown-timeout`` to finish what they do."""
+    async def _run_controllers(self, controllers: Sequence[RunnableController], informers: InformerFactory) -> None:
+        """Run the controllers until cancelled. Then they have ``--controller-shutdown-timeout`` to finish their
+        syncs."""
         timeout = self._options.shutdown_timeout
         timer: asyncio.TimerHandle | None = None
         try:
             async with TaskGroup("controllers") as group:
                 for controller in controllers:
-                    group.start(self._run(controller), name=controller.name)
+                    group.start(self._run_controller(controller), name=controller.name)
                 try:
-                    await self._filled(controllers, informers)
+                    await self._wait_for_cache_sync(controllers, informers)
                     self.leading.set()
                     await asyncio.get_running_loop().create_future()
                 finally:
                     self.leading.clear()
                     if timeout > 0:
-                        timer = asyncio.get_running_loop().call_later(timeout, self._give_up, group)
+                        timer = asyncio.get_running_loop().call_later(timeout, self._cancel_after_timeout, group)
         finally:
             if timer is not None:
                 timer.cancel()
 
-    async def _filled(self, controllers: Sequence[RunnableController], informers: InformerFactory) -> None:
-        """Return once every cache is filled, those included that controllers wanted once they saw the first ones."""
+    async def _wait_for_cache_sync(self, controllers: Sequence[RunnableController], informers: InformerFactory) -> None:
+        """Wait until all caches have synced, including those of controllers that are built on demand."""
         await informers.wait_synced()
         for controller in controllers:
             if isinstance(controller, OnDemand):
                 await controller.settled()
         await informers.wait_synced()
 
-    def _give_up(self, group: TaskGroup) -> None:
-        # A second cancellation ends also what the first one allowed to finish.
+    def _cancel_after_timeout(self, group: TaskGroup) -> None:
+        # The second cancellation also cancels operations that the first one allowed to finish.
         if len(group):
-            self._log.warning("Controllers did not stop in time, cancelling what they do", running=len(group))
+            self._log.warning("Controllers did not stop in time, cancelling their operations", running=len(group))
             group.cancel()
 
-    def _wanted(self, descriptor: Descriptor, discovery: Discovery) -> bool:
-        if descriptor.name != FIRST and not Selection(self._options.controllers).enables(descriptor):
+    def _is_enabled(self, descriptor: Descriptor, discovery: Discovery) -> bool:
+        if descriptor.name != BUILT_FIRST and not Selection(self._options.controllers).enables(descriptor):
             self._log.info("Controller is disabled", v=1, controller=descriptor.name)
             return False
         off = [gate for gate in descriptor.gates if not self._options.gates.enabled(gate)]
@@ -283,7 +280,7 @@ class Manager:
         for watch in descriptor.watches:
             if not watch.option and not discovery.serves(watch.kind):
                 self._log.warning(
-                    "Controller is left out: the API server does not serve what it watches",
+                    "Skipping controller: the API server does not serve a resource that it watches",
                     controller=descriptor.name,
                     missing=f"{watch.kind.resource}.{watch.kind.api_version}",
                 )
@@ -299,8 +296,8 @@ class Manager:
         mapper: RestMapper,
     ) -> RunnableController:
         qps, burst = self._options.qps * descriptor.qps_factor, self._options.burst * descriptor.burst_factor
-        if descriptor.name == FIRST:
-            # The token controller can't wait for a token of its own.
+        if descriptor.name == BUILT_FIRST:
+            # The token controller cannot wait for a token of its own.
             client = self._clients.shared(descriptor.client_name, qps=qps, burst=burst, fence=fence)
         else:
             client = await self._clients.for_controller(descriptor.client_name, qps=qps, burst=burst, fence=fence)
@@ -320,7 +317,7 @@ class Manager:
         self._log.info("Started controller", controller=descriptor.name)
         return controller
 
-    async def _run(self, controller: RunnableController) -> None:
+    async def _run_controller(self, controller: RunnableController) -> None:
         interval = self._options.start_interval
         if interval > 0:
             await asyncio.sleep(interval * (1 + self._env.stream("start interval").random()))
@@ -335,14 +332,14 @@ class Manager:
         except CannotRun:
             raise
         except Exception as error:
-            # Exceptions of reconciles and handlers are survived; what comes through here is beyond a key. Upstream's
-            # process crashes then, and another one takes over; so it is here, because not all controllers run any more.
+            # Exceptions of reconciles and handlers are handled; any other is fatal. Upstream's process crashes, and
+            # another one takes over; so does this one, because not all controllers are running any more.
             self._log.exception("Controller failed, the process ends", error, controller=controller.name)
             raise
         finally:
             running.set(0)
 
 
-def _first_complaint(electors: "Sequence[LeaderElector]") -> str | None:
-    complaints = (elector.check(HEALTH_TOLERANCE_SECONDS) for elector in electors)
-    return next((complaint for complaint in complaints if complaint is not None), None)
+def _first_leader_election_error(electors: "Sequence[LeaderElector]") -> str | None:
+    errors = (elector.check(HEALTH_TOLERANCE_SECONDS) for elector in electors)
+    return next((error for error in errors if error is not None), None)

@@ -13,14 +13,14 @@ from pilothouse.machinery.flags import FlagError, Parsed
 with lazy_imports():
     from pilothouse.controllermanager import yaml_file
 
-Allowed = dict[str, dict[str, frozenset[str]]]
+AllowedLabelValues = dict[str, dict[str, frozenset[str]]]
 
 
 class MetricSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Names that are not exposed, and by metric and label the values that are."""
 
     disabled: tuple[str, ...] = ()
-    allowed: Allowed = {}
+    allowed: AllowedLabelValues = {}
 
 
 def metric_settings(parsed: Parsed) -> MetricSettings:
@@ -28,7 +28,7 @@ def metric_settings(parsed: Parsed) -> MetricSettings:
 
     Raises ``FlagError``.
     """
-    allowed: Allowed = {}
+    allowed: AllowedLabelValues = {}
     path = parsed["allow-metric-labels-manifest"]
     if path:
         _add(allowed, _manifest(path), f"--allow-metric-labels-manifest {path}")
@@ -36,7 +36,7 @@ def metric_settings(parsed: Parsed) -> MetricSettings:
     return MetricSettings(disabled=parsed["disabled-metrics"], allowed=allowed)
 
 
-def _add(allowed: Allowed, said: Mapping[str, str], source: str) -> None:
+def _add(allowed: AllowedLabelValues, said: Mapping[str, str], source: str) -> None:
     for key, values in said.items():
         metric, comma, label = key.partition(",")
         if not metric or not comma or not label or "," in label:

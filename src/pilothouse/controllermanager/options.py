@@ -1,4 +1,4 @@
-"""The manager's settings, as the program (``app``) reads them. ``flags`` makes them of a command line."""
+"""The manager's options. ``flags`` creates them from a command line."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -25,12 +25,12 @@ HOUR = 3600.0
 CLIENT_QPS = 5.0
 CLIENT_BURST = 10
 """client-go's ``rest.DefaultQPS`` and ``rest.DefaultBurst``, for flags that are 0."""
-OPTIONS_ARE = "Options are:"
-"""Goes before the list of all gates in ``--help``."""
+GATES_HELP_HEADER = "Options are:"
+"""Precedes the list of all gates in ``--help``."""
 
 
 class LeaderElection(msgspec.Struct, frozen=True, kw_only=True):
-    """``--leader-elect*``. Durations are seconds."""
+    """``--leader-elect*``. Durations are in seconds."""
 
     enabled: bool = True
     lease_duration: float = 15.0
@@ -39,11 +39,11 @@ class LeaderElection(msgspec.Struct, frozen=True, kw_only=True):
     resource_name: str = "kube-controller-manager"
     resource_namespace: str = "kube-system"
     release_on_stop: bool = True
-    """Whether an orderly stop gives the lease back."""
+    """Whether the lease is released at an orderly stop."""
 
 
 class SniCertificate(msgspec.Struct, frozen=True, kw_only=True):
-    """One ``--tls-sni-cert-key``. Without ``names`` those of the certificate count."""
+    """One ``--tls-sni-cert-key``. Without ``names`` those of the certificate are used."""
 
     cert_file: str
     key_file: str
@@ -51,7 +51,7 @@ class SniCertificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """``--requestheader-*``: front proxies that vouch for users, and the headers that name these."""
+    """``--requestheader-*``: the front proxies and their headers."""
 
     client_ca_file: str = ""
     allowed_names: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class RequestHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """The secure port, and who may read it. ``port`` 0 means no server at all."""
+    """The secure port, its authentication and authorization. ``port`` 0 disables it."""
 
     bind_address: str = "0.0.0.0"  # noqa: S104  # upstream's default: the metrics of every interface, behind authorization
     port: int = 10257
@@ -73,9 +73,9 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     tls_min_version: str = ""
     """``VersionTLS10`` to ``VersionTLS13``; empty is TLS 1.2."""
     tls_cipher_suites: tuple[str, ...] = ()
-    """Go's names (``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``), all of them known; empty is the library's choice."""
+    """Go's names (``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``), validated; empty is the library's default."""
     tls_curve_preferences: tuple[int, ...] = ()
-    """Go's numbers of key exchanges that are allowed, all of them known; empty is the library's choice."""
+    """Go's numbers of the allowed key exchanges, validated; empty is the library's default."""
     permit_port_sharing: bool = False
     client_ca_file: str = ""
     request_header: RequestHeader = RequestHeader()
@@ -96,19 +96,19 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     certificate_uids: bool = True
     """Gate ``AllowParsingUserUIDFromCertAuth``."""
     authority_rotation: bool = True
-    """Gate ``ClientsAllowCARotation``, for the clients that ask about callers."""
+    """Gate ``ClientsAllowCARotation``, for the clients of delegated authentication and authorization."""
     watch_list: bool = True
-    """Gate ``WatchListClient``, for the ConfigMap of whose clients are believed."""
+    """Gate ``WatchListClient``, for the ConfigMap with the client CAs."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that flags and files configure. Durations are seconds."""
+    """All options from flags and files. Durations are in seconds."""
 
     kubeconfig: str = ""
     master: str = ""
     controllers: tuple[str, ...] = ("*",)
     on_demand: bool = False
-    """Whether controllers that can are built with the first object that gives them something to do."""
+    """Whether controllers that support it are built with the first object that they process."""
     qps: float = 20.0
     burst: int = 30
     min_resync_period: float = 12 * HOUR
@@ -122,7 +122,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     logging_format: str = "text"
     log_streams: Streams = Streams()
     version: str = ""
-    """What ``--version=vX.Y.Z`` wants reported; empty for our own."""
+    """The version to report, from ``--version=vX.Y.Z``; empty for our own."""
     gates: FeatureGates = FeatureGates()
     leader_migration: LeaderMigration | None = None
     metrics: MetricSettings = MetricSettings()
@@ -131,42 +131,44 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     controller_options: dict[str, msgspec.Struct] = {}
     """The options struct of each controller that has one, by the controller's name."""
     flag_values: dict[str, str] = {}
-    """Every flag by name, with its value as Go prints it, for ``/flagz``. Empty where there was no command line."""
+    """All flags with their values as Go prints them, for ``/flagz``. Empty without a command line."""
 
 
 def effective_gates(descriptors: Sequence[Descriptor]) -> list[str]:
-    """The feature gates that have an effect here, in alphabetical order."""
+    """The feature gates that have an effect here, sorted."""
     by_controllers = {gate for d in descriptors for gate in (*d.gates, *(spec.gate for spec in d.gate_fields))}
     return sorted({*EFFECTS, *by_controllers})
 
 
 def unsupported_gates(options: Options, descriptors: Sequence[Descriptor]) -> Iterator[str]:
-    """What to say about each gate that would change what runs here, and can't."""
-    found = not_followed(descriptor for descriptor in descriptors if runs(descriptor, options))
+    """The errors for gates that would change the controllers that run, and are not implemented."""
+    found = gates_not_implemented(
+        descriptor for descriptor in descriptors if is_controller_enabled(descriptor, options)
+    )
     if not options.leader_election.enabled:
         del found["CoordinatedLeaderElection"]
-    for name, who in found.items():
-        yield from unsupported_gate(options.gates, name, who)
+    for name, component in found.items():
+        yield from unsupported_gate(options.gates, name, component)
 
 
-def not_followed(descriptors: Iterable[Descriptor]) -> dict[str, str]:
-    """Gates that these controllers or the manager follow upstream and do not here, with their names."""
-    found = {name: [who] for name, who in UNSUPPORTED.items()}
+def gates_not_implemented(descriptors: Iterable[Descriptor]) -> dict[str, str]:
+    """Gates that upstream implements in these controllers or the manager, but not this release, with their names."""
+    found = {name: [component] for name, component in UNSUPPORTED.items()}
     for descriptor in descriptors:
         for name in descriptor.unsupported_gates:
             found.setdefault(name, []).append(descriptor.name)
-    return {name: ", ".join(sorted(who)) for name, who in sorted(found.items())}
+    return {name: ", ".join(sorted(component)) for name, component in sorted(found.items())}
 
 
-def runs(descriptor: Descriptor, options: Options) -> bool:
-    """Whether the controller is asked for and behind no gate that is off."""
+def is_controller_enabled(descriptor: Descriptor, options: Options) -> bool:
+    """Whether the controller is enabled and behind no gate that is off."""
     return selection.Selection(options.controllers).enables(descriptor) and all(
         map(options.gates.enabled, descriptor.gates)
     )
 
 
 def with_gates(options: Options, gates: FeatureGates, descriptors: Sequence[Descriptor]) -> Options:
-    """The options of a program that has gates and no other flags of the manager's."""
+    """The options of a program that has gates but no other flags of the manager."""
     by_gate = {
         descriptor.name: descriptor.options(**{spec.field: gates.enabled(spec.gate) for spec in descriptor.gate_fields})
         for descriptor in descriptors

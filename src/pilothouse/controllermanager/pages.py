@@ -1,6 +1,6 @@
-"""What can be read on the secure port, by path: a table that ``app`` fills and ``endpoints`` serves.
+"""The pages of the secure port by path: ``app`` adds them, ``endpoints`` serves them.
 
-Health and metrics pages are here; ``zpages``, ``profiling`` and ``slis`` have more. Facts: v1.36
+Health and metrics pages are here, others in ``zpages``, ``profiling`` and ``slis``. Sources: v1.36
 ``staging/src/k8s.io/controller-manager/app/serve.go`` and the apiserver library's ``pkg/server/healthz``.
 """
 
@@ -26,7 +26,7 @@ async def _no_body() -> bytes:
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was allowed. ``body`` reads it on demand."""
+    """An authorized request. ``body`` reads it on demand."""
 
     method: str = "GET"
     path: str
@@ -39,8 +39,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.query.get(name, [""])[0]
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """A whole answer."""
+class Response(msgspec.Struct, frozen=True):
+    """A response."""
 
     status: int
     body: str | bytes
@@ -48,30 +48,31 @@ class Answer(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Page = Callable[[Request], Answer | Awaitable[Answer]]
-NOT_FOUND = Answer(HTTPStatus.NOT_FOUND, "404 page not found\n")
+Page = Callable[[Request], Response | Awaitable[Response]]
+NOT_FOUND = Response(HTTPStatus.NOT_FOUND, "404 page not found\n")
 
 
 class Pages:
-    """The table. A path that ends in ``/`` is for everything below it too."""
+    """The pages by path. A path that ends with ``/`` also serves all paths below."""
 
     def __init__(self) -> None:
         self._exact: dict[str, Page] = {}
         self._below: dict[str, Page] = {}
 
     def add(self, path: str, page: Page, *, below: bool = False) -> None:
-        """Serve ``page`` at ``path``, and with ``below`` at every path that begins with it, unless there is another."""
+        """Serve ``page`` at ``path``, and with ``below`` at all paths that start with it and have no page of their
+        own."""
         self._exact[path] = page
         if below:
             self._below[path] = page
 
     @property
     def paths(self) -> list[str]:
-        """Every path that is served, sorted."""
+        """All paths, sorted."""
         return sorted(self._exact)
 
-    async def answer(self, request: Request) -> Answer:
-        """The answer, 404 if nothing is there."""
+    async def answer(self, request: Request) -> Response:
+        """The response, 404 for an unknown path."""
         page = self._exact.get(request.path)
         if page is None:
             longest = max((path for path in self._below if request.path.startswith(path)), key=len, default="")
@@ -83,9 +84,9 @@ class Pages:
 
 
 def health_page(health: Health, endpoint: str) -> Page:
-    """``/healthz`` and its kind."""
+    """``/healthz``, ``/livez`` or ``/readyz``."""
 
-    def page(request: Request) -> Answer:
+    def page(request: Request) -> Response:
         asked = request.query
         return _report_page(health.report(endpoint, verbose="verbose" in asked, exclude=asked.get("exclude", ())))
 
@@ -93,21 +94,21 @@ def health_page(health: Health, endpoint: str) -> Page:
 
 
 def single_checks(health: Health, endpoint: str) -> Page:
-    """``/healthz/NAME``: one check of its own. Upstream's manager had these until 1.22."""
+    """``/healthz/NAME``: a single check. Upstream's manager had these until 1.22."""
 
-    def page(request: Request) -> Answer:
+    def page(request: Request) -> Response:
         report = health.single(request.path.removeprefix(f"/{endpoint}/"))
         return NOT_FOUND if report is None else _report_page(report)
 
     return page
 
 
-def _report_page(report: Report) -> Answer:
+def _report_page(report: Report) -> Response:
     for name, reason in report.failures.items():
         _log.info("Health check failed", v=2, check=name, reason=reason)
-    return Answer(HTTPStatus.OK if report.healthy else HTTPStatus.INTERNAL_SERVER_ERROR, report.text)
+    return Response(HTTPStatus.OK if report.healthy else HTTPStatus.INTERNAL_SERVER_ERROR, report.text)
 
 
 def metrics_page(metrics: Registry) -> Page:
     """``/metrics``."""
-    return lambda _request: Answer(HTTPStatus.OK, metrics.exposition(), METRICS)
+    return lambda _request: Response(HTTPStatus.OK, metrics.exposition(), METRICS)

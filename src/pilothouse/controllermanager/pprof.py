@@ -1,7 +1,7 @@
 """A profile in pprof's format (github.com/google/pprof ``proto/profile.proto``), gzipped protobuf.
 
-Written by hand, since it is six small messages and a library for them would be larger than the manager's own code.
-``profiling`` hands in the stacks.
+Encoded by hand: it has only six small messages, and a protobuf library is larger than the manager's own code.
+``profiling`` records the stacks.
 """
 
 import gzip
@@ -14,7 +14,7 @@ _VARINT, _BYTES = 0, 2
 def encode_profile(
     stacks: Mapping[tuple[CodeType, ...], int], *, time_nanos: int, duration_nanos: int, period_nanos: int
 ) -> bytes:
-    """Stacks (innermost function first) and how often each was seen, once every ``period_nanos``."""
+    """Encode stacks (innermost function first) with how often each was sampled, once every ``period_nanos``."""
     strings = _Strings()
     functions: dict[CodeType, int] = {}
     out = bytearray()
@@ -24,7 +24,7 @@ def encode_profile(
         ids = [functions.setdefault(code, len(functions) + 1) for code in stack]
         out += _message(2, _packed(1, ids) + _packed(2, (times, times * period_nanos)))
     for code, number in functions.items():
-        # One place per function is as fine as it gets: its first line, under the function's number.
+        # One location per function: its first line, with the function's ID.
         line = _number(1, number) + _number(2, code.co_firstlineno)
         out += _message(4, _number(1, number) + _message(4, line))
         name, file = strings.index(code.co_qualname), strings.index(code.co_filename)
@@ -41,7 +41,7 @@ def encode_profile(
 
 
 class _Strings:
-    """The table of strings; number 0 is the empty one."""
+    """The string table; index 0 is the empty string."""
 
     def __init__(self) -> None:
         self.all: dict[str, int] = {"": 0}

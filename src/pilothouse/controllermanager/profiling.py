@@ -1,16 +1,16 @@
-"""``/debug/pprof/``: where time and memory of a running manager go, and ``/debug/flags/v`` to make it talk more.
+"""``/debug/pprof/``: profiles of CPU time and memory, and ``/debug/flags/v``: the log level.
 
-The paths are those of Go's ``net/http/pprof``; what they show is Python's:
+The paths are those of Go's ``net/http/pprof``, with profiles of Python:
 
-* ``profile?seconds=30``: where the main thread uses the CPU, in pprof's format (``go tool pprof URL`` reads it);
-  with ``format=collapsed`` one line per stack, as flame graphs are drawn from.
-* ``goroutine``: what every task and every thread is doing. ``debug=2`` has a full stack for each task, otherwise tasks
-  that wait in the same place are counted together.
-* ``heap``: memory as the system sees it and the collector's counts; ``gc=1`` collects first, as with Go's
-  ``net/http/pprof``; ``seconds=N`` traces allocations for so long.
+* ``profile?seconds=30``: the CPU profile of the main thread, in pprof's format (for ``go tool pprof URL``); with
+  ``format=collapsed`` one line per stack, for flame graphs.
+* ``goroutine``: the stacks of all tasks and threads. ``debug=2`` has a full stack for each task, otherwise tasks that
+  wait at the same location are counted together.
+* ``heap``: the memory of the process and the counts of Python's garbage collector; ``gc=1`` collects first, as with
+  Go's ``net/http/pprof``; ``seconds=N`` traces allocations for N seconds.
 * ``cmdline``: the command line.
 
-Behind ``--profiling``, authentication and authorization. ``app`` puts it into the table.
+Behind ``--profiling``, authentication and authorization. ``app`` adds the pages.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from types import CodeType, FrameType
 
-from pilothouse.controllermanager.pages import HTML, TEXT, Answer, Pages, Request
+from pilothouse.controllermanager.pages import HTML, TEXT, Pages, Request, Response
 from pilothouse.controllermanager.pprof import encode_profile
 from pilothouse.env import Env, logging
 from pilothouse.env.lazy import lazy_imports
@@ -34,8 +34,8 @@ with lazy_imports():
     import tracemalloc
 
 SAMPLES_PER_SECOND = 100
-MOST_SECONDS = 300.0
-_DEEPEST = 200
+MAX_SECONDS = 300.0
+_MAX_DEPTH = 200
 _TOP = 50
 
 Stack = tuple[CodeType, ...]
@@ -52,9 +52,9 @@ _DESCRIPTIONS = {
 def install(pages: Pages, env: Env) -> None:
     """Add the pages."""
     profiling = _Profiling(env)
-    pages.add("/debug/pprof", lambda _request: Answer(HTTPStatus.FOUND, "", HTML, (("location", "/debug/pprof/"),)))
+    pages.add("/debug/pprof", lambda _request: Response(HTTPStatus.FOUND, "", HTML, (("location", "/debug/pprof/"),)))
     pages.add("/debug/pprof/", profiling.index, below=True)
-    pages.add("/debug/pprof/cmdline", lambda _request: Answer(HTTPStatus.OK, "\0".join(sys.orig_argv)))
+    pages.add("/debug/pprof/cmdline", lambda _request: Response(HTTPStatus.OK, "\0".join(sys.orig_argv)))
     pages.add("/debug/pprof/goroutine", _tasks_page)
     pages.add("/debug/pprof/heap", profiling.heap)
     pages.add("/debug/pprof/profile", profiling.profile)
@@ -64,21 +64,21 @@ def install(pages: Pages, env: Env) -> None:
 
 
 class _Profiling:
-    """One profile at a time: a second would measure the first."""
+    """One profile at a time: a second one would measure the first."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
         self._busy = False
 
-    def index(self, request: Request) -> Answer:
+    def index(self, request: Request) -> Response:
         if request.path != "/debug/pprof/":
-            return Answer(HTTPStatus.NOT_FOUND, "Unknown profile\n", TEXT, (("x-go-pprof", "1"),))
+            return Response(HTTPStatus.NOT_FOUND, "Unknown profile\n", TEXT, (("x-go-pprof", "1"),))
         counts = {"goroutine": len(asyncio.all_tasks()) + threading.active_count(), "heap": len(gc.get_objects())}
         rows = "".join(
             f"<tr><td>{counts.get(name, 0)}</td><td><a href={name}>{name}</a></td><td>{html.escape(text)}</td></tr>\n"
             for name, text in _DESCRIPTIONS.items()
         )
-        return Answer(
+        return Response(
             HTTPStatus.OK,
             "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<body>\n/debug/pprof/<br>\n<br>\n"
             "Types of profiles available:\n<table>\n<thead><td>Count</td><td>Profile</td><td></td></thead>\n"
@@ -86,13 +86,13 @@ class _Profiling:
             HTML,
         )
 
-    async def profile(self, request: Request) -> Answer:
-        """Sample the process for a while."""
+    async def profile(self, request: Request) -> Response:
+        """Sample the process for the requested time."""
         if not _can_sample():
-            return Answer(HTTPStatus.NOT_IMPLEMENTED, "profiles are of the main thread, on POSIX\n")
+            return Response(HTTPStatus.NOT_IMPLEMENTED, "profiles are of the main thread, on POSIX\n")
         seconds = _seconds(request, 30.0)
         if seconds is None or self._busy:
-            return _not_now(self._busy)
+            return _cannot_profile_reason(self._busy)
         self._busy = True
         began = self._env.now()
         sampler = _Sampler()
@@ -103,7 +103,7 @@ class _Profiling:
             self._busy = False
             sampler.stop()
         if request.first("format") == "collapsed" or request.first("debug") not in {"", "0"}:
-            return Answer(HTTPStatus.OK, "".join(collapsed(sampler.stacks)))
+            return Response(HTTPStatus.OK, "".join(collapsed(sampler.stacks)))
         body = encode_profile(
             sampler.stacks,
             time_nanos=int(began.timestamp() * 1e9),
@@ -111,10 +111,10 @@ class _Profiling:
             period_nanos=1_000_000_000 // SAMPLES_PER_SECOND,
         )
         attachment = ("content-disposition", 'attachment; filename="profile"')
-        return Answer(HTTPStatus.OK, body, "application/octet-stream", (attachment,))
+        return Response(HTTPStatus.OK, body, "application/octet-stream", (attachment,))
 
-    async def heap(self, request: Request) -> Answer:
-        """Memory now, or what is allocated in the next seconds."""
+    async def heap(self, request: Request) -> Response:
+        """The memory now, or the allocations of the next seconds."""
         value = request.first("gc")
         if value.isdecimal() and int(value) > 0:
             gc.collect()
@@ -122,7 +122,7 @@ class _Profiling:
         if request.first("seconds"):
             seconds = _seconds(request, 0.0)
             if seconds is None or self._busy:
-                return _not_now(self._busy)
+                return _cannot_profile_reason(self._busy)
             self._busy = True
             ours = not tracemalloc.is_tracing()
             try:
@@ -137,13 +137,15 @@ class _Profiling:
                     tracemalloc.stop()
             lines += ["", f"# allocated in {seconds:g} s and still there: bytes, blocks, where"]
             lines += [f"{d.size_diff} {d.count_diff} {d.traceback}" for d in grown[:_TOP] if d.size_diff > 0]
-        return Answer(HTTPStatus.OK, "\n".join([*lines, ""]))
+        return Response(HTTPStatus.OK, "\n".join([*lines, ""]))
 
 
-def _not_now(busy: bool) -> Answer:
+def _cannot_profile_reason(busy: bool) -> Response:
     if busy:
-        return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "Could not enable CPU profiling: a profile is under way\n")
-    return Answer(HTTPStatus.BAD_REQUEST, f"seconds must be a number above 0, at most {MOST_SECONDS:g}\n")
+        return Response(
+            HTTPStatus.INTERNAL_SERVER_ERROR, "Could not enable CPU profiling: another profile is running\n"
+        )
+    return Response(HTTPStatus.BAD_REQUEST, f"seconds must be a number above 0, at most {MAX_SECONDS:g}\n")
 
 
 def _seconds(request: Request, default: float) -> float | None:
@@ -151,13 +153,14 @@ def _seconds(request: Request, default: float) -> float | None:
         seconds = float(request.first("seconds") or default)
     except ValueError:
         return None
-    return seconds if 0 < seconds <= MOST_SECONDS else None
+    return seconds if 0 < seconds <= MAX_SECONDS else None
 
 
 class _Sampler:
-    """Records the stack of the main thread each time the process has used so much CPU time (SIGPROF, as Go's profiler).
+    """Records the stack of the main thread each time the process has used a period of CPU time (SIGPROF, as Go's
+    profiler).
 
-    A sampling thread would need the interpreter's lock. It would get the lock only while the loop waits, and would
+    A sampling thread would need the interpreter's lock, which it would only get while the loop waits, so it would
     record nothing but waiting.
     """
 
@@ -170,7 +173,7 @@ class _Sampler:
 
     def stop(self) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        # A signal on its way needs a handler: by default it ends the process.
+        # A pending signal needs a handler: by default it ends the process.
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:
@@ -183,14 +186,14 @@ def _can_sample() -> bool:
 
 def _stack_of(frame: FrameType | None) -> Stack:
     codes: list[CodeType] = []
-    while frame is not None and len(codes) < _DEEPEST:
+    while frame is not None and len(codes) < _MAX_DEPTH:
         codes.append(frame.f_code)
         frame = frame.f_back
     return tuple(codes)
 
 
 def collapsed(stacks: Counter[Stack]) -> Iterator[str]:
-    """One line per stack, the outermost function first, with how often it was seen."""
+    """One line per stack, outermost function first, with its count."""
     lines: Counter[str] = Counter()
     for stack, times in stacks.items():
         lines[";".join(f"{code.co_qualname} ({_short(code)})" for code in reversed(stack))] += times
@@ -211,7 +214,7 @@ def _memory() -> dict[str, object]:
                 if name in {"VmRSS", "VmHWM", "VmSize", "Threads"}:
                     memory[name] = value.strip()
     except OSError:
-        pass  # not Linux: the collector's counts are what there is
+        pass  # not Linux: only the collector's counts
     for generation, stats in enumerate(gc.get_stats()):
         memory[f"gc generation {generation}"] = " ".join(f"{name}={value}" for name, value in stats.items())
     memory["gc objects"] = len(gc.get_objects())
@@ -221,7 +224,7 @@ def _memory() -> dict[str, object]:
 # Tasks
 
 
-def _tasks_page(request: Request) -> Answer:
+def _tasks_page(request: Request) -> Response:
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     frames = sys._current_frames()
     threads = sorted(threading.enumerate(), key=lambda thread: thread.name)
@@ -232,7 +235,7 @@ def _tasks_page(request: Request) -> Answer:
         paths: dict[str, list[str]] = {}
         for task in tasks:
             paths.setdefault(_waiting_in(task), []).append(task.get_name())
-        # The most crowded place first: that is usually the question.
+        # The location with the most tasks first.
         for place, names in sorted(paths.items(), key=lambda item: (-len(item[1]), item[1])):
             shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
             parts.append(f"{len(names)} @ {shown}\n{place}")
@@ -240,11 +243,11 @@ def _tasks_page(request: Request) -> Answer:
         frame = frames.get(thread.ident or 0)
         stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
         parts.append(f"thread {thread.name}:\n{stack}")
-    return Answer(HTTPStatus.OK, "\n\n".join([*parts, ""]))
+    return Response(HTTPStatus.OK, "\n\n".join([*parts, ""]))
 
 
 def _waiting_in(task: asyncio.Task[object]) -> str:
-    """Where a task waits, through all the coroutines that wait for one another: outermost first."""
+    """The stack of a waiting task through all coroutines, outermost first."""
     lines = []
     awaited: object = task.get_coro()
     while awaited is not None:
@@ -259,8 +262,8 @@ def _waiting_in(task: asyncio.Task[object]) -> str:
 # Flags
 
 
-def _flags_index(_request: Request) -> Answer:
-    return Answer(
+def _flags_index(_request: Request) -> Response:
+    return Response(
         HTTPStatus.OK,
         "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n<table>\n"
         "\n<tr>v<br>\n\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n",
@@ -268,15 +271,15 @@ def _flags_index(_request: Request) -> Answer:
     )
 
 
-async def _verbosity(request: Request) -> Answer:
-    """PUT a number: the verbosity from now on (apiserver ``pkg/server/routes/flags.go``, component-base ``logs``)."""
+async def _verbosity(request: Request) -> Response:
+    """PUT sets the log level (apiserver ``pkg/server/routes/flags.go``, component-base ``logs``)."""
     if request.method != "PUT":
-        return Answer(HTTPStatus.NOT_ACCEPTABLE, "unsupported http method\n")
+        return Response(HTTPStatus.NOT_ACCEPTABLE, "unsupported http method\n")
     text = (await request.body()).decode("utf-8", "replace")
     try:
         level = int(text)
     except ValueError:
         reason = f'failed set klog.logging.verbosity {text}: strconv.ParseInt: parsing "{text}": invalid syntax\n'
-        return Answer(HTTPStatus.BAD_REQUEST, reason)
+        return Response(HTTPStatus.BAD_REQUEST, reason)
     logging.set_verbosity(level)
-    return Answer(HTTPStatus.OK, f"successfully set klog.logging.verbosity to {text}\n")
+    return Response(HTTPStatus.OK, f"successfully set klog.logging.verbosity to {text}\n")

@@ -1,9 +1,8 @@
-"""The cluster's authority and keys, for controllers whose flags name no file.
+"""The cluster's CA and keys, for controllers whose flags specify no file.
 
-Those who publish the authority get the one by which this program knows its server. Upstream takes only what the
-kubeconfig carries inline; a file that it names, or that of a service account, counts here too. ``app`` calls this with
-the connection, ``cli.up`` with the server's own authority, which then signs certificates, too, and with what the server
-signs tokens with.
+Controllers that publish the CA get that of the program's own connection. Upstream only uses inline data of the
+kubeconfig; here also a file in the kubeconfig, or that of a service account. ``app`` calls this with the connection,
+``cli.up`` with the server's own CA, which then also signs certificates, and with the server's token signer.
 """
 
 from pathlib import Path
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from pilothouse.serving.certificates import Pair
 
 
-def with_authority(options: Options, bundle: bytes) -> Options:
-    """The options, with this bundle (PEM) for controllers that publish it or store it with tokens."""
+def with_ca_bundle(options: Options, bundle: bytes) -> Options:
+    """The options, with this CA bundle (PEM) for controllers that publish it or store it with tokens."""
     chosen = dict(options.controller_options)
     for name, otherwise in (
         (PUBLISHER.name, RootCaOptions()),
@@ -41,8 +40,8 @@ def with_authority(options: Options, bundle: bytes) -> Options:
     return msgspec.structs.replace(options, controller_options=chosen)
 
 
-def with_signing_authority(options: Options, pair: "Pair") -> Options:
-    """The options, with the signers of certificates given this authority. It stays in memory."""
+def with_signing_ca(options: Options, pair: "Pair") -> Options:
+    """The options, with this CA for the certificate signers. It stays in memory."""
     chosen = options.controller_options.get(SIGNING.name) or SigningOptions()
     detail = msgspec.structs.replace(chosen, pair=pair)
     return msgspec.structs.replace(options, controller_options={**options.controller_options, SIGNING.name: detail})
@@ -55,8 +54,8 @@ def with_signer(options: Options, signer: "Signer") -> Options:
     return msgspec.structs.replace(options, controller_options={**options.controller_options, TOKENS.name: detail})
 
 
-def bundle_of(tls: TlsSettings) -> bytes:
-    """The authorities of a connection; nothing if it goes by those of the system. The file is known to be readable."""
+def ca_bundle_of(tls: TlsSettings) -> bytes:
+    """The CA bundle of a connection; empty if it uses the system's. The file is known to be readable."""
     if tls.ca_data or not tls.ca_file:
         return tls.ca_data
     return Path(tls.ca_file).read_bytes()

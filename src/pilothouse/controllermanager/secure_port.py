@@ -1,7 +1,7 @@
-"""The secure port of the manager, put together: certificates, authentication, authorization.
+"""Sets up the manager's secure port: certificates, authentication, authorization.
 
-``app`` opens it before leadership is won. What it answers is in ``endpoints``; ``client_trust`` and ``authentication``
-distinguish callers, ``delegation`` asks the API server about them.
+``app`` opens it before leader election. Requests are handled in ``endpoints``, authenticated in ``client_trust`` and
+``authentication``, and delegated to the API server in ``delegation``.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from pilothouse.serving.tls import Files, Policy, ServerTls
 
 _DELEGATED_QPS = 200.0
 _DELEGATED_BURST = 400
-_HOW_TO_GRANT = (
+_ROLE_BINDING_HINT = (
     f"; usually fixed by 'kubectl create rolebinding -n {NAMESPACE} ROLEBINDING_NAME"
     " --role=extension-apiserver-authentication-reader --user=THE_USER'"
 )
@@ -45,10 +45,8 @@ _log = Log("authentication")
 async def secure_port(
     env: Env, serving: Serving, pages: Pages, metrics: RestClientMetrics | None = None
 ) -> AsyncIterator[None]:
-    """Serve for the length of the block. Raises ``ConfigError`` or ``serving.server.CannotListen`` when it can't.
-
-    ``metrics`` count what is asked about callers.
-    """
+    """Serve during the block. Raises ``ConfigError`` or ``serving.server.CannotListen``. ``metrics`` count the
+    delegated requests."""
     if serving.port == 0:
         yield
         return
@@ -56,9 +54,9 @@ async def secure_port(
     authorizing = _delegate(env, serving, serving.authorization_kubeconfig, metrics)
     try:
         trust = ClientTrust(env, serving)
-        asks = authenticating if not (serving.authentication_skip_lookup or trust.is_complete) else None
-        if asks is not None:
-            await _lookup(env, asks, trust, serving)
+        delegates = authenticating if not (serving.authentication_skip_lookup or trust.has_all_files) else None
+        if delegates is not None:
+            await _read_authentication_config(env, delegates, trust, serving)
         endpoints = Endpoints(
             pages,
             _authenticator(env, serving, trust, authenticating),
@@ -84,8 +82,8 @@ async def secure_port(
         Log("serving").info("Serving securely", address=f"{serving.bind_address}:{server.port}")
         try:
             async with TaskGroup("secure port") as group:
-                if asks is not None:
-                    trust.follow(asks, group)
+                if delegates is not None:
+                    trust.watch_config_map(delegates, group)
                 yield
                 group.cancel()
         finally:
@@ -104,7 +102,8 @@ def _authenticator(env: Env, serving: Serving, trust: ClientTrust, client: Clien
 
 
 def _delegate(env: Env, serving: Serving, kubeconfig: str, metrics: RestClientMetrics | None) -> Client | None:
-    """The client that asks about others. Without a kubeconfig, and not in a pod either, nothing is delegated."""
+    """The client for delegated authentication and authorization. Without a kubeconfig, and outside of a pod, nothing is
+    delegated."""
     if not kubeconfig and not is_in_cluster(os.environ):
         return None
     connection = find(kubeconfig=kubeconfig) if kubeconfig else in_pod()
@@ -117,7 +116,7 @@ def _delegate(env: Env, serving: Serving, kubeconfig: str, metrics: RestClientMe
     return Client(transport, env, qps=_DELEGATED_QPS, burst=_DELEGATED_BURST, user_agent=agent, metrics=metrics)
 
 
-async def _lookup(env: Env, client: Client, trust: ClientTrust, serving: Serving) -> None:
+async def _read_authentication_config(env: Env, client: Client, trust: ClientTrust, serving: Serving) -> None:
     """Read the cluster's part of the trust once, before the port opens.
 
     A ConfigMap that is not there configures nothing, and ``ClientTrust.follow`` takes it up when it comes. Only what it
@@ -129,24 +128,25 @@ async def _lookup(env: Env, client: Client, trust: ClientTrust, serving: Serving
     deadline = env.monotonic() + WAIT_SECONDS
     while True:
         try:
-            trust.take(await client.get(CONFIG_MAPS, NAME, NAMESPACE))
+            trust.apply_config_map(await client.get(CONFIG_MAPS, NAME, NAMESPACE))
             return
         except NotFound:
             _log.info(
-                "The cluster configures no client authorities; client certificates prove nothing until it does",
+                "The cluster has no client CAs; client certificates are not accepted until it has",
                 configmap=f"{NAMESPACE}/{NAME}",
             )
             return
         except (ApiError, ConnectionError, TimeoutError) as error:
             message = f"unable to load configmap {NAMESPACE}/{NAME}: {error}"
             if isinstance(error, Forbidden):
-                message += _HOW_TO_GRANT
+                message += _ROLE_BINDING_HINT
             if tolerant:
                 _log.warning(f"{message}; continuing without authentication configuration until it can be read")
                 return
             if isinstance(error, ApiError) or env.monotonic() >= deadline:
                 raise ConfigError(
-                    f"{message}; --authentication-skip-lookup or --authentication-tolerate-lookup-failure go on without"
+                    f"{message}; --authentication-skip-lookup or --authentication-tolerate-lookup-failure "
+                    "continue without"
                 ) from error
             _log.info("Waiting for the API server", reason=error)
         await asyncio.sleep(1.0)
@@ -166,21 +166,21 @@ def _policy(serving: Serving) -> Policy:
         minimum = ssl.TLSVersion.TLSv1_2
     ciphers = openssl_ciphers(serving.tls_cipher_suites)
     if serving.tls_cipher_suites and not ciphers:
-        minimum = ssl.TLSVersion.TLSv1_3  # nothing is left to speak TLS 1.2 with
+        minimum = ssl.TLSVersion.TLSv1_3  # no TLS 1.2 cipher suite is left
     return Policy(minimum_version=minimum, ciphers=ciphers, groups=_groups(serving))
 
 
 def _groups(serving: Serving) -> tuple[str, ...]:
     desired = openssl_groups(serving.tls_curve_preferences)
-    # Where groups can't be chosen, ``ServerTls`` says so.
+    # If groups cannot be configured, ``ServerTls`` reports it.
     known = openssl.known_groups(desired) if desired else ()
     if known is None or known == desired:
         return desired
     left_out = ", ".join(name for name in desired if name not in known)
     if not known:
-        # Serving with others would be what was forbidden.
-        raise ConfigError(f"--tls-curve-preferences: {ssl.OPENSSL_VERSION} knows none of {left_out}")
-    Log("serving").warning("OpenSSL does not know all key exchanges that are allowed", without=left_out)
+        # Serving with others would violate the flag.
+        raise ConfigError(f"--tls-curve-preferences: {ssl.OPENSSL_VERSION} supports none of {left_out}")
+    Log("serving").warning("OpenSSL does not support all allowed key exchanges", without=left_out)
     return known
 
 
@@ -190,7 +190,7 @@ def _tls(env: Env, serving: Serving, authority: bytes) -> ServerTls:
         default = _default_certificate(env, serving)
         return ServerTls(default, client_authority=authority, policy=_policy(serving), named=named)
     except OSError as error:
-        # Without a file it is about none of ours: no place for temporary ones.
+        # Without files none of our flags is involved: no temporary directory is needed.
         what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         raise ConfigError(
             f"the certificate of the secure port can't be used: {what}; see --cert-dir, --tls-cert-file and"
@@ -201,7 +201,7 @@ def _tls(env: Env, serving: Serving, authority: bytes) -> ServerTls:
 
 
 def _default_certificate(env: Env, serving: Serving) -> Pair | Files:
-    """What flags name, what is in ``--cert-dir`` (made if it is not), or one that is only in memory."""
+    """The certificate from flags, the one in ``--cert-dir`` (created if missing), or one that is only in memory."""
     if serving.cert_file:
         return Files(Path(serving.cert_file), Path(serving.key_file))
     if not serving.cert_dir:

@@ -13,17 +13,17 @@ from pilothouse.runtime.descriptor import Descriptor
 
 
 def unknown_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
-    """The words of ``--controllers`` that name no controller, neither one of ours nor one of upstream's."""
-    return [name for name in _strange(words, descriptors) if name not in upstream_names()]
+    """The words of ``--controllers`` that are no controller of pilothouse or upstream."""
+    return [name for name in _unknown(words, descriptors) if name not in upstream_names()]
 
 
-def absent_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
-    """The controllers that ``--controllers`` asks for by name and that only upstream has."""
-    asked = [word for word in words if not word.startswith("-")]
-    return [name for name in _strange(asked, descriptors) if name in upstream_names()]
+def unimplemented_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
+    """The controllers that ``--controllers`` selects by name and that only upstream has."""
+    selected = [word for word in words if not word.startswith("-")]
+    return [name for name in _unknown(selected, descriptors) if name in upstream_names()]
 
 
-def _strange(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
+def _unknown(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
     known = {name for d in descriptors for name in (d.name, *d.aliases)}
     return [word.removeprefix("-") for word in words if word != "*" and word.removeprefix("-") not in known]
 
@@ -34,11 +34,8 @@ class Selection(msgspec.Struct, frozen=True):
     words: tuple[str, ...]
 
     def enables(self, descriptor: Descriptor) -> bool:
-        """Whether the controller is asked for.
-
-        Words are read from the left; the first that is its name or alias, or ``-`` and that, decides. If none is, it
-        runs when ``*`` is among the words and it is on by default.
-        """
+        """Whether the controller is selected (``IsControllerEnabled``). The first word that is its name or alias, with
+        or without ``-``, decides. Otherwise it is if ``*`` is among the words and the controller is on by default."""
         names = (descriptor.name, *descriptor.aliases)
         for word in self.words:
             if word in names:

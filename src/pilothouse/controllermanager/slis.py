@@ -1,19 +1,19 @@
-"""``/metrics/slis``: how each health check has fared (component-base ``metrics/prometheus/slis``, v0.36).
+"""``/metrics/slis``: the results of health checks (component-base ``metrics/prometheus/slis``, v0.36).
 
-A registry of its own, so that what watches service levels need not read all of ``/metrics``. Checks are counted when
-they are requested; DELETE resets the metrics.
+It has its own registry, so that SLI scrapers need not read all of ``/metrics``. Checks are counted when they are
+requested; DELETE resets the metrics.
 """
 
 from http import HTTPStatus
 
 from pilothouse.controllermanager.health import Health
-from pilothouse.controllermanager.pages import METRICS, Answer, Request
+from pilothouse.controllermanager.pages import METRICS, Request, Response
 from pilothouse.env import Env
 from pilothouse.machinery.metrics import CounterFamily, GaugeFamily, Registry
 
 
 class Slis:
-    """Records the health checks of a program."""
+    """Records the results of health checks."""
 
     def __init__(self, env: Env, *healths: Health) -> None:
         self._registry = Registry()
@@ -32,14 +32,14 @@ class Slis:
             health.observe = self.observe
 
     def observe(self, name: str, endpoint: str, passed: bool) -> None:
-        """A check was run."""
+        """A check has run."""
         self._state.labels(name, endpoint).set(1 if passed else 0)
         self._total.labels(name, "success" if passed else "error", endpoint).inc()
 
-    def page(self, request: Request) -> Answer:
+    def page(self, request: Request) -> Response:
         """The page."""
         if request.method == "DELETE":
             self._state.children.clear()
             self._total.children.clear()
-            return Answer(HTTPStatus.OK, "metrics reset\n")
-        return Answer(HTTPStatus.OK, self._registry.exposition(), METRICS)
+            return Response(HTTPStatus.OK, "metrics reset\n")
+        return Response(HTTPStatus.OK, self._registry.exposition(), METRICS)

@@ -1,11 +1,11 @@
-"""The flags of kube-controller-manager v1.36 that no controller of ours brings along: groups, types, defaults, help.
+"""The flags of kube-controller-manager v1.36 that are not in a descriptor: groups, types, defaults, help.
 
 Facts: ``cmd/kube-controller-manager/app/options`` and the option packages of component-base, apiserver and
-controller-manager. The flags of a controller that is implemented are in its descriptor, and
-not taken from here. ``options`` makes the flag set of both.
+controller-manager. The flags of a controller that is implemented are in its descriptor, and not taken from here.
+``flags`` builds the flag set of both.
 
-A row is ``name type default | help | note``. A note says where the flag means something else here than upstream; one
-that begins with ``no effect`` makes the flag accepted with a warning.
+A row is ``name type default | help | note``. A note describes a difference from upstream; with ``no effect`` the flag
+is accepted with a warning.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ GROUPS = (
     "misc",
     "global",
 )
-"""``--help`` prints groups in this order, which is upstream's. Empty ones are left out."""
+"""The order of groups in ``--help``, as upstream. Empty ones are omitted."""
 
 TLS_VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 CIPHER_SUITES = (
@@ -336,7 +336,7 @@ def upstream_flags(program: str) -> Iterator[tuple[str, Flag]]:
 
 
 def _default(kind: str, text: str = "") -> object:
-    # Reading an address or a quantity imports what the start of a program can do without.
+    # Parsing an address or a quantity imports modules that would slow down the start.
     return _EMPTY[kind] if not text else text if kind in {"ip", "quantity"} else _TYPES[kind].parse(text)
 
 

@@ -17,9 +17,9 @@ from pilothouse.machinery.flags import Parsed
 from pilothouse.runtime.descriptor import Descriptor
 
 MINOR = 36
-"""We are v1.36."""
+"""This release follows v1.36."""
 _OLDEST_MINOR = MINOR - 3
-_AT_LEAST_ONE = {
+_AT_LEAST_ONE_WORKER = {
     **dict.fromkeys(
         (
             "concurrent-cron-job-syncs",
@@ -35,7 +35,7 @@ _AT_LEAST_ONE = {
     "concurrent-resourceclaim-syncs": "{name} must be larger than 0, got {value}",
     "concurrent-validating-admission-policy-status-syncs": "must be positive, got {value}",
 }
-"""The other controllers that have such a flag run without workers then, which is to say that they do nothing."""
+"""With 0 the other controllers that have such a flag have no workers, so they do nothing."""
 _RANGES = {
     "concurrent-service-endpoint-syncs": (1, 50),
     "max-endpoints-per-slice": (1, 1000),
@@ -45,7 +45,7 @@ _RANGES = {
 
 
 def validate_options(parsed: Parsed, options: Options, descriptors: Sequence[Descriptor]) -> Iterator[str]:
-    """Everything that is wrong, in the order of upstream's groups."""
+    """All errors, in the order of upstream's groups."""
     yield from _validate_versions(parsed)
     yield from _validate_generic(parsed, options)
     for name in unknown_names(options.controllers, descriptors):
@@ -146,13 +146,13 @@ def _validate_controllers(parsed: Parsed) -> Iterator[str]:
     for name in sorted(parsed.values):
         value = parsed[name]
         if name in _RANGES:
-            least, most = _RANGES[name]
-            if value < least:
-                yield f"{name} must not be less than {least}, but got {value}"
-            elif value > most:
-                yield f"{name} must not be more than {most}, but got {value}"
-        elif name in _AT_LEAST_ONE and value <= 0:
-            yield _AT_LEAST_ONE[name].format(name=name, value=value)
+            minimum, maximum = _RANGES[name]
+            if value < minimum:
+                yield f"{name} must not be less than {minimum}, but got {value}"
+            elif value > maximum:
+                yield f"{name} must not be more than {maximum}, but got {value}"
+        elif name in _AT_LEAST_ONE_WORKER and value <= 0:
+            yield _AT_LEAST_ONE_WORKER[name].format(name=name, value=value)
     if parsed["attach-detach-reconcile-sync-period"] < 1:
         yield "duration time must be greater than one second as set via command line option reconcile-sync-loop-period"
 

@@ -1,6 +1,6 @@
-"""One YAML document from a file, for the settings that come in files: ``config_file`` and ``leader_migration``.
+"""Reads a YAML document from a file, for ``config_file`` and ``leader_migration``.
 
-YAML is imported when a file is read: most starts read none.
+The YAML library is imported when a file is read, because most programs read none.
 """
 
 from pathlib import Path
@@ -13,11 +13,11 @@ with lazy_imports():
 
 
 def read_mapping(path: str) -> dict[str, Any]:
-    """The mapping in a file. Raises ``OSError``, or ``ValueError`` when it is not one document, or no mapping, or has
-    a key twice."""
+    """The mapping in a file. Raises ``OSError``, or ``ValueError`` if it is not one document, not a mapping, or has
+    duplicate keys."""
 
     class Loader(yaml.SafeLoader):
-        """YAML lets the last of two equal keys win, in silence."""
+        """Rejects duplicate keys, of which YAML silently uses the last one."""
 
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
         seen: dict[Any, Any] = {}
@@ -32,10 +32,10 @@ def read_mapping(path: str) -> dict[str, Any]:
     Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
     text = Path(path).read_text(encoding="utf-8")
     try:
-        # The subclass is of the safe loader.
+        # The subclass is derived from the safe loader.
         documents = [found for found in yaml.load_all(text, Loader=Loader) if found is not None]
     except yaml.YAMLError as error:
         raise ValueError(f"no YAML: {error}") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise ValueError("wanted one document with a mapping")
+        raise ValueError("expected one document with a mapping")
     return documents[0]

@@ -1,7 +1,7 @@
-"""``/statusz`` and ``/flagz``: what is running here, and with which flags (component-base ``zpages``, v0.36).
+"""``/statusz`` and ``/flagz``: version, uptime and flags of the program (component-base ``zpages``, v0.36).
 
-Text for people, and a versioned object in JSON or YAML when it is requested by its kind. The text has a separator
-that changes from start to start, so that no parser relies on it: upstream's idea.
+Plain text, or a versioned object in JSON or YAML if its kind is requested. The separator in the text changes with each
+start, so that no parser relies on it, as upstream.
 """
 
 import platform
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 import pilothouse
-from pilothouse.controllermanager.pages import Answer, Page, Request
+from pilothouse.controllermanager.pages import Page, Request, Response
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.times import format_time
@@ -23,7 +23,7 @@ with lazy_imports():
 GROUP = "config.k8s.io"
 _VERSIONS = ("v1beta1", "v1alpha1")
 _SEPARATORS = (":", ": ", "=", " ")
-_NOT_ACCEPTABLE = Answer(HTTPStatus.NOT_ACCEPTABLE, "unsupported media type\n")
+_NOT_ACCEPTABLE = Response(HTTPStatus.NOT_ACCEPTABLE, "unsupported media type\n")
 _WARNING = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "
     "for debugging purposes only."
@@ -32,28 +32,28 @@ _UNLISTED = ("/healthz", "/livez", "/readyz")
 
 
 def flagz_page(env: Env, program: str, flags: Mapping[str, str]) -> Page:
-    """``/flagz``: every flag with its value."""
+    """``/flagz``: all flags with their values."""
     separator = _separator(env)
 
-    def page(request: Request) -> Answer:
-        desired = _wanted(request.accept, "Flagz")
+    def page(request: Request) -> Response:
+        desired = _requested_format(request.accept, "Flagz")
         if desired is None:
             return _NOT_ACCEPTABLE
         shown = {name: flags[name] for name in sorted(flags)}
         if isinstance(desired, _Structured):
             return desired.answer(program, {"flags": shown})
         lines = [f"{name}{separator}{value}" for name, value in shown.items()]
-        return Answer(HTTPStatus.OK, "\n".join(["", f"{program} flagz", _WARNING, "", *lines, ""]))
+        return Response(HTTPStatus.OK, "\n".join(["", f"{program} flagz", _WARNING, "", *lines, ""]))
 
     return page
 
 
 def statusz_page(env: Env, program: str, paths: Callable[[], list[str]]) -> Page:
-    """``/statusz``: since when, which versions, which pages."""
+    """``/statusz``: uptime, versions, and pages."""
     separator, started_at, began = _separator(env), env.now(), env.monotonic()
 
-    def page(request: Request) -> Answer:
-        desired = _wanted(request.accept, "Statusz")
+    def page(request: Request) -> Response:
+        desired = _requested_format(request.accept, "Statusz")
         if desired is None:
             return _NOT_ACCEPTABLE
         seconds = int(env.monotonic() - began)
@@ -82,13 +82,13 @@ def statusz_page(env: Env, program: str, paths: Callable[[], list[str]]) -> Page
             "Paths": " ".join(listed),
         }
         lines = [f"{name}{separator}{value}" for name, value in rows.items()]
-        return Answer(HTTPStatus.OK, "\n".join(["", f"{program} statusz", _WARNING, "", *lines, ""]))
+        return Response(HTTPStatus.OK, "\n".join(["", f"{program} statusz", _WARNING, "", *lines, ""]))
 
     return page
 
 
 def _language() -> str:
-    # The field is upstream's; what it is for is knowing what runs here.
+    # The name of the field is upstream's; it identifies the implementation.
     return f"python{platform.python_version()} (pilothouse {pilothouse.__version__})"
 
 
@@ -97,18 +97,18 @@ def _separator(env: Env) -> str:
 
 
 class _Text:
-    """Text is wanted."""
+    """Plain text was requested."""
 
 
 class _Structured(msgspec.Struct, frozen=True):
-    """An object is wanted."""
+    """An object was requested."""
 
     kind: str
     version: str
     yaml: bool
 
-    def answer(self, program: str, fields: dict[str, Any]) -> Answer:
-        """The object."""
+    def answer(self, program: str, fields: dict[str, Any]) -> Response:
+        """The object as a response."""
         document = {
             "kind": self.kind,
             "apiVersion": f"{GROUP}/{self.version}",
@@ -116,12 +116,12 @@ class _Structured(msgspec.Struct, frozen=True):
             **fields,
         }
         if not self.yaml:
-            return Answer(HTTPStatus.OK, msgspec.json.encode(document) + b"\n", "application/json")
-        return Answer(HTTPStatus.OK, yaml.safe_dump(document, sort_keys=False), "application/yaml")
+            return Response(HTTPStatus.OK, msgspec.json.encode(document) + b"\n", "application/json")
+        return Response(HTTPStatus.OK, yaml.safe_dump(document, sort_keys=False), "application/yaml")
 
 
-def _wanted(accept: str, kind: str) -> _Text | _Structured | None:
-    """The first alternative of an ``Accept`` header that can be served; None when none can."""
+def _requested_format(accept: str, kind: str) -> _Text | _Structured | None:
+    """The first alternative of an ``Accept`` header that can be served, or None."""
     if not accept.strip():
         return _Text()
     for alternative in accept.split(","):

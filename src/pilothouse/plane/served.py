@@ -142,7 +142,7 @@ class ServedApiServer:
             self._serve_encryption(encryption)
         self._worker: WorkerThread | None = None
         self._sandbox: Sandbox | None = None
-        self.server.core.long_work.hire = self._hire
+        self.server.core.long_work.get_sandbox = self._hire
         self.server.core.long_work.hire_sandbox = self._hire_sandbox
         self.token = _kept(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
         self.authority = _authority(directory, env) if options.secure else None

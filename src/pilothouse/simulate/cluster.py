@@ -8,7 +8,7 @@ import msgspec
 from pilothouse.api.core import Taint
 from pilothouse.client.interceptor import DrawnDelay, Rule
 from pilothouse.controllermanager.options import Options
-from pilothouse.controllermanager.root_authority import with_authority
+from pilothouse.controllermanager.root_authority import with_ca_bundle
 from pilothouse.env import Env
 from pilothouse.machinery.times import parse_time
 from pilothouse.nodes.profile import PROFILES, Profile
@@ -71,7 +71,7 @@ def restored_options(restored: "Restored") -> dict[str, Any]:
 
 def restored_manager(restored: "Restored", manager: Options) -> Options:
     """The manager of a snapshot's cluster: it publishes the authority that the cluster publishes."""
-    return with_authority(manager, restored.root_ca.encode()) if restored.root_ca else manager
+    return with_ca_bundle(manager, restored.root_ca.encode()) if restored.root_ca else manager
 
 
 def node_group(group: schema.NodeGroup) -> NodeGroup:

@@ -220,7 +220,7 @@ class Worker:
 async def test_a_small_object_whose_rules_take_long_is_the_workers(api: Api) -> None:
     process, worker = Process(), Worker()
     api.server.core.long_work.hire_sandbox = lambda: process
-    api.server.core.long_work.hire = lambda: worker
+    api.server.core.long_work.get_sandbox = lambda: worker
     assert (await made(api, "a" * 20_000)).status == 201
     assert (worker.worked, len(process.tasks)) == (["_check"], 1)
 
@@ -241,7 +241,7 @@ async def test_long_rules_are_compiled_beside_the_loop(
     definition = copy.deepcopy(DEFINITION)
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
     api.server.core.long_work.hire_sandbox = lambda: process
-    api.server.core.long_work.hire = lambda: worker
+    api.server.core.long_work.get_sandbox = lambda: worker
     assert (await made(api, "b", definition)).status == 201
     assert worker.worked == ["_check", "_check"]  # the definition, and the first object
     assert (len(process.sources), len(process.tasks)) == (compiled, evaluated)
