@@ -1,8 +1,7 @@
-"""``ApiServer``: answers requests, independent of their transport.
+"""``ApiServer``: handles requests, independent of their transport.
 
-A request is read (``request_info``), authorised, turned into JSON (``Presenter``), handled by one of the functions in
-``endpoints``, and shown. What is no resource (discovery, health, OpenAPI) is answered by
-``documents``.
+A request is parsed (``request_info``), authorized, decoded (``Presenter``), handled by a function in ``endpoints``, and
+encoded. Non-resource paths (discovery, health, OpenAPI) are served by ``documents``.
 """
 
 import asyncio
@@ -121,7 +120,7 @@ _REMOVED = re.compile(r"unavailable in v(\d+\.\d+)\+").search
 _DISCOVERY = ("/api", "/apis")
 _READS = ("GET", "HEAD")
 _INTO_A_POD = ("attach", "exec", "portforward")
-"""Subresources that open a connection into a pod and require the permission to create it."""
+"""Subresources that connect to a pod and require the permission ``create``."""
 
 Authorize = Callable[[Identity, RequestInfo], None]
 ReadBody = Callable[[], Awaitable[bytes]]
@@ -131,8 +130,8 @@ Find = Callable[[Request, RequestInfo], tuple[Handler, ResourceInfo]]
 class ApiServer:
     """One API server over one store.
 
-    ``handle`` answers requests at any time. ``run`` does the work in the background (custom resource definitions,
-    expiry of events) until it is cancelled. The objects that every cluster has exist once the server is constructed.
+    ``handle`` can be called at any time. ``run`` runs the controllers (custom resource definitions, expiry of events)
+    until it is cancelled. The bootstrap objects exist once the server is constructed.
     """
 
     def __init__(
@@ -140,11 +139,11 @@ class ApiServer:
     ) -> None:
         self.env = env
         self.audit = audit
-        """Records who asks what; None where nothing is recorded."""
+        """The audit; None if there is none."""
         self.store = store
         self.options = options or ServerOptions()
         self.tracing = None if env.tracing is None else tracing.RequestTracing(env.tracing)
-        """Spans of requests and of what they do; None where nothing is traced."""
+        """Spans of requests and their parts; None if nothing is traced."""
         self.core = (
             Core(env, store, self.options) if self.tracing is None else tracing.TracedCore(env, store, self.options)
         )
@@ -159,9 +158,9 @@ class ApiServer:
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now, self.core.long_work)
         self.metrics_sources: list[Callable[[], str]] = []
-        """Further families of the API server, for ``/metrics``."""
+        """Additional metrics of the API server, for ``/metrics``."""
         self.process_metrics: list[Callable[[], str]] = []
-        """Families of the whole process, which are on the page of each program."""
+        """Metrics of the process, which are on the page of each program."""
         self.component_metrics: dict[str, list[Callable[[], str]]] = {}
         """The pages of other programs in this process, by upstream's names of them."""
         self.documents = Documents(
@@ -169,18 +168,18 @@ class ApiServer:
             address=f"127.0.0.1:{self.options.secure_port}",
             history=history_documents(store, env),
         )
-        """The documents (discovery, OpenAPI) served; a ``HandlerChain`` replaces them with its own."""
+        """The non-resource paths (discovery, OpenAPI); a ``HandlerChain`` replaces them."""
         self.authorize: Authorize | None = None
-        """Raises ``StatusError`` for requests that the user is not allowed to send; None allows all."""
+        """Raises ``StatusError`` for requests that the user may not make; None allows everything."""
         self.kms_health: KmsHealth | None = None
-        """Whether the plugins of encryption at rest are healthy; None where there are none."""
+        """The health of the KMS plugins; None if there are none."""
         self.asked_checks: list[AskedCheck] = []
-        """Checks of health that take a call."""
+        """Health checks that make a call."""
         self._events = EventExpiry(self.core)
         self._group_services = GroupServices(self.core)
         self._availability = Availability(self.core)
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        """Further tasks of ``run``, by name."""
+        """Additional tasks of ``run``, by name."""
         self.custom_resources = CustomResources(self.core)
         self.metrics_sources.append(self.custom_resources.metrics)
         self._unsettled = bootstrap_objects.stage_objects(self.core)
@@ -194,7 +193,8 @@ class ApiServer:
         user_agent: str = "",
         metrics: ClientMetrics | None = None,
     ) -> Transport:
-        """A way in for a user on the same loop. ``metrics`` gets the requests if this server counts them itself."""
+        """A transport for a user on the same loop. ``metrics`` are the client metrics if the server counts the requests
+        itself."""
         handle: Handle = self.handle if self.audit is None else self._handle_audited
         if self.tracing is not None:
             handle = self.tracing.local(handle, self.core.requests.read)
@@ -203,14 +203,14 @@ class ApiServer:
         )
 
     async def _handle_audited(self, request: Request, identity: Identity) -> Response | Stream:
-        """Requests from the same process are recorded as those from outside are, where the handler chain does it."""
+        """Requests of the same process are audited here, external ones by the handler chain."""
         assert self.audit is not None, "it is asked before"
         asked = self.core.requests.read(request.method, request.target)
         context = self.audit.begin(request)
         return await self.audit.answer(context, request, asked, identity, lambda: self.handle(request, identity))
 
     async def run(self) -> None:
-        """Work in the background until cancelled."""
+        """Run the controllers until cancelled."""
         core = self.core
         self.store.start()
         await core.keep_trying(self.settle)
@@ -233,15 +233,15 @@ class ApiServer:
             await asyncio.get_running_loop().create_future()
 
     def serve_resource_metrics(self, metering: Metering) -> None:
-        """Serve metrics.k8s.io from what ``metering`` says. To be called before ``run``."""
+        """Serve metrics.k8s.io from ``metering``. Call it before ``run``."""
         self.background["resource metrics"] = ResourceMetrics(self.core, metering).publish
 
     def set_lag(self, seconds: float) -> None:
-        """Answer reads like a server whose watch cache is that far behind (``lagging``); infinity for one that is
-        stuck, 0 for one that keeps up.
+        """Serve reads with this delay, as a server whose watch cache lags (``lagging``); infinity for one that is
+        stuck, 0 for none.
 
-        Watches under way end when this is called for the first time, as if they had been cut: their clients go on
-        from the copy. Raises ``ValueError`` for less than 0.
+        Active watches end at the first call, as if disconnected: clients resume from the copy. Raises ``ValueError``
+        for a negative lag.
         """
         if seconds < 0:
             raise ValueError(f"a server can't be ahead: a lag must not be negative, got {seconds}")
@@ -254,8 +254,8 @@ class ApiServer:
         self._lagging.store.set_lag(seconds)
 
     def compact(self) -> None:
-        """Drop all changes up to now, as etcd does when it is compacted: what goes on from an older resource version
-        or ``continue`` token gets a 410. Watches under way go on."""
+        """Drop the history, as a compaction of etcd: older resource versions and ``continue`` tokens get a 410. Active
+        watches continue."""
         self.store.compact(self.store.revision)
         if self._lagging is not None:
             self._lagging.store.compact(self._lagging.store.revision)
@@ -271,9 +271,9 @@ class ApiServer:
     async def handle(
         self, request: Request, identity: Identity, read_body: ReadBody | None = None
     ) -> Response | Stream:
-        """Answer one request of a known user. Failures are answers, not exceptions.
+        """Handle the request of an authenticated user. Failures are responses, not exceptions.
 
-        ``read_body`` gives the body of a request that has come without it; it is called after authorization.
+        ``read_body`` reads the body of a request without one; it is called after authorization.
         """
         request_info = self.core.requests.read(request.method, request.target)
         try:
@@ -286,7 +286,7 @@ class ApiServer:
                     and request_info.subresource in _INTO_A_POD
                     and request_info.resource == "pods"
                 ):
-                    # A websocket begins with a GET, and gives no less than a POST (v1.35).
+                    # A websocket starts with a GET, but needs the permission of a POST (v1.35).
                     self.authorize(identity, msgspec.structs.replace(request_info, verb="create"))
             if request_info.query is TOO_MANY:
                 raise errors.bad_request("number of URL query parameters exceeded limit")
@@ -324,7 +324,7 @@ class ApiServer:
                 result = await handler(core, call)
             else:
                 if self.store.is_shared:
-                    # What another server has just written must be found, and admission must know it.
+                    # Recent writes of other servers must be visible, and known to admission.
                     await self.store.catch_up()
                     own = self.store.of(call.info.prefix)
                     if own is not self.store.of(""):
@@ -351,7 +351,7 @@ class ApiServer:
         except PlainNotFound:
             return _NOT_FOUND
         except RecursionError:
-            # Bodies nest only so deep; what patches, webhooks and expressions make of them may go deeper.
+            # Bodies have a maximum depth; patches, webhooks and expressions may produce deeper objects.
             return self._failed(request, request_info, errors.bad_request(TOO_DEEP))
         except BackendError as error:
             # etcd's words, which upstream passes on as they are (``responsewriters/status.go``, v0.36).
@@ -366,8 +366,8 @@ class ApiServer:
             return response
 
     def renewal(self, request: Request, identity: Identity) -> Renew | None:
-        """What renews the Lease of a PUT like this one without a request, for a program in this process: see
-        ``renewal.RenewalAtOnce``. None where that is not possible."""
+        """The renewal of the Lease of such a PUT without a request, for a program in this process: see
+        ``renewal.RenewalAtOnce``. None if that is not possible."""
         core = self.core
         request_info = core.requests.read(request.method, request.target)
         info = request_info.info
@@ -397,20 +397,20 @@ class ApiServer:
 
         def renew(renewed: str) -> Response | None:
             if self.audit is not None or self.tracing is not None or self._lagging is not None:
-                return None  # These are about requests.
+                return None  # These are kept per request.
             try:
                 if self.authorize is not None:
                     self.authorize(identity, request_info)
                 value = renewing(renewed)
             except (StatusError, StoreClosed):
-                return None  # the request will be answered so
+                return None  # the response will have this error
             return None if value is None else Response(200, JSON_HEADERS, value)
 
         return renew
 
     def document(self, request: Request, identity: Identity) -> Response | None:
-        """``handle`` for a GET of what the server serves (``/api``, ``/apis``), which does not wait for anything. None
-        for other requests, for those that are refused, and where requests are recorded or traced."""
+        """``handle`` for a GET of ``/api`` or ``/apis`` that does not wait. None for other requests, for rejected ones,
+        and if requests are audited or traced."""
         if self.audit is not None or self.tracing is not None or self._unsettled is not None:
             return None
         request_info = self.core.requests.read(request.method, request.target)
@@ -424,12 +424,12 @@ class ApiServer:
             return None
 
     async def settle(self) -> None:
-        """Make the objects of the start visible. The first to come does it, all others wait for the same commit."""
+        """Commit the bootstrap objects. Concurrent callers wait for the same commit."""
         staged = self._unsettled
         if staged is None:
             return
         if self.store.is_shared:
-            # It may have failed, or another server have been quicker: then what is still missing is staged again.
+            # The commit may have failed, or another server written first: stage what is missing again.
             known = None if staged.failure or staged.committed else staged
             await self.core.keep_up(lambda: bootstrap_objects.stage_objects(self.core), staged=known)
         else:
@@ -437,7 +437,7 @@ class ApiServer:
         self._unsettled = None
 
     async def _record_response(self, request: Request, asked: RequestInfo, result: Result) -> None:
-        """Give the audit the object of a response: what the client gets, whatever the format, as JSON."""
+        """Record the object of a response for the audit, as JSON in any format."""
         context = audit_context()
         if context is None or not context.enabled:
             return
@@ -462,7 +462,7 @@ class ApiServer:
         await self.core.long_work.run(size, context.log_response_object, value, status)
 
     def _record_document(self, request: Request, asked: RequestInfo, document: Response) -> None:
-        """Discovery is a matter of objects, too."""
+        """Discovery documents are recorded as objects, too."""
         context = audit_context()
         if context is None or not context.records_response or document.status != 200:
             return
@@ -474,7 +474,7 @@ class ApiServer:
         context.log_response_object(document.body)
 
     def _record_deprecation(self, request_info: RequestInfo, warnings: Sequence[str]) -> None:
-        """Say that a version is deprecated, and when it goes (``MonitorRequest``, apiserver
+        """Warn about a deprecated version and its removal, and count it (``MonitorRequest``, apiserver
         ``pkg/endpoints/metrics/metrics.go``, v0.36)."""
         if self.audit is None and self.core.metrics is None:
             return
@@ -495,11 +495,11 @@ class ApiServer:
         return self.presenter.fail(request, request_info, error)
 
     def _handler(self, request: Request, request_info: RequestInfo) -> tuple[Handler, ResourceInfo]:
-        """The handler of the call; raises what upstream answers when there is none."""
+        """The handler of the call; raises upstream's error if there is none."""
         info = request_info.info
         if info is None:
             table = self.core.table
-            # Upstream's router takes all that is below a group of its own, whatever the version.
+            # Upstream's router handles everything below a custom group, in any version.
             if table.is_built_in(request_info.group):
                 raise errors.no_such_resource()
             if table.serves(request_info.group, request_info.version) and not table.is_custom(request_info.group):
@@ -507,7 +507,7 @@ class ApiServer:
             raise PlainNotFound
         self._check_scope(request_info, info)
         if request.method == "HEAD" or _is_misplaced(request_info):
-            # What is only ever created, reviews and bindings, has no paths of single objects at all.
+            # Create-only resources, reviews and bindings, have no paths of single objects.
             raise errors.no_such_resource() if info.verbs == ("create",) else errors.method_not_allowed()
         virtual = self.core.special.get((info.group, info.resource, request_info.subresource, request_info.verb))
         if virtual is None:
@@ -533,7 +533,7 @@ class ApiServer:
         return handler, info
 
     def _check_scope(self, request_info: RequestInfo, info: ResourceInfo) -> None:
-        """Namespaced objects are addressed in a namespace, the others outside of one."""
+        """Namespaced resources need a namespace in the path, others must not have one."""
         if info.namespaced:
             if request_info.namespace:
                 return
@@ -549,7 +549,7 @@ class ApiServer:
 
 
 def _is_misplaced(request_info: RequestInfo) -> bool:
-    """Whether the method is for the collection and the path names an object, or the other way round."""
+    """Whether a collection method is used on an object, or the reverse."""
     if request_info.verb == "create":
         return bool(request_info.name) and not request_info.subresource
     return request_info.verb in ("update", "patch") and not request_info.name

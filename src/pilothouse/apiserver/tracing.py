@@ -1,12 +1,12 @@
-"""Spans of requests: ``WithTracing``, and what handlers, admission and commits add.
+"""Spans of requests: ``WithTracing``, and the spans of handlers, admission and commits.
 
-Names and attributes are upstream's where it has the span: the request's by its route (apiserver
-``pkg/endpoints/filters/traces.go``, ``otelhttp`` v0.65), the handler's and the storage's by what they do
-(``pkg/endpoints/handlers``, ``pkg/storage/etcd3/store.go``, v0.36); those of the storage bear etcd's name, as its
-metrics do. The phases of admission have spans here only.
+Names and attributes are upstream's where it has the span: requests are named by route (apiserver
+``pkg/endpoints/filters/traces.go``, ``otelhttp`` v0.65), handlers and storage by operation (``pkg/endpoints/handlers``,
+``pkg/storage/etcd3/store.go``, v0.36); those of the storage are named after etcd, as its metrics are. The spans of
+admission phases do not exist upstream.
 
-As upstream, the request of a client that is neither in system:masters nor in system:monitoring begins a trace of its
-own, which is linked to the client's: clients must not control sampling. Programs in this process may.
+As upstream, the request of a client that is neither in system:masters nor in system:monitoring starts a new trace,
+which is linked to the client's, so that clients cannot control the sampling. Programs in this process can.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -69,7 +69,7 @@ class RequestTracing:
         self._tracing = tracing
 
     def local(self, handle: Local, read: Read) -> Local:
-        """The same for requests of programs in this process, with spans."""
+        """Wrap the handler of requests of programs in this process."""
 
         async def traced(request: Request, identity: Identity) -> Response | Stream:
             info = read(request.method, request.target)
@@ -78,7 +78,7 @@ class RequestTracing:
         return traced
 
     def served(self, answer: Served, read: Read) -> Served:
-        """The same for requests from outside, which are authenticated, with spans."""
+        """Wrap the handler of external requests, which are authenticated."""
 
         async def traced(
             request: Request, identity: Identity, read_body: Callable[[], Awaitable[bytes]] | None
@@ -90,7 +90,7 @@ class RequestTracing:
         return traced
 
     def spans_of(self, find: Find) -> Find:
-        """The same, with a span around the handler that it finds."""
+        """Wrap the lookup of handlers: the handler that it returns has a span."""
 
         def traced(request: Request, info: RequestInfo) -> tuple[Handler, ResourceInfo]:
             handler, resource = find(request, info)
@@ -145,7 +145,7 @@ class RequestTracing:
 
 
 class TracedCore(Core):
-    """A server's parts, with spans of admission and commits."""
+    """A ``Core`` with spans of admission and commits."""
 
     def __init__(self, env: Env, store: Store, options: ServerOptions) -> None:
         super().__init__(env, store, options)
@@ -155,10 +155,10 @@ class TracedCore(Core):
         store.on_stage.append(self._note_writer)
 
     async def commit(self, staged: Staged) -> bytes:
-        """With a span, which is the one that has written the revision."""
+        """Commit with a span, which is the one that has written the revision."""
         tracing, change = self._tracing, staged.change
         span = tracing.start(_COMMITS[change.type], _commit_attributes(change))
-        # Before it is visible: a reader of the revision must find the span.
+        # Before it is visible: readers of the revision then find the span.
         tracing.commits.remember(str(change.revision), span.get_span_context(), tracing.now())
         with tracing.within(span):
             value = await super().commit(staged)
@@ -167,14 +167,14 @@ class TracedCore(Core):
         return value
 
     def _note_writer(self, staged: Staged) -> None:
-        """What belongs to a write is staged with it, and not committed by itself."""
+        """Writes that are staged by hooks are committed together, without a commit of their own."""
         context = current_context()
         if context.is_valid:
             self._tracing.commits.remember(str(staged.change.revision), context, self._tracing.now())
 
 
 class _TracedChain(Chain):
-    """Plugins in order, with spans of their two phases."""
+    """Plugins in order, with a span for each of the two phases."""
 
     def __init__(self, tracing: Tracing) -> None:
         super().__init__()
@@ -202,10 +202,10 @@ class _TracedChain(Chain):
 
 
 class _TracedStream:
-    """A watch whose request lasts as long."""
+    """A watch whose span ends with the stream."""
 
     def __init__(self, stream: Stream, tracing: Tracing, span: Span, commits: Commits | None) -> None:
-        """With ``commits``, events name the spans that have written what they show."""
+        """With ``commits``, events name the spans that have written them."""
         self.status = stream.status
         self.headers = stream.headers
         self._stream = stream
@@ -237,10 +237,10 @@ class _TracedStream:
 
 
 class _TracedBatches(_TracedStream):
-    """The same for a stream that yields its pieces in batches."""
+    """``_TracedStream`` for a stream that yields its pieces in batches."""
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """The pieces, as they arrived together."""
+        """The pieces, in batches as they arrived."""
         assert isinstance(self._stream, _Batches), "it is wrapped for that"
         try:
             async for batch in self._stream.batches():
@@ -277,7 +277,7 @@ def _request_attributes(request: Request) -> Attributes:
 
 
 def _trace_fields(request: Request, info: RequestInfo) -> Attributes:
-    """``traceFields``, but for the client's address and the protocol."""
+    """``traceFields``, without the client's address and the protocol."""
     headers = request.headers
     return {
         "accept": headers.get("accept", "")[:_MAX_USER_AGENT],

@@ -1,7 +1,7 @@
 """The transport of clients on the same event loop: bytes in, bytes out, no sockets.
 
-A call yields to the loop before it does anything, and a write yields again before its answer, so that cancelling it
-leaves open whether the write happened, as a broken connection does.
+A call yields to the loop before it starts, and a write yields again before its response: after a cancellation it is
+unknown whether the write happened, as with a broken connection.
 """
 
 import asyncio
@@ -18,29 +18,29 @@ from pilothouse.machinery.metrics import Gauge
 
 Handle = Callable[[Request, Identity], Awaitable[Response | Stream]]
 Renew = Callable[[str], Response | None]
-"""Renews a Lease with this ``renewTime``; None if that takes a request."""
+"""Renews a Lease with this ``renewTime``; None if that needs a request."""
 _READS = ("GET", "HEAD")
 
 
 @runtime_checkable
 class Batches(Protocol):
-    """A stream that knows what came together."""
+    """A stream that can return batches."""
 
     def batches(self) -> AsyncIterator[list[bytes]]:
-        """The pieces, by what came together."""
+        """The pieces, in batches as they arrived."""
         ...
 
     def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
-        """Give the versions of bookmarks to ``take``, where it returns true, instead of a piece."""
+        """Deliver the versions of bookmarks to ``take`` instead of the stream, as long as it returns true."""
         ...
 
     def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
-        """Give pieces that a reader need not be woken for to ``take``, where it returns true."""
+        """Deliver pieces for which a reader need not be woken to ``take``, as long as it returns true."""
         ...
 
 
 class LocalTransport:
-    """One user's way into an API server in the same process."""
+    """The transport of one user to an API server in the same process."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class LocalTransport:
         find_renewal: Callable[[Request, Identity], Renew | None] = lambda _request, _identity: None,
         find_document: Callable[[Request, Identity], Response | None] = lambda _request, _identity: None,
     ) -> None:
-        """``client`` counts the requests if the server counts any."""
+        """``client``: client metrics, updated if the server has metrics."""
         self._handle = handle
         self._client = client
         self._find_renewal = find_renewal
@@ -62,7 +62,7 @@ class LocalTransport:
         self._agent = {"user-agent": user_agent} if user_agent else {}
 
     async def request(self, request: Request) -> Response:
-        """Ask and wait for the whole answer. A watch asked for this way is collected until it ends."""
+        """Send a request and wait for the whole response. A watch is collected until it ends."""
         answer = await self._ask(request)
         if isinstance(answer, Response):
             return answer
@@ -90,7 +90,7 @@ class LocalTransport:
                 return None
             requests.writing.enter(began)
             requests.writing.leave()
-            # What would have been sent is as long as what is answered.
+            # The request would have had the size of the response.
             sent = Request(request.method, request.target, request.headers, answer.body)
             info, seconds = core.requests.read(request.method, request.target), requests.clock() - began
             requests.observe(sent, info, answer.status, seconds, len(answer.body), self._client)
@@ -117,7 +117,7 @@ class LocalTransport:
         return answer
 
     async def open(self, request: Request) -> Stream:
-        """Ask and return once the status is known."""
+        """Send a request, and return once the status is known."""
         answer = await self._ask(request)
         return WholeBody(answer) if isinstance(answer, Response) else answer
 
@@ -144,7 +144,7 @@ class LocalTransport:
                 requests.observe(request, info, answer.status, seconds, answer.length, self._client)
             else:
                 answer = MeasuredStream(answer, requests, request, info, began)
-                if self._client is not None:  # a client's request is over once it has the status
+                if self._client is not None:  # for client metrics a request ends with its status
                     code = str(answer.status)
                     self._client.request_done(
                         request.method, LOCAL_HOST, code, seconds=seconds, request_bytes=0, response_bytes=0
@@ -154,11 +154,11 @@ class LocalTransport:
         return answer
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to do."""
 
 
 class MeasuredStream:
-    """A watch that is counted while it lasts, and as a request when it is closed."""
+    """A watch that is counted as in progress, and as a request when it is closed."""
 
     def __init__(
         self, stream: Stream, metrics: RequestMetrics, request: Request, info: RequestInfo, began: float
@@ -181,7 +181,7 @@ class MeasuredStream:
         return self._stream.__aiter__()
 
     async def close(self) -> None:
-        """End it."""
+        """End the stream."""
         if self._running is not None:
             self._running.dec()
             self._running = None
@@ -191,7 +191,7 @@ class MeasuredStream:
 
 
 class WholeBody:
-    """An answer that is already there, as a stream of one piece."""
+    """A complete response as a stream of one piece."""
 
     def __init__(self, response: Response) -> None:
         self.status = response.status
@@ -204,4 +204,4 @@ class WholeBody:
             yield body
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Nothing to do."""

@@ -1,9 +1,9 @@
-"""Watches over WebSocket (RFC 6455), for clients that ask for it: fabric8's, and pages in browsers.
+"""Watches over WebSocket (RFC 6455), for clients that request it: fabric8's, and web pages.
 
-``asgi`` asks whether a request wants one, sends the head, and puts each event into a message of text. The rules are
-those of ``golang.org/x/net/websocket``, which serves upstream's watches (apiserver ``endpoints/handlers/watch.go``,
-v0.36): only version 13, an Origin must be named, at most one subprotocol. Frames from clients are read and dropped,
-except pings and close frames.
+``asgi`` checks for the handshake, sends its response, and sends each event as a text message. The rules are those of
+``golang.org/x/net/websocket``, which serves upstream's watches (apiserver ``endpoints/handlers/watch.go``, v0.36): only
+version 13, an Origin is required, at most one subprotocol. Messages of clients are dropped, except for pings and close
+frames.
 """
 
 import base64
@@ -23,23 +23,23 @@ _UPGRADES = re.compile(r"(^|.*,\s*)upgrade($|\s*,)", re.IGNORECASE).match
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """No handshake with this client."""
+    """The handshake is rejected."""
 
     status: int
     message: str
 
 
 class FrameError(ValueError):
-    """The client does not send frames as clients must."""
+    """The client violates the framing protocol."""
 
 
 def is_websocket_request(headers: Mapping[str, str]) -> bool:
-    """Whether the client wants to change to WebSocket (``wsstream.IsWebSocketRequest``)."""
+    """Whether the client requests an upgrade to WebSocket (``wsstream.IsWebSocketRequest``)."""
     return headers.get("upgrade", "").lower() == "websocket" and bool(_UPGRADES(headers.get("connection", "")))
 
 
 def handshake(headers: Mapping[str, str]) -> dict[str, str] | Rejected:
-    """The headers of the 101 (``hybiServerHandshaker``), or why there is none."""
+    """The headers of the 101 (``hybiServerHandshaker``), or the error."""
     key = headers.get("sec-websocket-key", "")
     if not key:
         return Rejected(400, "missing or bad challenge response")
@@ -60,7 +60,7 @@ def handshake(headers: Mapping[str, str]) -> dict[str, str] | Rejected:
 
 
 def text_frames(message: bytes, longest: int) -> Iterator[bytes]:
-    """One message of text, in frames of at most so many bytes: between two of them a pong may be sent."""
+    """A text message in frames of at most this many bytes: pongs may be sent in between."""
     for start in range(0, len(message) or 1, longest):
         piece = message[start : start + longest]
         last = start + longest >= len(message)
@@ -82,15 +82,15 @@ def _frame(first: int, payload: bytes) -> bytes:
 
 
 class ClientFrames:
-    """Finds the control frames in what a client sends. Holds at most one of them: messages are dropped as they come."""
+    """Extracts the control frames from what a client sends. Data frames are dropped as they arrive."""
 
     def __init__(self) -> None:
         self._held = b""
         self._skipped = 0
-        """Bytes of a message that are still to come."""
+        """Remaining bytes of a dropped frame."""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Kind and payload of the control frames that are complete. Raises ``FrameError``."""
+        """Kind and payload of the complete control frames. Raises ``FrameError``."""
         found = []
         data = self._held + data
         while True:
@@ -113,7 +113,7 @@ class ClientFrames:
 
 
 def _head(data: bytes) -> tuple[int, int, int] | None:
-    """Kind, size and start of the payload of the frame that begins here; None while its head is not complete."""
+    """Kind, size and offset of the payload of the frame that begins here; None if its header is incomplete."""
     if len(data) < 2:
         return None
     kind, size = data[0] & 0xF, data[1] & ~_MASKED

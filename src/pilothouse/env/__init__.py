@@ -1,7 +1,7 @@
-"""Time, chance, identity, tasks and loops: everything a program here may know about the world besides the cluster.
+"""Time, randomness, identity, tasks and event loops: the environment of a program besides the cluster.
 
-Nothing above this package reads a clock or draws a number on its own. Programs get an ``Env`` in their constructor; the
-real one asks the operating system, the simulated one is a function of its seed.
+Nothing above this package reads a clock or generates random numbers itself. Programs get an ``Env`` in their
+constructor; the real one uses the operating system, the simulated one is determined by its seed.
 """
 
 from pilothouse.env.lazy import lazy_exports

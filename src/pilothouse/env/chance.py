@@ -1,7 +1,7 @@
 """Random streams, uids and name suffixes.
 
-Each use of chance draws from a stream of its own name, so that one more draw in one place does not change what happens
-in another: a seed keeps its scenario when the program around it grows.
+Each use of randomness has a stream of its own name, so that an additional draw in one place does not change the results
+of others: a seed keeps its scenario when the program around it changes.
 """
 
 import os
@@ -9,13 +9,13 @@ import random
 import zlib
 
 NAME_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels and no look-alikes (apimachinery ``util/rand``, v0.36): generated names spell nothing."""
+"""No vowels and no similar characters (apimachinery ``util/rand``, v0.36), so that generated names contain no words."""
 
 _HEX = "0123456789abcdef"
 
 
 class Chance:
-    """All randomness of one process, from one seed. Without a seed it is drawn from the operating system."""
+    """All randomness of one process, from one seed. Without a seed it is seeded by the operating system."""
 
     __slots__ = ("_streams", "_uid_bits", "seed")
 

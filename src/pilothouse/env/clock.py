@@ -1,7 +1,7 @@
-"""The wall clock. Loop time (``asyncio.get_running_loop().time()``) is for durations, this is for timestamps.
+"""The wall clock, for timestamps. Durations use loop time (``asyncio.get_running_loop().time()``).
 
-The two are independent on purpose: a wall clock can jump, forwards and back, while durations go on. Decisions about
-"how long since" that only concern this process use loop time; what is written into objects uses the wall clock.
+They are independent: a wall clock can jump in both directions, while durations continue. Intervals that only concern
+this process use loop time; timestamps in objects use the wall clock.
 """
 
 import datetime
@@ -16,16 +16,16 @@ class Clock(Protocol):
     """Wall time."""
 
     def now(self) -> datetime.datetime:
-        """The current instant, aware, in UTC, with microseconds."""
+        """The current time, aware, in UTC, with microseconds."""
         ...
 
     def timestamp(self) -> float:
-        """The same as seconds since the epoch, for frequent callers."""
+        """The current time as seconds since the epoch, for hot paths."""
         ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of the machine."""
 
     __slots__ = ()
 
@@ -37,32 +37,32 @@ class SystemClock:
 
 
 class LoopClock(ABC):
-    """Base of clocks that go with a loop, which has them as its ``clock``: log lines take their time from there."""
+    """Base of clocks of an event loop, which is its ``clock`` attribute: log lines get their time from it."""
 
     __slots__ = ()
 
     zone: datetime.tzinfo | None = None
-    """The zone in which log lines are written, None for the machine's own."""
+    """The time zone of log lines, None for the machine's."""
 
     @abstractmethod
     def now(self) -> datetime.datetime:
-        """The current instant, aware, in UTC, with microseconds."""
+        """The current time, aware, in UTC, with microseconds."""
 
     def timestamp(self) -> float:
-        """The same as seconds since the epoch."""
+        """The current time as seconds since the epoch."""
         return self.now().timestamp()
 
 
 def whole_seconds(instant: datetime.datetime) -> datetime.datetime:
-    """What ``metav1.Time`` keeps of an instant on the wire: whole seconds."""
+    """The time as in ``metav1.Time``: whole seconds."""
     return instant.replace(microsecond=0)
 
 
 def processor_seconds() -> float:
-    """What this process has used of its processors."""
+    """The CPU time of this process."""
     return time.process_time()
 
 
 def stopwatch_seconds() -> float:
-    """For programs without a loop: seconds that never go back, since some moment."""
+    """A monotonic time in seconds, for programs without an event loop."""
     return time.monotonic()

@@ -1,7 +1,8 @@
-"""Connections that may be given up at any moment, which uvloop's own ``create_connection`` does not guarantee.
+"""Connects sockets so that a cancellation never leaks them, which uvloop's own ``create_connection`` does not
+guarantee.
 
-``client.dial`` makes its connections to API servers of these steps, and the API server those to webhooks. None of it
-exists on a virtual loop, which raises ``NotImplementedError``.
+Used by ``client.dial`` for connections to API servers, and by the API server for webhooks. Not available on a virtual
+loop, which raises ``NotImplementedError``.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ Made = tuple[asyncio.Transport, P]
 
 
 class NotConnected(OSError):
-    """None of a name's addresses took a connection; ``failures`` has what each of them said, if there were any."""
+    """No connection to any address succeeded; ``failures`` are the errors."""
 
     def __init__(self, failures: Iterable[OSError]) -> None:
         super().__init__("no address took the connection")
@@ -26,7 +27,7 @@ class NotConnected(OSError):
 async def connect(
     loop: asyncio.AbstractEventLoop, addresses: Iterable[tuple[Any, ...]], prepare: Callable[[socket.socket], None]
 ) -> socket.socket:
-    """A socket that is connected to the first of these addresses (``getaddrinfo``'s) that takes it.
+    """A socket connected to the first address (from ``getaddrinfo``) that accepts.
 
     ``prepare`` sets its options. Raises ``NotConnected``.
     """
@@ -50,11 +51,11 @@ async def connect(
 
 @contextlib.contextmanager
 def handed_over(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Iterator[None]:
-    """While the loop makes a transport of the socket. Should that fail, the descriptor is the loop's to close.
+    """Used while the loop creates a transport for the socket. If that fails, the loop closes the descriptor.
 
-    uvloop (0.21 ``create_connection``) closes the socket only when the transport stands. If the peer resets the
-    connection before that, libuv closes the descriptor, and the socket would close it once more when it is collected:
-    whatever connection has the number by then would lose it, and the next one to get it would be refused by the loop.
+    uvloop (0.21 ``create_connection``) closes the socket only if the transport was created. If the peer resets the
+    connection before, libuv closes the descriptor, and garbage collection of the socket would close it again: a
+    different connection with the same descriptor would be closed, and the loop would reject the next one that gets it.
     """
     try:
         yield
@@ -72,10 +73,9 @@ async def shake_hands(
     server_name: str,
     seconds: float,
 ) -> Made[P]:
-    """TLS over a connected socket: the transport, and the protocol that ``make`` has made for it.
+    """TLS handshake on a connected socket: returns the transport, and the protocol created by ``make``.
 
-    The socket belongs to this call. Raises ``OSError``, of which ``ssl.SSLError`` is one. Cancelled, it leaves nothing
-    behind.
+    The socket is owned by this call. Raises ``OSError``, a base of ``ssl.SSLError``. Nothing leaks if it is cancelled.
     """
 
     async def shake() -> Made[P]:
@@ -88,8 +88,8 @@ async def shake_hands(
     try:
         return await asyncio.shield(shaking)
     except asyncio.CancelledError:
-        # uvloop (0.23 ``create_connection``), cancelled between two steps, closes the socket under a handshake that has
-        # just succeeded, whose last message then meets a closed transport. Without its socket it fails by itself.
+        # uvloop (0.23 ``create_connection``), if cancelled between two steps, closes the socket of a handshake that has
+        # just succeeded, whose last message is then sent to a closed transport. Without its socket it fails by itself.
         if not shaking.done():
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
@@ -99,6 +99,6 @@ async def shake_hands(
 
 
 def _hang_up(shaking: asyncio.Task[Made[Any]]) -> None:
-    """The result of a handshake is no longer awaited."""
+    """Close the transport of a handshake whose result is no longer needed."""
     if not shaking.cancelled() and shaking.exception() is None:
         shaking.result()[0].abort()

@@ -1,4 +1,4 @@
-"""``Env``: what a program is handed about the world."""
+"""``Env``: the environment of a program, passed to constructors."""
 
 import asyncio
 import datetime
@@ -14,49 +14,50 @@ from pilothouse.env.clock import Clock, SystemClock
 
 
 def _is_coarse(loop: asyncio.AbstractEventLoop) -> bool:
-    """uvloop's time counts milliseconds, and stands still while a turn lasts: most work would take none."""
+    """uvloop's time has milliseconds, and does not change during an iteration of the loop: most durations would be
+    zero."""
     return type(loop).__module__ == "uvloop"
 
 
 def perf_counter_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """``Env.perf_counter`` for frequent callers that know the loop."""
-    # asyncio's loops go by the same clock, with a call more.
+    """``Env.perf_counter`` for hot paths that have the loop."""
+    # asyncio's loops use the same clock, with an additional call.
     return time.monotonic if is_real(loop) else loop.time
 
 
 def is_real(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the loop's time is that of the machine: neither virtual, nor moved by a test."""
+    """Whether the loop's time is that of the machine: neither virtual nor movable."""
     return _is_coarse(loop) or type(loop).time is asyncio.BaseEventLoop.time
 
 
 class Env(msgspec.Struct, frozen=True):
-    """Wall clock, loop time and chance of one process. ``Env()`` is the real one."""
+    """Wall clock, loop time and randomness of one process. ``Env()`` is the real one."""
 
     clock: Clock = msgspec.field(default_factory=SystemClock)
     chance: Chance = msgspec.field(default_factory=Chance)
     zone: datetime.tzinfo = datetime.UTC
-    """The local time zone, for the few times that are meant in it. Programs take ``local_zone()``."""
+    """The local time zone, for the few times that depend on it. Programs pass ``local_zone()``."""
     loop_time: Callable[[], float] | None = None
-    """The time of the one loop on which all of this runs; None where loops come and go."""
+    """The time of the only event loop; None if there may be several."""
     is_alone: Callable[[], bool] = lambda: True
-    """Whether what is done now, instead of by a task of its own that would have to be woken first, overtakes nothing:
-    on the virtual loop, that nothing else is ready at this instant. In real time no order is promised."""
+    """Whether work can be done now, instead of by a task that would have to be woken first, without changing the order:
+    on the virtual loop, if nothing else is ready. In real time no order is guaranteed."""
     is_reading_alone: Callable[[], bool] = lambda: True
     """``is_alone``, for a caller that only reads, and sets a timer."""
     mark_renewal: Callable[[asyncio.TimerHandle, Callable[[], bool]], None] = lambda _timer, _renews: None
-    """Say of a timer that it renews something, and wakes a task for it unless ``is_alone``. The function says whether
-    it is going to do nothing but that."""
+    """Mark a timer as a renewal, which wakes a task unless ``is_alone``. The function returns whether it will only
+    renew."""
     mark_what_follows: Callable[[], None] = lambda: None
-    """To be called after a renewal that ``is_alone`` has allowed: what is ready now follows from it."""
+    """Called after a renewal that ``is_alone`` has permitted: what is ready now is its consequence."""
     mark_pass: Callable[[asyncio.TimerHandle, Callable[[], bool]], None] = lambda _timer, _leap: None
-    """Say of a timer that it begins a periodic pass. ``leap`` is called when it is due, by whoever asks ``is_alone`` at
-    that instant: it makes the pass, sets the timer of the next one and returns true, if the pass only reads, finds
-    nothing to do and wakes nobody; else it has done nothing and returns false."""
+    """Mark a timer as the start of a periodic pass. ``leap`` is called by ``is_alone`` when the timer is due: it makes
+    the pass, sets the next timer and returns true, if the pass only reads, finds nothing to do and wakes nobody; else
+    it has no effect and returns false."""
     tracing: Any = None
-    """Starts the spans of the program (a ``Tracing``, of ``tracing.provider``). None where nothing is traced."""
+    """Creates spans (a ``Tracing``, of ``tracing.provider``). None if nothing is traced."""
 
     def now(self) -> datetime.datetime:
-        """Wall time, aware, in UTC. It may jump, also against ``monotonic``."""
+        """Wall time, aware, in UTC. It may jump, also relative to ``monotonic``."""
         return self.clock.now()
 
     def timestamp(self) -> float:
@@ -64,13 +65,13 @@ class Env(msgspec.Struct, frozen=True):
         return self.clock.timestamp()
 
     def monotonic(self) -> float:
-        """Seconds on the running loop's own clock: never goes back, says nothing about the date."""
+        """Seconds on the running loop's clock: monotonic, unrelated to the date."""
         time = self.loop_time
         return asyncio.get_running_loop().time() if time is None else time()
 
     def perf_counter(self) -> float:
-        """Seconds by which to measure how long something takes, for metrics: ``monotonic`` as fine as the machine has
-        it. Never compare the two."""
+        """Seconds for measuring durations of work, for metrics: ``monotonic`` with the best resolution. Not comparable
+        with it."""
         if self.loop_time is not None:
             return self.loop_time()
         loop = asyncio.get_running_loop()

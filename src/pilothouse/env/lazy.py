@@ -1,24 +1,24 @@
-"""Imports that are carried out when something of the module is used.
+"""Imports that are executed at the first use of the module.
 
-A start pays for every module that it loads, a fifth of a millisecond each. What rare requests, some objects or one
-command need is imported in a block of its own, at the top of the module that uses it:
+Each module that is loaded at startup costs a fifth of a millisecond. What is needed for rare requests, some objects or
+one command is imported in a block at the top of the module that uses it:
 
     with lazy_imports():
         from cryptography import x509
         from pilothouse.apiserver.endpoints import eviction
 
-For readers, type checkers and tools that rename these are ordinary import statements. Here each binds a ``LazyModule``:
-its first use (an attribute that is read or set) imports the module and puts it in the place of the proxy, so that every
-later use costs what it costs after an ordinary import. Only *modules* can be imported so: a function of one is called
-as ``eviction.evict(…)``. Annotations that name such a module are quoted, since they are evaluated at once otherwise.
+For readers, type checkers and refactoring tools these are ordinary import statements. Here each binds a ``LazyModule``:
+its first use (reading or setting an attribute) imports the module and replaces the proxy, so that later uses cost the
+same as after an ordinary import. Only *modules* can be imported lazily: functions are called as ``eviction.evict(…)``.
+Annotations with such a module must be quoted, because they are evaluated otherwise.
 
-A package that re-exports names imports each at its first use:
+A package that re-exports names can import each at its first use:
 
     with lazy_exports():
         from pilothouse.runtime.backoff import Backoff
 
-What a failing import raises, the first use raises. No other import is affected: a block takes effect for the import
-statements that are written in it, whatever other threads do meanwhile.
+The errors of a failing import are raised at the first use. Other imports are not affected: a block only applies to the
+import statements inside it, whatever other threads do meanwhile.
 """
 
 import builtins
@@ -32,12 +32,12 @@ from typing import Any
 
 _lock = threading.Lock()
 _open: "dict[int, _Block]" = {}
-"""The blocks that are being carried out, by the identity of their module's globals. Two threads are never in blocks of
-the same module: the import system has one of them wait."""
+"""The active blocks, by the identity of their module's globals. Two threads are never in blocks of the same module,
+because the import system locks it."""
 
 
 class LazyModule:
-    """Stands in a module for another one that it imports lazily."""
+    """The proxy of a lazily imported module."""
 
     __slots__ = ("_block", "_loaded", "_members", "_name", "_submodules")
 
@@ -119,12 +119,13 @@ class _Block:
             self.is_open = False
             del _open[id(self.importer)]
             ours = builtins.__import__
-            # Another hook in front of it stays: without open blocks ours only forwards.
+            # Another hook installed later stays: without active blocks ours only forwards.
             if not _open and isinstance(ours, functools.partial) and ours.func is _import:
                 builtins.__import__ = ours.args[0]
 
     def imported(self, name: str, desired: Sequence[str] | None) -> LazyModule:
-        """What the statement takes its names from: a.b with ``from a.b import c``, and a with ``import a.b``."""
+        """The object from which the statement takes its names: a.b for ``from a.b import c``, and a for ``import
+        a.b``."""
         first = name if desired else name.partition(".")[0]
         if first not in self._roots:
             self._roots[first] = LazyModule(first, self)
@@ -134,7 +135,7 @@ class _Block:
         return root
 
 
-def _import(  # the parameters of builtins.__import__, and the function that was there before
+def _import(  # the parameters of builtins.__import__, and the previous function
     before: Callable[..., Any],
     name: str,
     globals: Mapping[str, Any] | None = None,  # noqa: A002
@@ -151,7 +152,7 @@ def _import(  # the parameters of builtins.__import__, and the function that was
 
 
 class lazy_imports(_Block):  # noqa: N801  reads as a statement
-    """``with lazy_imports():`` modules that are loaded with their first use in this module."""
+    """``with lazy_imports():`` modules that are loaded at their first use in this module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,9 +167,9 @@ class lazy_imports(_Block):  # noqa: N801  reads as a statement
 
 
 class lazy_exports(_Block):  # noqa: N801
-    """``with lazy_exports():`` names that are loaded when somebody imports them from this module.
+    """``with lazy_exports():`` names that are loaded when they are imported from this module.
 
-    ``during`` makes a context to load them in.
+    ``during`` creates a context in which they are loaded.
     """
 
     def __init__(self, during: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:

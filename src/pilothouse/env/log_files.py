@@ -1,8 +1,8 @@
-"""Where the audit log and the decision log go: a file that only grows, a file that is rotated, or standard output.
+"""Files of the audit log and the decision log: an append-only file, a rotated file, or standard output.
 
-A rotated file follows gopkg.in/natefinch/lumberjack.v2 (v2.2.1), which upstream writes the audit log with: a full file
-is renamed to ``audit-2026-01-31T09-30-00.000.log``, in UTC, and old ones are removed by number and age, or compressed.
-All of it blocks, and is called by one thread (``log_writer``).
+A rotated file follows gopkg.in/natefinch/lumberjack.v2 (v2.2.1), which upstream uses for the audit log: a full file is
+renamed to ``audit-2026-01-31T09-30-00.000.log``, in UTC, and old ones are removed by number and age, or compressed. All
+functions block, and are called by one thread (``log_writer``).
 """
 
 import contextlib
@@ -30,19 +30,19 @@ _COMPRESSED = ".gz"
 
 
 class Sink(Protocol):
-    """What lines are written to."""
+    """The destination of lines."""
 
     def write(self, line: bytes) -> None:
-        """Write a whole line. Raises ``OSError``, and then the line is not there, as far as that can be helped."""
+        """Write a whole line. Raises ``OSError``, and then removes what was written of it, if possible."""
         ...
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
         ...
 
 
 class Rotation(msgspec.Struct, frozen=True):
-    """When a file is rotated, and what is kept. 0 stands for no limit."""
+    """When a file is rotated, and which backups are kept. 0 means no limit."""
 
     max_megabytes: int = 100
     max_age_days: int = 366
@@ -51,7 +51,7 @@ class Rotation(msgspec.Struct, frozen=True):
 
 
 def open_sink(path: str, rotation: Rotation, now: Callable[[], datetime.datetime]) -> Sink:
-    """Open the log, so that one that can't be written is noticed at the start. Raises ``OSError``."""
+    """Open the log, so that errors are raised at startup. Raises ``OSError``."""
     if path == STANDARD_OUTPUT:
         return _Descriptor(1, owned=False)
     Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def open_sink(path: str, rotation: Rotation, now: Callable[[], datetime.datetime
 
 
 class _Descriptor:
-    """An open file. What a failed write has left of a line is taken back."""
+    """An open file. Partial lines of failed writes are truncated."""
 
     def __init__(self, descriptor: int, *, owned: bool) -> None:
         self._descriptor = descriptor
@@ -76,7 +76,7 @@ class _Descriptor:
                 written += os.write(self._descriptor, line[written:] if written else line)
         except OSError:
             if written and self._owned:
-                # Else the next line would be continued by what is left of this one, and no reader would find its end.
+                # Else the next line would be appended to the partial one, and both would be unreadable.
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
             raise
@@ -87,7 +87,7 @@ class _Descriptor:
 
 
 class RotatedFile:
-    """The newest file of a log, and its backups in the same directory."""
+    """The current file of a log, and its backups in the same directory."""
 
     def __init__(self, path: Path, rotation: Rotation, now: Callable[[], datetime.datetime]) -> None:
         self._path = path
@@ -117,7 +117,7 @@ class RotatedFile:
             file.close()
 
     def _open(self, coming: int) -> None:
-        """Go on with the file that is there, unless it is full."""
+        """Continue the existing file, unless it is full."""
         self._remove_old()
         try:
             size = self._path.stat().st_size
@@ -149,7 +149,7 @@ class RotatedFile:
         self._file, self._size = _Descriptor(descriptor, owned=True), 0
 
     def _backup_path(self) -> Path:
-        """A name that no backup has: unlike lumberjack's, two of one millisecond are both kept."""
+        """An unused name: unlike lumberjack's, two backups of one millisecond are both kept."""
         at = self._now().astimezone(datetime.UTC)
         while True:
             stamp = f"{at.strftime(_FORMAT)}.{at.microsecond // 1000:03}"
@@ -159,7 +159,7 @@ class RotatedFile:
             at += datetime.timedelta(milliseconds=1)
 
     def _remove_old(self) -> None:
-        """Remove and compress backups in a thread of their own: a hundred megabytes take seconds."""
+        """Remove and compress backups in a separate thread: a hundred megabytes take seconds."""
         with self._lock:
             self._due = True
             if self._cleaner is None:
@@ -167,7 +167,7 @@ class RotatedFile:
                 self._cleaner.start()
 
     def wait(self) -> None:
-        """Until no backups are to be removed or compressed."""
+        """Wait until the backups were removed or compressed."""
         cleaner = self._cleaner
         if cleaner is not None:
             cleaner.join()
@@ -182,7 +182,7 @@ class RotatedFile:
             try:
                 self._remove_old_files()
             except OSError as error:
-                # It is tried again after the next rotation. The log itself goes on.
+                # It is retried after the next rotation. The log itself continues.
                 _log.warning("Old log files could not be removed or compressed", log=str(self._path), error=error)
 
     def _remove_old_files(self) -> None:
@@ -209,7 +209,7 @@ class RotatedFile:
             stamp = name[len(prefix) : len(name) - len(suffix)]
             if _STAMP(stamp) is None:
                 continue
-            with contextlib.suppress(ValueError):  # the 31st of February: not one of ours
+            with contextlib.suppress(ValueError):  # the 31st of February: no backup of ours
                 yield datetime.datetime.strptime(f"{stamp}+0000", f"{_FORMAT}.%f%z"), path
 
 

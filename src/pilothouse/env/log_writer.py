@@ -1,7 +1,7 @@
-"""Writes lines to the audit log in a thread, so that a slow or full disk delays only requests that wait.
+"""Writes lines to the audit log in a thread, so that a slow or full disk only delays requests that wait for it.
 
-The backend decides which requests wait. What is not written yet is bounded in number and bytes; a line that no longer
-fits is dropped, and its event counted as one that failed.
+The backend decides which requests wait. The buffer is limited in number and bytes; a line that does not fit is dropped,
+and its event counted as failed.
 """
 
 import asyncio
@@ -14,28 +14,28 @@ import msgspec
 from pilothouse.env.log_files import Sink
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Of all lines that are not written yet. Upstream bounds their number alone."""
+"""The limit of buffered bytes. Upstream only limits the number of events."""
 _LAST_SECONDS = 5.0
-"""How long a server that stops waits for what is not written yet."""
+"""How long shutdown waits for buffered lines."""
 
 Written = Callable[[str], None]
-"""Called on the loop once a line is written, with an empty text, or could not be, with the reason."""
+"""Called on the loop with the error of writing a line, or an empty text."""
 
 
 class BatchConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How lines are collected before they are written. Times are in seconds."""
+    """How lines are batched. Times are in seconds."""
 
     buffer_size: int = 10_000
     max_batch_size: int = 1
     max_batch_wait: float = 0.0
-    """How long a batch that is not full waits. Only those of more than one line do."""
+    """How long an incomplete batch waits, if the batch size is more than one."""
     throttle_qps: float = 0.0
-    """Batches in a second; 0 for no limit."""
+    """Batches per second; 0 for no limit."""
     throttle_burst: int = 0
 
 
 class Writer:
-    """One log. The thread is started with the first line, on whose loop ``written`` is called."""
+    """The writer of one log. The thread is started with the first line, on whose loop ``written`` is called."""
 
     def __init__(self, sink: Sink, config: BatchConfig, name: str = "audit") -> None:
         self._name = name
@@ -51,7 +51,7 @@ class Writer:
         self._refilled: float | None = None
 
     def submit(self, line: bytes, written: Written) -> str:
-        """Hand over a line; the reason why it is dropped, or an empty text. Never waits."""
+        """Enqueue a line; returns the reason if it is dropped, or an empty text. Never blocks."""
         with self._changed:
             if self._closing:
                 return f"{self._name} backend shut down"
@@ -69,7 +69,7 @@ class Writer:
         return ""
 
     async def close(self) -> None:
-        """Write what is left, and close the log. A disk that does not answer is left after some seconds."""
+        """Write the buffered lines, and close the log. Gives up after some seconds if the disk does not respond."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -86,7 +86,7 @@ class Writer:
         self._sink.close()
 
     def _next_batch(self) -> list[tuple[bytes, Written]]:
-        """The lines to write next; none when the log is closed and all are written."""
+        """The next lines to write; none when the log is closed and the buffer empty."""
         config = self._config
         with self._changed:
             while not self._lines and not self._closing:
@@ -102,7 +102,7 @@ class Writer:
             return batch
 
     def _throttle(self) -> None:
-        """Wait for a token of the bucket. A log that is closed waits no more."""
+        """Wait for a token of the bucket, unless the log is closed."""
         qps = self._config.throttle_qps
         if not qps:
             return

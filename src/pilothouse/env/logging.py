@@ -1,14 +1,14 @@
 """Structured log lines in klog's text form, or as JSON.
 
-``Log.info("Finished syncing", key="default/web")`` prints
-``I1121 03:04:05.678901   4242 replicaset] "Finished syncing" key="default/web"``. Verbosity follows klog: 0 is always
-shown, ``--v=N`` shows lines with ``v <= N``, ``--vmodule`` raises that for some.
+``Log.info("Finished syncing", key="default/web")`` prints ``I1121 03:04:05.678901 4242 replicaset] "Finished syncing"
+key="default/web"``. Verbosity follows klog: 0 is always shown, ``--v=N`` shows lines with ``v <= N``, ``--vmodule``
+raises that for some loggers.
 
-A line bears the wall time of the loop that it comes from: in virtual time, and where a test has moved its clock ahead,
-it says what the objects and events of that moment say.
+A line has the wall time of its event loop: in virtual time, and after a test has moved its clock, it is consistent with
+the timestamps of objects and events.
 
-The text of a line often comes from objects that anybody may write. It cannot forge a line or speak to a terminal: what
-is not printable is escaped, and what is very long is cut.
+Values often come from objects of users. They cannot forge lines or send terminal escape sequences: characters that are
+not printable are escaped, and long values are truncated.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from pilothouse.env.clock import LoopClock
 _ROOT = "pilothouse"
 _LARGEST_BUFFER = 2 * 1024**3
 _LONGEST = 8192
-"""Characters that are shown of one value."""
+"""The maximum length of one value in characters."""
 
 
 def _level(v: int) -> int:
@@ -36,7 +36,7 @@ def _level(v: int) -> int:
 
 
 class _Verbosity:
-    """How much is shown: ``v`` for everybody, more for those whose name fits one of the patterns."""
+    """The verbosity: ``v`` for all loggers, higher for those whose name matches one of the patterns."""
 
     def __init__(self) -> None:
         self.v = 0
@@ -58,7 +58,7 @@ class _Verbosity:
 
     def _apply(self, name: str, logger: logging.Logger) -> None:
         fitting = [v for pattern, v in self.patterns if fnmatchcase(name, pattern)]
-        # The first pattern that fits decides; it never takes away what everybody has (klog ``--vmodule``).
+        # The first matching pattern applies; it never lowers the global verbosity (klog ``--vmodule``).
         logger.setLevel(_level(fitting[0]) if fitting and fitting[0] > self.v else logging.NOTSET)
 
 
@@ -66,8 +66,7 @@ _verbosity = _Verbosity()
 
 
 class _LoopTime(logging.Filter):
-    """Gives a record the time of the loop it comes from, if that has a clock of its own (``env.virtual``,
-    ``env.movable``)."""
+    """Sets the time of a record to that of its loop, if that has its own clock (``env.virtual``, ``env.movable``)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         clock = getattr(asyncio._get_running_loop(), "clock", None)
@@ -82,7 +81,7 @@ _loop_time = _LoopTime()
 
 
 class _LogLine:
-    """A message and its values. Where a handler knows nothing of values, pytest's say, they follow the message."""
+    """A message and its values. Handlers without structured values, such as pytest's, append them to the message."""
 
     __slots__ = ("message", "values")
 
@@ -97,7 +96,7 @@ class _LogLine:
 
 
 class Log:
-    """A named logger. Values are given as keywords and never interpolated into the message."""
+    """A named logger. Values are keyword arguments and never interpolated into the message."""
 
     __slots__ = ("_logger",)
 
@@ -107,27 +106,27 @@ class Log:
         _verbosity.add(name, self._logger)
 
     def enabled(self, v: int) -> bool:
-        """Whether lines of this verbosity are shown. Ask before computing something only for the log."""
+        """Whether lines of this verbosity are shown. Check it before computing something only for the log."""
         return self._logger.isEnabledFor(_level(v))
 
     def info(self, message: str, /, *, v: int = 0, **values: object) -> None:
-        """Something that happened, at verbosity ``v``."""
+        """Log an event, at verbosity ``v``."""
         level = _level(v)
         if self._logger.isEnabledFor(level):
             self._logger.log(level, _LogLine(message, values), extra={"values": values}, stacklevel=2)
 
     def warning(self, message: str, /, **values: object) -> None:
-        """Something an operator may want to change."""
+        """Log something that an operator may want to change."""
         self._logger.warning(_LogLine(message, values), extra={"values": values}, stacklevel=2)
 
     def error(self, message: str, /, *, error: BaseException | None = None, **values: object) -> None:
-        """Something that failed; ``error`` is printed as ``err=``."""
+        """Log a failure; ``error`` is printed as ``err=``."""
         if error is not None:
             values = {"err": str(error) or type(error).__name__, **values}
         self._logger.error(_LogLine(message, values), extra={"values": values}, stacklevel=2)
 
     def exception(self, message: str, /, error: BaseException, **values: object) -> None:
-        """An unexpected exception, with its traceback."""
+        """Log an unexpected exception, with its traceback."""
         self._logger.error(_LogLine(message, values), exc_info=error, extra={"values": values}, stacklevel=2)
 
 
@@ -141,13 +140,13 @@ class KlogFormatter(logging.Formatter):
         values: dict[str, object] = getattr(record, "values", {})
         head = f"{letter}{when:%m%d %H:%M:%S.%f} {os.getpid():7} {name}] {_quoted(_message(record))}"
         line = " ".join((head, *_pairs(values)))
-        # Indented, so that nothing in an exception's text can pass for a line of its own.
+        # Indented, so that the text of an exception cannot forge a line.
         return f"{line}\n{_indented(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per line (``--logging-format=json``; component-base ``logs/json``, v0.36): ``ts`` in milliseconds
-    since the epoch, ``v`` for what is no error."""
+    since the epoch, ``v`` unless it is an error."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -160,7 +159,7 @@ class JsonFormatter(logging.Formatter):
         elif record.levelno < logging.ERROR:
             line["severity"] = "warning"
         for key, value in getattr(record, "values", {}).items():
-            # Two things of one name would be one to most readers of JSON.
+            # Most readers of JSON drop one of two members with the same name.
             line[key if key not in line else f"{key}_"] = _plain(value)
         if record.exc_info:
             line["stacktrace"] = _cut(self.formatException(record.exc_info))
@@ -180,7 +179,7 @@ def _plain(value: object) -> object:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
-        return value if value - value == 0 else str(value)  # JSON knows no infinity
+        return value if value - value == 0 else str(value)  # JSON has no infinity
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value[:100]]
     if isinstance(value, _HasLogForm):
@@ -190,7 +189,7 @@ def _plain(value: object) -> object:
 
 @runtime_checkable
 class _HasLogForm(Protocol):
-    """What is an object in JSON and ``str`` of it in text (logr's ``Marshaler``)."""
+    """Logged as a JSON object, and as ``str`` of it in text (logr's ``Marshaler``)."""
 
     def log_form(self) -> Mapping[str, object]: ...
 
@@ -214,27 +213,27 @@ def _quoted(value: object) -> str:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if value is None or isinstance(value, list | tuple):
-        # As klog does with what is no string and says nothing of itself (``internal/serialize``, v2.130).
+        # As klog for values that are neither strings nor ``Stringer`` (``internal/serialize``, v2.130).
         return _escaped(_cut(json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))))
     return _escaped(json.dumps(_cut(str(value)), ensure_ascii=False))
 
 
 class Streams(NamedTuple):
-    """Where a program's log goes, for ``configure`` and ``flush``."""
+    """The streams of a program's log, for ``configure`` and ``flush``."""
 
     split: bool = False
-    """Whether what is no error goes to standard output."""
+    """Whether lines that are no errors are written to standard output."""
     info_buffer: int = 0
-    """Bytes of it that may be kept back for a while; only what is split is."""
+    """The buffer size of that stream in bytes; only used with split streams."""
     flush_seconds: float = 5.0
 
 
 ONE_STREAM = Streams()
-"""Everything to standard error, at once."""
+"""Everything to standard error, unbuffered."""
 
 
 class _Buffered:
-    """Whole lines, kept until there is no room for another or until a flush (``logs/api/v1/text.go``, v0.36)."""
+    """Buffers whole lines until the buffer is full or flushed (``logs/api/v1/text.go``, v0.36)."""
 
     def __init__(self, stream: TextIO, size: int) -> None:
         self._stream = stream
@@ -264,7 +263,7 @@ class _Buffered:
 
 
 class _SplitHandler(logging.Handler):
-    """What went wrong to one stream, at once; what happened to another, perhaps a little later."""
+    """Errors to one stream, unbuffered; everything else to another, possibly buffered."""
 
     def __init__(self, info: _Buffered, error: TextIO, error_level: int) -> None:
         super().__init__()
@@ -299,9 +298,9 @@ def configure(
 ) -> None:
     """Send pilothouse's log to ``stream`` (standard error by default) with verbosity ``v``.
 
-    ``vmodule`` gives those whose name fits a pattern (``replicaset*``) a verbosity of their own, if it is higher.
-    With ``info_stream`` what is no error goes there, and up to ``info_buffer`` bytes of it stay here until ``flush``.
-    Text counts warnings among the errors, JSON does not know them: so do upstream's two formats.
+    ``vmodule`` sets the verbosity of loggers whose name matches a pattern (``replicaset*``), if it is higher. With
+    ``info_stream`` lines that are no errors go there, and up to ``info_buffer`` bytes of them are buffered until
+    ``flush``. In text format warnings count as errors, in JSON they do not: as in upstream's two formats.
     """
     handler: logging.Handler
     if info_stream is None:
@@ -318,20 +317,20 @@ def configure(
 
 
 def flush() -> None:
-    """Write whatever has not been written yet. For those who end the process without further ado."""
+    """Write the buffered lines. Call it before the process is ended without cleanup."""
     for handler in logging.getLogger(_ROOT).handlers:
         if not getattr(getattr(handler, "stream", None), "closed", False):
             handler.flush()
 
 
 def set_verbosity(v: int) -> None:
-    """Another verbosity for everybody from now on."""
+    """Change the verbosity of all loggers."""
     _verbosity.set(v)
 
 
 @contextmanager
 def without_log() -> Iterator[None]:
-    """No log lines of the package in a block: under faults there are thousands, and all are expected."""
+    """Disable the package's log in a block: with faults there are thousands of expected lines."""
     logger = logging.getLogger("pilothouse")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""The real event loop: uvloop where there is one, asyncio's own elsewhere."""
+"""The real event loop: uvloop if it is available, else asyncio's."""
 
 import asyncio
 from collections.abc import Coroutine

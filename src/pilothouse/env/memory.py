@@ -1,8 +1,7 @@
-"""How the process takes memory and gives it back: large blocks come and go by themselves, and cycles are
-collected seldom.
+"""Memory and garbage collection settings: large blocks are returned to the system, and cycles are collected rarely.
 
-``pilothouse manager`` asks for the former; every program, every run in virtual time and the start of a test's plane for
-the latter. What a start makes (modules, classes, first caches) stays, and is not looked through for cycles at all.
+``pilothouse manager`` uses the former; every program, every run in virtual time and the start of a test's plane the
+latter. Objects created during startup (modules, classes, first caches) are permanent, and excluded from collections.
 """
 
 import contextlib
@@ -17,23 +16,23 @@ with lazy_imports():
     import ctypes
 
 LARGE = 256 * 1024
-"""What a TLS connection of asyncio or uvloop reads into."""
+"""The read buffer of a TLS connection of asyncio or uvloop."""
 _M_MMAP_THRESHOLD = -3
 _SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 def give_back_large_blocks() -> None:
-    """Have every block of 256 kB and more mapped when it is asked for, and given back to the system when it is freed.
+    """Let every block of 256 kB or more be mapped separately, and returned to the system when it is freed.
 
-    glibc begins so, but moves the threshold up to the largest block that was ever freed (``mallopt(3)``). From then on
-    such blocks lie between small ones, and what was once touched stays resident. Every TLS connection has a block of
-    256 kB, most of which is never touched unless a list was read through it; a manager has about a hundred connections,
-    and new ones after each outage. After ten minutes of outages 62 MB of its own were resident instead of 94.
+    This is glibc's default, but it raises the threshold to the largest block that was ever freed (``mallopt(3)``). Then
+    such blocks are between small ones, and memory that was touched once stays resident. Every TLS connection has a
+    block of 256 kB, most of which is never touched unless a list was read through it; a manager has about a hundred
+    connections, and new ones after each outage. After ten minutes of outages 62 MB of its own were resident instead of
+    94.
 
-    The price is that pages of a large list are new ones each time: at most 20 ms for 20 MB, which take longer than that
-    to be decoded.
+    The cost: the pages of a large list are new ones each time, at most 20 ms for 20 MB, which take longer to decode.
 
-    Elsewhere than with glibc, and when the environment says how malloc is to work, nothing is done.
+    Does nothing without glibc, or if the environment configures malloc.
     """
     if sys.platform != "linux" or any(name in os.environ for name in _SETTINGS):
         return
@@ -45,29 +44,28 @@ def give_back_large_blocks() -> None:
 _NEW_OBJECTS = 10_000
 _CHECKS = 100
 _START_OBJECTS = 200_000
-"""A program that has just become ready has made 150,000."""
+"""A program that has just started has created 150,000."""
 
 _Thresholds = tuple[int, int, int]
 
 
 class _Start:
-    """The start of this program."""
+    """The startup of this program."""
 
     thresholds_then: _Thresholds | None = None
-    """While it lasts: what the thresholds will be when it is over."""
+    """While it lasts: the thresholds to be set at its end."""
 
 
 @contextlib.contextmanager
 def seldom_collecting(*, older: bool = True, new_objects: int = _NEW_OBJECTS) -> Iterator[None]:
-    """Collect cycles after 10,000 new objects (or ``new_objects``) rather than 700, and the next generation after a
-    hundred collections rather than ten (``gc.set_threshold``), until this ends. ``older`` False: the next generation
-    after ten, as ever.
+    """Collect cycles after 10,000 new objects (or ``new_objects``) instead of 700, and the next generation after a
+    hundred collections instead of ten (``gc.set_threshold``), until this ends. ``older`` False: the next generation
+    after ten, as by default.
 
-    Caches and requests are made of objects that hold no cycle, and every collection goes through those made since
-    the one before: with 700 it takes an eighth of all time when many objects come, with 10,000 a twentieth, of which
-    the older ones are a third. What cycles there are (of exceptions, tasks, connections) stay so much longer. In a
-    manager that lives through outages that adds up: programs that go on do without ``older``. A threshold that
-    somebody has set higher, or a collector that is switched off, stays as it is.
+    Caches and requests consist of objects without cycles, and every collection traverses those created since the
+    previous one: with 700 it takes an eighth of the time while many objects arrive, with 10,000 a twentieth, a third of
+    it for the older ones. Cycles (of exceptions, tasks, connections) live longer. In a manager with many outages they
+    add up, so long-running programs do not use ``older``. A higher threshold, or a disabled collector, is not changed.
     """
     before = _Start.thresholds_then or gc.get_threshold()
     if not gc.isenabled() or not 0 < before[0] < new_objects:
@@ -88,8 +86,8 @@ def _set(thresholds: _Thresholds) -> None:
 
 
 def begin_start() -> None:
-    """Look for no cycles while this program starts, or until there are 200,000 new objects: of the 0.25 seconds until
-    ``up`` answers a twentieth was that."""
+    """Disable collections during startup, up to 200,000 new objects: they took a twentieth of the 0.25 seconds until
+    ``up`` responds."""
     thresholds = gc.get_threshold()
     if gc.isenabled() and _Start.thresholds_then is None and 0 < thresholds[0] < _START_OBJECTS:
         _Start.thresholds_then = thresholds
@@ -97,8 +95,8 @@ def begin_start() -> None:
 
 
 def end_start() -> None:
-    """The program has started: what it has made stays, and is never looked through (``gc.freeze``). Without
-    ``begin_start``, and the second time, nothing happens."""
+    """Startup is complete: the objects created so far are excluded from collections (``gc.freeze``). Does nothing
+    without ``begin_start``, or the second time."""
     if _Start.thresholds_then is not None:
         gc.freeze()
         gc.set_threshold(*_Start.thresholds_then)
@@ -107,12 +105,12 @@ def end_start() -> None:
 
 @contextlib.contextmanager
 def making_what_stays() -> Iterator[None]:
-    """The same in a process that is not ours, until this ends. What was made counts as old from then on, as if it had
-    been looked through twice: it is looked through with everything else that is old, seldom."""
+    """The same for a block in a process that is not ours. The objects created in it are moved to the oldest generation,
+    and collected as rarely as that."""
     with seldom_collecting(new_objects=_START_OBJECTS):
         try:
             yield
         finally:
-            if gc.isenabled() and not gc.get_freeze_count():  # somebody else's frozen objects stay so
+            if gc.isenabled() and not gc.get_freeze_count():  # objects that the process has frozen stay frozen
                 gc.freeze()
                 gc.unfreeze()

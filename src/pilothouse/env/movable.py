@@ -1,8 +1,8 @@
-"""A real event loop whose clock can be moved ahead: fast-forward where there are sockets and threads.
+"""A real event loop whose clock can be moved forward: fast-forward with sockets and threads.
 
-``MovableLoop`` waits like any other until ``MovableClock.advance`` is awaited. From then on, whenever the loop would
-wait, its time jumps to the next timer instead, so that everything that is due on the way happens in its order, as it
-does on the virtual loop; what comes in from sockets meanwhile goes first. The wall clock goes along.
+``MovableLoop`` waits as usual until ``MovableClock.advance`` is awaited. During that, whenever the loop would wait, its
+time jumps to the next timer instead, so that everything that is due happens in order, as on the virtual loop; pending
+data of sockets is handled first. The wall clock moves along.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pilothouse.env.clock import LoopClock, SystemClock
 
 
 class MovableClock(LoopClock):
-    """Wall time that is ``ahead`` seconds ahead of the machine's. Give it to an ``Env`` and to its ``MovableLoop``."""
+    """Wall time that is ``ahead`` seconds ahead of the machine's. Used by an ``Env`` and its ``MovableLoop``."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -23,14 +23,14 @@ class MovableClock(LoopClock):
         self._system = SystemClock()
 
     def now(self) -> datetime.datetime:
-        """The current instant."""
+        """The current time."""
         return self._system.now() + datetime.timedelta(seconds=self.ahead)
 
     async def advance(self, seconds: float) -> None:
-        """Let so much time pass at once: everything that is due within it has begun when this returns.
+        """Advance time at once: everything that is due by then was started when this returns.
 
-        Only on a ``MovableLoop`` of this clock. Raises ``ValueError`` for a step back, ``RuntimeError`` while another
-        step is under way.
+        Only on a ``MovableLoop`` with this clock. Raises ``ValueError`` for negative seconds, ``RuntimeError`` during
+        another call.
         """
         if seconds < 0:
             raise ValueError(f"time can't be moved back ({seconds:g} s)")
@@ -49,7 +49,7 @@ class MovableClock(LoopClock):
             self._left = 0.0
 
     def skip(self, wait: float | None) -> bool:
-        """Move ahead in the place of a wait, as far as was asked for. False if nothing was."""
+        """Advance instead of waiting, as far as requested. False if nothing was."""
         if not self._left:
             return False
         step = self._left if wait is None else min(wait, self._left)
@@ -59,7 +59,7 @@ class MovableClock(LoopClock):
 
 
 class MovableLoop(asyncio.SelectorEventLoop):
-    """asyncio's own loop, by a clock that can be moved."""
+    """asyncio's own loop, with a movable clock."""
 
     def __init__(self, clock: MovableClock) -> None:
         self.clock = clock
@@ -71,7 +71,8 @@ class MovableLoop(asyncio.SelectorEventLoop):
 
 
 class _SkippingSelector(selectors.BaseSelector):
-    """A selector that skips waits. asyncio asks it to wait until the next timer, and reads the clock after that."""
+    """A selector that skips waits. asyncio calls it with the time until the next timer, and reads the clock
+    afterwards."""
 
     def __init__(self, inner: selectors.BaseSelector, clock: MovableClock) -> None:
         self._inner = inner

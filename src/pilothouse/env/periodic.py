@@ -1,4 +1,4 @@
-"""``repeat``: something that is done again and again, and waits for nothing."""
+"""``repeat``: calls a function periodically, without a task."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,10 +11,10 @@ def _always() -> bool:
 
 
 async def repeat(env: Env, seconds: float, act: Callable[[], object], *, at_rest: Callable[[], bool] = _always) -> None:
-    """Call ``act`` every so many seconds, the first time after that time, in the timer: no task is woken for it. Ends
-    by being cancelled, or with the exception that ``act`` raises.
+    """Call ``act`` in a timer every so many seconds, the first time after that interval; no task is woken. Ends by
+    cancellation, or with an exception of ``act``.
 
-    ``at_rest`` says whether ``act`` would wake nobody (``Env.mark_pass``).
+    ``at_rest`` returns whether ``act`` would wake nobody (``Env.mark_pass``).
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()

@@ -1,4 +1,4 @@
-"""Files and directories that hold credentials: other users can neither read nor replace them."""
+"""Files and directories for credentials: other users can neither read nor replace them."""
 
 import os
 import secrets
@@ -18,14 +18,14 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Unsafe(OSError):
-    """Somebody else can change it, or has. The text says what to do."""
+    """Another user can change the file, or has done so. The text says what to do."""
 
 
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file that only its owner can read, whole or not at all, durably.
+    """Write a file that only its owner can read, atomically and durably.
 
-    It is written under a name that cannot be guessed and must not exist: in a directory where other users may write,
-    a link under a name known before would send it elsewhere.
+    It is written under an unpredictable name that must not exist: in a directory that other users can write to, a link
+    with a predictable name would redirect it.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
@@ -43,8 +43,8 @@ def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 @contextmanager
 def locked(directory: Path | None) -> Iterator[None]:
-    """Hold the lock of a directory whose files several processes may want to make at the same time: who comes second
-    finds them. Without a directory there is nothing to lock."""
+    """Hold the lock of a directory whose files several processes may create at the same time: later ones find them.
+    Does nothing without a directory."""
     if directory is None or fcntl is None:
         yield
         return
@@ -57,10 +57,10 @@ def locked(directory: Path | None) -> Iterator[None]:
 
 
 def make_private_directory(path: Path) -> None:
-    """Make the directory, its parents too, or make sure that no other user can write into it.
+    """Create the directory, with its parents, or check that no other user can write to it.
 
-    One that is empty and ours is made private; what others could have filled is refused. Raises ``Unsafe``, or another
-    ``OSError``.
+    An empty directory of this user is made private; one that others could have written to is rejected. Raises
+    ``Unsafe``, or another ``OSError``.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.stat()
@@ -78,8 +78,8 @@ def make_private_directory(path: Path) -> None:
 
 
 def check_private_files(directory: Path, private: tuple[str, ...]) -> None:
-    """Make sure that what lies in a directory is ours and lies there, and make private those files whose names end
-    like that. Raises ``Unsafe``."""
+    """Check that the files in a directory are owned by this user and no links, and make files with these suffixes
+    private. Raises ``Unsafe``."""
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_symlink():
@@ -92,18 +92,18 @@ def check_private_files(directory: Path, private: tuple[str, ...]) -> None:
 
 
 def is_open_to_all(directory: Path) -> bool:
-    """Whether anybody may exchange the files of others in it, as in no ``/tmp`` with the sticky bit."""
+    """Whether every user can replace files of others in it, because it lacks the sticky bit of ``/tmp``."""
     mode = directory.stat().st_mode
     return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
 def is_ours(path: Path) -> bool:
-    """Whether the file itself, not one that it links to, belongs to us. Root trusts everybody."""
+    """Whether the file itself, not the target of a link, belongs to this user. Root trusts everybody."""
     return _is_trusted(path.lstat())
 
 
 def _is_trusted(found: os.stat_result) -> bool:
-    # Root works in others' directories all the time, in containers mostly.
+    # Root often works in directories of others, mostly in containers.
     return _uid() == 0 or found.st_uid in (0, _uid())
 
 

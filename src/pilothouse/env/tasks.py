@@ -1,9 +1,9 @@
-"""A task group whose order is chosen: tasks are started, cancelled and waited for in the order in which they came.
+"""A task group with a defined order: tasks are started, cancelled and awaited in the order in which they were added.
 
-``asyncio.TaskGroup`` keeps its tasks in a set and cancels them in that set's order, which changes with memory
-addresses; a simulation that must be repeatable can't use it. Semantics are otherwise those of
-``asyncio.TaskGroup``: the first failure cancels the others, failures leave as an ``ExceptionGroup``, and the body is
-cancelled when a task fails. One difference: an exception that only the body raised leaves as it is, not in a group.
+``asyncio.TaskGroup`` keeps its tasks in a set and cancels them in the order of that set, which depends on memory
+addresses; simulations must be reproducible. Otherwise the semantics are those of ``asyncio.TaskGroup``: the first
+failure cancels the others, failures are raised as an ``ExceptionGroup``, and the body is cancelled when a task fails.
+One difference: an exception raised only by the body is not wrapped in a group.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class TaskGroup:
-    """Owns tasks for the length of an ``async with`` block; leaves no task behind."""
+    """Owns tasks for the duration of an ``async with`` block; all have ended when it exits."""
 
     def __init__(self, name: str = "tasks") -> None:
         self.name = name
@@ -33,7 +33,7 @@ class TaskGroup:
         return self
 
     def start(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Run the coroutine as a task of this group. While the group ends with an error, it is cancelled at once."""
+        """Run the coroutine as a task of this group. If the group is ending with an error, it is cancelled at once."""
         if self._parent is None or (self._closing and not self._tasks):
             coroutine.close()
             raise RuntimeError(f"task group {self.name!r} is not running")
@@ -41,15 +41,15 @@ class TaskGroup:
         self._tasks[task] = None
         task.add_done_callback(self._on_done)
         if self._failing:
-            task.cancel()  # the others have been, and no later call would cancel this one
+            task.cancel()  # the others were cancelled, and no later call would cancel this one
         return task
 
     def __len__(self) -> int:
-        """How many tasks have not ended."""
+        """The number of tasks that have not ended."""
         return len(self._tasks)
 
     def cancel(self) -> None:
-        """Cancel every task of the group, in the order in which they were started. The body goes on."""
+        """Cancel every task of the group, in the order in which they were started. The body continues."""
         for task in list(self._tasks):
             task.cancel()
 
@@ -82,7 +82,7 @@ class TaskGroup:
         parent = self._parent
         assert parent is not None
         propagate_cancel: asyncio.CancelledError | None = None
-        # Our own request is taken back, whatever the body made of it; what is left came from outside.
+        # Undo our own cancellation, however the body handled it; remaining ones are external.
         requests_left = parent.uncancel() if self._parent_cancelled_by_us else 1
         if isinstance(error, asyncio.CancelledError):
             if requests_left > 0:
@@ -116,7 +116,7 @@ class TaskGroup:
 
 
 def first_of(error: BaseException) -> BaseException:
-    """The first failure of a group in groups."""
+    """The first exception in nested groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,18 +1,18 @@
-"""Which certificates of servers are trusted: those that Go's crypto/x509 trusts, as far as OpenSSL allows it.
+"""Verification of server certificates as by Go's crypto/x509, as far as OpenSSL supports it.
 
-``client.tls`` asks it for API servers, the API server for webhooks.
+Used by ``client.tls`` for API servers, and by the API server for webhooks.
 """
 
 import ssl
 
 
 def trust_as_go(context: ssl.SSLContext) -> None:
-    """Have a client's context verify as Go does.
+    """Let a client's context verify as Go does.
 
-    Whatever is in the bundle is trusted by itself, not only an authority at the end of a chain: also an authority in
-    the middle, and the server's own certificate, which is what envtest puts into a webhook's ``caBundle``. A host name
-    is searched in the subject's alternative names only (Go 1.15). RFC 5280 is not enforced to the letter, as
-    CPython's default contexts do since 3.13: many a hand-made authority does without the extensions it asks for.
+    Every certificate in the bundle is a trust anchor, not only root CAs: also an intermediate CA, and the server's own
+    certificate, which envtest uses as ``caBundle`` of a webhook. Host names are only matched with subject alternative
+    names (Go 1.15). RFC 5280 is not enforced strictly, as CPython's default contexts do since 3.13: many self-made CAs
+    lack extensions that it requires.
     """
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

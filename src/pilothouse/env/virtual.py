@@ -1,9 +1,9 @@
 """The virtual loop: no sockets, no threads, no waiting. Time is a number that jumps to the next timer.
 
-``run(main)`` executes a program to its end. Whenever nothing can run, loop time jumps to the earliest timer; if there
-is no timer either, the program could never go on, and ``Stuck`` is raised inside ``run`` with the waiting tasks named.
-Callbacks run in the order in which they became due; equal deadlines keep the order in which they were set. The wall
-clock is loop time plus an offset that a simulation may move (``VirtualClock.jump``).
+``run(main)`` runs a program to its end. When nothing is ready, loop time jumps to the earliest timer; without a timer
+the program could never continue, and ``Stuck`` is raised inside ``run`` with the names of the waiting tasks. Callbacks
+run in the order in which they became due; those with the same deadline in the order in which they were set. The wall
+clock is loop time plus an offset that a simulation may change (``VirtualClock.jump``).
 """
 
 import asyncio
@@ -24,22 +24,22 @@ from pilothouse.env.memory import end_start, seldom_collecting
 T = TypeVar("T")
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-"""Where virtual wall clocks begin by default."""
+"""The default start of virtual wall clocks."""
 
 
 _NO_THREADS = "there are no threads on the virtual loop"
 
 
 class Stuck(RuntimeError):
-    """Nothing can run and no timer is set: the program waits for something that cannot happen."""
+    """Nothing is ready and no timer is set: the program waits for something that cannot happen."""
 
 
 class _Handle(msgspec.Struct, eq=False):
-    """``asyncio.Handle``, as far as programs use it: there are several for each request, and making one of asyncio's
-    costs four times as much."""
+    """``asyncio.Handle``, as far as programs use it: there are several for each request, and asyncio's takes four times
+    as long to create."""
 
     callback: Callable[..., object] | None
-    """None once it is cancelled."""
+    """None after cancellation."""
     args: tuple[Any, ...]
     context: contextvars.Context
     follows: bool
@@ -77,7 +77,7 @@ class _Timer(_Handle, eq=False):
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """An event loop without I/O. Only what coroutines, futures, tasks and timers need is there."""
+    """An event loop without I/O. It only supports coroutines, futures, tasks and timers."""
 
     def __init__(self) -> None:
         self._ready: deque[_Handle] = deque()
@@ -94,9 +94,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.tasks: dict[asyncio.Task[Any], None] = {}
         """Tasks that are not done, oldest first."""
         self.clock: VirtualClock | None = None
-        """The wall clock of the run, for code that has only the loop."""
+        """The wall clock of the run, for code that only has the loop."""
         self.leaps = True
-        """Whether renewals and passes may be made in their timers (``is_alone``). Off, to show that this changes
+        """Whether renewals and passes may be made in their timers (``is_alone``). Turned off to test that this changes
         nothing."""
 
     # Time
@@ -105,18 +105,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._time
 
     def is_alone(self) -> bool:
-        """Whether nothing is ready to run but the caller: ``Env.is_alone``.
+        """Whether nothing but the caller is ready to run: ``Env.is_alone``.
 
-        What is due at the same instant may be renewals that will be made in their timers as well: they come in the same
-        order, and before what follows from those made already, which tasks that have to be woken would only see when
-        all of them are made. It may be passes that have nothing to do: they are made now, before what the caller
-        writes, as they read before it would be written by a task that has to be woken.
+        Timers that are due at the same time may be renewals, which will also be made in their timers: in the same
+        order, and before the effects of those already made, which woken tasks would only see after all of them. They
+        may also be passes with nothing to do: these are made now, before the caller writes, because they read before a
+        woken task would have written.
         """
         return self.leaps and (not self._ready or self._is_alone(writes=True))
 
     def is_reading_alone(self) -> bool:
-        """``Env.is_reading_alone``: renewals that are due as well are made after what a task that has to be woken
-        reads."""
+        """``Env.is_reading_alone``: renewals that are due at the same time are made after a woken task would have
+        read."""
         return self.leaps and (not self._ready or self._is_alone(writes=False))
 
     def _is_alone(self, *, writes: bool) -> bool:
@@ -266,7 +266,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(None)
 
     def _jump(self) -> None:
-        """Move to the next timer and make everything due at that instant ready, in the order it was set."""
+        """Jump to the next timer and make everything due at that time ready, in the order in which it was set."""
         timers = self._timers
         while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
@@ -293,8 +293,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         )
 
     def stall(self, seconds: float) -> None:
-        """Let time pass in which nothing runs, as while somebody keeps a real loop busy. What became due meanwhile runs
-        as soon as the caller lets it, in the order in which it was due."""
+        """Let time pass while nothing runs, as if a real loop was blocked. What is due by then runs once the caller
+        yields, in order."""
         self._time += seconds
         self._run_due()
 
@@ -332,7 +332,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._exception_handler = handler
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        # In a simulation an exception that was never retrieved is a bug of the program: stop the run with it.
+        # In a simulation an exception that was never retrieved is a bug of the program: end the run with it.
         error = context.get("exception")
         self._failure = error if isinstance(error, BaseException) else RuntimeError(str(context.get("message")))
 
@@ -344,7 +344,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 class VirtualClock(LoopClock):
-    """Wall time on the virtual loop: a start, plus loop time, plus the jumps made so far."""
+    """Wall time on the virtual loop: the start, plus loop time, plus the jumps so far."""
 
     __slots__ = ("_at", "_loop", "_now", "_seconds", "_start", "jumps")
 
@@ -355,12 +355,12 @@ class VirtualClock(LoopClock):
         self._start = self._now = start
         self._at = 0.0
         self._seconds: float | None = None
-        """Of ``_now``, once somebody has asked."""
+        """The loop time of ``_now``, once it was computed."""
         self.jumps: list[tuple[float, float]] = []
-        """All so far, oldest first: at what loop time, and how many seconds forwards."""
+        """All jumps so far, oldest first: loop time, and seconds forward."""
 
     def now(self) -> datetime.datetime:
-        # Many things happen at one instant of virtual time.
+        # Many calls have the same virtual time.
         at = self._loop.time()
         if at != self._at:
             self._at = at
@@ -376,7 +376,7 @@ class VirtualClock(LoopClock):
         return seconds
 
     def jump(self, seconds: float) -> None:
-        """Move the wall clock forwards, or back, without loop time noticing."""
+        """Move the wall clock forward, or back, without changing loop time."""
         self.jumps.append((self._loop.time(), seconds))
         self._start += datetime.timedelta(seconds=seconds)
         self._now = self._start + datetime.timedelta(seconds=self._at)
@@ -392,7 +392,7 @@ def run(
 ) -> T:
     """Run ``main(env)`` to its end in virtual time and return its result. ``leaps`` as in ``VirtualLoop``.
 
-    Tasks that are left when it ends are cancelled, newest last, and given the chance to clean up.
+    Remaining tasks are cancelled, newest last, and can clean up.
     """
     loop = VirtualLoop()  # type: ignore[abstract]  # what needs sockets or processes is absent on purpose
     loop.leaps = leaps
@@ -407,7 +407,7 @@ def run(
         mark_renewal=loop.mark_renewal,
         mark_what_follows=loop.mark_what_follows,
     )
-    end_start()  # such a run may be long, and is one of many
+    end_start()  # such runs may be long, and there are many
     try:
         with seldom_collecting():
             return _run_and_drain(loop, main(env))

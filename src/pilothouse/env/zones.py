@@ -1,4 +1,4 @@
-"""The zone of the machine, as Go programs find it (``time/zoneinfo_unix.go``)."""
+"""The time zone of the machine, as Go programs determine it (``time/zoneinfo_unix.go``)."""
 
 import datetime
 import os
@@ -10,7 +10,7 @@ LOCALTIME = Path("/etc/localtime")
 
 
 def local_zone(environ: Mapping[str, str] = os.environ, localtime: Path = LOCALTIME) -> datetime.tzinfo:
-    """``TZ`` if it is set (a name or a file; empty is UTC), else ``/etc/localtime``; UTC where that says nothing."""
+    """``TZ`` if it is set (a name or a file; empty is UTC), else ``/etc/localtime``; UTC if both are unusable."""
     name = environ.get("TZ")
     try:
         if name is None:

@@ -1,4 +1,4 @@
-"""What an API server serves, as data: ``client.discovery`` asks for it."""
+"""The resources of an API server, as data: the result of ``client.discovery``."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from pilothouse.api.meta import Object
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """One resource as served. Subresources are in ``subresources``, not resources of their own."""
+    """One served resource. Subresources are in ``subresources``, not resources of their own."""
 
     group: str
     version: str
@@ -37,12 +37,12 @@ class Resource(msgspec.Struct, frozen=True):
         return all(verb in self.verbs for verb in verbs)
 
     def as_kind(self) -> Kind[Object]:
-        """The ``Kind`` to ask the client with; use ``.metadata``, ``.raw`` or ``.read_as`` as needed."""
+        """The ``Kind`` for requests of the client; use ``.metadata``, ``.raw`` or ``.read_as`` as needed."""
         return Kind(self.group, self.version, self.name, self.kind, self.namespaced, Object)
 
 
 class GroupVersion(msgspec.Struct, frozen=True):
-    """One version of a group with its resources, in the server's order."""
+    """A group version with its resources, in the server's order."""
 
     group: str
     version: str
@@ -55,21 +55,21 @@ class GroupVersion(msgspec.Struct, frozen=True):
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """What was served at one moment."""
+    """The served resources at one time."""
 
     versions: tuple[GroupVersion, ...]
-    """In the server's order: the first version of a group is its preferred one."""
+    """In the server's order: the first version of a group is the preferred one."""
     failures: dict[str, str] = {}
-    """Group versions (``metrics.k8s.io/v1beta1``) that could not be fetched, and why."""
+    """Group versions (``metrics.k8s.io/v1beta1``) that could not be fetched, and the errors."""
 
     def resources(self) -> list[Resource]:
         """Every resource in every version."""
         return [resource for version in self.versions for resource in version.resources]
 
     def preferred_resources(self) -> list[Resource]:
-        """Every resource once, in its group's preferred version, or in the first that has it.
+        """Every resource once, in its group's preferred version, or in the first version that has it.
 
-        As client-go's ``ServerPreferredResources``: what all controllers that work on "every resource" go by.
+        As client-go's ``ServerPreferredResources``, which controllers of "every resource" use.
         """
         found: dict[tuple[str, str], Resource] = {}
         for resource in self.resources():
@@ -77,11 +77,11 @@ class Discovery(msgspec.Struct, frozen=True):
         return list(found.values())
 
     def preferred_for(self, group: str, kind: str) -> list[Resource]:
-        """The preferred resources that serve objects of that kind: for who knows the group and not the version."""
+        """The preferred resources with objects of that kind, for callers without a version."""
         return [each for each in self.preferred_resources() if (each.group, each.kind) == (group, kind)]
 
     def find(self, api_version: str, kind: str) -> Resource | None:
-        """The resource that serves objects of that apiVersion and kind."""
+        """The resource with objects of that apiVersion and kind."""
         for version in self.versions:
             if version.name == api_version:
                 for resource in version.resources:

@@ -1,8 +1,8 @@
-"""Who owns what after a write: the heart of managedFields and server-side apply, without objects' own metadata.
+"""The core of managedFields and server-side apply: updates of the managers' field sets, without metadata.
 
-``Owners`` maps managers to the fields that they own. ``update`` follows a write that has been made already, ``apply``
-makes one of a configuration, and rejects to take what others own unless it is forced to. Managers are opaque here;
-``managed_fields`` knows what they are made of. After structured-merge-diff ``merge/update.go`` (v6).
+``Owners`` maps managers to the fields that they own. ``update`` follows a completed write, ``apply`` applies a
+configuration, with a conflict about fields of others unless it is forced. Managers are opaque here; ``managed_fields``
+has their structure. After structured-merge-diff ``merge/update.go`` (v6).
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 class Owned(msgspec.Struct, frozen=True):
-    """What one manager owns, in the terms of one version of the API. ``applied``: by server-side apply."""
+    """The fields of one manager, in one version of the API. ``applied``: by server-side apply."""
 
     fields: FieldSet
     version: str
@@ -28,14 +28,15 @@ class Owned(msgspec.Struct, frozen=True):
 
 
 Owners = dict[str, Owned]
-"""By manager. The functions below change the dict they are given and return it."""
+"""By manager. The functions below change the given dict and return it."""
 
 Filter = Callable[[FieldSet, str], FieldSet]
-"""What of a set of fields counts in a version; the rest is reset by the resource, and owned by no manager."""
+"""The fields that are tracked in a version; the others are reset by the resource (``GetResetFields``), and have no
+manager."""
 
 
 class ApplyConflicts(Exception):
-    """Others own what was to be applied: (manager, path), managers and paths in order."""
+    """Conflicts with other managers: (manager, path), managers and paths in order."""
 
     def __init__(self, conflicts: list[tuple[str, Path]]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
@@ -47,15 +48,15 @@ class ApplyConflicts(Exception):
 
 
 class ConversionFailed(Exception):
-    """An object cannot be had in the version that a manager wrote in."""
+    """An object cannot be converted to the version of a manager."""
 
 
 class Versions:
-    """The types of an object in the versions that managers wrote in, and its forms there.
+    """The types of an object in the versions of its managers, and conversion between them.
 
-    ``type_of`` is None for a version that is not served any more. ``convert`` is only asked for versions that have a
-    type, gives the object in that version, and raises ``ConversionFailed``. ``fixed``: types are those that entries
-    were written under.
+    ``type_of`` is None for a version that is no longer served. ``convert`` is only called for versions with a type; it
+    returns the object in that version, and raises ``ConversionFailed``. ``fixed``: types are those that entries were
+    written under.
     """
 
     def __init__(
@@ -71,10 +72,11 @@ class Versions:
         self.type_of = type_of
         self._convert = convert
         self.steps: dict[Any, Any] = {}
-        """What ``managed_fields`` remembers of differences between objects of these types."""
+        """Cache of ``managed_fields`` for differences between objects of these types."""
 
     def convert(self, obj: Object, source: str, target: str, failure: str) -> Object:
-        """The object of one version in another. Raises ``ConversionFailed``, which begins with ``failure``."""
+        """Convert the object from one version to another. Raises ``ConversionFailed``, whose text begins with
+        ``failure``."""
         if source == target:
             return obj
         try:
@@ -86,10 +88,10 @@ class Versions:
 def update(
     live: Object, new: Object, versions: Versions, owners: Owners, manager: str, counts: Filter
 ) -> tuple[Owners, Comparison]:
-    """Follow a write that makes ``new`` of ``live``.
+    """Update the managers after a write from ``live`` to ``new``.
 
-    Fields that were changed or removed are taken from all others; ``manager`` owns what has been changed or added,
-    besides what it had. An entry that nothing is left of goes.
+    Changed and removed fields are removed from all other managers; ``manager`` owns changed and added fields, besides
+    those that it had. Managers without fields are removed.
     """
     _reconcile(owners, versions)
     found = _settle(live, new, versions, owners, manager, counts, force=True)
@@ -107,10 +109,10 @@ def update(
 def apply(
     live: Object, config: Object, versions: Versions, owners: Owners, manager: str, counts: Filter, *, force: bool
 ) -> tuple[Object, Owners]:
-    """The object with the configuration applied, and who owns what then.
+    """Apply the configuration; returns the object and its managers.
 
-    What the manager applied the last time and does not now goes, unless another manager owns it. Raises
-    ``ApplyConflicts`` when others own what would get another value, and ``ConversionFailed``.
+    Fields that the manager applied before and not now are removed, unless another manager owns them. Raises
+    ``ApplyConflicts`` if other managers own fields whose values change, and ``ConversionFailed``.
     """
     _reconcile(owners, versions)
     version = versions.version
@@ -149,7 +151,8 @@ def _settle(
     *,
     force: bool,
 ) -> Comparison:
-    """Take from the others what has changed; what lies between the two objects in the version of the write."""
+    """Remove changed fields from the other managers; returns the comparison of both objects in the version of the
+    write."""
     compared: dict[str, Comparison] = {}
 
     def between(version: str, type_: MergeType) -> Comparison:
@@ -168,7 +171,7 @@ def _settle(
             continue
         type_ = versions.type_of(owned.version)
         if type_ is None:
-            # What these fields are is not known any more.
+            # The version of these fields is no longer served.
             del owners[other]
             continue
         found = between(owned.version, type_)
@@ -194,7 +197,7 @@ def _settle(
 
 
 def _prune(merged: Object, versions: Versions, owners: Owners, last: Owned) -> Object:
-    """Take out what was applied the last time, is not now, and has no other owner."""
+    """Remove what was applied before, is not applied now, and has no other manager."""
     type_ = versions.type_of(last.version)
     if type_ is None:
         return merged
@@ -212,7 +215,7 @@ _NOT_PRUNED = "failed to prune fields"
 
 
 def _object(value: Any, whole: Object) -> Object:
-    """What is left of an object has a kind."""
+    """An object after a removal still has a kind."""
     kept = value if isinstance(value, dict) else {}
     return {**{name: whole[name] for name in ("apiVersion", "kind") if name in whole}, **kept}
 
@@ -240,7 +243,7 @@ def _add_back_owned(merged: Object, pruned: Object, versions: Versions, owners: 
 
 
 def _add_back_dangling(merged: Object, pruned: Object, last: FieldSet, type_: MergeType) -> Object:
-    """Only what the manager itself had applied may go with something else that does."""
+    """Only what the manager itself had applied may be removed together with its parent."""
     kept = with_named_fields(field_set(pruned, type_), type_)
     has = with_named_fields(field_set(merged, type_), type_)
     return _object(remove_fields(merged, intersection(difference(has, kept), last), type_), merged)

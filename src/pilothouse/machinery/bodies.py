@@ -1,8 +1,8 @@
-"""Bodies of requests: decoded, checked against the type, unknown and duplicate fields named.
+"""Request bodies: decoded, checked by type, with unknown and duplicate fields.
 
-The API server calls ``decode_body`` for what clients send and ``convert_document`` for what a strategic merge patch
-leaves. A good body is checked in C (``structs``); only a body with something wrong in it is walked in Python
-(``typed_walk``), which finds everything and says it in upstream's words.
+The API server calls ``decode_body`` for bodies of clients and ``convert_document`` for the result of a strategic merge
+patch. A valid body is checked in C (``structs``); others are walked in Python (``typed_walk``), which finds all errors,
+with upstream's messages.
 """
 
 import copy
@@ -34,25 +34,25 @@ __all__ = [
 
 
 class BodySyntaxError(DecodeError):
-    """The body is not JSON at all; the message is that of Go's ``encoding/json``."""
+    """The body is no JSON; the message is that of Go's ``encoding/json``."""
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """A body that is of its type.
+    """A body that conforms to its type.
 
-    ``document`` holds only fields that the type has, and those that Go prints although they are unset
-    (``Definition.printed``); other nulls are gone (they mean the same as absent), quantities and times are canonical.
-    Of duplicates the last one counts. ``unknown`` and ``duplicates`` are paths such as
-    ``spec.containers[0].foo``, in the order in which the body has them, each once.
+    ``document`` only has fields of the type, and those that Go encodes although they are unset
+    (``Definition.printed``); other nulls are removed (they mean the same as absent), quantities and times are
+    canonical. Of duplicate fields the last one is used. ``unknown`` and ``duplicates`` are paths such as
+    ``spec.containers[0].foo``, in document order, each once.
     """
 
     document: dict[str, Any]
     unknown: list[str] = []
     duplicates: list[str] = []
     strict_errors: list[str] = []
-    """Both together in document order, as upstream words them: ``unknown field "spec.foo"``, ``duplicate field "x"``.
+    """Both in document order, as upstream's errors: ``unknown field "spec.foo"``, ``duplicate field "x"``.
 
-    In strict mode they follow ``strict decoding error: `` joined by ``, ``; in warn mode each is one warning.
+    In strict mode they are joined by ``, `` after ``strict decoding error: ``; in warn mode each is a warning.
     """
 
 
@@ -69,45 +69,45 @@ def _decoder(definition: Definition) -> msgspec.json.Decoder[Any]:
 def decode_body(body: bytes, definition: Definition) -> Decoded:
     """``body`` as an object of the type ``definition``.
 
-    Raises ``BodySyntaxError`` when it is not JSON and ``DecodeError`` when a value has the wrong type; the message is
-    what upstream puts behind ``X in version "v1" cannot be handled as a X: ``.
+    Raises ``BodySyntaxError`` if it is no JSON and ``DecodeError`` for a value of the wrong type; the message is
+    upstream's after ``X in version "v1" cannot be handled as a X: ``.
     """
     check_bounds(body)
     _hooks.reset()
     try:
         written = _encode(_decoder(definition).decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Something is wrong, or only unusual (a null in a list): the walk decides.
+        # There is an error, or something unusual (a null in a list): the walk decides.
         return _decode_slowly(body, definition)
-    # msgspec keeps the last of several fields of one name and says nothing. But then strings have got lost on the way,
-    # so their quotes are missing in what is written back.
+    # msgspec silently uses the last of duplicate fields. But then strings are lost, and the number of quotes differs in
+    # the encoded result.
     if count_quotes(written) != count_quotes(body) + _hooks.quotes:
         return _decode_slowly(body, definition)
     return Decoded(_read_back(written, definition))
 
 
 def check_bounds(body: bytes) -> None:
-    """Raises ``BodySyntaxError`` for JSON that nests too deep, or is of too many parts."""
+    """Raises ``BodySyntaxError`` for JSON that nests too deeply, or has too many objects and lists."""
     bound = exceeded(body)
     if bound:
         raise BodySyntaxError(bound)
 
 
 def count_quotes(text: bytes) -> int:
-    """How many quotes begin or end a string."""
+    """The number of quotes that delimit strings."""
     if b"\\" not in text:
         return text.count(b'"')
     if b"\\\\" in text:
-        # Escaped backslashes go first, so that what is left of \\" is a quote that ends a string.
+        # Escaped backslashes are removed first, so that what is left of \\" is a quote that ends a string.
         text = text.replace(b"\\\\", b"")
     return text.count(b'"') - text.count(b'\\"')
 
 
 def _drop_nulls(members: dict[str, Any], definition: Definition) -> None:
-    """Removes members that are null, in place, all the way down, or gives them what Go prints for unset fields.
+    """Remove members that are null, in place, recursively, or set what Go encodes for unset fields.
 
-    What has no type is kept as it came (the data of a ControllerRevision, which Go's controllers compare byte by byte).
-    The struct types let no null into typed lists.
+    Values without a type are kept (the data of a ControllerRevision, which Go's controllers compare byte by byte). The
+    struct types allow no nulls in typed lists.
     """
     nulls, printed = [], definition.printed
     for name, value in members.items():
@@ -140,17 +140,16 @@ def _decode_slowly(body: bytes, definition: Definition) -> Decoded:
 
 
 def _check_syntax(body: bytes) -> None:
-    """Reports the error of a text that msgspec rejects; it is too strict for some that are JSON (a lone
-    surrogate)."""
+    """Raise the error about a text that msgspec rejects; msgspec also rejects some valid JSON (a lone surrogate)."""
     if (message := syntax_error(body)) is not None:
         raise BodySyntaxError(message)
 
 
 def convert_document(document: dict[str, Any], definition: Definition) -> Decoded:
-    """As ``decode_body``, for a document in memory. ``DecodeError`` has the words of upstream's converter instead.
+    """As ``decode_body``, for a document in memory. ``DecodeError`` has the messages of upstream's converter.
 
-    That is how a strategic merge patch fails: ``unrecognized type: int32`` (apimachinery 0.36,
-    ``pkg/runtime/converter.go``). ``unknown`` is sorted there, so it is here.
+    These are the errors of strategic merge patches: ``unrecognized type: int32`` (apimachinery 0.36,
+    ``pkg/runtime/converter.go``). ``unknown`` is sorted, as upstream.
     """
     written = _written(document, definition)
     if written is None:
@@ -164,8 +163,8 @@ def convert_document(document: dict[str, Any], definition: Definition) -> Decode
 
 
 def convert_members(members: dict[str, Any], definition: Definition) -> tuple[dict[str, Any], bytes] | None:
-    """Some members of an object as ``decode_body`` would give them, and as JSON, where nulls may be left; None when
-    there is something to be said about them."""
+    """Some members of an object as by ``decode_body``, and as JSON, which may have nulls; None if there are errors or
+    strict errors."""
     written = _written(members, definition)
     return None if written is None else (_read_back(written, definition), written)
 
@@ -188,8 +187,8 @@ def _read_back(written: bytes, definition: Definition) -> dict[str, Any]:
 def decode_untyped(body: bytes) -> tuple[Any, list[str]]:
     """Any JSON, for patches: the value, and the strict errors (``duplicate field "spec.replicas"``).
 
-    Raises ``BodySyntaxError``; the API server answers ``error decoding patch: `` and its message for merge and JSON
-    patches, and the bare message for strategic ones.
+    Raises ``BodySyntaxError``; the API server responds with ``error decoding patch: `` and its message for merge and
+    JSON patches, and the message only for strategic ones.
     """
     check_bounds(body)
     try:

@@ -1,7 +1,7 @@
-"""Caches for functions of strings that users write. They are bounded by the number *and* the length of the strings.
+"""Caches for functions of strings from users, limited in the number *and* the length of the strings.
 
-``functools.lru_cache`` bounds only the number: 4,096 names of a megabyte each are 4 GB. Strings that are worth caching
-(names, addresses, quantities) are short.
+``functools.lru_cache`` only limits the number: 4,096 names of a megabyte each are 4 GB. Strings worth caching (names,
+addresses, quantities) are short.
 """
 
 from collections.abc import Callable

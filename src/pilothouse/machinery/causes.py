@@ -1,12 +1,11 @@
-"""Why something was written: the component, its key, its decision, and the events that had enqueued the key.
+"""Causes of writes: the component, its key, its decision, and the events that had enqueued the key.
 
-Kubernetes' API server records who sent a write. A write of a controller has more behind it, which only the controller
-knows. It is kept in context variables: a worker calls ``begin_sync`` when it takes a key, the code of the controller
-calls ``record_decision`` before it writes, and the client or server asks for ``current_cause``. Tasks that
-a sync creates inherit both. An API server in the same process reads the context variables; others get the header
-``Pilothouse-Cause``, which kube-apiserver ignores.
+Kubernetes' audit records the client of a write. For a controller the cause is kept in context variables: a worker calls
+``begin_sync`` when it gets a key, the controller calls ``record_decision`` before it writes, and the client or server
+reads ``current_cause``. Tasks that a sync creates inherit both. An API server in the same process reads the context
+variables; others get the header ``Pilothouse-Cause``, which kube-apiserver ignores.
 
-What comes in a header says as little as a User-Agent does: any client may claim anything.
+The header is as trustworthy as a User-Agent: any client may send any cause.
 """
 
 import json
@@ -18,32 +17,33 @@ import msgspec
 
 HEADER = "pilothouse-cause"
 ANNOTATION = "pilothouse.io/cause"
-"""Of audit events."""
+"""The annotation of audit events."""
 
 MAX_TRIGGERS = 8
-"""So many events of one key are kept; the number of the others is."""
+"""The maximum number of events of a key; the others are only counted."""
 _FIRST_TRIGGERS = 2
-"""The first ones that are kept beside the last: a key that waits for long collects many, and the last is often news."""
+"""The number of first events that are kept besides the last ones: a key that waits for long collects many, and the last
+is often news."""
 MAX_DECISION = 500
-"""Characters of a decision."""
+"""The maximum length of a decision."""
 _MAX_NAME = 320
-"""Characters of each other text: a namespace, a slash and a name of 253."""
+"""The maximum length of every other text: a namespace, a slash and a name of 253."""
 _MAX_HEADER = 8 * 1024
 _MOST_MORE = 2**31 - 1
 
 SYNC = "SYNC"
-"""The object was in the first list, or is shown again by a resync."""
+"""The object was in the initial list, or is repeated by a resync."""
 RETRY = "RETRY"
-"""The sync before had failed. The triggers of that one follow."""
+"""The previous sync has failed. Its triggers follow."""
 TIMER = "TIMER"
-"""The controller had asked to be called at this time."""
+"""The controller has requeued the key after this time."""
 
 
 class Trigger(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """An event that had a key enqueued. ``type`` is that of the watch event, or SYNC, RETRY or TIMER.
+    """An event that enqueued a key. ``type`` is that of the watch event, or SYNC, RETRY or TIMER.
 
-    ``resource`` is the group resource (``replicasets.apps``), ``resource_version`` that of the object which the event
-    showed: the write that had it has a cause of its own.
+    ``resource`` is the group resource (``replicasets.apps``), ``resource_version`` that of the object in the event: the
+    write of that version has a cause of its own.
     """
 
     type: str
@@ -54,49 +54,48 @@ class Trigger(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Why a component wrote."""
+    """The cause of a write of a component."""
 
     component: str
     """The name of the controller, or ``default-scheduler``, ``kubelet``."""
     key: str = ""
-    """What it was working on: the key in its queue."""
+    """The key in its queue."""
     decision: str = ""
-    """One sentence, with the numbers that it follows from."""
+    """One sentence, with the numbers that it depends on."""
     triggers: tuple[Trigger, ...] = ()
     """Oldest first."""
     more: int = 0
-    """Triggers that are left out."""
+    """The number of omitted triggers."""
 
 
 NO_TIME = 0.0
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Who made a write, and why: what an API server knew of the request. All changes of one request share it."""
+    """The request and cause of a write, as an API server records it. All changes of one request share it."""
 
     user: str = ""
     user_agent: str = ""
     verb: str = ""
-    """Of the request, as authorization and audit name it: ``create``, ``deletecollection``."""
+    """The verb of the request, as in authorization and audit: ``create``, ``deletecollection``."""
     subresource: str = ""
     field_manager: str = ""
     audit_id: str = msgspec.field(default="", name="auditID")
     cause: Cause | None = None
     command: str = ""
-    """The command of kubectl, as its header ``Kubectl-Command`` says: ``kubectl scale``."""
+    """The kubectl command, from the header ``Kubectl-Command``: ``kubectl scale``."""
     time: float = NO_TIME
-    """Seconds since the epoch, when the request began to be handled. ``NO_TIME``, that very object, is left out."""
+    """When the handling of the request began, in seconds since the epoch. ``NO_TIME``, that very object, is omitted."""
 
 
 class InvalidCause(ValueError):
-    """A header that holds no cause."""
+    """An invalid cause header."""
 
 
 class Triggers:
-    """The events that a key was enqueued for, while it waits: the first and the last of them, and how many more there
-    were.
+    """The events that enqueued a key, while it waits: the first and the last ones, and the number of the others.
 
-    Each is kept as what it is read from, since most syncs write nothing.
+    Each is kept in its source form, since most syncs write nothing.
     """
 
     __slots__ = ("_built", "_events", "_more")
@@ -107,7 +106,7 @@ class Triggers:
         self._built: tuple[Trigger, ...] | None = None
 
     def add(self, type_: str, resource: str = "", metadata: Any = None) -> None:
-        """Note one. ``metadata`` is that of the object, which is not changed later."""
+        """Add an event. ``metadata`` is that of the object, and must not be changed later."""
         events = self._events
         if len(events) == MAX_TRIGGERS:
             del events[_FIRST_TRIGGERS]
@@ -115,7 +114,7 @@ class Triggers:
         events.append((type_, resource, metadata))
 
     def inherit(self, others: "Triggers") -> None:
-        """Also note those of the sync that adds the key, each once."""
+        """Add the events of the sync that adds the key, each once."""
         events = self._events
         for event in others._events:
             if not any(each[2] is event[2] and each[0] == event[0] and each[1] == event[1] for each in events):
@@ -123,7 +122,7 @@ class Triggers:
         self._more += others._more
 
     def retried(self) -> "Triggers":
-        """Those of the next attempt of the same sync."""
+        """The triggers of the next attempt of the same sync."""
         again = Triggers()
         again._events = self._events[:MAX_TRIGGERS]
         if not again._events or again._events[0][0] != RETRY:
@@ -133,11 +132,11 @@ class Triggers:
 
     @property
     def more(self) -> int:
-        """How many are left out."""
+        """The number of omitted events."""
         return self._more
 
     def built(self) -> tuple[Trigger, ...]:
-        """As values."""
+        """The triggers as values."""
         if self._built is None:
             self._built = tuple(map(_trigger, self._events))
         return self._built
@@ -158,9 +157,9 @@ class _Sync:
         self.key = key
         self.triggers = triggers
         self.cause: Cause | None = None
-        """Of the last write, and all that follow until another decision is made: they share it."""
+        """The cause of the last write, shared by all following ones until the next decision."""
         self.decision: str | None = None
-        """That this cause has."""
+        """The triggers of that cause."""
 
 
 _sync: ContextVar[_Sync | None] = ContextVar("pilothouse sync", default=None)
@@ -168,47 +167,48 @@ _decision: ContextVar[str] = ContextVar("pilothouse decision", default="")
 
 
 def begin_sync(component: str, key: object, triggers: Triggers | None = None) -> None:
-    """What this task, and every task that it creates, does from now on is work of ``component`` on ``key``. No decision
-    is made yet."""
+    """From now on this task, and every task that it creates, works on ``key`` of ``component``, without a decision
+    yet."""
     _sync.set(_Sync(component, key, triggers))
     if _decision.get():
         _decision.set("")
 
 
 def current_triggers() -> Triggers | None:
-    """The triggers of the sync that this task works on; None outside of a sync, or if no event had led to it."""
+    """The triggers of the current sync; None outside of a sync, or without events."""
     sync = _sync.get()
     return None if sync is None else sync.triggers
 
 
 def record_decision(sentence: str) -> None:
-    """Give the reason of the writes that follow in this task: one sentence with the numbers that it rests on.
+    """Set the reason of the following writes of this task: one sentence with the numbers that it depends on.
 
-    It holds until the next decision or sync. A task that writes beside others records its own, which they don't see.
+    It is valid until the next decision or sync. A task that writes concurrently has its own decision, which others
+    don't see.
     """
     _decision.set(sentence)
 
 
 class Moment(NamedTuple):
-    """What a task is at work on, and its decision, for a write that another task makes later."""
+    """The sync of a task and its decision, for a write that another task makes later."""
 
     sync: _Sync | None
     decision: str
 
 
 def current_moment() -> Moment:
-    """Of this task."""
+    """The moment of this task."""
     return Moment(_sync.get(), _decision.get())
 
 
 def return_to(moment: Moment) -> None:
-    """What this task writes from now on was decided at that moment."""
+    """The following writes of this task were decided at that moment."""
     _sync.set(moment.sync)
     _decision.set(moment.decision)
 
 
 def current_cause() -> Cause | None:
-    """Why this task writes; None outside of a sync."""
+    """The cause of this task's writes; None outside of a sync."""
     sync = _sync.get()
     if sync is None:
         return None
@@ -243,7 +243,7 @@ _decoder = msgspec.json.Decoder(Cause)
 
 
 def cause_header() -> bytes:
-    """The line of the header for a write of this task, with its end; empty outside of a sync. All of it is ASCII."""
+    """The header line for a write of this task, with its line end; empty outside of a sync. It is ASCII."""
     cause = current_cause()
     if cause is None:
         return b""
@@ -254,7 +254,7 @@ def cause_header() -> bytes:
 
 
 def read_cause(headers: Mapping[str, str]) -> Cause | None:
-    """The cause that a client claims, None if it claims none. Raises ``InvalidCause``."""
+    """The cause in a request's header, None without one. Raises ``InvalidCause``."""
     text = headers.get(HEADER)
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""Ranges of addresses as they are written in flags and objects: ``10.0.0.0/16``, ``2001:db8::/48``."""
+"""IP ranges as in flags and objects: ``10.0.0.0/16``, ``2001:db8::/48``."""
 
 import ipaddress
 import re
@@ -10,10 +10,10 @@ _leading_zeros = re.compile(r"(?<![0-9])0+(?=[0-9])")
 
 
 def parse_cidr(text: str) -> Network:
-    """The range that ``text`` lies in: host bits are dropped, ``10.1.2.3/16`` is ``10.1.0.0/16``.
+    """The range of ``text``: host bits are cleared, ``10.1.2.3/16`` is ``10.1.0.0/16``.
 
-    As Go's ``ParseCIDRSloppy`` (k8s.io/utils/net): an address and the length of a prefix, nothing else; leading zeros
-    of an IPv4 address mean nothing. Raises ``ValueError``.
+    As Go's ``ParseCIDRSloppy`` (k8s.io/utils/net): an address and a prefix length; leading zeros of an IPv4 address are
+    ignored. Raises ``ValueError``.
     """
     address, slash, length = text.partition("/")
     if not (slash and length.isascii() and length.isdigit()) or "%" in address:
@@ -27,7 +27,7 @@ def parse_cidr(text: str) -> Network:
 
 
 def overlap(a: Network, b: Network) -> bool:
-    """Whether some address is in both. Never so for two families."""
+    """Whether the ranges overlap. Never for different IP families."""
     if a.version != b.version:
         return False
     free_bits = a.max_prefixlen - min(a.prefixlen, b.prefixlen)
@@ -39,7 +39,7 @@ def contains(outer: Network, inner: Network) -> bool:
 
 
 def gives(network: Network, address: Address) -> bool:
-    """Whether services may get this address of the range: it is in it, and not the first one nor, of IPv4, the last.
+    """Whether Services can get this address of the range: not the first one and, for IPv4, not the last.
 
     Upstream: v1.36 ``pkg/api/servicecidr/servicecidr.go`` (``PrefixContainsIP``).
     """

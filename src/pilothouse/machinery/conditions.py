@@ -1,4 +1,4 @@
-"""Conditions of a status: one per type, found by type, changed without touching the tuple that others hold."""
+"""Conditions of a status: one per type, updated without changing the given tuple."""
 
 import datetime
 from collections.abc import Iterable
@@ -42,10 +42,10 @@ def is_condition_true(conditions: Iterable[_Typed], type_: str) -> bool:
 
 
 def with_condition(conditions: Iterable[C], new: C) -> tuple[C, ...]:
-    """``conditions`` with ``new`` in the place of the one of its type, or at the end.
+    """``conditions`` with ``new`` replacing the one of its type, or appended.
 
-    While the status stays what it was, so does ``last_transition_time``: it is when the status last changed, not
-    when it was last observed.
+    If the status is unchanged, ``last_transition_time`` is, too: it is the time when the status last changed, not when
+    it was last observed.
     """
     result = list(conditions)
     for index, old in enumerate(result):

@@ -1,9 +1,9 @@
-"""Cron schedules: whether a text is one, and when the next moment is.
+"""Cron schedules: parsing, and the next time.
 
-The grammar, the words and the steps from one moment to the next are those of robfig/cron v3's standard parser
-(``parser.go``, ``spec.go``, ``constantdelay.go``), which kubernetes uses. The steps matter where clocks are set forward
-and back: days are counted by the calendar, hours in absolute time, so an hour that a day does not have brings nothing,
-and one that comes twice may bring two moments.
+Grammar, errors and the algorithm for the next time are those of robfig/cron v3's standard parser (``parser.go``,
+``spec.go``, ``constantdelay.go``), which kubernetes uses. The algorithm matters when clocks change: days follow the
+calendar, hours absolute time, so an hour that does not exist on a day is skipped, and one that exists twice may match
+twice.
 """
 
 import datetime
@@ -33,18 +33,18 @@ _DESCRIPTORS = {
     "@hourly": "0 * * * *",
 }
 _YEARS = 5
-"""How far ahead the next moment is searched."""
+"""How far ahead the next time is searched."""
 _MINUTE, _HOUR = datetime.timedelta(minutes=1), datetime.timedelta(hours=1)
 _SECOND = datetime.timedelta(seconds=1)
 
 
 class CronError(ValueError):
-    """The text is no schedule; the message says why, in the parser's words."""
+    """The text is no schedule; the message is the parser's."""
 
 
 class Schedule(Protocol):
     def next(self, after: datetime.datetime) -> datetime.datetime | None:
-        """The first moment later than ``after``, in UTC and on a full second. ``None``: not within five years."""
+        """The first time after ``after``, in UTC with full seconds. ``None``: none within five years."""
         ...
 
 
@@ -54,7 +54,7 @@ def check_schedule(text: str) -> None:
 
 
 def parse_schedule(text: str, zone: datetime.tzinfo = datetime.UTC) -> Schedule:
-    """The schedule that the text says, in ``zone`` unless the text begins with one of its own (``TZ=Europe/Rome ``).
+    """Parse a schedule, in ``zone`` unless the text begins with a time zone (``TZ=Europe/Rome ``).
 
     Raises ``CronError``.
     """
@@ -89,14 +89,14 @@ def parse_schedule(text: str, zone: datetime.tzinfo = datetime.UTC) -> Schedule:
 class _Field(NamedTuple):
     values: frozenset[int]
     star: bool
-    """Whether it is a star, or has one without step: then the other field for days decides alone."""
+    """Whether it is a star, possibly without a step: then the other field for days decides alone."""
 
 
 def _field(text: str, low: int, high: int, names: dict[str, int]) -> _Field:
     values: set[int] = set()
     star = False
     for part in text.split(","):
-        if part:  # empty items are left out
+        if part:  # empty items are ignored
             more, is_star = _range(part, low, high, names)
             values.update(more)
             star = star or is_star
@@ -153,7 +153,7 @@ _EARLIEST = datetime.datetime(datetime.MINYEAR + 1, 1, 1, tzinfo=datetime.UTC)
 
 
 class Every:
-    """So many seconds after the last time."""
+    """A constant delay."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -163,7 +163,7 @@ class Every:
 
 
 class Calendar:
-    """Minutes, hours, days and months of a zone."""
+    """Minutes, hours, days and months in a time zone."""
 
     def __init__(self, fields: Iterable[_Field], zone: datetime.tzinfo) -> None:
         minutes, hours, days, months, weekdays = fields
@@ -176,7 +176,7 @@ class Calendar:
         self._zone = zone
 
     def next(self, after: datetime.datetime) -> datetime.datetime | None:
-        # The walk looks ahead, and zones shift what it finds: it needs a few years to both ends of the calendar.
+        # The search moves ahead, and zones shift the result: it needs some years at both ends of the calendar.
         if after.year >= datetime.MAXYEAR - 2 * _YEARS:
             return None
         at = (max(after, _EARLIEST).astimezone(datetime.UTC) + _SECOND).replace(microsecond=0)
@@ -194,7 +194,7 @@ class Calendar:
         return None
 
     def _is_day(self, local: datetime.datetime) -> bool:
-        """With a star in either field both must fit (the star always does), else one suffices."""
+        """With a star in either field both must match (the star always does), else one is enough."""
         day, weekday = local.day in self._days, local.isoweekday() % 7 in self._weekdays
         return (day and weekday) if self._both else (day or weekday)
 
@@ -204,13 +204,13 @@ class _IsDay(Protocol):
 
 
 class _Walk:
-    """A moment on its way to the next one that fits. Each step answers whether it got there within the larger unit;
-    if not, all must be compared again from the month on (the label WRAP of ``spec.go``)."""
+    """The time during the search for the next match. Each method returns whether it found a match within the larger
+    unit; if not, the search restarts at the month (the label WRAP of ``spec.go``)."""
 
     def __init__(self, at: datetime.datetime, zone: datetime.tzinfo) -> None:
         self._zone = zone
         self._begun = False
-        """Whether the smaller units have been set to their beginning."""
+        """Whether the smaller units were reset."""
         self.local = at.astimezone(zone)
 
     def to_month(self, months: frozenset[int]) -> bool:
@@ -225,7 +225,7 @@ class _Walk:
         while not fits(self.local):
             self._begin(self.local.year, self.local.month, self.local.day, 0)
             self.local = self._wall(self.local, days=1)
-            # Where midnight does not exist that day: back to, or on to, what is nearest to it.
+            # If midnight does not exist on that day: the nearest existing time.
             hour = self.local.hour
             if hour > 12:
                 self._add((24 - hour) * _HOUR)
@@ -269,14 +269,14 @@ class _Walk:
         self.local = (self.local.astimezone(datetime.UTC) + delta).astimezone(self._zone)
 
     def _wall(self, local: datetime.datetime, *, months: int = 0, days: int = 0) -> datetime.datetime:
-        """Go's ``AddDate``. Months are only added on the first of one, so that no day runs over."""
+        """Go's ``AddDate``. Months are only added on the first of a month, so that days never overflow."""
         year, month = divmod(local.year * 12 + local.month - 1 + months, 12)
         wall = local.replace(year=year, month=month + 1, tzinfo=datetime.UTC, fold=0) + datetime.timedelta(days=days)
         return self._date(wall)
 
     def _date(self, wall: datetime.datetime) -> datetime.datetime:
-        """Go's ``time.Date``: the moment at which clocks of the zone show this (given as if it were UTC). Of two such
-        moments, or none, it takes the one that results from two lookups of the offset."""
+        """Go's ``time.Date``: the time at which clocks of the zone show this (given as if it were UTC). If it exists
+        twice, or not at all, the result is that of two lookups of the offset."""
         offset = self._offset(wall)
         if offset:
             offset = self._offset(wall - offset)

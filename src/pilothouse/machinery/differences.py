@@ -1,4 +1,4 @@
-"""What differs between two versions of an object, field by field. Pure."""
+"""The differences between two versions of an object, by field. Pure."""
 
 import json
 from collections.abc import Iterator
@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 _KEYS = ("name", "type", "uid", "containerPort", "port", "key", "ip")
-"""Fields that identify the entries of a list, in the order in which they are tried."""
+"""Fields that identify list entries, in the order in which they are tried."""
 _OF_EVERY_WRITE = frozenset({"managedFields", "resourceVersion"})
 
 
 class Absent:
-    """Stands for a field that is not there, which null is not."""
+    """A missing field, as opposed to null."""
 
     def __repr__(self) -> str:
         return "(absent)"
@@ -21,12 +21,12 @@ class Absent:
 ABSENT = Absent()
 
 _MOST_DEPTH = 100
-"""What lies deeper is not told apart: users may nest custom objects as deep as JSON can be read."""
+"""Deeper differences are not separated: custom objects may be nested to the limit of the JSON decoder."""
 _DEEP = "…"
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One field: ``spec.containers[name=web].image``."""
+    """A changed field: ``spec.containers[name=web].image``."""
 
     path: str
     before: Any
@@ -34,8 +34,8 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Difference]:
-    """The fields that differ, in the order of their paths, without what every write changes (``resourceVersion`` and
-    ``managedFields``). What was added or removed as a whole is one difference."""
+    """The changed fields, in the order of their paths, without those that every write changes (``resourceVersion`` and
+    ``managedFields``). Something added or removed as a whole is one difference."""
     old, new = (
         {**each, "metadata": {k: v for k, v in (each.get("metadata") or {}).items() if k not in _OF_EVERY_WRITE}}
         for each in (before, after)
@@ -44,15 +44,15 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Differenc
 
 
 def is_public_in_secrets(path: str) -> bool:
-    """Whether the value of a field of a Secret may be shown: what is known to hold none of its data. Clients keep whole
-    objects in annotations."""
+    """Whether the value of a field of a Secret may be shown: only known fields without data. Clients keep whole objects
+    in annotations."""
     if path.startswith("metadata."):
         return not path.startswith("metadata.annotations")
     return path in ("type", "immutable")
 
 
 def short_json(value: Any, most: int) -> str:
-    """A value as JSON of at most so many characters."""
+    """A value as JSON, truncated to this many characters."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except RecursionError:
@@ -92,7 +92,7 @@ def _of_lists(path: str, before: list[Any], after: list[Any], depth: int) -> Ite
 
 
 def _by_key(before: list[Any], after: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The entries of both lists by the first field that identifies them in both, or by their places."""
+    """The entries of both lists by the first field that identifies all of them, or by index."""
     for key in _KEYS:
         if all(isinstance(each, dict) and isinstance(each.get(key), str | int) for each in (*before, *after)):
             old, new = ({f"{key}={each[key]}": each for each in entries} for entries in (before, after))

@@ -1,6 +1,6 @@
-"""Go's durations as text: ``1h30m``, ``500ms``. Flags, ``metav1.Duration`` fields and ``?timeout=`` are written so.
+"""Go's durations as text: ``1h30m``, ``500ms``, as in flags, ``metav1.Duration`` fields and ``?timeout=``.
 
-Exact in nanoseconds inside; seconds as float at the edge, because that is what event loops take.
+Exact in nanoseconds internally; seconds are floats, as for event loops.
 """
 
 _UNITS = {
@@ -18,10 +18,9 @@ _MOST_SECONDS = _LIMIT // 10**9
 
 
 def whole_seconds(seconds: float) -> float:
-    """``time.Duration(seconds) * time.Second`` of seconds that users write, in seconds.
+    """``time.Duration(seconds) * time.Second`` for seconds from users, in seconds.
 
-    64 bits of nanoseconds wrap around beyond 292 years, in Go and so here: int64's largest number is a second less than
-    nothing.
+    As in Go, 64 bits of nanoseconds wrap around beyond 292 years: int64's maximum is minus one second.
     """
     if -_MOST_SECONDS <= seconds <= _MOST_SECONDS:
         return seconds
@@ -29,16 +28,17 @@ def whole_seconds(seconds: float) -> float:
 
 
 class DurationError(ValueError):
-    """Text that is no duration, in the words of Go's ``time.ParseDuration``."""
+    """Text that is no duration, with the message of Go's ``time.ParseDuration``."""
 
 
 def parse_duration(text: str) -> float:
-    """Seconds. Raises ``DurationError``."""
+    """Parse to seconds. Raises ``DurationError``."""
     return parse_nanoseconds(text) / 1e9
 
 
 def parse_nanoseconds(text: str) -> int:
-    """Nanoseconds: an optional sign, then numbers with units. ``0`` needs no unit. Raises ``DurationError``."""
+    """Parse to nanoseconds: an optional sign, then numbers with units. ``0`` needs no unit. Raises
+    ``DurationError``."""
     invalid = DurationError(f"time: invalid duration {_quote(text)}")
     rest = text
     negative = rest.startswith("-")
@@ -67,7 +67,7 @@ def parse_nanoseconds(text: str) -> int:
         rest = rest[end:]
         total += int(whole or "0") * unit
         if fraction:
-            # Beyond nanoseconds digits are cut, not rounded, as upstream.
+            # Digits beyond nanoseconds are truncated, not rounded, as in Go.
             total += int(fraction) * unit // 10 ** len(fraction)
         if total > _LIMIT:
             raise invalid

@@ -1,7 +1,7 @@
-"""Changing objects by sets of fields: laying a configuration over an object, and taking fields out of one.
+"""Merges a configuration into an object, and removes sets of fields from objects.
 
-Nothing here knows about managers; ``apply`` decides what is laid over and taken out. Objects that go in are not
-changed; what comes out may share parts with them. After structured-merge-diff ``typed/{merge,remove}.go`` (v6).
+Independent of managers; ``apply`` decides what is merged and removed. The given objects are not changed; results may
+share parts with them. After structured-merge-diff ``typed/{merge,remove}.go`` (v6).
 """
 
 from typing import Any
@@ -14,9 +14,10 @@ _ABSENT: Any = object()
 
 
 def merge(live: dict[str, Any], config: dict[str, Any], type_: MergeType) -> dict[str, Any]:
-    """The object with the configuration over it. Nothing goes; where both have a value the configuration's counts.
+    """The object with the configuration merged into it. Nothing is removed; where both have a value the configuration's
+    is used.
 
-    Items of lists stay in the order of the object, and new ones come in where the configuration has them.
+    List items stay in the order of the object, new ones are inserted as in the configuration.
     """
     result = _merge(live, config, type_)
     return result if isinstance(result, dict) else {}
@@ -27,7 +28,7 @@ def _merge(live: Any, config: Any, type_: MergeType) -> Any:
         return live
     if live is _ABSENT:
         return config
-    # Null takes the form of the other side: a map or list of nothing, laid over something, changes nothing.
+    # Null is treated as an empty map or list like the other side: merging it changes nothing.
     form = type(live) if config is None else type(config)
     if form is dict and type_.map is not None:
         mine = live if type(live) is dict else {}
@@ -50,7 +51,7 @@ def _merge_maps(live: dict[str, Any], config: dict[str, Any], shape: MapType) ->
     for name in {**live, **config}:
         type_ = fields.get(name, element)
         if type_ is None:
-            # Only an object that was let in under an older schema has such a field.
+            # Only an object that was validated by an older schema has such a field.
             value = live.get(name, _ABSENT)
         else:
             value = _merge(live.get(name, _ABSENT), config.get(name, _ABSENT), type_)
@@ -79,7 +80,7 @@ def _merge_lists(live: list[Any], config: list[Any], shape: ListType) -> Any:
                 next_shared = shared.pop(0) if shared else None
                 continue
             if element in theirs_by_element and next_shared is not None and next_shared != element:
-                # Both have it, but its turn in the configuration's order has not come.
+                # Both have it, but its position in the configuration's order has not been reached.
                 left += 1
                 continue
         if left < len(mine):
@@ -101,7 +102,7 @@ def _merge_lists(live: list[Any], config: list[Any], shape: ListType) -> Any:
 
 
 def _indexed(items: list[Any], shape: ListType) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
-    """The items in order with their path elements, and by them. What is there twice is merged with nothing."""
+    """The items in order with their path elements, and by them. Duplicate items are not merged."""
     ordered: list[tuple[str, Any]] = []
     found: dict[str, Any] = {}
     for item in items:
@@ -115,7 +116,7 @@ def _indexed(items: list[Any], shape: ListType) -> tuple[list[tuple[str, Any]], 
 
 
 def remove_fields(value: Any, fields: FieldSet, type_: MergeType) -> Any:
-    """The value without these fields; what is below a field that goes goes with it."""
+    """The value without these fields and everything below them."""
     if type(value) is dict and type_.map is not None:
         return _remove_from_map(value, fields, type_.map) if value else None
     if type(value) is list and type_.list is not None:
@@ -158,7 +159,7 @@ def _remove_from_list(value: list[Any], fields: FieldSet, shape: ListType) -> An
 
 
 def with_named_fields(fields: FieldSet, type_: MergeType) -> FieldSet:
-    """The set with every struct field that has something in the set below it."""
+    """The set with every struct field that has descendants in the set."""
     shape, items = type_.map, type_.list
     result: FieldSet = {}
     for element, node in fields.items():
@@ -182,7 +183,7 @@ def with_named_fields(fields: FieldSet, type_: MergeType) -> FieldSet:
 
 
 def reconciled(fields: FieldSet, type_: MergeType) -> FieldSet:
-    """The set in the terms of a type that has become atomic where it was granular: the whole instead of its parts."""
+    """The set for a type that has become atomic where it was granular: the whole instead of its parts."""
     shape, items = type_.map, type_.list
     result: FieldSet = {}
     changed = False
@@ -203,6 +204,6 @@ def reconciled(fields: FieldSet, type_: MergeType) -> FieldSet:
 
 def _is_atomic(type_: MergeType) -> bool:
     if type_.map is not None:
-        # A map whose members are not known is merged by its value only.
+        # A map whose members have no type is only merged by its value.
         return type_.map.atomic and not type_.scalar
     return type_.list is not None and not type_.list.associative

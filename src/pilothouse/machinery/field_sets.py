@@ -1,13 +1,12 @@
-"""Sets of fields, as managedFields has them, and what can be done with two of them.
+"""Sets of fields, as in managedFields, and operations on them.
 
-A set is kept in the form in which it is written (FieldsV1): a dict from path elements to the sets below them.
-``f:name`` is a field, ``k:{"name":"x"}`` an item of a list with keys, ``v:"x"`` a member of a list that is a set,
-``i:0`` a place in any other list. An element with nothing below it is in the set; one with something below it is in
-the set itself only if it has a ``"."``. So ``{"f:a": {}, "f:b": {"f:c": {}}, "f:d": {".": {}, "f:e": {}}}`` has
-a, b.c, d and d.e.
+A set is kept in its serialized form (FieldsV1): a dict from path elements to the sets below them. ``f:name`` is a
+field, ``k:{"name":"x"}`` an item of a list with keys, ``v:"x"`` a member of a list that is a set, ``i:0`` an index of
+any other list. An element with nothing below it is a member of the set; one with something below it is a member itself
+only if it has a ``"."``. So ``{"f:a": {}, "f:b": {"f:c": {}}, "f:d": {".": {}, "f:e": {}}}`` has a, b.c, d and d.e.
 
-Sets are shared and never changed once they are made. ``field_walks`` makes them of objects, ``apply`` and
-``managed_fields`` work with them. After structured-merge-diff ``fieldpath/set.go`` and ``serialize*.go`` (v6).
+Sets are shared and immutable. ``field_walks`` creates them from objects, ``apply`` and ``managed_fields`` use them.
+After structured-merge-diff ``fieldpath/set.go`` and ``serialize*.go`` (v6).
 """
 
 import json
@@ -18,10 +17,10 @@ from typing import Any
 import msgspec
 
 FieldSet = dict[str, Any]
-"""A dict of dicts of dicts; the type would refer to itself."""
+"""A dict of dicts of dicts; the type would be recursive."""
 
 LEAF: FieldSet = {}
-"""What stands below an element that has nothing below it. Never changed, as no set is."""
+"""The children of an element without any. Immutable, as every set."""
 
 NOTHING: FieldSet = {}
 """The empty set."""
@@ -30,7 +29,7 @@ Path = tuple[str, ...]
 
 
 class FieldsError(ValueError):
-    """Something is no set of fields."""
+    """Invalid FieldsV1."""
 
 
 # Members ------------------------------------------------------------------------------------------------------------
@@ -51,24 +50,24 @@ def has(fields: FieldSet, path: Sequence[str]) -> bool:
 
 
 def below(fields: FieldSet, element: str) -> FieldSet:
-    """The set of what the set has below an element, seen from there."""
+    """The children of an element, as a set."""
     found: FieldSet = fields.get(element, NOTHING)
     return found
 
 
 def has_element(fields: FieldSet, element: str) -> bool:
-    """Whether an element right at the top is in the set itself."""
+    """Whether a top-level element itself is in the set."""
     node = fields.get(element)
     return node is not None and _is_member(node)
 
 
 def is_empty_below(node: FieldSet) -> bool:
-    """Whether there is nothing below an element; itself does not count."""
+    """Whether an element has no children; itself does not count."""
     return not node or (len(node) == 1 and "." in node)
 
 
 def paths(fields: FieldSet) -> Iterator[Path]:
-    """All fields of the set: what is at the top first, then what is below, in order."""
+    """All members of the set: parents before their children, in order."""
     yield from _paths(fields, ())
 
 
@@ -91,7 +90,7 @@ def of_paths(*members: Sequence[str]) -> FieldSet:
     return result
 
 
-# Two sets -----------------------------------------------------------------------------------------------------------
+# Operations on two sets ----------------------------------------------------------------------------------------------
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
@@ -118,7 +117,7 @@ def _union_nodes(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in ``one`` and not in ``other``. A field that goes leaves what is below it."""
+    """The members of ``one`` that are not in ``other``. Children of removed members are kept."""
     if not one or not other:
         return one
     result: FieldSet = {}
@@ -132,7 +131,7 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in ``one`` and neither in ``other`` nor below a field that is."""
+    """The members of ``one`` that are neither in ``other`` nor below one of its members."""
     if not one or not other:
         return one
     result: FieldSet = {}
@@ -183,7 +182,7 @@ def _under(node: FieldSet) -> FieldSet:
 
 
 def _put(result: FieldSet, element: str, *, member: bool, under: FieldSet) -> None:
-    """Add an element that may be a member and may have something below, or none of the two."""
+    """Add an element that may be a member, may have children, or neither."""
     if not under:
         if member:
             result[element] = LEAF
@@ -202,7 +201,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def json_text(value: Any) -> str:
-    """A value as Go writes it into a path element: compact, with what HTML minds escaped."""
+    """A value as Go encodes it in a path element: compact, HTML-escaped."""
     if type(value) is str:
         if _PLAIN(value):
             return f'"{value}"'
@@ -234,7 +233,7 @@ def member(value: Any) -> str:
 
 
 def element_order(element: str) -> tuple[Any, ...]:
-    """Sorts elements as upstream does: fields, keys, values, places; numbers by their size, text by its bytes."""
+    """The sort key of elements, as upstream: fields, keys, values, indexes; numbers by size, strings by bytes."""
     kind, text = element[:1], element[2:]
     if kind == "f":
         return (0, text)
@@ -265,7 +264,7 @@ def _loaded(text: str) -> Any:
 
 
 def path_text(path: Sequence[str]) -> str:
-    """A path as messages show it: ``.spec.containers[name="x"].image``."""
+    """A path as in messages: ``.spec.containers[name="x"].image``."""
     return "".join(map(element_text, path))
 
 
@@ -309,7 +308,7 @@ def encode_fields(fields: FieldSet) -> bytes:
     """FieldsV1, elements in order."""
     text = _encode_sorted(fields)
     if (b'"k:' in text and len(_NUMBERS(text)) > 1) or (b'"v:' in text and len(_SET_NUMBERS(text)) > 1):
-        # Sorting by text puts 443 before 80.
+        # Sorted as text, 443 would precede 80.
         return _encode(_ordered(fields))
     return text
 
@@ -326,9 +325,9 @@ def decode_fields(text: bytes | msgspec.Raw) -> FieldSet:
 
 
 def read_fields(document: Any) -> FieldSet:
-    """A set from elsewhere, in our form. Elements of unknown kinds are left out.
+    """Read a set from a client, to our form. Elements of unknown kinds are dropped.
 
-    Raises ``FieldsError`` for what cannot be read.
+    Raises ``FieldsError`` for invalid ones.
     """
     if document is None:
         return NOTHING
@@ -342,7 +341,7 @@ def read_fields(document: Any) -> FieldSet:
         if known is None:
             continue
         node = read_fields(inner)
-        # With nothing below it an element is in the set, whether it says so or not.
+        # An element without children is a member, with or without ".".
         _put(result, known, member=not node or "." in inner, under=node)
     return result
 

@@ -1,8 +1,8 @@
-"""From objects to sets of fields: what an object has, and what lies between two of them.
+"""Field sets of objects: the fields of an object, and the differences of two.
 
-``compare`` is behind every write (who changed what), ``field_set`` behind apply (what somebody wants); ``all_errors``
-validates an applied configuration. All walk by ``merge_types``. After structured-merge-diff
-``typed/{compare,tofieldset,validate}.go`` (v6).
+``compare`` is used for every write (which fields were changed), ``field_set`` for apply (which fields are in a
+configuration); ``all_errors`` validates an applied configuration. They traverse objects by ``merge_types``. After
+structured-merge-diff ``typed/{compare,tofieldset,validate}.go`` (v6).
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ _ABSENT: Any = object()
 
 
 class ItemError(ValueError):
-    """A list item has no path element: it has no identity."""
+    """A list item has no path element, because it lacks its keys or is of the wrong type."""
 
 
 # Path elements of list items ----------------------------------------------------------------------------------------
@@ -75,11 +75,11 @@ def _remember(shape: ListType, values: Any, element: str) -> str:
     return element
 
 
-# What has come, gone and changed ------------------------------------------------------------------------------------
+# Comparison ----------------------------------------------------------------------------------------------------------
 
 
 class Comparison(NamedTuple):
-    """The fields that only the first object has, that both have with other values, and that only the second has."""
+    """The fields that only the old object has, that both have with different values, and that only the new one has."""
 
     removed: FieldSet
     modified: FieldSet
@@ -91,9 +91,9 @@ class Comparison(NamedTuple):
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], type_: MergeType, skip: Collection[str] = ()) -> Comparison:
-    """What lies between two objects of a type. Raises ``ItemError`` for list items that have no path element.
+    """Compare two objects of a type. Raises ``ItemError`` for list items without a path element.
 
-    ``skip`` names members of the objects that are not compared.
+    ``skip`` are names of members that are not compared.
     """
     shape = type_.map
     assert shape is not None, "objects are maps"
@@ -105,9 +105,9 @@ def compare(old: dict[str, Any], new: dict[str, Any], type_: MergeType, skip: Co
 
 
 def grown(zero: dict[str, Any], new: dict[str, Any], shape: MapType, skip: Collection[str] = ()) -> FieldSet:
-    """What ``compare`` finds modified or added in ``new``, in one set and quickly, where ``zero`` has next to nothing.
+    """What ``compare`` finds modified or added in ``new``, as one set; fast if ``zero`` is nearly empty.
 
-    Members of the names in ``skip`` are not compared.
+    ``skip`` are names of members that are not compared.
     """
     path_elements, element = shape.path_elements, shape.element
     node: FieldSet = {}
@@ -178,7 +178,7 @@ def _compare_values(
     modified: FieldSet,
     added: FieldSet,
 ) -> None:
-    """Two values that are not equal, and both there."""
+    """Compare two different values."""
     before, now = type(old), type(new)
     if before not in _CONTAINERS and now not in _CONTAINERS:
         modified[element] = LEAF
@@ -187,7 +187,7 @@ def _compare_values(
     changed: FieldSet = {}
     come: FieldSet = {}
     if before is now:
-        # As it mostly is: two of a kind.
+        # The usual case: two of a kind.
         shape, items_of = type_.map, type_.list
         if before is dict and shape is not None and not shape.atomic:
             _compare_maps(old, new, shape, gone, changed, come)
@@ -207,7 +207,7 @@ def _compare_values(
     if old is None or new is None:
         forms: tuple[Any, ...] = (now if old is None else before,)
     else:
-        # One value is an object and the other a text, say. Each is gone through by its own form.
+        # Values of different kinds, such as an object and a string: each is traversed by its own.
         forms = (before, now)
     for form in forms:
         if form is dict and type_.map is not None:
@@ -273,7 +273,7 @@ def _by_element(items: list[Any], shape: ListType) -> dict[str, list[Any]]:
 
 
 def whole(value: Any, type_: MergeType) -> FieldSet:
-    """A value that only one side has: itself and everything in it. What stands below its path element."""
+    """A value that only one object has: the children of its path element."""
     if type(value) is dict:
         shape = type_.map
         if not value or shape is None or shape.atomic:
@@ -303,11 +303,12 @@ def whole(value: Any, type_: MergeType) -> FieldSet:
 _CONTAINERS = frozenset({dict, list})
 
 
-# What an object has -------------------------------------------------------------------------------------------------
+# Field sets of objects ------------------------------------------------------------------------------------------------
 
 
 def field_set(value: Any, type_: MergeType) -> FieldSet:
-    """Every leaf of an object, and the items of its lists and maps; not its structs, which are never set themselves."""
+    """Every leaf of an object, and the items of its lists and maps; not its structs, which are never members
+    themselves."""
     if type(value) is dict and type_.map is not None:
         return _map_set(value, type_.map)
     if type(value) is list and type_.list is not None and type_.list.associative:
@@ -316,7 +317,7 @@ def field_set(value: Any, type_: MergeType) -> FieldSet:
 
 
 def _is_leaf(value: Any, type_: MergeType) -> bool:
-    """Whether a value is in the set by itself, with nothing below it."""
+    """Whether a value is a member by itself, without children."""
     if type(value) is dict:
         return not value or type_.map is None or type_.map.atomic
     if type(value) is list:
@@ -354,11 +355,11 @@ def _list_set(value: list[Any], shape: ListType) -> FieldSet:
     return result
 
 
-# What is wrong with it ----------------------------------------------------------------------------------------------
+# Validation ----------------------------------------------------------------------------------------------------------
 
 
 def all_errors(value: Any, type_: MergeType, *, duplicates: bool = False) -> list[tuple[str, str]]:
-    """Where a value does not fit its type: paths, and what is wrong. ``duplicates``: lists may have items twice."""
+    """Where a value does not conform to its type: paths and errors. ``duplicates``: lists may have duplicate items."""
     found: list[tuple[str, str]] = []
     _check(value, type_, "", duplicates, found)
     return found
@@ -416,7 +417,7 @@ def _check_map(
     for name, inner in value.items():
         type_ = shape.member(name)
         if type_ is None:
-            # Upstream stops here, and so names one unknown field of several.
+            # Upstream stops here, and so reports one unknown field of several.
             found.append((f"{path}.{name}", "field not declared in schema"))
             return
         _check(inner, type_, f"{path}.{name}", duplicates, found)

@@ -1,7 +1,7 @@
 """Field selectors: ``metadata.name=x,status.phase!=Running``.
 
-Grammar and error texts are upstream's (apimachinery 0.36, ``pkg/fields/selector.go``). Which paths a kind supports is
-the API server's business; here a path is only a name that a getter is asked for.
+Grammar and error texts are upstream's (apimachinery 0.36, ``pkg/fields/selector.go``). The paths that a kind supports
+are defined by the API server; here a path is only passed to a getter.
 """
 
 import re
@@ -16,11 +16,11 @@ _FEW = 8
 
 
 class FieldSelectorError(ValueError):
-    """A field selector that upstream rejects, in upstream's words."""
+    """A field selector that upstream rejects, with upstream's message."""
 
 
 class FieldTerm(msgspec.Struct, frozen=True):
-    """One comparison. ``operator`` is ``=`` or ``!=``."""
+    """One requirement. ``operator`` is ``=`` or ``!=``."""
 
     path: str
     operator: str
@@ -31,7 +31,7 @@ class FieldTerm(msgspec.Struct, frozen=True):
 
 
 class FieldSelector(msgspec.Struct, frozen=True):
-    """Terms that must all hold, in the order of their text."""
+    """Requirements that must all match, in the order of their text."""
 
     terms: tuple[FieldTerm, ...] = ()
 
@@ -40,14 +40,14 @@ class FieldSelector(msgspec.Struct, frozen=True):
         return not self.terms
 
     def matches(self, get: Callable[[str], str]) -> bool:
-        """Whether the object whose fields ``get`` returns is selected. ``get`` gives "" for what is missing."""
+        """Whether an object whose fields ``get`` returns is selected. ``get`` returns "" for missing fields."""
         for term in self.terms:  # noqa: SIM110  # half of what ``all`` takes
             if (get(term.path) == term.value) is not (term.operator == "="):
                 return False
         return True
 
     def compiled(self) -> Callable[[Callable[[str], str]], bool]:
-        """``matches``, at the cost of as many paths as there are and not of as many terms."""
+        """``matches`` with one lookup per path instead of one per term."""
         if len(self.terms) <= _FEW:
             return self.matches
         desired: dict[str, set[str]] = {}
@@ -63,7 +63,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
         return matches
 
     def exact(self, path: str) -> str | None:
-        """The one value that ``path`` must have, if the selector fixes it."""
+        """The one value that ``path`` must have, if the selector requires it."""
         for term in self.terms:
             if term.path == path and term.operator == "=":
                 return term.value
@@ -74,7 +74,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
 
 def parse_field_selector(text: str) -> FieldSelector:
-    """The field selector that a client wrote; empty terms are skipped. Raises ``FieldSelectorError``."""
+    """Parse a field selector; empty terms are skipped. Raises ``FieldSelectorError``."""
     terms = []
     for part in sorted(_split_terms(text)):
         if not part:
@@ -85,7 +85,7 @@ def parse_field_selector(text: str) -> FieldSelector:
 
 
 def escape_value(value: str) -> str:
-    """``value`` so that it can stand in a field selector."""
+    """Escape ``value`` for a field selector."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
@@ -106,7 +106,7 @@ def _split_terms(text: str) -> list[str]:
 
 
 def _split_term(selector: str, term: str) -> tuple[str, str, str]:
-    # The first operator splits, and "!=" and "==" win over the "=" they contain.
+    # The first operator splits, and "!=" and "==" take precedence over the "=" they contain.
     found = _OPERATOR(term)
     if found is None:
         raise FieldSelectorError(f"invalid selector: '{selector}'; can't understand '{term}'")
@@ -126,7 +126,7 @@ def _unescape(value: str) -> str:
         elif character == "\\":
             escaped = True
         elif character in ",=":
-            # Upstream prints the number of the character, not the character.
+            # Upstream prints the code point of the character.
             raise FieldSelectorError(f"invalid field selector: unescaped character in value: {ord(character)}")
         else:
             result.append(character)

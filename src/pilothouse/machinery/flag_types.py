@@ -1,7 +1,7 @@
-"""Kinds of flag values, read and printed as Go does: pflag 1.0, component-base ``cli/flag`` and ``logs/api`` (v0.36).
+"""Types of flag values, parsed and printed as by Go: pflag 1.0, component-base ``cli/flag`` and ``logs/api`` (v0.36).
 
-A type reads one occurrence of a flag on the command line. What several occurrences mean is the type's too: most take
-the last, lists and maps add up, and the first occurrence replaces the default. ``flags`` parses with these.
+A type parses one occurrence of a flag, and combines several: most use the last one, lists and maps are extended, and
+the first occurrence replaces the default. ``flags`` parses with these.
 """
 
 import json
@@ -23,11 +23,11 @@ with lazy_imports():
 
 
 class FlagType(msgspec.Struct, frozen=True):
-    """How a kind of value is read and printed.
+    """How a type of value is parsed and printed.
 
-    ``name`` is what ``--help`` calls it. ``join`` puts a further occurrence behind those before it; without one the
-    last occurrence wins. ``alone`` is the value of a flag that is given without one: only booleans and ``--version``
-    may be. ``expects`` says in plain words what a value must be.
+    ``name`` is shown by ``--help``. ``join`` combines an occurrence with the previous ones; without it the last
+    occurrence is used. ``alone`` is the value of a flag without one: only for booleans and ``--version``. ``expects``
+    describes valid values in plain words.
     """
 
     name: str
@@ -39,7 +39,7 @@ class FlagType(msgspec.Struct, frozen=True):
 
 
 def quoted(text: str) -> str:
-    """As Go's ``%q`` prints it, for what people type."""
+    """As Go's ``%q`` prints it, for input from the command line."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -47,7 +47,7 @@ def quoted(text: str) -> str:
 
 
 def parse_bool(text: str) -> bool:
-    """The words of Go's ``strconv.ParseBool``, no others."""
+    """As Go's ``strconv.ParseBool``."""
     if text in {"1", "t", "T", "TRUE", "true", "True"}:
         return True
     if text in {"0", "f", "F", "FALSE", "false", "False"}:
@@ -60,7 +60,7 @@ def show_bool(value: bool) -> str:
 
 
 class OutOfRange(ValueError):
-    """A number that does not fit."""
+    """A number out of range."""
 
 
 def _not_for(function: str, text: str) -> ValueError:
@@ -72,11 +72,12 @@ def _too_large(function: str, text: str) -> OutOfRange:
 
 
 def _integer(bits: int) -> Callable[[str], int]:
-    """``strconv.ParseInt(text, 0, bits)``: the base is in the prefix, ``010`` is eight, ``1_000`` is a thousand."""
+    """``strconv.ParseInt(text, 0, bits)``: the base is given by the prefix, ``010`` is eight, ``1_000`` is a
+    thousand."""
 
     def parse(text: str) -> int:
         body = text[1:] if text[:1] in {"+", "-"} else text
-        # Python reads what Go reads, but for three things: blanks, digits of other scripts, and Go's old octal form.
+        # Python accepts what Go accepts, except for white space, digits of other scripts, and Go's old octal form.
         if not text.isascii() or not body[:1].isdigit() or body.endswith(("\n", " ", "\t")):
             raise _not_for("ParseInt", text)
         if body[0] == "0" and (body[1:2].isdigit() or body[1:2] == "_"):
@@ -93,7 +94,7 @@ def _integer(bits: int) -> Callable[[str], int]:
 
 
 def _level(text: str) -> int:
-    """Verbosity: decimal, never negative."""
+    """Verbosity: decimal, not negative."""
     return _unsigned(text, 32)
 
 
@@ -107,7 +108,7 @@ def _unsigned(text: str, bits: int) -> int:
 
 def _float(text: str) -> float:
     is_hexadecimal = "x" in text.lower()
-    # Go wants an exponent behind hexadecimal digits.
+    # Go requires an exponent after hexadecimal digits.
     if not text.isascii() or text != text.strip() or (is_hexadecimal and "p" not in text.lower()):
         raise _not_for("ParseFloat", text)
     try:
@@ -123,7 +124,7 @@ def _float(text: str) -> float:
 
 def _ip(text: str) -> str:
     try:
-        # A zone ("%eth0") is no part of an address for net.ParseIP.
+        # net.ParseIP rejects zones ("%eth0").
         return str(ipaddress.ip_address("" if "%" in text else text.strip()))
     except ValueError:
         raise ValueError(f"failed to parse IP: {quoted(text)}") from None
@@ -135,9 +136,9 @@ Strings = tuple[str, ...]
 
 
 def parse_csv(text: str) -> Strings:
-    """The first record of Go's ``encoding/csv``: commas separate, quotes keep them together, ``""`` is a quote.
+    """The first record of Go's ``encoding/csv``: separated by commas, optionally quoted, ``""`` is a quote.
 
-    ``a,"b,c"`` is two fields. Raises ``ValueError`` in Go's words.
+    ``a,"b,c"`` is two fields. Raises ``ValueError`` with Go's message.
     """
     if not text:
         return ()
@@ -190,7 +191,7 @@ def _column(text: str, index: int) -> int:
 
 
 def show_csv(fields: Sequence[str]) -> str:
-    """One record of CSV, which ``parse_csv`` reads back."""
+    """Encode a CSV record, as ``parse_csv`` decodes it."""
     return ",".join(_csv_field(field) for field in fields)
 
 
@@ -218,7 +219,7 @@ Pairs = Mapping[str, str]
 
 
 def _pairs(text: str) -> Pairs:
-    """``a=1,b=2``. One pair alone may hold commas; with several, quotes keep them (``"a=1,2",b=3``)."""
+    """``a=1,b=2``. A single pair may contain commas; with several, they are quoted (``"a=1,2",b=3``)."""
     signs = text.count("=")
     if signs == 0:
         raise ValueError(f"{text} must be formatted as key=value")
@@ -237,7 +238,7 @@ def _show_pairs(value: Pairs) -> str:
 
 
 Multimap = Mapping[str, Strings]
-"""Component, and what was said for it in order; "" is the component that was not named."""
+"""Component → its values in order; "" for values without a component."""
 
 
 def _multimap(text: str) -> Multimap:
@@ -259,7 +260,7 @@ def _extend(before: Multimap, further: Multimap) -> Multimap:
     return {key: (*before.get(key, ()), *further.get(key, ())) for key in (*before, *further)}
 
 
-# What only one or two flags are
+# Types of only one or two flags
 
 
 def _vmodule(text: str) -> Strings:
@@ -288,14 +289,14 @@ def _quantity(text: str) -> str:
 
 
 def parse_size(text: str) -> int:
-    """The whole number that a quantity amounts to, rounded up."""
+    """A quantity as an integer, rounded up."""
     return quantities.parse_quantity(text).value
 
 
 class VersionWord(str):
-    """What ``--version`` was last given: ``true``, ``false``, ``raw`` or a version.
+    """The value of ``--version``: ``true``, ``false``, ``raw`` or a version.
 
-    ``reported`` is the last version among all that it was given, or empty: it stays in force whatever comes after it.
+    ``reported`` is the last version that was given, or empty: it applies whatever is given later.
     """
 
     __slots__ = ("reported",)
@@ -346,7 +347,7 @@ def _semantic(text: str) -> tuple[int, ...]:
 
 
 def _named_certificates(text: str) -> tuple[tuple[str, str, Strings], ...]:
-    """``certificate,key``, and after a colon the names it is for."""
+    """``certificate,key``, and after a colon the names that it is for."""
     files, colon, names = text.partition(":")
     if colon and not names.strip():
         raise ValueError("empty names list is not allowed")

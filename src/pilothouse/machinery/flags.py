@@ -1,9 +1,9 @@
-"""Command-line flags as Go's pflag reads them: the programs here take upstream's flags, so they parse as upstream does.
+"""Command-line flags as parsed by Go's pflag, because the programs here have upstream's flags.
 
-``--name=value`` and ``--name value``; a boolean takes a value only with ``=``; ``_`` in a name reads as ``-``; letters
-may be joined (``-hv4``); ``-v4``, ``-v=4`` and ``-v 4`` are the same. Kinds of values are in ``flag_types``. Flags are
-grouped, and ``--help`` prints the groups in the order in which they were added. Used by ``controllermanager`` and
-``cli``; knows neither.
+``--name=value`` and ``--name value``; a boolean takes a value only with ``=``; ``_`` in a name is the same as ``-``;
+letters may be joined (``-hv4``); ``-v4``, ``-v=4`` and ``-v 4`` are the same. Types of values are in ``flag_types``.
+Flags are grouped, and ``--help`` prints the groups in the order in which they were added. Used by ``controllermanager``
+and ``cli``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,17 +52,17 @@ __all__ = [
 
 
 _SIMILAR = 0.75
-"""How much of two names must be the same, from 0 to 1, for one to be a misspelling of the other."""
+"""The similarity, from 0 to 1, from which one name is suggested as a misspelling of another."""
 
 
 class FlagError(ValueError):
-    """A command line that can't be used. The text names the flag, the reason and, where there is one, the way out."""
+    """An invalid command line. The text names the flag, the reason and, if there is one, the solution."""
 
 
 class Flag(msgspec.Struct, frozen=True):
     """One flag.
 
-    ``default`` is a value of its type; ``shorthand`` is one letter. ``extra`` marks what upstream lacks.
+    ``default`` is a value of its type; ``shorthand`` is one letter. ``extra`` marks flags that upstream lacks.
     """
 
     name: str
@@ -72,13 +72,13 @@ class Flag(msgspec.Struct, frozen=True):
     shorthand: str = ""
     extra: bool = False
     ignored: bool = False
-    """Accepted for compatibility, with one warning when given: it can't mean anything here."""
+    """Accepted for compatibility, with a warning when it is given: it has no effect."""
     deprecated: str = ""
-    """What to say when it is given. Such a flag is not in ``--help``, as pflag hides it."""
+    """The warning when it is given. As with pflag, such a flag is not in ``--help``."""
     note: str = ""
-    """Where it means something else here than upstream; behind the help text."""
+    """How it differs from upstream's; appended to the help text."""
     choices: tuple[str, ...] = ()
-    """The values that there are, for shell completion."""
+    """The possible values, for shell completion."""
 
     def __post_init__(self) -> None:
         assert "_" not in self.name or self.name == "concurrent_rc_syncs", f"flag {self.name}: names use dashes"
@@ -89,21 +89,21 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """What a command line said: every flag's value, which ones were given, and the words that were no flags."""
+    """A parsed command line: every flag's value, which ones were given, and the positional arguments."""
 
     values: Mapping[str, Any]
     given: tuple[str, ...]
     arguments: tuple[str, ...]
     help: bool = False
     texts: Mapping[str, tuple[str, ...]] = {}
-    """What was given for a flag, each time it was, as it was written."""
+    """The given texts of a flag, in order."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[normalize(name)]
 
 
 def normalize(name: str) -> str:
-    """Flag names compare with ``_`` read as ``-`` (component-base ``cli/flag``, v0.36)."""
+    """Flag names are compared with ``_`` replaced by ``-`` (component-base ``cli/flag``, v0.36)."""
     return name.replace("_", "-")
 
 
@@ -118,8 +118,7 @@ def closest(name: str, known: Sequence[str]) -> str:
 class FlagSet:
     """The flags of one program, in named groups.
 
-    ``plain``: what is wrong with a value is said in plain words. Without it the words are Go's, for programs that take
-    the place of upstream's.
+    ``plain``: errors about values are in plain words. Otherwise they are Go's, for programs that replace upstream's.
     """
 
     def __init__(self, usage: str, *, plain: bool = False) -> None:
@@ -130,7 +129,7 @@ class FlagSet:
         self._by_letter: dict[str, Flag] = {}
 
     def add(self, group: str, *flags: Flag) -> None:
-        """Add flags to a group, made at its first use. Two flags of one name are a mistake of the program."""
+        """Add flags to a group, which is created at its first use. Two flags of one name are a bug."""
         rows = self.groups.setdefault(group, [])
         for flag in flags:
             name = normalize(flag.name)
@@ -151,7 +150,7 @@ class FlagSet:
         return self._by_name[normalize(name)]
 
     def parse(self, argv: Sequence[str]) -> Parsed:
-        """Read a command line. Raises ``FlagError`` at the first word that can't be understood."""
+        """Parse a command line. Raises ``FlagError`` at the first invalid word."""
         reading = _Reading(self, argv)
         reading.read()
         values = {name: flag.default for name, flag in self._by_name.items()}
@@ -167,7 +166,7 @@ class FlagSet:
         return self._by_letter.get(letter)
 
     def show(self, parsed: Parsed) -> dict[str, str]:
-        """Every flag's value as Go prints it, by name in alphabetical order."""
+        """Every flag's value as Go prints it, sorted by name."""
         return {flag.name: flag.type.show(parsed[flag.name]) for flag in sorted(self, key=lambda f: f.name)}
 
     def help(self, width: int | None = None) -> str:
@@ -186,7 +185,7 @@ class FlagSet:
 
 
 class _Reading:
-    """One command line, read from left to right."""
+    """The parser of one command line, from left to right."""
 
     def __init__(self, flags: FlagSet, argv: Sequence[str]) -> None:
         self.values: dict[str, Any] = {}
@@ -252,7 +251,7 @@ class _Reading:
     def _set(self, flag: Flag, text: str) -> None:
         name = normalize(flag.name)
         if flag.type is IP and not text:
-            return  # pflag takes an empty address for none given
+            return  # pflag treats an empty address as unset
         try:
             value = flag.type.parse(text)
         except ValueError as error:
@@ -282,7 +281,7 @@ def _describe(flag: Flag, columns: int) -> list[str]:
 
 
 def explain(flag: Flag) -> str:
-    """The help text with our notes and the default behind it."""
+    """The help text with our notes and the default appended."""
     notes = []
     if flag.note:
         notes.append(f"[pilothouse: {flag.note}]")
@@ -293,6 +292,6 @@ def explain(flag: Flag) -> str:
     if flag.default:
         shown = flag.shown_default
         notes.append(f'(default "{shown}")' if flag.type is STRING else f"(default {shown})")
-    # Behind a list that has lines of its own they begin a new one.
+    # After a list with separate lines they start on a new one.
     between = "\n" if "\n" in flag.help else " "
     return f"{flag.help}{between}{' '.join(notes)}".strip()

@@ -1,8 +1,8 @@
-"""Numbers that do not fit their field, as Go's conversion of untyped objects takes them.
+"""Numbers that overflow their field, as Go's conversion from unstructured treats them.
 
-A decoder rejects them. What an apply has merged is not decoded but converted (apimachinery
-``pkg/runtime/converter.go``, ``fromUnstructured``, v0.36), and Go's conversions keep the lowest bits of what is too
-large. ``apiserver.endpoints.apply`` comes here with what did not decode.
+A decoder rejects them. The result of an apply is not decoded but converted (apimachinery ``pkg/runtime/converter.go``,
+``fromUnstructured``, v0.36), and Go's conversions keep the lowest bits of a number. ``apiserver.endpoints.apply`` uses
+this for objects that failed to decode.
 """
 
 import operator
@@ -15,13 +15,13 @@ _LEAST = -(2**63)
 
 
 class ConversionError(ValueError):
-    """A number that Go's conversion does not take, in its words."""
+    """A number that Go's conversion rejects, with its message."""
 
 
 def fit_numbers(obj: Any, definition: Definition) -> Any:
-    """The object with every whole number in its field's range: 2147483648 in an ``int32`` is -2147483648.
+    """The object with every integer wrapped to its field's range: 2147483648 in an ``int32`` is -2147483648.
 
-    It is the same object, not a copy, where all of them fit. Raises ``ConversionError`` for a fraction in such a field.
+    The same object, not a copy, if all of them fit. Raises ``ConversionError`` for a fraction in such a field.
     """
     if not isinstance(obj, dict):
         return obj
@@ -55,7 +55,7 @@ def _fit(value: Any, type_: Type) -> Any:
 
 
 def _wrapped(number: int, bits: int) -> int:
-    # Numbers are floats on the way; what is beyond 64 bits becomes the least number there is.
+    # Numbers are converted to floats; beyond 64 bits the result is the minimum.
     number = number if _LEAST <= number < -_LEAST else _LEAST
     half = 1 << (bits - 1)
     return (number + half) % (1 << bits) - half

@@ -1,4 +1,4 @@
-"""How Go prints values, for messages that clients compare word for word.
+"""How Go formats values, for messages that must be equal to upstream's.
 
 ``quote`` is the verb %q, ``print_value`` and ``print_selector`` the verb %v, ``compact_json`` is ``encoding/json``.
 """
@@ -78,8 +78,8 @@ def print_float(value: float) -> str:
 
 
 def print_selector(selector: LabelSelector | None) -> str:
-    """A ``*metav1.LabelSelector`` as %v and %+v print it: by its generated ``String`` (apimachinery 0.36,
-    ``pkg/apis/meta/v1/generated.pb.go``), which leaves no field out."""
+    """A ``*metav1.LabelSelector`` as formatted by %v and %+v: by its generated ``String`` (apimachinery 0.36,
+    ``pkg/apis/meta/v1/generated.pb.go``), which has every field."""
     if selector is None:
         return "nil"
     labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
@@ -94,16 +94,16 @@ def print_selector(selector: LabelSelector | None) -> str:
 
 
 def compact_json(value: Any, *, in_order: bool = False) -> str:
-    """``value`` as ``encoding/json`` marshals it: no spaces, and what means something to browsers escaped.
+    """``value`` as ``encoding/json`` encodes it: no spaces, HTML-escaped.
 
-    Go orders maps by key, which ``in_order`` does; fields of a struct stay in theirs.
+    Go sorts maps by key, which ``in_order`` does; fields of structs keep their order.
     """
     order: Literal["deterministic"] | None = "deterministic" if in_order else None
     return html_escaped(msgspec.json.encode(value, order=order).decode())
 
 
 def html_escaped(text: str) -> str:
-    """JSON with ``<``, ``>`` and ``&``, which HTML gives a meaning, and two line ends of JavaScript escaped."""
+    """JSON with ``<``, ``>``, ``&`` and JavaScript's two line separators escaped."""
     if "<" in text or ">" in text or "&" in text:
         text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     if not text.isascii():
@@ -112,6 +112,6 @@ def html_escaped(text: str) -> str:
 
 
 class Shown(str):
-    """A value that has been made into the text that a message shows: by its Go type, say."""
+    """A value that is already formatted for a message, for example by its Go type."""
 
     __slots__ = ()

@@ -1,7 +1,7 @@
-"""Names of Go types, for error texts that name them.
+"""Names of Go types, for messages that contain them.
 
-The schema knows structs but not Go's own string types, nor which structs are embedded in others: a table made from the
-sources does (``scripts/generate_go_facts.py``).
+The schema lacks Go's string types and embedded structs: these are in a table generated from the sources
+(``scripts/generate_go_facts.py``).
 """
 
 from functools import cache
@@ -28,29 +28,30 @@ _SCALARS = {
 
 @cache
 def _names() -> dict[str, dict[str, tuple[str, str]]]:
-    """By definition and field: the name of its string type, and the embedded structs in which it stands."""
+    """By definition and field: the name of its string type, and the embedded structs that it is in."""
     return msgspec.json.decode(packaged("machinery/data/go_names.json"), type=dict[str, dict[str, tuple[str, str]]])
 
 
 def string_type(definition: Definition, field: Field) -> str:
-    """What a string in this field, or in the list in it, is in Go: ``v1.DNSPolicy``, mostly ``string``."""
+    """The Go type of a string in this field, or in its list: ``v1.DNSPolicy``, mostly ``string``."""
     return _names().get(definition.name, {}).get(field.name, ("", ""))[0] or "string"
 
 
 def embedded_path(definition: Definition, field: Field) -> str:
-    """The structs embedded in that of the definition in which the field stands: "", ``VolumeSource``, ``A.B``."""
+    """The embedded structs of the definition that contain the field: "", ``VolumeSource``, ``A.B``."""
     return _names().get(definition.name, {}).get(field.name, ("", ""))[1]
 
 
 def name_of(type_: Type, string: str = "string") -> str:
-    """The name of a type whose strings are ``string``: ``int32``, ``[]v1.Container``, ``map[string]string``."""
+    """The name of a type whose strings are of the type ``string``: ``int32``, ``[]v1.Container``,
+    ``map[string]string``."""
     match type_.name:
         case "list":
             assert type_.element is not None, "a list has elements"
             return "[]" + name_of(type_.element, string)
         case "map":
             assert type_.element is not None, "a map has values"
-            # Maps of quantities are the one map type that has a name.
+            # Maps of quantities are the only map type with a name.
             if type_.element.name == "quantity":
                 return "v1.ResourceList"
             return "map[string]" + name_of(type_.element, string)

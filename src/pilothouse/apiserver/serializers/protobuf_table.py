@@ -1,6 +1,6 @@
-"""The messages of the built-in kinds: numbers, names and types of their fields.
+"""The protobuf messages of the built-in kinds: numbers, names and types of their fields.
 
-Made from the release's ``generated.proto`` files and Go struct tags (``scripts/make_protobuf_table.py``); read by
+Generated from the release's ``generated.proto`` files and Go struct tags (``scripts/make_protobuf_table.py``); used by
 ``protobuf_encoding`` and ``protobuf_decoding``.
 """
 
@@ -14,7 +14,7 @@ META_VERSIONS = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
 
 
 class FieldRow(msgspec.Struct, array_like=True, frozen=True):
-    """One field. Flags: r repeated, m map, p pointer, o left out of JSON when empty, i inlined into its parent."""
+    """One field. Flags: r repeated, m map, p pointer, o omitempty, i inlined into its parent."""
 
     number: int
     name: str
@@ -51,14 +51,14 @@ class Table(msgspec.Struct, frozen=True):
 
 @cache
 def table() -> Table:
-    """The table, read once."""
+    """The table, loaded once."""
     text = packaged("apiserver/data/protobuf.json")
     return msgspec.json.decode(text, type=Table)
 
 
 @cache
 def older_table() -> Table:
-    """Versions that are not served any more and that an etcd may hold (``storage_codec``), read once."""
+    """Versions that are no longer served but may be stored in etcd (``storage_codec``), loaded once."""
     return msgspec.json.decode(packaged("apiserver/data/protobuf_older.json"), type=Table)
 
 
@@ -69,7 +69,7 @@ def rows_of(message: str) -> tuple[FieldRow, ...]:
 
 
 def message_of(api_version: str, kind: str) -> str | None:
-    """The message that carries objects of that kind, or None if there is no protobuf form of it.
+    """The message of a kind, or None if it has no protobuf form.
 
     The kinds of meta/v1 (Status, DeleteOptions, ...) are registered in every group, so their version does not matter.
     """

@@ -1,7 +1,7 @@
-"""Results of handlers, before they are encoded in the format that the client asked for.
+"""Results of handlers, before they are encoded in the negotiated format.
 
-The core speaks in stored JSON bytes and revisions; a ``Presenter`` (plain JSON in ``json``, everything else in
-``presenter``) turns that into a wire response: tables, metadata only, protobuf, pretty-printed.
+The core returns stored JSON and revisions; a ``Presenter`` (plain JSON in ``json``, other formats in ``presenter``)
+encodes them: tables, partial metadata, protobuf, indented JSON.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,7 +26,7 @@ class ObjectResult(msgspec.Struct, gc=False):
 
 
 class ListResult(msgspec.Struct, gc=False):
-    """A page of objects, each as in ``ObjectResult``. ``remaining`` is None when they were not counted."""
+    """A page of objects, each as in ``ObjectResult``. ``remaining`` is None if they were not counted."""
 
     info: ResourceInfo
     values: Sequence[bytes]
@@ -37,7 +37,7 @@ class ListResult(msgspec.Struct, gc=False):
 
 
 class StatusResult(msgspec.Struct, gc=False):
-    """A ``Status`` (or another small object outside the resource's kind), the same in every format."""
+    """A ``Status`` (or another small object that is not of the resource's kind), the same in every format."""
 
     code: int
     value: bytes
@@ -45,7 +45,7 @@ class StatusResult(msgspec.Struct, gc=False):
 
 
 class RawResult(msgspec.Struct, gc=False):
-    """An answer that is not an object and has one form only (the lines of a log)."""
+    """A response that is no object and has one format only (log lines)."""
 
     answer: Response | Stream
 
@@ -53,9 +53,8 @@ class RawResult(msgspec.Struct, gc=False):
 class WatchEvent(msgspec.Struct, gc=False):
     """One event of a watch. For ERROR the value is a Status, for BOOKMARK an object with only metadata.
 
-    ``memo`` belongs to the change behind the event and to all that show it: a presenter keeps under a key of its
-    own what it made of the event, so that each form is made once for all watchers. None when there is nobody to
-    share with.
+    ``memo`` belongs to the change and is shared by all its watchers: a presenter caches each encoding of the event
+    under a key of its own. None for events that are not shared.
     """
 
     type: str
@@ -64,30 +63,30 @@ class WatchEvent(msgspec.Struct, gc=False):
 
 
 class Watching(Protocol):
-    """Events as they come, in batches that came together, until the watch ends."""
+    """The events of a watch, in batches that arrived together."""
 
     info: ResourceInfo
     warnings: tuple[str, ...]
     event_sizes: Histogram | None
-    """Counts the bytes of what is sent; None where nothing shows them."""
+    """The histogram of event sizes; None without metrics."""
     hand_over: Callable[[int], bool] | None
-    """Takes the version of a bookmark that is due while the reader waits; false if it does not."""
+    """Delivers the version of a due bookmark to a waiting reader; false if the reader does not take it."""
 
     def hand_events_to(self, take: Callable[[list[WatchEvent]], bool]) -> None:
-        """Have ``take`` called with events that may come while the reader waits, without waking it; false if it does
-        not take them."""
+        """Call ``take`` with events that arrive while the reader waits, instead of waking it; false if it does not take
+        them."""
         ...
 
     def bookmark(self, revision: int) -> WatchEvent:
-        """The event that says that there is nothing else up to a revision."""
+        """The bookmark event of a revision."""
         ...
 
     def __aiter__(self) -> AsyncIterator[list[WatchEvent]]:
-        """The batches; never an empty one. Ends when the watch does."""
+        """The batches; none is empty. Ends with the watch."""
         ...
 
     async def close(self) -> None:
-        """End the watch from this side. Safe to call twice."""
+        """End the watch. Idempotent."""
         ...
 
 
@@ -95,34 +94,34 @@ Result = ObjectResult | ListResult | StatusResult | Watching
 
 
 class Presenter(Protocol):
-    """The forms in which requests come and answers go."""
+    """The request and response formats of a server."""
 
     def is_plain(self, request: Request, info: RequestInfo) -> bool:
-        """Whether the body is read as it is, and the answer shown as JSON, as it is: with ``serializers.json.PLAIN``,
-        and nothing else of this presenter."""
+        """Whether body and response are JSON in stored form: then ``serializers.json.PLAIN`` is used instead of this
+        presenter."""
         ...
 
     def read(self, request: Request, info: RequestInfo) -> Request:
-        """The request with its body as JSON (or YAML or a patch, as its content type then says).
+        """The request with its body in JSON (or YAML, or a patch, by its content type).
 
-        Raises ``StatusError`` for a body or an Accept header that cannot be served.
+        Raises ``StatusError`` for a body or an Accept header that is not supported.
         """
         ...
 
     def show(self, request: Request, info: RequestInfo, result: Result) -> Response | Stream:
-        """The answer in the form the request asked for."""
+        """The response in the negotiated format."""
         ...
 
     async def show_long(
         self, request: Request, info: RequestInfo, result: ObjectResult | ListResult
     ) -> Response | Stream:
-        """The same, of what may be large: others have their turn meanwhile."""
+        """As ``show``, for large results: yields to other requests in between."""
         ...
 
     def as_json(self, request: Request, info: RequestInfo, result: "ObjectResult | ListResult | StatusResult") -> bytes:
-        """The body of that answer, transformed as the request asked for, but as plain JSON in any case."""
+        """The body of that response, transformed as requested, but always as plain JSON."""
         ...
 
     def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
-        """The failure in the form the request asked for."""
+        """The failure in the negotiated format."""
         ...

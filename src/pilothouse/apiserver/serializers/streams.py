@@ -1,7 +1,7 @@
-"""Watches as tables, metadata only or protobuf frames.
+"""Watches as tables, partial metadata or protobuf frames.
 
-What an event looks like in one form is kept in the change's memo, so that it is made once for all that watch in that
-form. Tables are encoded per watcher: their ages differ, and only interactive clients request them.
+Encodings of an event are cached in the memo of the change, so that each is created once for all watchers. Tables are
+created for each watcher: their ages differ, and they are rare.
 """
 
 import datetime
@@ -24,7 +24,7 @@ PROTOBUF_STREAM = f"{PROTOBUF};stream=watch"
 
 
 class EventStream:
-    """A watch in the form chosen. A piece is one event; ``batches`` gives those that came together."""
+    """A watch in the chosen format. Each piece is an event; ``batches`` yields those that arrived together."""
 
     def __init__(self, watching: Watching, choice: Choice, include: str, now: Callable[[], datetime.datetime]) -> None:
         self.status = 200
@@ -47,15 +47,15 @@ class EventStream:
                 yield piece
 
     def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
-        """As that of ``LineStream``."""
+        """As ``LineStream.hand_over_bookmarks``."""
         self._watching.hand_over = handing_over(self._watching, take, self._show)
 
     def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
-        """As that of ``LineStream``."""
+        """As ``LineStream.hand_over_events``."""
         hand_events_over(self._watching, take, self._show)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """Instead of single pieces: all pieces that came together."""
+        """All events that arrived together, instead of single ones."""
         sizes = self._watching.event_sizes
         async for batch in self._watching:
             pieces = [self._show(event) for event in batch]

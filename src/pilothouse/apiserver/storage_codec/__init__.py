@@ -1,9 +1,9 @@
-"""How kube-apiserver keeps objects in etcd: keys, storage versions, protobuf envelopes.
+"""How kube-apiserver stores objects in etcd: keys, storage versions, protobuf envelopes.
 
-This server holds an object as JSON under ``<group>/<resource>/[<namespace>/]<name>``; kube-apiserver v1.36 holds it as
-the protobuf message of its storage version, or as JSON, under ``/registry/<prefix>/[<namespace>/]<name>``. ``keys`` and
-``codec`` go both ways between the two, ``older_versions`` reads what releases since v1.20 have written. Nothing here
-knows where the bytes are: a store on etcd and the reader of an etcd snapshot use the same codec.
+This server stores an object as JSON under ``<group>/<resource>/[<namespace>/]<name>``; kube-apiserver v1.36 stores it
+as the protobuf message of its storage version, or as JSON, under ``/registry/<prefix>/[<namespace>/]<name>``. ``keys``
+and ``codec`` convert between both, ``older_versions`` converts what releases since v1.20 have written. The codec is
+independent of the source of the bytes: it is used by the store on etcd and the reader of etcd snapshots.
 """
 
 from pilothouse.apiserver.storage_codec.codec import CodecError, ObjectCodec

@@ -1,9 +1,9 @@
-"""Objects as kube-apiserver v1.36 stores them, and from what v1.20 to v1.36 have stored.
+"""Encodes objects as kube-apiserver v1.36 stores them, and decodes what v1.20 to v1.36 have stored.
 
-Built-in kinds are protobuf messages of one storage version behind ``k8s\\0`` and the name of their type. Definitions
-and APIServices are JSON in the order of their Go structs, custom resources JSON with sorted keys, as ``encoding/json``
-writes both. An object in etcd has no resourceVersion: its revision there is that
-(apiserver ``pkg/storage/etcd3/store.go``, ``PrepareObjectForStorage``, v0.36).
+Built-in kinds are protobuf messages of the storage version after ``k8s\\0`` and the name of their type. Definitions and
+APIServices are JSON in the order of their Go structs, custom resources JSON with sorted keys, as ``encoding/json``
+writes both. An object in etcd has no resourceVersion, which is its revision (apiserver ``pkg/storage/etcd3/store.go``,
+``PrepareObjectForStorage``, v0.36).
 """
 
 import re
@@ -26,14 +26,15 @@ from pilothouse.apiserver.storage_codec.older_versions import CONVERSIONS
 from pilothouse.machinery.bodies import DecodeError, decode_body
 
 _AS_JSON = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
-"""Groups whose types have a protobuf form and are stored as JSON all the same: the servers of these groups are built
-with another serializer (apiextensions-apiserver and kube-aggregator, v1.36)."""
+"""Groups whose types have a protobuf form but are stored as JSON: their servers use another serializer
+(apiextensions-apiserver and kube-aggregator, v1.36)."""
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
 _BEFORE_REVISION = ("name", "generateName", "namespace", "uid")
-"""What precedes the resourceVersion in a stored object; it must not have to be escaped (``apiserver.objects``)."""
+"""The bytes before the resourceVersion in a stored object; nothing before them may need escaping
+(``apiserver.objects``)."""
 
 
 _UNDECODABLE = (
@@ -48,15 +49,15 @@ _UNDECODABLE = (
 
 
 class CodecError(ValueError):
-    """What is stored under a key is no object of its resource."""
+    """The value is no object of the key's resource."""
 
 
 class ObjectCodec:
-    """Between the objects of this server and bytes in etcd. Knows built-in resources by their keys; every other
-    resource is a custom one."""
+    """Converts between the objects of this server and bytes in etcd. Built-in resources are recognized by their keys;
+    all others are custom ones."""
 
     def encode(self, key: str, value: bytes) -> bytes:
-        """The bytes in etcd for an object as this server stores it."""
+        """The bytes in etcd for an object in this server's form."""
         obj = _decode(value)
         obj["metadata"].pop("resourceVersion", None)
         if key.startswith(NO_RESOURCES):
@@ -76,14 +77,14 @@ class ObjectCodec:
         return protobuf.envelope(api_version, kind, encode_exactly(_message(api_version, kind), obj))
 
     def decode(self, key: str, data: bytes, revision: int) -> bytes:
-        """The object as this server stores it, with that revision as its resource version. Raises ``CodecError``."""
+        """The object in this server's form, with the revision as its resource version. Raises ``CodecError``."""
         try:
             return self._decode(key, data, revision)
         except _UNDECODABLE as error:
             raise CodecError(f"{key} can't be decoded: {error}") from error
 
     def with_revision(self, value: bytes, old: int, new: int) -> bytes:
-        """An object as this server stores it, with another resource version."""
+        """An object in this server's form with another resource version."""
         return with_revision(value, old, new)
 
     def _decode(self, key: str, data: bytes, revision: int) -> bytes:
@@ -96,10 +97,10 @@ class ObjectCodec:
             obj = _in_storage_version(info, key, obj)
             obj["kind"], obj["apiVersion"] = info.kind, info.api_version
             if not in_protobuf:
-                # Go decodes JSON into its types, too, and what reads stored objects relies on them.
+                # Go also decodes JSON to its types, which readers of stored objects rely on.
                 decode_body(_encode(obj), definition_of(info.group, info.version, info.kind))
-            # Upstream fills in defaults of the storage version whenever it decodes (``runtime.NewCodec`` with a
-            # defaulter), so that what an older release has left open is decided.
+            # Upstream applies defaults of the storage version when it decodes (``runtime.NewCodec`` with a defaulter),
+            # for fields that an older release has left unset.
             registration_of(info.group, info.resource).strategy.set_defaults(obj)
         metadata: Object = obj["metadata"]
         _check_metadata(key, metadata)
@@ -132,7 +133,7 @@ def _check_metadata(key: str, metadata: Object) -> None:
 
 
 def _in_storage_version(info: ResourceInfo, key: str, obj: Object) -> Object:
-    """The object in the version in which this server stores its resource, without kind and apiVersion."""
+    """The object in this server's storage version, without kind and apiVersion."""
     group, _, version = obj.pop("apiVersion").rpartition("/")
     kind = obj.pop("kind")
     if kind != info.kind:
@@ -168,7 +169,7 @@ def _served() -> dict[tuple[str, str, str], ResourceInfo]:
 
 @cache
 def _stored() -> dict[tuple[str, str], ResourceInfo]:
-    """The version that each built-in resource is stored in here, by group and resource of its keys."""
+    """The storage version of each built-in resource here, by group and resource of its keys."""
     found: dict[tuple[str, str], ResourceInfo] = {}
     for info in (*built_in(), *(info for infos in BEHIND_GATES.values() for info in infos)):
         stored = registration_of(info.group, info.resource).strategy.stored_as(info)
@@ -189,11 +190,11 @@ _ESCAPED: tuple[tuple[bytes, bytes], ...] = (
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
-"""None of them stands in JSON but in strings."""
+"""They are only found in JSON inside of strings."""
 
 
 def _as_go_json(text: bytes) -> bytes:
-    """JSON as Go's ``Encoder`` writes it: safe in HTML, and with an end of line."""
+    """JSON as Go's ``Encoder`` writes it: HTML-escaped, with a line end."""
     for plain, escaped in _ESCAPED:
         text = text.replace(plain, escaped)
     return text + b"\n"

@@ -1,6 +1,6 @@
-"""CustomResourceDefinitions in apiextensions.k8s.io/v1beta1, which v1.36 still stores them in. Pure.
+"""CustomResourceDefinitions in apiextensions.k8s.io/v1beta1, their storage version in v1.36. Pure.
 
-What all versions have alike (schema, subresources, columns, selectable fields) stands there once, above the versions
+Fields that are equal in all versions (schema, subresources, columns, selectable fields) are at the top level there
 (apiextensions-apiserver ``pkg/apis/apiextensions/v1/conversion.go``, v0.36).
 """
 
@@ -14,7 +14,7 @@ _SHARED = (
     ("additionalPrinterColumns", "additionalPrinterColumns"),
     ("selectableFields", "selectableFields"),
 )
-"""Fields of a version, and their names above the versions."""
+"""Fields of a version, and their names at the top level."""
 _ORDER = (
     "group",
     "version",
@@ -28,11 +28,11 @@ _ORDER = (
     "conversion",
     "preserveUnknownFields",
 )
-"""As the Go struct declares them."""
+"""In the order of the Go struct."""
 
 
 def to_v1beta1(definition: Object) -> Object:
-    """A definition of v1 in v1beta1. The parts that differ are copied, the others shared."""
+    """Convert a definition from v1 to v1beta1. The parts that differ are copied, the others shared."""
     spec = dict(definition["spec"])
     versions = [dict(version) for version in spec.get("versions") or ()]
     if versions:
@@ -58,7 +58,7 @@ def to_v1beta1(definition: Object) -> Object:
 
 
 def from_v1beta1(definition: Object) -> Object:
-    """A definition of v1beta1 in v1, without kind and apiVersion."""
+    """Convert a definition from v1beta1 to v1, without kind and apiVersion."""
     spec = dict(definition.get("spec") or {})
     name = spec.pop("version", None)
     versions = [dict(version) for version in spec.pop("versions", None) or ()]
@@ -78,7 +78,7 @@ def from_v1beta1(definition: Object) -> Object:
     ordered["versions"] = versions
     conversion = spec.pop("conversion", None) or {"strategy": "None"}
     ordered["conversion"] = _conversion_from_v1beta1(conversion)
-    if spec.pop("preserveUnknownFields", True):  # its default in v1beta1
+    if spec.pop("preserveUnknownFields", True):  # the default of v1beta1
         ordered["preserveUnknownFields"] = True
     left = {field: value for field, value in definition.items() if field not in ("kind", "apiVersion")}
     return {**left, "spec": {**ordered, **spec}}

@@ -1,10 +1,10 @@
-"""Keys of objects as kube-apiserver has them in etcd.
+"""The keys of objects in etcd, as kube-apiserver's.
 
 Built-in resources are under their plain names, whatever their group (``/registry/deployments/…``), with the exceptions
-that their registrations declare (``etcd_prefix``); custom ones under group and resource
-(``/registry/stable.example.com/crontabs/…``). What else is below ``/registry`` is no object of a resource that is
-served here: resources of other releases, and much else. Ranges of ports and addresses, and the leases of API servers,
-are read all the same.
+declared by their registrations (``etcd_prefix``); custom ones under group and resource
+(``/registry/stable.example.com/crontabs/…``). Other keys below ``/registry`` are no objects of resources served here:
+they are those of other releases, and internal ones. Of these, the ranges of ports and addresses and the leases of API
+servers are read.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,24 +24,24 @@ with lazy_imports():
 
 DEFAULT_PREFIX = "/registry"
 MASTER_LEASES = "/masterleases/"
-"""Of API servers (``controllers.master_leases``)."""
+"""The leases of API servers (``controllers.master_leases``)."""
 _EVENTS = storage_prefix("", "events")
 NO_RESOURCES = (range_allocations.PREFIX, MASTER_LEASES)
-"""Objects without a uid that no API shows."""
+"""Internal objects without a uid."""
 _MASTER_LEASE_SECONDS = 15.0
 _SEPARATE = frozenset({"metrics.k8s.io"})
-"""Groups that another server serves and stores."""
+"""Groups that are served and stored by an aggregated server."""
 
 
 def seconds_kept(key: str, event_ttl: float) -> float:
-    """For how long an object is kept after its last write; 0 for good."""
+    """The TTL of an object after its last write; 0 for none."""
     if key.startswith(_EVENTS):
         return event_ttl
     return _MASTER_LEASE_SECONDS if key.startswith(MASTER_LEASES) else 0.0
 
 
 def resource_of(key: str) -> tuple[str, str] | None:
-    """Group and resource of a key of the store; None for what no API shows, which upstream never encrypts."""
+    """Group and resource of a key of the store; None for internal objects, which upstream never encrypts."""
     if key.startswith(NO_RESOURCES):
         return None
     group, resource, _rest = key.split("/", 2)
@@ -50,7 +50,7 @@ def resource_of(key: str) -> tuple[str, str] | None:
 
 @cache
 def _prefixes() -> Mapping[str, str]:
-    """The resources that are stored, by their prefix below the root: this server's prefix by etcd's."""
+    """etcd's prefix of each stored resource below the root → this server's prefix."""
     found = {}
     for info in (*built_in(), *(info for infos in BEHIND_GATES.values() for info in infos)):
         if info.group in _SEPARATE or "create" not in info.verbs or "list" not in info.verbs:
@@ -81,20 +81,20 @@ def location_of(options: "EtcdOptions") -> Callable[[str], int]:
 
 
 class KeyLayout:
-    """Keys below one root, ``/registry`` unless ``--etcd-prefix`` says something else."""
+    """Keys below one root: ``/registry`` or the value of ``--etcd-prefix``."""
 
     def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
         self.root = "/" + prefix.strip("/") + "/" if prefix.strip("/") else "/"
-        """What every key begins with."""
+        """The prefix of all keys."""
 
     def etcd_key(self, key: str) -> str:
-        """Where etcd has the object of that key."""
+        """The key in etcd of an object."""
         group, resource, rest = key.split("/", 2)
         own = f"{group}/{resource}/"
         return f"{self.root}{_own_prefixes().get(own, own)}{rest}"
 
     def key(self, etcd_key: str) -> str | None:
-        """The key of the object that etcd has there; None for what is no object of a resource that is served here."""
+        """The key of the object with this key in etcd; None if it is no object of a resource served here."""
         if not etcd_key.startswith(self.root):
             return None
         path = etcd_key[len(self.root) :]
@@ -109,5 +109,6 @@ class KeyLayout:
         own = known.get(f"{first}/{second}/")
         if own is not None:
             return own + third
-        # Groups of custom resources have a dot, and no built-in resource has (``apiextensions`` validates both).
+        # Groups of custom resources contain a dot, names of built-in resources do not (``apiextensions`` validates
+        # both).
         return path if "." in first else None

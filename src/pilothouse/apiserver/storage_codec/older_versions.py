@@ -1,7 +1,7 @@
-"""Objects of API versions that this server does not store, as it stores them. Pure.
+"""Converts objects of API versions that are no storage versions of this server. Pure.
 
-A cluster that is older than v1.36 serves some kinds in no other version. What is here is upstream's conversion, for
-versions that a release since v1.19 has preferred; for others nothing is guessed.
+Clusters older than v1.36 store some kinds in other versions. These are upstream's conversions, for versions that were
+preferred in a release since v1.19; others are not supported.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,8 @@ def _same(obj: Object) -> Object:
 
 
 def _disruption_budget(obj: Object) -> Object:
-    """In policy/v1beta1 an empty selector selects nothing, in v1 everything; there an absent one selects nothing."""
+    """An empty selector selects nothing in policy/v1beta1, and everything in v1, where an absent one selects
+    nothing."""
     spec = dict(obj.get("spec") or {})
     if spec.get("selector") == {}:
         del spec["selector"]
@@ -25,7 +26,7 @@ def _disruption_budget(obj: Object) -> Object:
 
 
 def _endpoint_slice(obj: Object) -> Object:
-    """``topology`` has become three fields (``pkg/apis/discovery/v1beta1/conversion.go``)."""
+    """``topology`` was replaced by three fields (``pkg/apis/discovery/v1beta1/conversion.go``)."""
     return {**obj, "endpoints": [_endpoint(each) for each in obj.get("endpoints") or ()]}
 
 
@@ -54,7 +55,7 @@ def _priority_level(obj: Object) -> Object:
 
 
 def _ingress(obj: Object) -> Object:
-    """Backends name their service in one field more (``pkg/apis/networking/v1beta1/conversion.go``)."""
+    """The service of a backend is in another field (``pkg/apis/networking/v1beta1/conversion.go``)."""
     spec = dict(obj.get("spec") or {})
     if "backend" in spec:
         spec["defaultBackend"] = _backend(spec.pop("backend"))
@@ -83,7 +84,7 @@ def _backend(backend: Object) -> Object:
 
 
 def _signing_request(obj: Object) -> Object:
-    """In v1beta1 the signer may be left open, and so may the status of a condition
+    """In v1beta1 the signer and the status of a condition are optional
     (``pkg/apis/certificates/v1beta1/defaults.go``)."""
     spec = {"signerName": "kubernetes.io/legacy-unknown", **(obj.get("spec") or {})}
     status = dict(obj.get("status") or {})
@@ -118,7 +119,7 @@ _RENAMED: Mapping[str, tuple[str, ...]] = {
         "volumeattributesclasses",
     ),
 }
-"""Resources whose fields in v1beta1 are those of v1."""
+"""Resources with the same fields in v1beta1 and v1."""
 _DEVICES = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 CONVERSIONS: Mapping[tuple[str, str, str], Callable[[Object], Object]] = {
     **{(group, "v1beta1", resource): _same for group, resources in _RENAMED.items() for resource in resources},
@@ -133,4 +134,4 @@ CONVERSIONS: Mapping[tuple[str, str, str], Callable[[Object], Object]] = {
     },
     **{("resource.k8s.io", "v1beta2", resource): _same for resource in _DEVICES},
 }
-"""By group, version and resource: what makes a v1 object of one. Kind, apiVersion and metadata are the caller's."""
+"""By group, version and resource: the conversion to v1. The caller sets kind, apiVersion and metadata."""
