@@ -1,6 +1,6 @@
-"""Decoded JSON as Go prints it: ``%v``, ``%#v`` and ``%T`` of what ``map[string]interface{}`` and its like hold.
+"""Decoded JSON as Go prints it: ``%v``, ``%#v`` and ``%T`` of ``map[string]interface{}`` and its contents.
 
-Messages of server-side apply show wrong values this way (``field_walks``).
+Messages of server-side apply show invalid values this way (``field_walks``).
 """
 
 from typing import Any
@@ -57,5 +57,5 @@ def source(value: Any) -> str:
 
 
 def pointed(value: Any) -> str:
-    """``%v`` of a pointer to a struct that holds the value."""
+    """``%v`` of a pointer to a struct that contains the value."""
     return f"&{{{plain(value)}}}"

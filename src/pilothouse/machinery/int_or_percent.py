@@ -1,17 +1,17 @@
-"""Bounds that are a number or a percentage: ``maxUnavailable``, ``maxSurge`` and their like.
+"""Fields that are a number or a percentage (``IntOrString``): ``maxUnavailable``, ``maxSurge``.
 
-Mirrors apimachinery's ``pkg/util/intstr/intstr.go`` (v0.36). Used by controllers that roll pods.
+As apimachinery's ``pkg/util/intstr/intstr.go`` (v0.36). Used by controllers with rolling updates.
 """
 
 import math
 
 
 class InvalidBound(ValueError):
-    """The text is no percentage. The API server takes no such object."""
+    """The text is no percentage. API validation rejects such objects."""
 
 
 def scaled(value: int | str | None, total: int, *, up: bool) -> int:
-    """A number as it is, a percentage of ``total`` rounded ``up`` or down, nothing for ``None``.
+    """The number, or the percentage of ``total`` rounded ``up`` or down; 0 for ``None``.
 
     Raises ``InvalidBound`` (``GetScaledValueFromIntOrPercent``).
     """

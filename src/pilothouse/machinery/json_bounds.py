@@ -1,8 +1,8 @@
-"""How deep JSON nests and of how many parts it is, found out without decoding it.
+"""Limits the depth of JSON and its number of objects and lists, without decoding it.
 
-What reads an object here calls itself for every level, and so do many who get it later. Go goes to 10,000 levels; this
-server takes 300, of which the deepest definitions that are known need a fifth. An object or a list takes twenty times
-as much room in memory as in JSON, which three megabytes can have a million and a half of.
+Decoders here are recursive, and so is much of the code that uses objects later. Go's limit is 10,000 levels; this
+server's is 300, of which the deepest known definitions need a fifth. An object or a list takes twenty times as much
+memory as in JSON, and three megabytes can contain a million and a half of them.
 """
 
 import re
@@ -10,7 +10,7 @@ from itertools import accumulate
 
 MAX_DEPTH = 300
 MAX_CONTAINERS = 250_000
-"""Objects and lists in one text."""
+"""The maximum number of objects and lists in one text."""
 TOO_DEEP = "exceeded max depth"
 TOO_MANY = f"exceeded max number of objects and arrays ({MAX_CONTAINERS})"
 
@@ -20,18 +20,17 @@ _strings = re.compile(rb'"[^"]*"')
 
 
 def exceeded(text: bytes) -> str:
-    """``TOO_DEEP``, ``TOO_MANY``, or nothing when a JSON text keeps within bounds. Of what is not JSON it may say
-    anything."""
+    """``TOO_DEEP``, ``TOO_MANY``, or empty for a JSON text within the limits. Undefined for other texts."""
     if text.count(b"{") + text.count(b"[") <= MAX_DEPTH:
         return ""
     if b"\\" in text:
-        # Escaped backslashes go first, so that what is left of \\" is a quote that ends a string.
+        # Escaped backslashes are removed first, so that what is left of \\" is a quote that ends a string.
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     brackets = text.translate(None, _OTHERS).replace(b'""', b"")
     if b'"' in brackets:
         brackets = _strings.sub(b"", brackets)
     if brackets.count(b"{") + brackets.count(b"[") > MAX_CONTAINERS:
         return TOO_MANY
-    # Of signed bytes an opening bracket is one more level, a closing one is one less.
+    # As signed bytes an opening bracket adds one level, a closing one removes one.
     deepest = max(accumulate(memoryview(brackets.translate(_STEPS)).cast("b")), default=0)
     return TOO_DEEP if deepest > MAX_DEPTH else ""

@@ -1,7 +1,7 @@
-"""JSON patch (RFC 6902), with the liberties of the library that upstream uses (evanphx/json-patch v4).
+"""JSON patch (RFC 6902), with the deviations of the library that upstream uses (evanphx/json-patch v4).
 
-They are: ``replace`` of a missing member sets it, an index may count from the end, ``test`` for null passes where
-nothing is. Only ``replace`` and ``test`` may address the whole document.
+These are: ``replace`` of a missing member adds it, a negative index counts from the end, ``test`` for null succeeds for
+a missing value. Only ``replace`` and ``test`` may address the whole document.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from pilothouse.machinery.patches import PatchNotApplicable, PatchSyntaxError, P
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
-"""How much JSON all ``copy`` operations of a patch may add (apiserver ``pkg/server/config.go``, v0.36,
-``JSONPatchMaxCopyBytes``): twenty copies of a document into itself would be a million of it."""
+"""The limit of JSON added by all ``copy`` operations of a patch (apiserver ``pkg/server/config.go``, v0.36,
+``JSONPatchMaxCopyBytes``): twenty copies of a document into itself would multiply it by a million."""
 
 _OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
 
 def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """``document`` after all ``operations``, or none of them.
+    """Apply all ``operations`` to ``document``, or none.
 
-    Nothing that is handed in changes; the result shares unchanged parts with it. Raises ``PatchSyntaxError`` when
-    ``operations`` is not a list of objects, ``PatchTooLarge`` when there are too many, else ``PatchNotApplicable``.
+    The arguments are not changed; the result shares unchanged parts with them. Raises ``PatchSyntaxError`` if
+    ``operations`` is not a list of objects, ``PatchTooLarge`` if there are too many, else ``PatchNotApplicable``.
     """
     if not isinstance(operations, list | tuple) or not all(isinstance(o, dict) for o in operations):
         raise PatchSyntaxError("error decoding patch: json: cannot unmarshal into Go value of type jsonpatch.Patch")
@@ -39,17 +39,18 @@ def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> 
 
 
 class _Draft:
-    """A document in the making: ``root``. A container is copied when it first changes, and then changed in place."""
+    """The document during the patch: ``root``. A container is copied before its first change, and then changed in
+    place."""
 
     def __init__(self, document: Any) -> None:
         self.root = document
         self.copied_bytes = 0
-        """How much JSON ``copy`` operations have added."""
+        """The size of the JSON added by ``copy`` operations."""
         self._own: dict[int, Any] = {}
-        """The containers that are not shared, by their ids. All above them are among them."""
+        """The ids of the containers that are not shared. Their parents are among them."""
 
     def find(self, path: str) -> tuple[Any, str]:
-        """The container that the last part of ``path`` refers to, and that part."""
+        """The container addressed by ``path`` without its last part, and that part."""
         parts = _parts(path)
         if not parts:
             raise PatchNotApplicable(f"missing path: {path!r}")
@@ -61,12 +62,12 @@ class _Draft:
         return container, parts[-1]
 
     def value(self, path: str) -> Any:
-        """What stands there; null for a missing member."""
+        """The value at the path; null for a missing member."""
         container, key = self.find(path)
         return _get(container, key, path)
 
     def open(self, path: str) -> tuple[Any, str]:
-        """As ``find``, of a container that may be changed."""
+        """As ``find``, for a container that will be changed."""
         parts = _parts(path)
         if not parts:
             raise PatchNotApplicable(f"missing path: {path!r}")
@@ -78,7 +79,7 @@ class _Draft:
         return container, parts[-1]
 
     def share(self, value: Any) -> Any:
-        """The value, which is to stand in a second place, so that neither may be changed in place any more."""
+        """A value that is added at a second place, so that neither may be changed in place any more."""
         rest = [value]
         while rest:
             container = self._own.pop(id(rest.pop()), None)

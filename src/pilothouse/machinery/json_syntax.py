@@ -1,6 +1,6 @@
-"""Why a text is not JSON, in the words of Go's ``encoding/json``.
+"""Syntax errors of JSON, with the messages of Go's ``encoding/json``.
 
-Only asked for after the fast decoder has rejected a text, so it may be slow; clients see the sentence.
+Only called for texts that the fast decoder has rejected, so it may be slow; clients see the message.
 """
 
 import re
@@ -17,11 +17,11 @@ _END = "unexpected end of JSON input"
 
 
 class _Stop(Exception):
-    """Carries the sentence out of the scan."""
+    """Ends the scan with the message."""
 
 
 def syntax_error(text: bytes) -> str | None:
-    """The sentence, or ``None`` when ``text`` is one JSON value."""
+    """The message, or ``None`` if ``text`` is valid JSON."""
     try:
         _Scanner(text).scan()
     except _Stop as stop:
@@ -30,7 +30,7 @@ def syntax_error(text: bytes) -> str | None:
 
 
 class _Scanner:
-    """One walk over the text, with the open brackets on a list instead of the stack."""
+    """One scan of the text, with a list of open brackets instead of recursion."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -84,7 +84,7 @@ class _Scanner:
         return self._take()
 
     def _value(self, open_: list[int]) -> None:
-        """Reads a value; of an object or array that is not empty, only up to and with its first value."""
+        """Read a value; of a non-empty object or array, only up to and including its first value."""
         while True:
             character = self._next()
             match chr(character):

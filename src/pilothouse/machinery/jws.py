@@ -1,9 +1,8 @@
-"""Signed texts as RFC 7515 (JWS) and RFC 7517 (JWK) have them, in the few forms that Kubernetes uses: tokens of service
-accounts, and detached signatures.
+"""JWS (RFC 7515) and JWK (RFC 7517), as far as Kubernetes uses them: service account tokens, and detached signatures.
 
-The cryptography is the library's; here is which key goes with which algorithm and how parts are put together. After
-kubernetes' ``pkg/serviceaccount/jwt.go``, client-go's ``util/keyutil`` and cluster-bootstrap's ``token/jws`` (v1.36).
-The API server issues and checks with it, controllers sign with it.
+The cryptography is a library's; this module selects the algorithm for a key and assembles the parts. After kubernetes'
+``pkg/serviceaccount/jwt.go``, client-go's ``util/keyutil`` and cluster-bootstrap's ``token/jws`` (v1.36). The API
+server signs and verifies with it, controllers sign with it.
 """
 
 import base64
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
     PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 else:
-    # The library takes some 20 ms, which programs that sign nothing do not pay.
+    # The library takes some 20 ms to load, which programs that do not sign save.
     PrivateKey = PublicKey = Any
 
 _encode = msgspec.json.Encoder().encode
@@ -36,16 +35,16 @@ _CURVES = {
     "secp384r1": ("ES384", "P-384", 48),
     "secp521r1": ("ES512", "P-521", 66),
 }
-"""Algorithm, the curve's other name, and how many bytes each of the two numbers of a signature has."""
+"""Algorithm, the curve's other name, and the size in bytes of each of the two numbers of a signature."""
 
 
 def to_base64url(data: bytes) -> str:
-    """The form without padding."""
+    """Base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def from_base64url(text: str) -> bytes:
-    """What ``to_base64url`` wrote. Raises ``ValueError`` for any other text: two texts never mean the same bytes."""
+    """Decode ``to_base64url``. Raises ``ValueError`` for any other form: the encoding of given bytes is unique."""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if to_base64url(data) != text:
         raise ValueError("not base64url in its one form without padding")
@@ -56,21 +55,21 @@ def from_base64url(text: str) -> bytes:
 
 
 def new_key() -> PrivateKey:
-    """A new key. EC keys are made in a millisecond, RSA keys are not."""
+    """Generate a key. EC keys take a millisecond, RSA keys far longer."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def load_key(pem: bytes) -> PrivateKey:
-    """The first private key of a PEM text: PKCS#1, SEC 1 or PKCS#8; parameters of curves and certificates before it are
-    passed over. Raises ``ValueError``, with no word of the key in it, if there is none, or none of a kind that signs
-    tokens (RSA; EC on one of three curves)."""
+    """The first private key of a PEM text: PKCS#1, SEC 1 or PKCS#8; curve parameters and certificates before it are
+    skipped. Raises ``ValueError``, without any part of the key, if there is none, or none that can sign tokens (RSA; EC
+    on one of three curves)."""
     block = _PRIVATE.search(pem)
     if block is None:
         raise ValueError("data does not contain a valid RSA or ECDSA private key")
     try:
         key = serialization.load_pem_private_key(block.group(), password=None)
     except (TypeError, ValueError, exceptions.UnsupportedAlgorithm):
-        # What the library says may show a part of what it could not read.
+        # The library's error may contain a part of the input.
         raise ValueError("data does not contain a valid RSA or ECDSA private key") from None
     if isinstance(key, rsa.RSAPrivateKey):
         return key
@@ -80,7 +79,7 @@ def load_key(pem: bytes) -> PrivateKey:
 
 
 def load_public_key(pem: bytes) -> PublicKey:
-    """A public key from PEM: a key, a certificate, or the private key it belongs to. Raises ``ValueError``."""
+    """A public key from PEM: a key, a certificate, or the corresponding private key. Raises ``ValueError``."""
     if b"PRIVATE KEY" in pem:
         return load_key(pem).public_key()
     key: object
@@ -94,18 +93,18 @@ def load_public_key(pem: bytes) -> PublicKey:
 
 
 def key_id(key: PublicKey) -> str:
-    """The ``kid`` of what the key signed: a hash of the key."""
+    """The ``kid`` of tokens signed by the key: a hash of the key."""
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return to_base64url(hashlib.sha256(der).digest())
 
 
 def algorithm_of(key: PublicKey) -> str:
-    """RS256, or what goes with the key's curve."""
+    """RS256, or the algorithm of the key's curve."""
     return "RS256" if isinstance(key, rsa.RSAPublicKey) else _CURVES[key.curve.name][0]
 
 
 def jwk(kid: str, key: PublicKey) -> dict[str, str]:
-    """The key as it stands in a key set."""
+    """The key in the form of a JSON Web Key Set."""
     head = {"use": "sig", "kty": "RSA" if isinstance(key, rsa.RSAPublicKey) else "EC", "kid": kid}
     if isinstance(key, rsa.RSAPublicKey):
         numbers = key.public_numbers()
@@ -131,7 +130,7 @@ def jwk(kid: str, key: PublicKey) -> dict[str, str]:
 
 
 class Signer:
-    """Signs claims with one key. Its text does not contain the key."""
+    """Signs claims with one key. Its ``repr`` does not contain the key."""
 
     def __init__(self, key: PrivateKey) -> None:
         self._key = key
@@ -162,8 +161,8 @@ def _sign(key: PrivateKey, data: bytes) -> bytes:
 
 
 def verify(key: PublicKey, head: Mapping[str, Any], data: bytes, signature: bytes) -> bool:
-    """Whether the key made the signature."""
-    # The algorithm is the key's, never the token's: what the token says must only agree.
+    """Whether the signature is valid."""
+    # The algorithm is that of the key; the token's header must agree with it.
     algorithm = algorithm_of(key)
     if head.get("alg") != algorithm:
         return False
@@ -182,7 +181,7 @@ def verify(key: PublicKey, head: Mapping[str, Any], data: bytes, signature: byte
 
 
 def detached_hs256(content: str, kid: str, secret: bytes) -> str:
-    """The signature of ``content`` with a shared secret, without the content (RFC 7515, appendix F)."""
+    """The HMAC of ``content`` with a shared secret, as JWS with detached content (RFC 7515, appendix F)."""
     head = to_base64url(_encode({"alg": "HS256", "kid": kid}))
     signed = f"{head}.{to_base64url(content.encode())}".encode()
     return f"{head}..{to_base64url(hmac.new(secret, signed, hashlib.sha256).digest())}"

@@ -1,7 +1,8 @@
-"""Label selectors: parsed from text or from ``LabelSelector``, compiled once, matched often.
+"""Label selectors: parsed from text or from ``LabelSelector``, and compiled for matching.
 
 Grammar, matching and error texts are upstream's (apimachinery 0.36, ``pkg/labels/selector.go`` and
-``pkg/apis/meta/v1/helpers.go``). The API server parses what clients send, informers and controllers match with it.
+``pkg/apis/meta/v1/helpers.go``). The API server parses selectors of requests, informers and controllers match with
+them.
 """
 
 import re
@@ -26,18 +27,18 @@ _SELECTOR_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNo
 
 
 _FEW = 8
-"""Requirements that are compared one after the other; more are sorted by label first."""
+"""Selectors with up to this many requirements are matched one by one; larger ones by label."""
 
 
 class SelectorError(ValueError):
-    """A selector that upstream rejects, in upstream's words."""
+    """A selector that upstream rejects, with upstream's message."""
 
 
 class Requirement(msgspec.Struct, frozen=True):
     """One condition on one label.
 
     ``operator`` is one of ``=`` ``==`` ``!=`` ``in`` ``notin`` ``exists`` ``!`` ``gt`` ``lt``. As upstream, ``!=``,
-    ``notin`` and ``!`` also match where the label is missing.
+    ``notin`` and ``!`` also match if the label is missing.
     """
 
     key: str
@@ -57,10 +58,10 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class Selector:
-    """Requirements that must all hold. Immutable; equal when the requirements are.
+    """Requirements that must all match. Immutable; equal if the requirements are.
 
-    ``matches`` is a compiled function: looking it up once and calling it in a loop is the fast way. ``str()`` gives
-    the canonical text, which parses to an equal selector (``NOTHING`` prints as the empty text, as upstream).
+    ``matches`` is a compiled function: look it up once to call it in a loop. ``str()`` gives the canonical text, which
+    parses to an equal selector (``NOTHING`` prints as the empty text, as upstream).
     """
 
     __slots__ = ("_selects_nothing", "matches", "requirements")
@@ -75,7 +76,7 @@ class Selector:
 
     @property
     def empty(self) -> bool:
-        """Whether it restricts nothing, so that everything matches."""
+        """Whether everything matches, because there are no requirements."""
         return not self.requirements and not self._selects_nothing
 
     @property
@@ -83,7 +84,7 @@ class Selector:
         return self._selects_nothing
 
     def exact(self, key: str) -> str | None:
-        """The one value that the label ``key`` must have, if the selector fixes it; an index can be asked then."""
+        """The one value that the label ``key`` must have, if the selector requires it; an index can be used then."""
         for requirement in self.requirements:
             if requirement.key == key:
                 fixed = requirement.operator in ("=", "==", "in") and len(requirement.values) == 1
@@ -137,7 +138,7 @@ def _compile(requirements: Sequence[Requirement]) -> Matcher:
 
 
 def _compile_equalities(pairs: Sequence[tuple[str, str]]) -> Matcher:
-    # Nearly every selector of a workload is one to three equalities; written out they cost one lookup each.
+    # Nearly every selector of a workload has one to three equalities; unrolled they cost one lookup each.
     if len(pairs) == 1:
         ((key, value),) = pairs
         return lambda labels: labels.get(key) == value
@@ -155,7 +156,7 @@ def _compile_equalities(pairs: Sequence[tuple[str, str]]) -> Matcher:
 
 
 def _compile_many(requirements: Sequence[Requirement]) -> Matcher:
-    """By label, so that an object costs what it has of labels, however long the selector is."""
+    """By label, so that the cost depends on the number of the object's labels, not on that of requirements."""
     by_key: dict[str, list[Requirement]] = {}
     for requirement in requirements:
         by_key.setdefault(requirement.key, []).append(requirement)
@@ -175,7 +176,7 @@ def _compile_many(requirements: Sequence[Requirement]) -> Matcher:
 
 
 def _compile_key(key: str, requirements: Sequence[Requirement]) -> Matcher:
-    """All requirements on one label, for objects that have it: of several of a kind what all of them come to."""
+    """All requirements of one label, for objects that have it; several with the same operator are combined."""
     allowed: frozenset[str] | None = None
     forbidden: set[str] = set()
     least, greatest = _MIN_INT64 - 1, _MAX_INT64 + 1
@@ -244,18 +245,18 @@ def _compile_order(key: str, operator: str, text: str) -> Matcher:
 
 
 def _int64(text: str) -> int | None:
-    """What ``strconv.ParseInt(text, 10, 64)`` reads; a label value has at most 63 characters."""
+    """As ``strconv.ParseInt(text, 10, 64)``; a label value has at most 63 characters."""
     if not _integer.fullmatch(text):
         return None
     number = int(text)
     return number if _MIN_INT64 <= number <= _MAX_INT64 else None
 
 
-# Making -------------------------------------------------------------------------------------------------------------
+# Construction -------------------------------------------------------------------------------------------------------
 
 
 def new_requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
-    """A checked requirement. Raises ``SelectorError``."""
+    """A validated requirement. Raises ``SelectorError``."""
     errors = []
     if key_errors := qualified_name_errors(key):
         errors.append(f"key: Invalid value: {quote(key)}: {'; '.join(key_errors)}")
@@ -290,7 +291,7 @@ def new_requirement(key: str, operator: str, values: Sequence[str]) -> Requireme
 
 
 def selector_from(selector: LabelSelector | None) -> Selector:
-    """What a ``LabelSelector`` field selects: absent selects nothing, ``{}`` everything. Raises ``SelectorError``."""
+    """The selector of a ``LabelSelector`` field: None selects nothing, ``{}`` everything. Raises ``SelectorError``."""
     if selector is None:
         return NOTHING
     if not selector.match_expressions:
@@ -304,7 +305,7 @@ def selector_from(selector: LabelSelector | None) -> Selector:
     return Selector(requirements)
 
 
-# Controllers ask for the selector of the same owner in every sync; checking it once is enough.
+# Controllers compute the selector of the same owner in every sync; it is only validated once.
 @lru_cache(maxsize=4096)
 def _selector_from_pairs(pairs: tuple[tuple[str, str], ...]) -> Selector:
     if not pairs:
@@ -313,7 +314,7 @@ def _selector_from_pairs(pairs: tuple[tuple[str, str], ...]) -> Selector:
 
 
 def selector_from_map(labels: Mapping[str, str]) -> Selector:
-    """Selects what carries all these labels. Not checked: upstream's ``SelectorFromSet``. Empty selects everything."""
+    """The selector of a map of labels, not validated: upstream's ``SelectorFromSet``. Empty selects everything."""
     return Selector([Requirement(key, "=", (value,)) for key, value in labels.items()])
 
 
@@ -328,14 +329,14 @@ _token = re.compile(r"[ \t\r\n]*(?:(?P<sign>==|!=|[=!(),<>])|(?P<word>[^=!(),<> 
 
 
 def parse_selector(text: str) -> Selector:
-    """The selector that a client wrote. Raises ``SelectorError`` with the text that upstream answers."""
+    """Parse a selector from a client. Raises ``SelectorError`` with upstream's message."""
     if not text:
         return EVERYTHING
     return _Parser(text).parse()
 
 
 class _Parser:
-    """Recursive descent over all tokens, as upstream. A token is (kind, text); signs are their own kind."""
+    """Recursive descent parser, as upstream's. A token is (kind, text); symbols are their own kind."""
 
     def __init__(self, text: str) -> None:
         self._tokens = _scan(text)
@@ -343,7 +344,7 @@ class _Parser:
 
     def _peek(self) -> tuple[str, str]:
         kind, text = self._tokens[self._position]
-        # Only where an operator may stand are "in" and "notin" operators: ``in in (in)`` is a selector.
+        # "in" and "notin" are only operators where an operator is expected: ``in in (in)`` is a selector.
         return (_IDENTIFIER if kind in ("in", "notin") else kind), text
 
     def _take(self) -> tuple[str, str]:
@@ -380,7 +381,7 @@ class _Parser:
         if kind != _IDENTIFIER:
             raise SelectorError(f"found '{key}', expected: identifier")
         if errors := qualified_name_errors(key):
-            # The path of this error is nil upstream, and prints like that.
+            # The path of this error is nil upstream, and is printed as ``<nil>``.
             raise SelectorError(f"<nil>: Invalid value: {quote(key)}: {'; '.join(errors)}")
         if absent:
             return new_requirement(key, "!", ())
@@ -434,7 +435,7 @@ class _Parser:
                 if kind != ",":
                     raise SelectorError(f"found '{text}', expected: ',' or ')'")
             elif kind == ",":
-                # An empty place between commas is the empty value: ``(,a)``, ``(a,)``, ``(a,,b)``.
+                # A missing value between commas is the empty value: ``(,a)``, ``(a,)``, ``(a,,b)``.
                 following = self._peek()[0]
                 if not values or following in (",", ")"):
                     values.append("")
@@ -454,7 +455,7 @@ def _scan(text: str) -> list[tuple[str, str]]:
         if sign := found["sign"]:
             tokens.append((sign, sign))
         elif word := found["word"]:
-            # Upstream's lexer takes a NUL for the end of a word, and for the end of everything between words.
+            # Upstream's lexer treats a NUL as the end of a word, and between words as the end of the text.
             word = word.rstrip("\0")
             tokens.append((word if word in ("in", "notin") else _IDENTIFIER, word))
         else:

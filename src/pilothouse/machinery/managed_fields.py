@@ -1,9 +1,9 @@
-"""metadata.managedFields: which manager owns which fields, and how a write changes that.
+"""metadata.managedFields: the fields of each manager, and their changes with a write.
 
-``follow`` comes after every write that says what an object shall be (create, PUT, the patches but apply): it compares
-the object with what it was and hands the changed fields to the writer. ``apply_config`` is server-side apply. Both
-work on ``Entry``s, whose sets of fields stay encoded until something asks for them: most writes touch what one or two
-entries have. After apimachinery ``pkg/util/managedfields/internal`` (v0.36), whose order of steps is kept.
+``follow`` is called after every write except apply (create, PUT, other patches): it compares the object with its
+previous state and assigns the changed fields to the writer. ``apply_config`` is server-side apply. Both work on
+``Entry``s, whose field sets stay encoded until they are needed: most writes affect one or two entries. After
+apimachinery ``pkg/util/managedfields/internal`` (v0.36), in its order of steps.
 """
 
 import json
@@ -45,7 +45,7 @@ _STRIPPED_METADATA = frozenset({".", *("f:" + name for name in _UNOWNED)})
 
 
 def _strip(fields: FieldSet) -> FieldSet:
-    """The set without what has no owner: kind, version, and metadata that the server sets (stripmeta.go)."""
+    """The set without fields that have no managers: kind, version, and metadata that the server sets (stripmeta.go)."""
     meta = fields.get("f:metadata")
     if meta is None and "f:kind" not in fields and "f:apiVersion" not in fields:
         return fields
@@ -60,7 +60,7 @@ def _strip(fields: FieldSet) -> FieldSet:
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"api_version": "apiVersion"}):
-    """One entry of managedFields, in the order in which Go prints it."""
+    """One entry of managedFields, with fields in Go's order."""
 
     manager: str = ""
     operation: str = ""
@@ -72,13 +72,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"
 
     @property
     def fields(self) -> FieldSet:
-        """What is owned."""
+        """The decoded field set."""
         return _fields(bytes(self.fieldsV1))
 
 
 @bounded_cache(512, longest=16384)
 def _fields(text: bytes) -> FieldSet:
-    # The same few managers write the same fields of many objects, and sets are never changed.
+    # Few managers write the same fields of many objects, and sets are immutable.
     return field_sets.decode_fields(text)
 
 
@@ -86,7 +86,8 @@ Entries = list[Entry]
 
 
 class Writer(msgspec.Struct, frozen=True, gc=False):
-    """Who writes, and in which terms. ``subresource`` is where the write goes, empty for the object itself."""
+    """The manager of a write, and its API version. ``subresource`` is that of the request, empty for the object
+    itself."""
 
     manager: str
     api_version: str
@@ -105,7 +106,7 @@ def _entry(who: Writer, operation: str, time: str, fields: FieldSet) -> Entry:
     )
 
 
-# On the wire --------------------------------------------------------------------------------------------------------
+# Encoding -----------------------------------------------------------------------------------------------------------
 
 encode = msgspec.json.Encoder().encode
 _encode = encode
@@ -113,8 +114,8 @@ _decode = msgspec.json.Decoder(list[Entry]).decode
 
 
 def decode_entries(text: bytes | msgspec.Raw) -> Entries:
-    """Entries that ``encode_entries`` wrote. Of several of one manager the last one counts: a write through /scale may
-    have left two, of which upstream, whose map of managers has one key for both, sees one."""
+    """Decode ``encode_entries``. Of several entries of one manager the last one is used: a write through /scale may
+    have left two, of which upstream, whose managers are a map, has one."""
     entries = _decode(text)
     if len(entries) > 1 and len({_key(entry) for entry in entries}) < len(entries):
         return list({_key(entry): entry for entry in entries}.values())
@@ -126,12 +127,12 @@ def encode_entries(entries: Entries) -> bytes:
 
 
 def is_reset(document: Any) -> bool:
-    """Whether a client wants everybody to own nothing any more: an empty list, or a list of one empty entry."""
+    """Whether a client resets managedFields: an empty list, or a list of one empty entry."""
     return document in ([], [{}])
 
 
 def read_entries(document: Any) -> Entries | None:
-    """The entries in an object that a client sent; None when they cannot be taken, whatever is wrong with them."""
+    """The entries in a client's object; None if any of them is invalid."""
     if not isinstance(document, list):
         return None
     found: dict[str, Entry] = {}
@@ -158,7 +159,7 @@ def _key(entry: Entry) -> tuple[str, str, str, str]:
 
 
 def _identifier(entry: Entry) -> str:
-    """What upstream knows a manager by, and sorts them by (``BuildManagerIdentifier``)."""
+    """Upstream's key of a manager, by which it also sorts them (``BuildManagerIdentifier``)."""
     parts = {
         "manager": entry.manager,
         "operation": entry.operation,
@@ -176,7 +177,7 @@ def _order(entry: Entry) -> tuple[str, str, str, str, str]:
 
 
 def created_fields(zero: Object, new: Object, versions: Versions, counts: Filter) -> FieldSet:
-    """What the creator of an object owns: everything in it that is not in an object where nothing is set."""
+    """The fields of an object's creator: everything that is not in an empty object."""
     type_ = versions.type_of(versions.version)
     assert type_ is not None, "what is created is served"
     assert type_.map is not None, "objects are maps"
@@ -203,9 +204,9 @@ def follow(
     now: Callable[[], str],
     skip: Collection[str] = (),
 ) -> Entries:
-    """The entries after a write that makes ``new`` of ``live``; the same list when nothing about them changes.
+    """The entries after a write from ``live`` to ``new``; the same list if they do not change.
 
-    ``live`` and ``new`` come without managedFields. ``skip`` names members of theirs that do not count anyway.
+    ``live`` and ``new`` are without managedFields. ``skip`` are names of members that are not tracked.
     """
     version = versions.version
     if any(entry.api_version != version for entry in entries):
@@ -239,7 +240,7 @@ def follow(
             fields = entry.fieldsV1
             if after is not None:
                 fields = msgspec.Raw(after.replace(_SOME_ADDRESS, address) if address else after)
-            # Not ``replace``, which takes longer than all the rest here.
+            # Not ``replace``, which takes longer than everything else here.
             entry = Entry(
                 entry.manager, entry.operation, entry.api_version, time, entry.fieldsType, fields, entry.subresource
             )
@@ -257,10 +258,10 @@ _addresses = re.compile(rb'k:\{\\"ip\\":\\"[^"\\]*\\"\}').findall
 
 
 def _only_address(key: bytes, texts: list[bytes]) -> bytes:
-    """The address that is a path element in all of these, if there is just one.
+    """The address that is a path element in all of these sets, if there is exactly one.
 
-    Every pod has another in ``podIPs``, and is like the others of its template apart from that. What is remembered is
-    about some address, and holds for each.
+    Every pod has its own in ``podIPs``, and is otherwise like others of its template. Cached results have a
+    placeholder, and apply to every address.
     """
     address = b""
     for text in (key, *texts):
@@ -274,10 +275,10 @@ def _only_address(key: bytes, texts: list[bytes]) -> bytes:
 
 
 class _Step:
-    """What one difference does to the sets of fields that others have.
+    """The effect of one comparison on the field sets of managers.
 
-    The same few differences come again and again (a pod that starts, a node's heartbeat), and so do the sets that
-    they meet; what becomes of those is remembered.
+    The same comparisons are frequent (a pod that starts, a node's heartbeat), and so are the sets that they apply to;
+    results are cached.
     """
 
     __slots__ = ("_others", "_own", "changed", "first", "gone", "marks", "removed")
@@ -293,7 +294,7 @@ class _Step:
         self._others: dict[bytes, bytes | None] = {}
 
     def own(self, text: bytes) -> bytes | None:
-        """The writer's set afterwards; None when it stays."""
+        """The writer's set after the write; None if it does not change."""
         if text in self._own:
             return self._own[text]
         fields = _fields(text)
@@ -303,7 +304,7 @@ class _Step:
         return _remember(self._own, text, None if left is fields else field_sets.encode_fields(left))
 
     def other(self, text: bytes, versions: Versions, type_: MergeType) -> bytes | None:
-        """Another manager's set afterwards; None when it stays."""
+        """Another manager's set after the write; None if it does not change."""
         if not any(mark in text for mark in self.marks):
             return None
         if not versions.fixed:
@@ -352,7 +353,7 @@ def _with_fields(entry: Entry, fields: FieldSet) -> Entry:
 def _follow_versions(
     entries: Entries, live: Object, new: Object, versions: Versions, counts: Filter, who: Writer, now: str
 ) -> Entries:
-    """The same where managers wrote in different versions of the API."""
+    """``follow`` where managers wrote in different API versions."""
     owners, known = _owners(entries)
     owners, _found = update(live, new, versions, owners, _CURRENT, counts)
     mine = owners.pop(_CURRENT, None)
@@ -386,7 +387,7 @@ def _entries(owners: Owners, known: dict[str, Entry]) -> Entries:
 
 
 def settled(entries: Entries) -> Entries:
-    """In order, and with no more managers of updates than are kept."""
+    """Sorted, with at most the maximum number of update managers."""
     if len(entries) > MAX_UPDATE_MANAGERS:
         entries = _capped(entries)
     if len(entries) > 1:
@@ -395,7 +396,7 @@ def settled(entries: Entries) -> Entries:
 
 
 def _capped(entries: Entries) -> Entries:
-    """The oldest updates become one entry for each version, until few enough are left (capmanagers.go)."""
+    """The oldest updates are merged to one entry per version, until the limit is met (capmanagers.go)."""
     known = {_identifier(entry): entry for entry in entries}
     updaters = sorted(
         (name for name, entry in known.items() if entry.operation == "Update"),
@@ -437,12 +438,12 @@ def apply_config(
     *,
     force: bool,
 ) -> tuple[Object, Entries]:
-    """The object with the configuration applied, and its entries. It is ``live`` itself when nothing changes.
+    """Apply the configuration; returns the object and its entries. The object is ``live`` itself if nothing changes.
 
-    Raises ``ApplyConflicts``, whose managers ``manager_text`` shows. The configuration has been checked.
+    Raises ``ApplyConflicts``, whose managers ``manager_text`` formats. The configuration must have been validated.
     """
     if not entries and live is not zero:
-        # Whatever was there before anybody applied has an owner too.
+        # Fields from before the first apply get a manager, too (skipnonapplied.go).
         before = msgspec.structs.replace(who, manager=BEFORE_FIRST_APPLY)
         entries = [_entry(before, "Update", now, created_fields(zero, live, versions, counts))]
         entries = [entry for entry in entries if len(entry.fieldsV1) > 2]
@@ -493,7 +494,7 @@ def _apply_once(
 
 
 def _last_applied_fields(live: Object, versions: Versions) -> FieldSet | None:
-    """What kubectl applied on its own side before, as far as the object still has it (lastappliedmanager.go)."""
+    """The fields of kubectl's last-applied annotation that the object still has (lastappliedmanager.go)."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     if not text:
         return None
@@ -514,7 +515,7 @@ def _last_applied_fields(live: Object, versions: Versions) -> FieldSet | None:
 
 
 def _with_last_applied(new: Object, config: Object) -> Object:
-    """Keep kubectl's annotation in step, where it is (lastappliedupdater.go)."""
+    """Update kubectl's annotation, if there is one (lastappliedupdater.go)."""
     meta = new.get("metadata") or {}
     annotations = meta.get("annotations") or {}
     if not annotations.get(LAST_APPLIED):
@@ -524,7 +525,7 @@ def _with_last_applied(new: Object, config: Object) -> Object:
         mine["metadata"] = dict(mine["metadata"])
         given = dict(mine["metadata"].get("annotations") or {})
         given.pop(LAST_APPLIED, None)
-        # Upstream sets the annotations that are left, none as null.
+        # Upstream sets the remaining annotations, null if there are none.
         if given:
             mine["metadata"]["annotations"] = given
         else:
@@ -543,7 +544,7 @@ def _sorted(value: Any) -> Any:
 
 
 def manager_text(identifier: str) -> str:
-    """A manager as messages show it: ``"x" with subresource "status" using apps/v1``."""
+    """A manager as in messages: ``"x" with subresource "status" using apps/v1``."""
     parts = json.loads(identifier)
     text = json.dumps(parts.get("manager", ""), ensure_ascii=False)
     if parts.get("subresource"):

@@ -1,4 +1,4 @@
-"""Manifests as people write them: YAML documents, with the types that Kubernetes gives to plain words."""
+"""Manifests: YAML documents, with Kubernetes' types for scalars."""
 
 from functools import cache
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import yaml
 
 _TEXT = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
-"""What YAML 1.1 has types for, and Go's parser (goyaml.v2 ``resolve.go``) reads as text."""
+"""Types of YAML 1.1 that Go's parser (goyaml.v2 ``resolve.go``) reads as strings."""
 
 
 class ManifestError(ValueError):
-    """Text that is no YAML. Says where, in one line."""
+    """Invalid YAML. The message is one line with the position."""
 
 
 def documents_of(text: str) -> list[Any]:
@@ -22,7 +22,8 @@ def documents_of(text: str) -> list[Any]:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """JSON knows no other keys; ``on`` is true in YAML (sigs.k8s.io/yaml ``yaml.go``, ``convertToJSONableObject``)."""
+    """JSON only has strings as keys; ``on`` is true in YAML (sigs.k8s.io/yaml ``yaml.go``,
+    ``convertToJSONableObject``)."""
     match value:
         case dict():
             return {_text(key): _with_text_keys(member) for key, member in value.items()}
@@ -48,7 +49,7 @@ def _complaint(error: yaml.YAMLError) -> str:
 
 @cache
 def _loader() -> Any:
-    """YAML as Kubernetes reads it: timestamps stay text, and so does ``=``."""
+    """YAML as Kubernetes reads it: timestamps and ``=`` are strings."""
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
         pass

@@ -1,4 +1,5 @@
-"""JSON merge patch (RFC 7396), as the API server applies it: ``null`` deletes, objects merge, the rest replaces."""
+"""JSON merge patch (RFC 7396), as the API server applies it: ``null`` deletes, objects are merged, other values
+replaced."""
 
 from typing import Any
 
@@ -6,10 +7,10 @@ from pilothouse.machinery.nulls import without_nulls
 
 
 def apply_merge_patch(document: Any, patch: Any) -> Any:
-    """``document`` with ``patch`` merged in. Neither is changed; the result shares unchanged parts with both.
+    """Merge ``patch`` into ``document``. Neither is changed; the result shares unchanged parts with both.
 
-    One departure from the RFC is upstream's (evanphx/json-patch v4, ``merge.go``): where a new value is put in whole,
-    members that are null are left out also inside arrays.
+    It differs from the RFC as upstream does (evanphx/json-patch v4, ``merge.go``): where a new value is added as a
+    whole, members that are null are removed also inside of arrays.
     """
     if not isinstance(patch, dict):
         return patch

@@ -1,8 +1,8 @@
-"""How objects of a type merge: which values are one, which lists have keys, which fields there are.
+"""Types for merging objects: atomic values, lists with keys, fields.
 
-``field_walks`` and ``apply`` go through objects by these types. They are made of the schema of the built-in kinds
-(``api.schema``) or of the structural schema of a custom resource, and are what structured-merge-diff calls atoms
-(``schema/elements.go``, v6). A type may allow values of several forms; the value determines which one holds.
+Used by ``field_walks`` and ``apply``. They are derived from the schema of the built-in kinds (``api.schema``) or from
+the structural schema of a custom resource, and correspond to atoms of structured-merge-diff (``schema/elements.go``,
+v6). A type may allow scalars, lists and maps; the value determines which one applies.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ Fields = Mapping[str, "MergeType"]
 
 
 class MapType:
-    """Objects and maps. ``element`` is the type of members that are no field; None when there may be none."""
+    """Objects and maps. ``element`` is the type of members without a field; None if there may be none."""
 
     __slots__ = ("_make_fields", "atomic", "element", "fields", "path_elements")
 
     fields: Fields
     """The fields with types of their own."""
     path_elements: Mapping[str, tuple[str, "MergeType"]]
-    """The same, each with its path element."""
+    """The same, with their path elements."""
 
     def __init__(
         self, make_fields: Callable[[], Fields] | None, *, element: "MergeType | None" = None, atomic: bool = False
@@ -33,7 +33,7 @@ class MapType:
         self.atomic = atomic
 
     def __getattr__(self, name: str) -> Any:
-        # Types refer to each other, so fields are read when first asked for. From then on they are plain attributes.
+        # Types are recursive, so fields are computed at their first use. From then on they are plain attributes.
         if name not in ("fields", "path_elements"):
             raise AttributeError(name)
         self.fields = self._make_fields() if self._make_fields is not None else {}
@@ -45,7 +45,7 @@ class MapType:
 
 
 class ListType:
-    """Lists. An associative one has items that are known by their ``keys``, or is a set when there are none."""
+    """Lists. An associative one has items with ``keys``, or is a set if there are no keys."""
 
     __slots__ = ("associative", "defaults", "element", "elements", "keys")
 
@@ -56,13 +56,13 @@ class ListType:
         self.associative = associative
         self.keys = keys
         self.defaults: Mapping[str, Any] = defaults or {}
-        """What an item has as a key that it does not say."""
+        """The defaults of keys that an item lacks."""
         self.elements: dict[Any, str] = {}
-        """Path elements by what they are made of: the same few names come again and again. ``field_walks`` fills it."""
+        """Path elements by the values of keys: the same few names are frequent. Filled by ``field_walks``."""
 
 
 class MergeType:
-    """A type: what a value of it may be. ``scalar`` is "string", "numeric", "boolean", "untyped", or "" for none."""
+    """The allowed values. ``scalar`` is "string", "numeric", "boolean", "untyped", or "" for none."""
 
     __slots__ = ("list", "map", "scalar")
 
@@ -73,12 +73,12 @@ class MergeType:
 
 
 UNTYPED_ATOMIC = MergeType("untyped")
-"""Anything, as one value."""
+"""Anything, as an atomic value."""
 UNTYPED_ATOMIC.map = MapType(None, element=UNTYPED_ATOMIC, atomic=True)
 UNTYPED_ATOMIC.list = ListType(UNTYPED_ATOMIC)
 
 DEDUCED = MergeType("untyped")
-"""Anything; objects field by field, lists as one value."""
+"""Anything; objects are granular, lists atomic."""
 DEDUCED.map = MapType(None, element=DEDUCED)
 DEDUCED.list = ListType(UNTYPED_ATOMIC)
 
@@ -109,7 +109,7 @@ def of_kind(group: str, version: str, kind: str) -> MergeType | None:
 
 
 def of_definition(definition: Definition, map_type: str = "") -> MergeType:
-    """The type of an object. ``map_type`` is what the field that holds it says, which goes before the object's own."""
+    """The type of an object. ``map_type`` is from the field that contains it, and overrides the object's own."""
     return _of_definition(definition, (map_type or definition.map_type) == "atomic")
 
 
@@ -125,18 +125,18 @@ def _of_definition(definition: Definition, atomic: bool) -> MergeType:
 
 _ZEROS = {"string": "", "int32": 0, "int64": 0}
 _ODD_KEYS = {
-    # A name that may be left out has a default all the same; an identity that may not has none.
+    # LocalObjectReference.name is optional and has a default; ServerStorageVersion.apiServerID is required and has
+    # none.
     ("io.k8s.api.core.v1.LocalObjectReference", "name"): "",
     ("io.k8s.api.apiserverinternal.v1alpha1.ServerStorageVersion", "apiServerID"): None,
 }
 
 
 def _key_default(definition: Definition, key: str) -> Any:
-    """What a key of a list is where an item leaves it out; None where it may not.
+    """The default of a list key in items without it; None if it is required.
 
-    A field that Go never leaves out has its zero value as default in upstream's schemas (kube-openapi
-    ``pkg/generators/openapi.go``, ``mustEnforceDefault``; the outcome is in client-go's
-    ``applyconfigurations/internal/internal.go``, v0.36).
+    A required field has Go's zero value as default in upstream's schemas (kube-openapi ``pkg/generators/openapi.go``,
+    ``mustEnforceDefault``; the result is in client-go's ``applyconfigurations/internal/internal.go``, v0.36).
     """
     field = definition.fields[key]
     if (definition.name, key) in _ODD_KEYS:
@@ -188,9 +188,10 @@ _STRUCTURAL_SCALARS = {"string": _STRING, "integer": _NUMERIC, "number": _NUMERI
 
 
 def of_structural(root: Mapping[str, Any]) -> MergeType:
-    """The type of a custom resource with this ``openAPIV3Schema``; without one, anything goes by its form.
+    """The type of a custom resource with this ``openAPIV3Schema``; without one, types are deduced from values.
 
-    After kube-openapi ``pkg/schemaconv/openapi.go`` on what apiextensions publishes of a structural schema (v0.36).
+    After kube-openapi ``pkg/schemaconv/openapi.go``, applied to what apiextensions publishes of a structural schema
+    (v0.36).
     """
     if not root or (root.get("x-kubernetes-preserve-unknown-fields") and not root.get("properties")):
         return _whole_object(DEDUCED, {})
@@ -200,7 +201,7 @@ def of_structural(root: Mapping[str, Any]) -> MergeType:
 
 
 def _whole_object(known: MergeType, fields: Fields) -> MergeType:
-    """Every object has a kind and metadata, whatever its schema says."""
+    """Every object has kind and metadata, whatever its schema specifies."""
     own = {"apiVersion": _STRING, "kind": _STRING, "metadata": _metadata()}
     shape = known.map
     element = shape.element if shape is not None else None

@@ -1,6 +1,7 @@
-"""What metrics do around code: ``with histogram.time():``, ``@gauge.track_inprogress()``, as in prometheus-client.
+"""Context managers and decorators of metrics: ``with histogram.time():``, ``@gauge.track_inprogress()``, as in
+prometheus-client.
 
-Unlike there they decorate coroutine functions, too: what is measured is the call until it has returned.
+Unlike those they also decorate coroutine functions: the call is measured until the coroutine has returned.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class MetricBlock:
-    """A context manager and a decorator; one block can be open several times."""
+    """A context manager and a decorator; may be entered concurrently."""
 
     def __init__(self, begin: Callable[[], float], end: Callable[[float, BaseException | None], None]) -> None:
         self._begin = begin
@@ -53,7 +54,7 @@ class MetricBlock:
 
 
 def seconds() -> float:
-    """The time that durations are measured with: the loop's if it is virtual, the machine's otherwise."""
+    """The clock of durations: the loop's if it is virtual, the machine's otherwise."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -62,12 +63,12 @@ def seconds() -> float:
 
 
 def timing(observe: Callable[[float], None]) -> MetricBlock:
-    """Observe how long a block takes, also if it fails."""
+    """Observe the duration of a block, also if it fails."""
     return MetricBlock(seconds, lambda began, _error: observe(seconds() - began))
 
 
 def tracking(inc: Callable[[float], None]) -> MetricBlock:
-    """One more while a block runs."""
+    """Increment while a block runs."""
 
     def begin() -> float:
         inc(1.0)
@@ -77,7 +78,7 @@ def tracking(inc: Callable[[float], None]) -> MetricBlock:
 
 
 def counting(inc: Callable[[], None], exception: type[BaseException] | tuple[type[BaseException], ...]) -> MetricBlock:
-    """Count the exceptions of these types that leave a block."""
+    """Count exceptions of these types raised in a block."""
 
     def end(_began: float, error: BaseException | None) -> None:
         if isinstance(error, exception):

@@ -1,8 +1,8 @@
-"""A small metrics registry with Prometheus' text exposition. Its metrics are used as those of prometheus-client.
+"""A small metrics registry with Prometheus' text exposition. Its metrics have the API of prometheus-client.
 
-Every program here has one ``Registry``; ``runtime``, the controllers and the API server register families in it under
-upstream's names, and the manager serves ``Registry.exposition()`` at ``/metrics``. Increments are attribute
-additions on plain objects: hot paths ask for the labeled child once and keep it.
+Every program has one ``Registry``; ``runtime``, the controllers and the API server register metrics in it under
+upstream's names, and the manager serves ``Registry.exposition()`` at ``/metrics``. Increments are attribute additions
+on plain objects: hot paths look the labeled child up once.
 """
 
 import itertools
@@ -22,27 +22,27 @@ with lazy_imports():
     from pilothouse.machinery import metric_blocks
 
 MetricType = Literal["counter", "gauge", "histogram"]
-"""What ``# TYPE`` of the exposition says."""
+"""The types in ``# TYPE`` lines."""
 
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Prometheus' default histogram buckets, in seconds."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """``start * factor**k`` for k = 0 … count-1: ``exponential_buckets(1e-8, 10, 10)`` are the work queue's."""
+    """``start * factor**k`` for k = 0 … count-1: the work queue uses ``exponential_buckets(1e-8, 10, 10)``."""
     return tuple(float(f"{start * factor**k:.12g}") for k in range(count))
 
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*").fullmatch
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*").fullmatch
 Exceptions = type[BaseException] | tuple[type[BaseException], ...]
-"""Types of exceptions, as ``isinstance`` takes them."""
+"""Types of exceptions, as for ``isinstance``."""
 UNEXPECTED = "unexpected"
-"""Stands for every value of a label that is not among the allowed ones."""
+"""Replaces values of a label that are not allowed."""
 
 
 class Counter:
-    """A number that only grows. ``value`` may be read at any time."""
+    """A number that only increases. ``value`` may be read at any time."""
 
     __slots__ = ("value",)
 
@@ -61,7 +61,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that goes up and down."""
+    """A number that can increase and decrease."""
 
     __slots__ = ("value",)
 
@@ -69,7 +69,7 @@ class Gauge:
         self.value = 0.0
 
     def set(self, value: float) -> None:
-        """Set the value. Now is ``env.timestamp()``."""
+        """Set the value. The current time is ``env.timestamp()``."""
         self.value = value
 
     def inc(self, amount: float = 1.0) -> None:
@@ -81,12 +81,12 @@ class Gauge:
         self.value -= amount
 
     def track_inprogress(self) -> "MetricBlock":
-        """One more while a block (``with``) or function (as a decorator) runs."""
+        """Increment while a block (``with``) or function (as a decorator) runs."""
         return metric_blocks.tracking(self.inc)
 
 
 class Histogram:
-    """How often values fell into which bucket. An observation is one bisection and three additions."""
+    """Counts values by bucket. An observation is one bisection and three additions."""
 
     __slots__ = ("_bounds", "counts", "sum")
 
@@ -96,24 +96,24 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count a value, once or so many times. Bucket bounds are inclusive."""
+        """Observe a value, once or several times. Bucket bounds are inclusive."""
         self.counts[bisect_left(self._bounds, value)] += times
         self.sum += value * times
 
     def observe_each(self, values: Iterable[float]) -> None:
-        """Count several values."""
+        """Observe several values."""
         counts, bounds = self.counts, self._bounds
         for value in values:
             counts[bisect_left(bounds, value)] += 1
             self.sum += value
 
     def time(self) -> "MetricBlock":
-        """Observe how many seconds a block (``with``) or function (as a decorator) takes."""
+        """Observe the duration of a block (``with``) or function (as a decorator) in seconds."""
         return metric_blocks.timing(self.observe)
 
     @property
     def count(self) -> int:
-        """How many values were observed."""
+        """The number of observed values."""
         return sum(self.counts)
 
 
@@ -121,7 +121,7 @@ _M = TypeVar("_M", Counter, Gauge, Histogram)
 
 
 class _Family(ABC, Generic[_M]):
-    """Metrics of one name, one for each combination of label values. A family without labels is used like a metric."""
+    """The metrics of one name, one per combination of label values. A family without labels is used like a metric."""
 
     __slots__ = ("allowed", "bounds", "children", "help", "label_names", "name", "type")
 
@@ -135,13 +135,13 @@ class _Family(ABC, Generic[_M]):
         self.allowed: Mapping[str, Collection[str]] = {}
 
     def labels(self, *values: object, **by_name: object) -> _M:
-        """The metric for these label values, in the order of the labels or by their names; made on first use.
+        """The metric with these label values, in the order of the labels or by name; created at first use.
 
-        Raises ``ValueError`` for missing, unknown and superfluous labels.
+        Raises ``ValueError`` for missing and unknown labels.
         """
         if by_name:
             values = self._ordered(values, by_name)
-        # The tuple of a hot path holds texts already; any other misses and is converted below.
+        # Hot paths pass strings; other values miss the lookup and are converted below.
         found = self.children.get(values)  # type: ignore[arg-type]
         return found if found is not None else self._child(tuple(map(str, values)))
 
@@ -161,28 +161,28 @@ class _Family(ABC, Generic[_M]):
         return found
 
     def remove(self, *values: object) -> None:
-        """Stop exposing the metric of these label values."""
+        """Remove the metric with these label values."""
         self.children.pop(tuple(map(str, values)), None)
 
     def clear(self) -> None:
-        """Stop exposing the metrics of all label values."""
+        """Remove the metrics of all label values."""
         self.children.clear()
 
     @abstractmethod
     def _new(self) -> _M:
-        """A metric of the family, without a value yet."""
+        """A new metric of the family."""
 
     def _known(self, label: str, value: str) -> str:
         return value if value in self.allowed.get(label, (value,)) else UNEXPECTED
 
 
 class CounterFamily(_Family[Counter]):
-    """Counters of one name: ``labels(a=…)`` is that of some label values. Without labels it is used like one."""
+    """Counters of one name: ``labels(a=…)`` returns one. Without labels the family is used like a counter."""
 
     __slots__ = ()
 
     def inc(self, amount: float = 1.0) -> None:
-        """Count, if there are no labels."""
+        """``Counter.inc``, if there are no labels."""
         self.labels().inc(amount)
 
     def count_exceptions(self, exception: Exceptions = Exception) -> "MetricBlock":
@@ -194,20 +194,20 @@ class CounterFamily(_Family[Counter]):
 
 
 class GaugeFamily(_Family[Gauge]):
-    """Gauges of one name: ``labels(a=…)`` is that of some label values. Without labels it is used like one."""
+    """Gauges of one name: ``labels(a=…)`` returns one. Without labels the family is used like a gauge."""
 
     __slots__ = ()
 
     def set(self, value: float) -> None:
-        """Set the value, if there are no labels."""
+        """``Gauge.set``, if there are no labels."""
         self.labels().set(value)
 
     def inc(self, amount: float = 1.0) -> None:
-        """Add to the value, if there are no labels."""
+        """``Gauge.inc``, if there are no labels."""
         self.labels().inc(amount)
 
     def dec(self, amount: float = 1.0) -> None:
-        """Subtract from the value, if there are no labels."""
+        """``Gauge.dec``, if there are no labels."""
         self.labels().dec(amount)
 
     def track_inprogress(self) -> "MetricBlock":
@@ -215,7 +215,7 @@ class GaugeFamily(_Family[Gauge]):
         return self.labels().track_inprogress()
 
     def show(self, values: Mapping[tuple[str, ...], float]) -> None:
-        """Expose exactly these, by label values: for gauges that are computed at each scrape."""
+        """Set the values to exactly these, by label values: for gauges that are counted anew before each exposition."""
         self.children.clear()
         for labels, value in values.items():
             self.labels(*labels).set(value)
@@ -225,12 +225,12 @@ class GaugeFamily(_Family[Gauge]):
 
 
 class HistogramFamily(_Family[Histogram]):
-    """Histograms of one name: ``labels(a=…)`` is that of some label values. Without labels it is used like one."""
+    """Histograms of one name: ``labels(a=…)`` returns one. Without labels the family is used like a histogram."""
 
     __slots__ = ()
 
     def observe(self, value: float) -> None:
-        """Count a value, if there are no labels."""
+        """``Histogram.observe``, if there are no labels."""
         self.labels().observe(value)
 
     def time(self) -> "MetricBlock":
@@ -247,13 +247,13 @@ _F = TypeVar("_F", CounterFamily, GaugeFamily, HistogramFamily)
 class Registry:
     """The metrics of one program.
 
-    Asking for a family that exists returns the existing one, so that several controllers can share a name; asking
-    for it with another type or other labels is a mistake and raises ``ValueError``. ``exposition`` sorts names and
-    labels. It leaves out the ``disabled`` names. ``allowed`` has, by metric and label, the values that are kept;
-    all others are ``unexpected`` (component-base's ``--allow-metric-labels``).
+    A family that exists is returned again, so that several controllers can share a name; another type or other labels
+    are a bug and raise ``ValueError``. ``exposition`` sorts names and labels. It omits the ``disabled`` names.
+    ``allowed`` has the allowed values by metric and label; others are replaced by ``unexpected`` (component-base's
+    ``--allow-metric-labels``).
 
-    Raises ``ValueError`` for names and labels that Prometheus does not read, and for buckets that do not ascend;
-    ``TypeError`` for labels that are one text.
+    Raises ``ValueError`` for invalid names and labels, and for buckets that are not ascending; ``TypeError`` for labels
+    that are a string.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Registry:
         self._included: list[Callable[[], str | bytes]] = []
 
     def counter(self, name: str, help_text: str, labels: Sequence[str] = ()) -> CounterFamily:
-        """The counter family of that name, which is exposed as it is: end it with ``_total``."""
+        """The counter family of that name, which should end with ``_total``: nothing is added to it."""
         return self._family(CounterFamily, name, "counter", help_text, labels)
 
     def gauge(self, name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeFamily:
@@ -299,13 +299,13 @@ class Registry:
             family = self._families[name] = of(name, kind, help_text, labels, buckets)
             family.allowed = self._allowed.get(name, {})
             if not labels:
-                family.labels()  # exposed from the start, as 0, so that rates include the first increment
+                family.labels()  # exposed as 0 from the start, so that rates include the first increment
         return _checked(family, of, labels)
 
     def on_collect(self, refresh: Callable[[], None]) -> Callable[[], None]:
-        """Call ``refresh`` before every exposition, for gauges that are computed rather than counted.
+        """Call ``refresh`` before every exposition, for computed gauges.
 
-        Returns a function that takes the registration back.
+        Returns a function that removes the registration.
         """
         number = self._next_collector
         self._next_collector += 1
@@ -317,12 +317,12 @@ class Registry:
         return unregister
 
     def include(self, exposition: Callable[[], str | bytes]) -> None:
-        """Have the page end with what ``exposition`` returns, in the same format: the metrics of another library, such
-        as ``lambda: prometheus_client.generate_latest()``. Names that both have would be there twice."""
+        """Append the result of ``exposition``, in the same format, to the page: metrics of another library, such as
+        ``lambda: prometheus_client.generate_latest()``. Names that both have would be duplicated."""
         self._included.append(exposition)
 
     def value(self, name: str, *labels: str) -> float:
-        """The current value of one counter or gauge, 0 when it was never touched; for tests and health checks."""
+        """The current value of one counter or gauge, 0 if it does not exist; for tests and health checks."""
         self.refresh()
         family = self._families.get(name)
         child = family.children.get(labels) if family is not None else None
@@ -331,12 +331,12 @@ class Registry:
         return child.value if child is not None else 0.0
 
     def refresh(self) -> None:
-        """Compute the gauges that are computed rather than counted."""
+        """Update the computed gauges."""
         for refresh in list(self._collectors.values()):
             refresh()
 
     def children(self, name: str) -> Mapping[tuple[str, ...], Counter | Gauge | Histogram]:
-        """The metrics of that name by their label values, as of the last ``refresh``; none if there is no such name."""
+        """The metrics of that name by their label values, as of the last ``refresh``; none for an unknown name."""
         family = self._families.get(name)
         return {} if family is None else family.children
 
@@ -399,7 +399,7 @@ def _number(value: float) -> str:
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     if value == int(value) and abs(value) < 1e21:
         return str(int(value))
-    # Go prints 1e-08 like Python; both agree for the values that occur here.
+    # Go prints 1e-08 as Python; both agree for the values that occur here.
     return repr(value)
 
 

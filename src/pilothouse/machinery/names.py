@@ -1,7 +1,7 @@
-"""Names: which texts are labels, subdomains, qualified names; and how generated names are put together.
+"""Validation of names (labels, subdomains, qualified names), and generated names.
 
-Every check returns what is wrong as a list of sentences in upstream's words, empty when all is well
-(apimachinery 0.36, ``pkg/util/validation/validation.go`` and ``pkg/api/validate/content``). Lengths count bytes.
+Every check returns a list of upstream's messages, empty for a valid text (apimachinery 0.36,
+``pkg/util/validation/validation.go`` and ``pkg/api/validate/content``). Lengths are in bytes.
 """
 
 import re
@@ -27,12 +27,12 @@ _port_name = re.compile("[-a-z0-9]+")
 
 MAX_LABEL = 63
 MAX_SUBDOMAIN = 253
-# apiserver 0.36, pkg/storage/names/generate.go: five random characters must still fit into a DNS label.
+# apiserver 0.36, pkg/storage/names/generate.go: with five random characters it must still be a DNS label.
 MAX_GENERATED_PREFIX = 58
 
 
 def regex_error(message: str, pattern: str, examples: Sequence[str]) -> str:
-    """``message`` with examples and the pattern, as every format error ends."""
+    """``message`` with examples and the pattern, the suffix of every format error."""
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{message} (e.g. {shown}regex used for validation is '{pattern}')"
 
@@ -70,8 +70,8 @@ def dns_label_errors(text: str) -> list[str]:
 
 
 def dns_subdomain_errors(text: str, *, unit: str = "characters", any_case: bool = False) -> list[str]:
-    """Why ``text`` is no DNS-1123 subdomain. Inside label keys the length is counted in ``unit`` "bytes". Drivers of
-    devices may have capital letters in their names (``any_case``)."""
+    """Errors of a DNS-1123 subdomain. Inside of label keys the length is in ``unit`` "bytes". Names of device drivers
+    may have capital letters (``any_case``)."""
     errors = []
     if _size(text) > MAX_SUBDOMAIN:
         errors.append(f"must be no more than {MAX_SUBDOMAIN} {unit}")
@@ -86,13 +86,13 @@ def dns_subdomain_errors(text: str, *, unit: str = "characters", any_case: bool 
 
 
 def dns_search_errors(text: str) -> list[str]:
-    """Why ``text`` is no domain to search names in: a subdomain that may have underscores."""
+    """Errors of a DNS search domain: a subdomain that may contain underscores."""
     start = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters"
     return _format_errors(text, _dns_search, MAX_SUBDOMAIN, f"{start}, '_', '-' or '.', and {_ENDS}", ("example.com",))
 
 
 def dns_1035_label_errors(text: str) -> list[str]:
-    """Why ``text`` is no DNS-1035 label (the names of Services, before 1.36)."""
+    """Errors of a DNS-1035 label (the names of Services, before 1.36)."""
     message = (
         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
         "character, and end with an alphanumeric character"
@@ -101,7 +101,7 @@ def dns_1035_label_errors(text: str) -> list[str]:
 
 
 def qualified_name_errors(text: str) -> list[str]:
-    """Why ``text`` is no qualified name: a label key, ``name`` or ``prefix/name``."""
+    """Errors of a qualified name: a label key, ``name`` or ``prefix/name``."""
     if len(text) <= MAX_LABEL and _label_key.fullmatch(text):
         return []
     message = f"must consist of alphanumeric characters, '-', '_' or '.', and {_ENDS}"
@@ -134,7 +134,7 @@ def label_value_errors(text: str) -> list[str]:
 
 
 def config_key_errors(text: str) -> list[str]:
-    """Why ``text`` is no key of a ConfigMap or Secret."""
+    """Errors of a key of a ConfigMap or Secret."""
     message = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
     errors = _format_errors(text, _config_key, MAX_SUBDOMAIN, message, ("key.name", "KEY_NAME", "key-name"))
     if text in (".", ".."):
@@ -145,7 +145,7 @@ def config_key_errors(text: str) -> list[str]:
 
 
 def port_name_errors(text: str) -> list[str]:
-    """Why ``text`` is not a name of a port (an IANA service name)."""
+    """Errors of a port name (an IANA service name)."""
     errors = []
     if _size(text) > 15:
         errors.append("must be no more than 15 characters")
@@ -161,19 +161,19 @@ def port_name_errors(text: str) -> list[str]:
 
 
 def path_segment_errors(text: str) -> list[str]:
-    """Why ``text`` cannot stand in a path (apimachinery 0.36, ``pkg/api/validate/content/path.go``)."""
+    """Errors of a path segment (apimachinery 0.36, ``pkg/api/validate/content/path.go``)."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return path_segment_prefix_errors(text)
 
 
 def path_segment_prefix_errors(text: str) -> list[str]:
-    """Why ``text`` cannot begin a name that stands in a path."""
+    """Errors of the prefix of a path segment."""
     return [f"may not contain '{character}'" for character in "/%" if character in text]
 
 
 def generated_name(prefix: str, suffix: str) -> str:
-    """``prefix`` cut so that ``suffix`` fits, then ``suffix``: what ``generateName`` becomes."""
+    """``prefix``, truncated so that ``suffix`` fits, and ``suffix``: a name for ``generateName``."""
     return prefix[:MAX_GENERATED_PREFIX] + suffix
 
 

@@ -1,10 +1,10 @@
-"""Values without nulls: what a patch leaves where there is nothing to delete, and what Go makes of a document."""
+"""Removes nulls from documents, as patches and Go's decoder do."""
 
 from typing import Any
 
 
 def without_nulls(value: Any) -> Any:
-    """``value`` without the members of objects that are null, at any depth. Nulls in lists stay. It is not changed."""
+    """A copy of ``value`` without members that are null, at any depth. Nulls in lists are kept."""
     if isinstance(value, dict):
         return {name: without_nulls(member) for name, member in value.items() if member is not None}
     if isinstance(value, list):

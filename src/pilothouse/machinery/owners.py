@@ -1,4 +1,4 @@
-"""Owner references: who controls an object, and how a new owner is written down."""
+"""Owner references: the controller of an object, and new references."""
 
 from typing import Any
 
@@ -16,14 +16,13 @@ def controller_of(meta: ObjectMeta) -> OwnerReference | None:
 
 
 def is_controlled_by(meta: ObjectMeta, uid: str) -> bool:
-    """Whether the object of this uid controls it (``metav1.IsControlledBy``)."""
+    """Whether the object with this uid is its controller (``metav1.IsControlledBy``)."""
     owner = controller_of(meta)
     return owner is not None and owner.uid == uid
 
 
 def new_controller_reference(owner: ObjectMeta, kind: Kind[Any]) -> OwnerReference:
-    """The reference that makes ``owner`` the controller and holds up its foreground deletion. ``ownerReferences`` of a
-    body that is sent may hold it as it is."""
+    """A reference with ``controller`` and ``blockOwnerDeletion``, for ``ownerReferences`` of a request body."""
     return OwnerReference(
         api_version=kind.api_version,
         kind=kind.kind,
@@ -35,7 +34,7 @@ def new_controller_reference(owner: ObjectMeta, kind: Kind[Any]) -> OwnerReferen
 
 
 def object_reference(kind: Kind[Any], meta: ObjectMeta, *, field_path: str = "") -> ObjectReference:
-    """A reference to this version of an object (client-go ``tools/reference``), as events have it."""
+    """A reference to this version of an object (client-go ``tools/reference``), as in events."""
     return ObjectReference(
         api_version=kind.api_version,
         kind=kind.kind,

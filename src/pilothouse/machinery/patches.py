@@ -1,14 +1,14 @@
-"""What a patch can fail with, and what the API server answers then.
+"""Errors of patches, and the responses of the API server.
 
 ::
 
     PatchError
-     ├─ PatchSyntaxError      400 BadRequest   the patch itself cannot be read
+     ├─ PatchSyntaxError      400 BadRequest   the patch cannot be parsed
      ├─ PatchTooLarge         413 RequestEntityTooLarge
-     ├─ PatchNotApplicable    422 Invalid      a JSON patch does not fit the object
-     └─ PatchFormatError      500, no reason   a strategic merge patch breaks the format
+     ├─ PatchNotApplicable    422 Invalid      a JSON patch cannot be applied
+     └─ PatchFormatError      500, no reason   a strategic merge patch is malformed
 
-``json_patch``, ``merge_patch`` and ``strategic_merge`` raise these; the API server turns them into a Status.
+``json_patch``, ``merge_patch`` and ``strategic_merge`` raise these; the API server converts them to a Status.
 """
 
 
@@ -31,15 +31,15 @@ class PatchSyntaxError(PatchError):
 
 
 class PatchTooLarge(PatchError):
-    """More operations than one request may carry."""
+    """More operations than allowed."""
 
     code = 413
     reason = "RequestEntityTooLarge"
 
 
 class PatchNotApplicable(PatchError):
-    """A ``test`` failed or a path is missing. The message is the same for all of them, as upstream's; ``detail``
-    has the cause."""
+    """A ``test`` failed or a path is missing. The message is always the same, as upstream's; ``detail`` has the
+    cause."""
 
     code = 422
     reason = "Invalid"
@@ -50,4 +50,4 @@ class PatchNotApplicable(PatchError):
 
 
 class PatchFormatError(PatchError):
-    """A strategic merge patch that contradicts itself or the schema."""
+    """A strategic merge patch that is inconsistent or contradicts the schema."""

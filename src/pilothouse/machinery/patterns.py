@@ -1,7 +1,7 @@
-"""Regular expressions that come with requests: in RE2's language, which is Go's, and in time that grows with the text.
+"""Regular expressions from requests: with RE2's syntax, which is Go's, and in linear time.
 
-Python's own would take years over ``^(a+)+$``, and the server stands still meanwhile. The library is imported with the
-first expression.
+Python's own engine would take years for ``^(a+)+$``, and block the server. The library is imported for the first
+expression.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ with lazy_imports():
 
 
 class PatternError(ValueError):
-    """The text is no regular expression; says why, in the words of Go's ``regexp/syntax``."""
+    """An invalid regular expression, with the message of Go's ``regexp/syntax``."""
 
 
 _GO_WORDS = {
@@ -29,7 +29,7 @@ _GO_WORDS = {
 
 
 def _in_go_words(reason: str) -> str:
-    """RE2 in C++ has other words for the same errors, and shows their position without quotes."""
+    """RE2 in C++ has other messages for the same errors, and shows the position without quotes."""
     text_error, _separator, where = reason.partition(": ")
     if text_error.startswith("trailing \\"):
         text_error, where = "trailing \\", ""
@@ -38,7 +38,8 @@ def _in_go_words(reason: str) -> str:
 
 @bounded_cache(1024, longest=4096)
 def compiled(text: str) -> Any:
-    """The expression, with ``search``, ``finditer`` and ``fullmatch`` as in ``re``. Raises ``PatternError``."""
+    """The compiled expression, with ``search``, ``finditer`` and ``fullmatch`` as in ``re``. Raises
+    ``PatternError``."""
     options = re2.Options()
     options.log_errors = False
     try:

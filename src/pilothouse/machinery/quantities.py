@@ -1,8 +1,7 @@
 """Quantities: ``500m``, ``1Gi``, ``1e3``. Exact, never floating point.
 
-Parsing, rounding and the canonical text follow apimachinery 0.36, ``pkg/api/resource/quantity.go``: nothing finer than
-a billionth is kept (it is rounded up), binary suffixes stop at 2**63-1, and a text that is canonical enough is printed
-as it came.
+Parsing, rounding and the canonical form follow apimachinery 0.36, ``pkg/api/resource/quantity.go``: values are rounded
+up to nano units, binary suffixes end at 2**63-1, and a text that is canonical enough is kept.
 """
 
 from functools import total_ordering
@@ -11,10 +10,10 @@ from typing import Any, Final
 from pilothouse.machinery.bounded_cache import bounded_cache
 
 PATTERN: Final = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
-"""What upstream's message says that quantities match; not all that does is one."""
+"""The pattern in upstream's message; not everything that matches is valid."""
 
 DECIMAL, BINARY, EXPONENT = "DecimalSI", "BinarySI", "DecimalExponent"
-"""Notations: ``500m``, ``1Gi``, ``1e3``."""
+"""Formats: ``500m``, ``1Gi``, ``1e3``."""
 
 _DECIMAL_SUFFIXES = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -23,12 +22,12 @@ _BINARY_NAMES = {0: "", **{power: name for name, power in _BINARY_SUFFIXES.items
 _SUFFIX_LETTERS = frozenset("eEinumkKMGTP")
 
 _MAX = (1 << 63) - 1
-# 10**_HUGE is far beyond every limit below; powers are not written out past it.
+# 10**_HUGE is far beyond every limit below; larger powers are not computed.
 _HUGE = 40
 
 
 class QuantityError(ValueError):
-    """Text that is no quantity, in upstream's words."""
+    """Invalid quantity, with upstream's message."""
 
 
 _FORMAT_WRONG = f"quantities must match the regular expression '{PATTERN}'"
@@ -37,10 +36,10 @@ _SUFFIX_WRONG = "unable to parse quantity's suffix"
 
 @total_ordering
 class Quantity:
-    """An amount: ``mantissa`` times ten to the ``exponent``, and the notation it came in. Immutable.
+    """A value: ``mantissa`` times ten to the ``exponent``, and its format. Immutable.
 
-    Quantities of the same amount are equal whatever their notation: ``1`` is ``1000m``. ``str()`` is the canonical
-    text. Sums keep the notation of their left side.
+    Quantities of equal value are equal in any format: ``1`` is ``1000m``. ``str()`` is the canonical form. Sums keep
+    the format of their left operand.
     """
 
     __slots__ = ("_text", "exponent", "mantissa", "notation")
@@ -63,7 +62,7 @@ class Quantity:
 
     @property
     def billionths(self) -> int:
-        """The amount exactly, as a number that sorts fast: nothing finer than a billionth is kept."""
+        """The exact value in nano units, which is fast to compare."""
         return self._at(-9)
 
     def _scaled(self, power: int) -> int:
@@ -76,7 +75,7 @@ class Quantity:
         return amount if self.mantissa >= 0 else -amount
 
     def rounded_up(self, power: int) -> "Quantity":
-        """Not finer than ten to the ``power``; what is finer is rounded away from zero. ``-3``: to thousandths."""
+        """Rounded up (away from zero) to a multiple of ten to the ``power``. ``-3``: to thousandths."""
         if self.exponent >= power:
             return self
         amount = -(-abs(self.mantissa) // 10 ** (power - self.exponent))
@@ -138,7 +137,7 @@ class Quantity:
                     whole //= 1024
                     power += 10
                 return f"{whole}{_BINARY_NAMES[power]}"
-            # Small or broken binary amounts are shown in decimal, so that nothing is lost.
+            # Binary values that are small or have fractions are shown in decimal, so that no precision is lost.
             notation = DECIMAL
         mantissa, exponent = _without_zeros(self.mantissa, self.exponent)
         mantissa *= 10 ** (exponent % 3)
@@ -160,10 +159,10 @@ def _without_zeros(mantissa: int, exponent: int) -> tuple[int, int]:
     return mantissa, exponent
 
 
-# The same few texts fill every pod of a cluster.
+# A cluster's pods have few different texts.
 @bounded_cache(8192)
 def parse_quantity(text: str) -> Quantity:
-    """The quantity that ``text`` says. Raises ``QuantityError``."""
+    """Parse a quantity. Raises ``QuantityError``."""
     if text == "0":
         return Quantity(0, text="0")
     negative, whole, fraction, suffix = _split(text)
@@ -177,7 +176,7 @@ def parse_quantity(text: str) -> Quantity:
     exponent = power - len(fraction)
     mantissa = int(digits)
     exact = len(digits) <= 18 and exponent >= -9
-    # Upstream takes such a text for canonical although "1.500" and "+5" pass, so they are printed as they came.
+    # Upstream considers such a text canonical although "1.500" and "+5" pass, and prints it unchanged.
     keep = exact and exponent % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
     quantity = Quantity(-mantissa if negative else mantissa, exponent, notation, text=text if keep else "")
     return quantity.rounded_up(-9)
@@ -208,12 +207,12 @@ def _exponent(suffix: str) -> int:
     exponent = int(suffix[1:])
     if abs(exponent) >= 1 << 31:
         raise QuantityError(_SUFFIX_WRONG)
-    # What is smaller than any billionth is one billionth; there is no need to write out its zeros.
+    # Everything smaller than a billionth is rounded to one; its zeros are not computed.
     return max(exponent, -10_000)
 
 
 def _split(text: str) -> tuple[bool, str, str, str]:
-    """Negative?, the digits before and after the dot, the suffix; upstream's scanner, sign by sign."""
+    """Sign, digits before and after the dot, suffix; upstream's scanner, character by character."""
     if not text:
         raise QuantityError(_FORMAT_WRONG)
     position = 1 if text[0] in "+-" else 0
@@ -232,7 +231,7 @@ def _split(text: str) -> tuple[bool, str, str, str]:
     if _digits_end(text, suffix_end) != len(text):
         raise QuantityError(_FORMAT_WRONG)
     if len(text) > 4000:
-        # Upstream computes with numbers of any length; a body of megabytes of digits is not worth the time.
+        # Upstream computes with numbers of any length; megabytes of digits would take too long.
         raise QuantityError("unable to parse numeric part of quantity")
     return text[0] == "-", whole, fraction, text[suffix_start:]
 
@@ -253,7 +252,7 @@ def canonical(text: str) -> str:
 
 
 def canonicalize(amounts: dict[str, Any] | None) -> None:
-    """Write the amounts of a ResourceList as they are stored, in place: canonical, and not finer than thousandths
+    """Convert the quantities of a ResourceList to their stored form, in place: canonical, and rounded up to thousandths
     (v1.36 ``pkg/apis/core/v1/defaults.go``, ``SetDefaults_ResourceList``).
 
     Raises ``QuantityError``.

@@ -1,7 +1,7 @@
-"""Order of resourceVersions, as far as there is one.
+"""Comparison of resourceVersions, as far as it is defined.
 
-Since 1.35 two of them may be compared when both are positive decimals without leading zero (KEP-5504); everything else
-stays opaque. The consistency store and the caches ask here.
+Since 1.35 they can be compared if both are positive decimals without leading zero (KEP-5504); all others are opaque.
+Used by the consistency store and the caches.
 """
 
 from pilothouse.machinery.go_text import quote
@@ -10,7 +10,8 @@ _LARGEST = (1 << 64) - 1
 
 
 def parse(version: str) -> int:
-    """The number of a revision that a client sent. Raises ``ValueError`` in the words of Go's ``strconv.ParseUint``."""
+    """The revision of a client's resourceVersion. Raises ``ValueError`` with the message of Go's
+    ``strconv.ParseUint``."""
     if not (version.isascii() and version.isdigit()):
         raise ValueError(f"strconv.ParseUint: parsing {quote(version)}: invalid syntax")
     digits = version.lstrip("0") or "0"
@@ -24,15 +25,15 @@ def _is_ordered(version: str) -> bool:
 
 
 def compare(a: str, b: str) -> int | None:
-    """-1, 0 or 1 as ``a`` is older than, the same as or newer than ``b``; ``None`` when they cannot be compared."""
+    """-1, 0 or 1 as ``a`` is older than, equal to or newer than ``b``; ``None`` if they cannot be compared."""
     if not (_is_ordered(a) and _is_ordered(b)):
         return None
     if a == b:
         return 0
-    # Equal length compares as text: "99" < "100" because it is shorter, "199" < "200" because it sorts first.
+    # By length first: "99" < "100"; with equal length as text: "199" < "200".
     return -1 if (len(a), a) < (len(b), b) else 1
 
 
 def is_newer(a: str, than: str) -> bool:
-    """Whether ``a`` is certainly newer. False also when they cannot be compared."""
+    """Whether ``a`` is known to be newer. False if they cannot be compared."""
     return compare(a, than) == 1

@@ -1,7 +1,7 @@
-"""managedFields of an object as those of its Scale, and back: both own the number of replicas, in different places.
+"""Converts managedFields of an object to those of its Scale, and back: replicas have different paths in both.
 
-After apimachinery ``pkg/util/managedfields/scalehandler.go`` (v1.36). A write that leaves the number as it is splits
-the entry of an owner by update in two all the same.
+After apimachinery ``pkg/util/managedfields/scalehandler.go`` (v1.36). Even a write that does not change the replicas
+splits the entry of an update manager in two.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ REPLICAS: Path = ("f:spec", "f:replicas")
 _OWNED = msgspec.Raw(encode_fields(of_paths(REPLICAS)))
 
 Paths = Callable[[str], Path | None]
-"""Where a version of the object has its replicas; empty when it has none, None when there is no such version."""
+"""API version → the path of the replicas; empty if there is none, None for an unknown version."""
 
 
 def to_scale(entries: Entries, paths: Paths) -> Entries:
-    """The entries of those who own the number of replicas, as they would stand in a Scale."""
+    """The entries of the replicas' managers, for a Scale."""
     found = []
     for entry in entries:
         path = paths(entry.api_version)
@@ -30,7 +30,7 @@ def to_scale(entries: Entries, paths: Paths) -> Entries:
 
 
 def to_object(entries: Entries, scale: Entries, paths: Paths, version: str) -> Entries:
-    """The entries of the object after a write to its Scale has left these there; ``version`` is the object's."""
+    """The entries of the object after a write of its Scale; ``version`` is the object's."""
     left = {_who(entry): entry for entry in scale if has(entry.fields, REPLICAS)}
     result: Entries = []
     for entry in entries:
@@ -51,13 +51,13 @@ def to_object(entries: Entries, scale: Entries, paths: Paths, version: str) -> E
     assert own, "what has a Scale has replicas"
     owned = msgspec.Raw(encode_fields(of_paths(own)))
     for entry in left.values():
-        # Times are not carried over, as upstream does not.
+        # Times are not kept, as upstream.
         result.append(msgspec.structs.replace(entry, api_version=version, fieldsV1=owned, time=""))
     return settled(result)
 
 
 def _who(entry: Entry) -> tuple[str, str, str, str]:
-    """Upstream's identifier of a manager: the version counts for updates. As a Scale has a version of its own, who owns
-    the replicas by an update is never found again, and gets another entry."""
+    """Upstream's identifier of a manager, which for updates includes the version. As a Scale has another version, an
+    update manager of the replicas is never found again, and gets another entry."""
     version = "" if entry.operation == "Apply" else entry.api_version
     return (entry.manager, entry.operation, entry.subresource, version)

@@ -1,4 +1,4 @@
-"""One object for equal values: thousands of pods have the same requests, behaviour, and state."""
+"""Deduplicates equal values in memory: thousands of pods have the same requests, behavior, and state."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -9,7 +9,7 @@ _MOST = 1024
 
 
 class SharedValues(Generic[T]):
-    """Caches up to ``_MOST`` values by a key; then it is cleared. Values are not changed by whoever has them."""
+    """Caches up to ``_MOST`` values by a key; then it is cleared. Values must be immutable."""
 
     __slots__ = ("_known",)
 
@@ -17,7 +17,7 @@ class SharedValues(Generic[T]):
         self._known: dict[Hashable, T] = {}
 
     def share(self, key: Hashable, value: T) -> T:
-        """The value that was given with this key before if it is equal, else ``value``."""
+        """The value that was cached with this key, if it is equal, else ``value``."""
         found = self._known.get(key)
         if found is not None and found == value:
             return found

@@ -1,7 +1,7 @@
-"""Changing named fields of a raw JSON object and leaving every other value as it came, byte for byte.
+"""Replaces named fields of a raw JSON object, keeping every other byte.
 
-This is how an object is written back that was read through a view: the view shows a few fields, the raw JSON has them
-all, and unknown fields must survive (docs/design/views.md).
+Used to update an object that was read through a view: the view has a few fields, the raw JSON has all of them, and
+unknown fields must be preserved (docs/design/views.md).
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 def replace_fields(raw: Json, changes: Mapping[str, Json | None]) -> bytes:
-    """``raw`` with fields replaced, added at the end, or (``None``) removed.
+    """``raw`` with fields replaced, appended, or (``None``) removed.
 
-    A key is the name of a top-level field, or ``outer.inner`` for a field one level down; an ``outer`` that is missing
-    or null is made when something is put into it. Values that are not named stay as they are, in their place, down to
-    the spelling of numbers and the spaces inside; only between top-level fields spaces go. Raises
-    ``msgspec.DecodeError`` when ``raw`` is not a JSON object. New values are taken as they are and not checked.
+    A key is the name of a top-level field, or ``outer.inner`` for a nested field; an ``outer`` that is missing or null
+    is created if needed. Other values are kept in place, byte for byte; only white space between top-level fields is
+    removed. Raises ``msgspec.DecodeError`` if ``raw`` is not a JSON object. New values are not validated.
     """
     fields = _fields.decode(raw)
     nested: dict[str, dict[str, Json | None]] = {}
@@ -58,18 +57,18 @@ _DROP_MANAGED_FIELDS: dict[str, Json | None] = {"metadata.managedFields": None}
 
 
 def without_managed_fields(raw: bytes) -> bytes:
-    """An object without its ``metadata.managedFields``, for caches: they are half of many objects, nothing that works
-    with a cache reads them, and sending them back would be wrong (``[]`` clears them)."""
+    """An object without its ``metadata.managedFields``, for caches: they are half of many objects, nothing reads them
+    from a cache, and sending them back would be wrong (``[]`` clears them)."""
     count = raw.count(_MANAGED_FIELDS)
     if count == 0:
         return raw
     meta = _managed.decode(raw).metadata
     value = bytes(meta.managed_fields) if meta is not None else b""
-    if count == 1 and value:  # the one place is the one that is meant: it is cut out as servers write it
+    if count == 1 and value:  # found exactly once: it is cut out as servers encode it
         start = raw.find(_MANAGED_FIELDS)
         begin = start + len(_MANAGED_FIELDS) + 1
         end = begin + len(value)
-        if raw[begin:end] != value:  # written with spaces
+        if raw[begin:end] != value:  # encoded with spaces
             return replace_fields(raw, _DROP_MANAGED_FIELDS)
         if raw[end : end + 1] == b",":
             return raw[:start] + raw[end + 1 :]
@@ -79,9 +78,9 @@ def without_managed_fields(raw: bytes) -> bytes:
 
 
 def replace_spec(raw: bytes, before: bytes, after: bytes) -> bytes:
-    """``raw`` with another ``spec``: the quick way for who writes an object again and again, and is answered with what
-    was written. ``before`` is the spec as it was sent last; where the object does not end with it, or it is empty, this
-    is ``replace_fields``."""
+    """``raw`` with another ``spec``: fast for writers that update an object repeatedly and get it back as written.
+    ``before`` is the spec of the last write; if the object does not end with it, or it is empty, this is
+    ``replace_fields``."""
     end = b'"spec":' + before + b"}"
     if before and raw.endswith(end):
         return raw[: -len(end)] + b'"spec":' + after + b"}"
@@ -96,9 +95,9 @@ def _put(fields: dict[str, msgspec.Raw], name: str, value: Json | None) -> None:
 
 
 def take_field(raw: Json, path: str) -> msgspec.Raw | None:
-    """The value at ``path`` (names joined by dots) as it is written, or ``None`` where it is missing or null.
+    """The raw value at ``path`` (names joined by dots), or ``None`` if it is missing or null.
 
-    The result is a copy: it does not keep the page alive that ``raw`` came in.
+    The result is a copy: it does not keep the page that contains ``raw`` in memory.
     """
     value: Json = raw
     for name in path.split("."):

@@ -1,15 +1,15 @@
 """Strategic merge patch, as the API server applies it (apimachinery 0.36, ``pkg/util/strategicpatch/patch.go``).
 
-Like a merge patch, but lists merge where the schema says so: lists of objects by their merge key, lists of scalars as
-sets. Directives in the patch say what else is meant::
+Like a merge patch, but lists are merged if the schema says so: lists of objects by their merge key, lists of scalars as
+sets. Directives in the patch change this::
 
-    {"$patch": "replace" | "delete"}           in an object or a list item: put in as it is, or take away
-    "$retainKeys": [..]                        in an object: drop every other member
-    "$deleteFromPrimitiveList/<field>": [..]   take these scalars out
-    "$setElementOrder/<field>": [..]           the order in which the items shall stand
+    {"$patch": "replace" | "delete"}           in an object or a list item: replace or delete it
+    "$retainKeys": [..]                        in an object: remove all other members
+    "$deleteFromPrimitiveList/<field>": [..]   remove these scalars
+    "$setElementOrder/<field>": [..]           the order of the items
 
-The order of a merged list: items named in the patch stand as the patch (or ``$setElementOrder``) has them, items only
-in the live list stand as they did, and a live item goes before a patch item only if it stood before it already.
+The order of a merged list: items in the patch are in the order of the patch (or ``$setElementOrder``), items only in
+the live list in the live order, and a live item precedes a patch item only if it did so before.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ _SINGLE: Final = frozenset({str, int, float, bool})
 
 
 def apply_strategic_merge(document: Object, patch: Object, definition: Definition | None) -> Object:
-    """``document``, an object of the type ``definition``, with ``patch`` merged in.
+    """Merge ``patch`` into ``document``, an object of the type ``definition``.
 
-    Nothing that is handed in changes; the result shares unchanged parts with both. It may hold fields and values that
-    the type does not have: ``bodies.convert_document`` checks it next. Raises a ``PatchError``; without a definition
-    there is nothing to go by, as for custom resources.
+    The arguments are not changed; the result shares unchanged parts with them. It may have fields and values that the
+    type does not have: ``bodies.convert_document`` is called next. Raises a ``PatchError``, also without a definition,
+    as for custom resources.
     """
     if definition is None:
         raise PatchSyntaxError("strategic merge patch format is not supported")
@@ -53,7 +53,7 @@ def _merge_objects(original: Object, patch: Object, type_: Type) -> Object:
         result = _retain_keys(original, patch)
         _merge_ordered_lists(result, patch, type_)
     else:
-        # Most objects have none, and most members are single values.
+        # Most objects have no directives, and most members are scalars.
         result = dict(original)
     for key, value in patch.items():
         if type(value) in _SINGLE and not (directed and key.startswith(_DELETE_PREFIX)):
@@ -68,7 +68,7 @@ def _merge_objects(original: Object, patch: Object, type_: Type) -> Object:
         if name in result and isinstance(current, list) and isinstance(value, list):
             result[name] = _merge_lists(current, value, _field(type_, name), type_, deletes=deletes)
         elif deletes:
-            # There is nothing to delete from.
+            # There is nothing to delete.
             continue
         elif isinstance(current, dict) and isinstance(value, dict):
             field = _field(type_, name)
@@ -93,7 +93,7 @@ def _unknown_directive(directive: Any, patch: Object) -> PatchFormatError:
 
 
 def _retain_keys(original: Object, patch: Object) -> Object:
-    """A copy of ``original`` without the members that ``$retainKeys`` does not list; takes the directive off."""
+    """A copy of ``original`` without the members that ``$retainKeys`` does not list; removes the directive."""
     if _RETAIN_KEYS not in patch:
         return dict(original)
     retained = patch.pop(_RETAIN_KEYS)
@@ -106,12 +106,12 @@ def _retain_keys(original: Object, patch: Object) -> Object:
     return {key: value for key, value in original.items() if key in names}
 
 
-# What the schema says ------------------------------------------------------------------------------------------------
+# The schema ---------------------------------------------------------------------------------------------------------
 
 
 def _field(type_: Type, name: str) -> Field:
     if type_.name == "any":
-        # What has no type is a struct without fields of its own.
+        # A value without a type is treated as a struct without fields.
         raise PatchFormatError(f'unable to find api field in struct RawExtension for the json field "{name}"')
     if type_.name != "object":
         kind = {"list": "slice"}.get(type_.name, type_.name)
@@ -124,7 +124,7 @@ def _field(type_: Type, name: str) -> Field:
 
 
 def _strategy(field: Field) -> str:
-    """``merge``, ``replace`` or nothing. ``retainKeys`` only matters for creating patches."""
+    """``merge``, ``replace`` or nothing. ``retainKeys`` only matters for the creation of patches."""
     for strategy in field.patch_strategies:
         if strategy != "retainKeys":
             return strategy
@@ -139,11 +139,11 @@ def _directive_field(key: str, prefix: str) -> str:
     return name
 
 
-# Values that are put in whole ----------------------------------------------------------------------------------------
+# Values that are added as a whole -------------------------------------------------------------------------------------
 
 
 def _put(members: Object, name: str, value: Any) -> None:
-    """Sets a member, without the directives in it; a value that is a directive itself takes the member away."""
+    """Set a member, without directives in it; a value that is a directive itself removes the member."""
     if isinstance(value, dict) and _PATCH in value:
         members.pop(name, None)
     else:
@@ -165,7 +165,7 @@ def _without_directives(value: Any) -> Any:
 
 
 def _merge_ordered_lists(result: Object, patch: Object, type_: Type) -> None:
-    """Follows every ``$setElementOrder``; takes the directives and their lists off the patch."""
+    """Apply every ``$setElementOrder``; removes the directives and their lists from the patch."""
     for key in [key for key in patch if key.startswith(_ORDER_PREFIX)]:
         order = patch.pop(key)
         if not isinstance(order, list):
@@ -200,8 +200,8 @@ def _merge_ordered_lists(result: Object, patch: Object, type_: Type) -> None:
 
 
 def _merge_by_name(live: list[Any], items: list[Any], order: list[Any], field: Field) -> list[Any] | None:
-    """What the long way comes to where all items are objects with a key of text, none is a directive, and the order
-    names them all: as clients patch conditions and containers. None for everything else."""
+    """The fast path, if all items are objects with a string as key, without directives, and the order names all of
+    them: as clients patch conditions and containers. None otherwise."""
     key = field.merge_key
     element = field.type.element
     if not key or element is None or _strategy(field) != "merge":
@@ -230,11 +230,11 @@ def _merge_by_name(live: list[Any], items: list[Any], order: list[Any], field: F
 
 
 def _overwritten_order(live: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
-    """The live order that upstream goes by after it has merged the list once.
+    """The live order as upstream's code sees it after merging the list once.
 
-    Go's slices share their memory, so deletions close the gap in upstream's live list and new items are written into
-    the room that is left at its end: live [a, c, e] - c + d reads [a, e, d] afterwards, and d, which would count as
-    first, comes last. Found with ``kubectl apply`` against v1.20.2, and the code has not changed since.
+    Go's slices share their memory, so deletions shift upstream's live list and new items are written into the space at
+    its end: live [a, c, e] - c + d becomes [a, e, d], and d, which would be first, is last. Observed with ``kubectl
+    apply`` against v1.20.2, and the code has not changed since.
     """
     if any(item.get(_PATCH) == "replace" for item in patch):
         return list(live)
@@ -252,9 +252,9 @@ def _overwritten_order(live: list[Any], patch: list[Any], merge_key: str) -> lis
 
 
 def _delete_in_place(live: list[Any], doomed: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
-    """The items that stay, and what stands in the room behind them, from the end of the list on.
+    """The remaining items, and the contents of the space after them, from the end of the list.
 
-    Every deletion closes its gap, so that the item that is last at that moment stands there twice.
+    Every deletion shifts the rest, so that the last item at that time is there twice.
     """
     indexes: dict[Any, list[int]] = {}
     for index, item in enumerate(live):
@@ -273,7 +273,7 @@ def _delete_in_place(live: list[Any], doomed: list[Any], merge_key: str) -> tupl
 
 
 def _check_order(items: Sequence[Any], order: Sequence[Any], merge_key: str) -> None:
-    """The items of the patch must all be in ``$setElementOrder``, in the same order; deletions do not count."""
+    """The items of the patch must all be in ``$setElementOrder``, in the same order, except deletions."""
     if not order or not items:
         return
     position = 0
@@ -328,7 +328,7 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
 
 
 def _with_keys(live: list[Any], merge_key: str, element: Type) -> list[Any]:
-    """The items, each with a key: a text that was never given is left out here, while upstream's types print it."""
+    """The items, each with a key: an unset string is omitted here, but encoded by upstream's types."""
     if element.name != "object" or all(merge_key in item for item in live):
         return live
     known = element.definition.fields.get(merge_key)
@@ -343,7 +343,7 @@ def _kind_of_element(type_: Type) -> str:
 
 
 def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
-    """Both lists after the items that are directives: deletions, and ``replace`` for the whole list."""
+    """Both lists after applying the directives among the items: deletions, and ``replace`` for the whole list."""
     items, replace = [], False
     doomed: set[Any] = set()
     for item in patch:
@@ -367,7 +367,7 @@ def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -
 
 
 def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str) -> list[Any]:
-    """``merged`` in the order that the module documents."""
+    """``merged`` in the order described in the module docstring."""
     patch_indexes = _indexes(_keys_of(patch_order, merge_key))
     live_indexes = _indexes(_keys_of(live_order, merge_key))
     keys = _keys_of(merged, merge_key)
@@ -399,8 +399,8 @@ def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequenc
 
 
 def _stands_already(keys: list[Any], patch_indexes: dict[Any, int], live_indexes: dict[Any, int]) -> bool:
-    """Whether all items, given by their keys, were live, in this order, and the patch has those that it names in this
-    order too: then there is nothing to sort. So it is with nearly every patch of conditions and the like."""
+    """Whether all items, given by their keys, were live in this order, and the patch names its items in this order,
+    too: then they are sorted already, as in nearly every patch of conditions."""
     last_live = last_patch = -1
     for key in keys:
         place = live_indexes.get(key, -1)
@@ -416,7 +416,7 @@ def _stands_already(keys: list[Any], patch_indexes: dict[Any, int], live_indexes
 
 
 def _keys_of(items: Sequence[Any], merge_key: str) -> list[Any]:
-    """What the items are known by: the identities of their merge keys, or of themselves where there is none."""
+    """The identities of the items' merge keys, or of the items if there is no merge key."""
     return [_identity(_key_of(item, merge_key)) for item in items]
 
 
@@ -431,7 +431,7 @@ def _key_of(item: Any, merge_key: str) -> Any:
 
 
 def _indexes(keys: list[Any]) -> dict[Any, int]:
-    """Where each key stands first."""
+    """The first index of each key."""
     indexes: dict[Any, int] = {}
     for index, key in enumerate(keys):
         indexes.setdefault(key, index)
@@ -442,8 +442,7 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def _identity(value: Any) -> Any:
-    """A key for dictionaries: the same for values that are equal as Go's interfaces are, of one type, so that true is
-    not 1."""
+    """A dictionary key that is equal for values that are equal in Go: of the same type, so that true is not 1."""
     if type(value) is str:
         return value
     return type(value), value if type(value) in _SINGLE else _canonical(value)

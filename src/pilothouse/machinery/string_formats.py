@@ -1,7 +1,7 @@
-"""The string formats that schemas of custom resources may ask for. Unknown ones accept everything, as upstream's do.
+"""The string formats in schemas of custom resources. Unknown ones accept everything, as upstream.
 
-After kube-openapi's ``pkg/validation/strfmt`` and the checks of govalidator that it uses. Expressions are compiled when
-they are first needed: together they take ten milliseconds, and hardly a server needs one.
+After kube-openapi's ``pkg/validation/strfmt`` and the functions of govalidator that it uses. Expressions are compiled
+at their first use: together they take ten milliseconds, and few servers need them.
 """
 
 import base64
@@ -81,14 +81,14 @@ def _is_date(text: str) -> bool:
 
 
 def _is_time(text: str) -> bool:
-    """A date and a time of day with its zone; the letters between them may be small."""
+    """A date and a time of day with its zone; the letters between them may be in lower case."""
     date, _t, clock = text.lower().partition("t")
     found = _fullmatch(_CLOCK, clock.partition("t")[0])
     return _is_date(date) and found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
 
 
 def _is_duration(text: str) -> bool:
-    """Go's durations, or anything with a number and a unit in words in it: ``3 weeks``, ``P1D``."""
+    """Go's durations, or anything with a number and a unit word in it: ``3 weeks``, ``P1D``."""
     try:
         parse_duration(text)
     except DurationError:

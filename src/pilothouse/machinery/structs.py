@@ -1,7 +1,7 @@
-"""msgspec structs made from schema definitions at run time, so that a body can be checked in C.
+"""msgspec structs created from schema definitions at run time, so that bodies are checked in C.
 
-``bodies`` decodes with them first and only walks a body in Python when they reject it. Quantities and times come out
-in canonical form, as the API server stores them.
+``bodies`` decodes with them first and only walks a body in Python if they reject it. Quantities and times are decoded
+to canonical form, as the API server stores them.
 """
 
 import re
@@ -20,7 +20,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class _Text:
-    """A value that is a string in canonical form; each kind of it is a type of its own for msgspec's hooks."""
+    """A string in canonical form; each kind is a type of its own for msgspec's hooks."""
 
     __slots__ = ("text",)
 
@@ -41,7 +41,7 @@ class MicroTimeText(_Text):
 
 
 class Unset:
-    """The value of a field that was not there and that Go prints all the same, as ``printed``."""
+    """The value of an absent field that Go encodes anyway, as ``printed``."""
 
     __slots__ = ("nulls", "printed", "quotes")
 
@@ -49,7 +49,7 @@ class Unset:
         self.printed = printed
         text = msgspec.json.encode(printed)
         self.quotes = 2 + text.count(b'"')
-        """How many quotes the name and the value add to a text."""
+        """The number of quotes that the name and the value add to a text."""
         self.nulls = text.count(b"null")
 
 
@@ -77,11 +77,11 @@ _classes: dict[tuple[int, bool], tuple[Definition, type[msgspec.Struct]]] = {}
 
 
 def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[msgspec.Struct]:
-    """The struct type of a definition, made once.
+    """The struct type of a definition, created once.
 
-    Every field is optional; a field that was not there is ``UNSET``, one that was null is ``None``, so encoding writes
-    exactly the fields that were read, and those that Go prints although they are unset. Attributes have no useful
-    names: decode, encode, and compare.
+    Every field is optional; an absent field is ``UNSET``, a null is ``None``, so that encoding writes exactly the
+    fields that were read, and those that Go encodes although they are unset. Attribute names are meaningless: only
+    decode, encode, and compare.
     """
     key = id(definition), forbid_unknown
     if key in _classes:
@@ -98,7 +98,7 @@ def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[m
         gc=False,
         kw_only=True,
     )
-    # msgspec looks up the names in annotations that are text among the attributes of the class.
+    # msgspec resolves string annotations in the attributes of the class.
     setattr(made, _SELF, made)
     made.UnsetType = msgspec.UnsetType  # type: ignore[attr-defined]
     # The definition is kept with the class, so that its id is not reused.
@@ -148,11 +148,10 @@ _canonical_micro_time = re.compile(
 
 
 class TextHooks(threading.local):
-    """Reads quantities and times while msgspec decodes, and writes them canonically.
+    """msgspec hooks that decode quantities and times, and encode them canonically.
 
-    Since ``reset``, ``quotes`` counts the quotes that are in what is written and were not in what was read: around
-    quantities that came as numbers, and of fields that were unset; and ``nulls`` the unset fields that are null. Each
-    thread counts for itself.
+    Since ``reset``, ``quotes`` counts the quotes in the output that were not in the input: around quantities that were
+    numbers, and of fields that were unset; ``nulls`` counts unset fields that are null. Counted per thread.
     """
 
     def __init__(self) -> None:
@@ -163,9 +162,9 @@ class TextHooks(threading.local):
         self.quotes = self.nulls = 0
 
     def decode(self, kind: type, value: Any) -> _Text:
-        """msgspec's ``dec_hook``. Raises ``ValueError`` for what is no such text."""
+        """msgspec's ``dec_hook``. Raises ``ValueError`` for invalid texts."""
         if kind is TimeText:
-            # Nearly all times are written by us or by Go, and canonical already.
+            # Nearly all times were encoded by this code or by Go, and are canonical.
             return TimeText(value if _canonical_time(value) else format_time(parse_time(value)))
         if kind is MicroTimeText:
             return MicroTimeText(value if _canonical_micro_time(value) else format_micro_time(parse_micro_time(value)))

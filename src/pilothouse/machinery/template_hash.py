@@ -1,7 +1,7 @@
-"""The hash by which pods of one template are known, in the names and labels of ReplicaSets and ControllerRevisions.
+"""The hash of a pod template, in the names and labels of ReplicaSets and ControllerRevisions.
 
-It is upstream's, to the letter, for templates that the release we follow knows: ``controller.ComputeHash``, v1.36
-``pkg/controller/controller_utils.go``. Nothing rests on that equality: revisions are recognised by what they hold.
+Equal to upstream's for templates of the release we follow: ``controller.ComputeHash``, v1.36
+``pkg/controller/controller_utils.go``. Nothing depends on that: revisions are compared by content.
 """
 
 import msgspec
@@ -11,7 +11,7 @@ from pilothouse.machinery.go_dump import dump_for_hash
 _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels and nothing that looks like them, so that no name is a word (``SafeEncodeString``)."""
+"""No vowels and no similar characters, so that names contain no words (``SafeEncodeString``)."""
 
 
 def fnv32a(data: bytes) -> int:
@@ -23,7 +23,7 @@ def fnv32a(data: bytes) -> int:
 
 
 def fnv32(data: bytes) -> int:
-    """FNV-1, 32 bits: as FNV-1a, but each byte comes in after the multiplication."""
+    """FNV-1, 32 bits: as FNV-1a, but the multiplication precedes the XOR."""
     value = _FNV_OFFSET
     for byte in data:
         value = ((value * _FNV_PRIME) & 0xFFFFFFFF) ^ byte
@@ -31,12 +31,12 @@ def fnv32(data: bytes) -> int:
 
 
 def safe_text(text: str) -> str:
-    """Every character replaced by one of the alphabet."""
+    """Every character replaced by one of the alphabet (``SafeEncodeString``)."""
     return "".join(_ALPHABET[ord(character) % len(_ALPHABET)] for character in text)
 
 
 def template_hash(template: bytes | msgspec.Raw, collision_count: int | None = None) -> str:
-    """The hash of a pod template as the API server stores it, with its defaults; another one for another count."""
+    """The hash of a pod template as the API server stores it, with its defaults, and the collision count."""
     data = dump_for_hash(msgspec.json.decode(template), "v1.PodTemplateSpec").encode()
     if collision_count is not None:
         data += collision_count.to_bytes(4, "little") + bytes(4)

@@ -1,6 +1,6 @@
-"""Times on the wire: RFC 3339, whole seconds for ``Time``, exactly six digits for ``MicroTime``, always UTC.
+"""Times in JSON: RFC 3339, whole seconds for ``Time``, exactly six digits for ``MicroTime``, always UTC.
 
-The errors are those of Go's ``time.Parse``, which the API server hands on to clients.
+The errors are those of Go's ``time.Parse``, which the API server returns to clients.
 """
 
 import datetime
@@ -20,17 +20,17 @@ _micro_time = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{6})(?
 
 
 class TimeError(ValueError):
-    """Text that is no time, in the words of Go's ``time.Parse``."""
+    """Text that is no time, with the message of Go's ``time.Parse``."""
 
 
 def format_time(at: datetime.datetime) -> str:
-    """``2026-01-01T00:00:00Z``; fractions of a second are cut off, as upstream does."""
+    """``2026-01-01T00:00:00Z``; fractions of a second are truncated, as upstream."""
     return _formatted(at)
 
 
-@lru_cache(maxsize=256)  # many objects change at one moment
+@lru_cache(maxsize=256)  # many objects have the same time
 def _formatted(at: datetime.datetime) -> str:
-    return _utc(at).isoformat()[:19] + "Z"  # a fifth of what strftime takes
+    return _utc(at).isoformat()[:19] + "Z"  # a fifth of strftime's time
 
 
 @lru_cache(maxsize=64)
@@ -45,12 +45,12 @@ def _utc(at: datetime.datetime) -> datetime.datetime:
 
 
 def parse_time(text: str) -> datetime.datetime:
-    """The instant in UTC; any fraction and offset are accepted. Raises ``TimeError``."""
+    """The time in UTC; any fraction and offset are accepted. Raises ``TimeError``."""
     return _parse(text, _time, TIME_LAYOUT)
 
 
 def parse_micro_time(text: str) -> datetime.datetime:
-    """The instant in UTC; there must be exactly six digits after the dot. Raises ``TimeError``."""
+    """The time in UTC; there must be exactly six digits after the dot. Raises ``TimeError``."""
     return _parse(text, _micro_time, MICRO_TIME_LAYOUT)
 
 
@@ -59,9 +59,9 @@ _LAST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
 def add_seconds(at: datetime.datetime, seconds: float) -> datetime.datetime:
-    """``at.Add(time.Duration(seconds) * time.Second)`` for seconds that users write; see ``whole_seconds``.
+    """``at.Add(time.Duration(seconds) * time.Second)`` for seconds from users; see ``whole_seconds``.
 
-    Instants before the year 1 and after 9999 become the first and the last one.
+    Times before the year 1 and after 9999 become the first and the last one.
     """
     duration = datetime.timedelta(seconds=whole_seconds(seconds))
     try:
@@ -91,7 +91,7 @@ def _parse(text: str, pattern: re.Pattern[str], layout: str) -> datetime.datetim
 
 
 def _complaint(text: str, layout: str) -> str:
-    """Walks the layout as Go 1.26's ``time.parse`` does, up to the place where it gives up."""
+    """Walk the layout as Go 1.26's ``time.parse``, up to the error."""
     rest = text
     numbers: dict[str, int] = {}
 

@@ -1,8 +1,8 @@
-"""The thorough check of an object against its type: every unknown and duplicate field, every wrong value.
+"""The complete check of an object by its type: every unknown and duplicate field, every invalid value.
 
-Slow and complete; ``bodies`` comes here when the fast check fails. Two dialects of error texts: that of Go's JSON
-decoder (sigs.k8s.io/json, for bodies) and that of the converter (apimachinery ``pkg/runtime/converter.go``, for the
-result of a strategic merge patch).
+Slow; ``bodies`` uses it if the fast check fails. Two dialects of error texts: those of Go's JSON decoder
+(sigs.k8s.io/json, for bodies) and of the converter (apimachinery ``pkg/runtime/converter.go``, for the result of a
+strategic merge patch).
 """
 
 import base64
@@ -31,14 +31,15 @@ class DecodeError(ValueError):
 
 
 class SavedError(DecodeError):
-    """What Go's JSON decoder remembers while it reads on: only the first is returned, and only if the rest can be read.
+    """An error that Go's JSON decoder keeps while it continues: only the first is returned, and only if the rest can be
+    decoded.
 
     Errors of types with an ``UnmarshalJSON`` (times, quantities, IntOrString) are returned at once.
     """
 
 
 class _Members(list[tuple[str, Any]]):
-    """The members of a JSON object in order, duplicates and all."""
+    """The members of a JSON object in order, duplicates included."""
 
 
 class _Literal(str):
@@ -58,7 +59,7 @@ def walk_text(body: bytes, definition: Definition) -> "Walk":
 
 
 def read_untyped(body: bytes) -> tuple[Any, list[str]]:
-    """The value of a well-formed JSON text, and ``duplicate field "a.b"`` for each member that comes twice."""
+    """The value of a valid JSON text, and ``duplicate field "a.b"`` for each duplicate member."""
     errors: dict[str, None] = {}
     try:
         value = _read(body)
@@ -95,7 +96,7 @@ def _reject(word: str) -> Any:
 
 
 def _integer(text: str) -> int | _Literal:
-    # No field holds more than 64 bits; text of thousands of digits is not worth a conversion.
+    # No field has more than 64 bits; thousands of digits are not converted.
     return int(text) if len(text) < 40 else _Literal(text)
 
 
@@ -123,7 +124,7 @@ class Walk:
         self._saved: SavedError | None = None
 
     def run(self, value: Any) -> None:
-        """Checks ``value`` and fills in the results."""
+        """Check ``value`` and set the results."""
         location = _Location(None, None, "")
         if value is None:
             return
@@ -172,7 +173,7 @@ class Walk:
             return None
 
     def _read_value(self, value: Any, type_: Type, path: str, location: "_Location", before: Any) -> Any:
-        """``before`` is the value of an earlier duplicate: Go decodes into it, so maps and objects merge."""
+        """``before`` is the value of an earlier duplicate: Go decodes into it, so that maps and objects are merged."""
         match type_.name:
             case "object":
                 if not isinstance(value, _Members | dict):
@@ -216,7 +217,7 @@ class Walk:
 
 
 class _Location:
-    """Where a value is, as Go's errors name it: the field that holds it, and the path of names, without indexes."""
+    """The location of a value in Go's errors: the field that contains it, and the path of names, without indexes."""
 
     __slots__ = ("definition", "field", "parent", "path")
 
@@ -233,7 +234,7 @@ class _Location:
 
     @property
     def go_path(self) -> str:
-        """``path`` as Go's JSON decoder names it: with the embedded structs."""
+        """``path`` as in Go's JSON decoder: with embedded structs."""
         if self.definition is None or self.field is None:
             return self.path
         before = self.parent.go_path if self.parent is not None else ""
@@ -252,7 +253,7 @@ def _members(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value without the wrappers of the walk; the last duplicate counts."""
+    """A value without the wrappers of the walk; of duplicates the last one."""
     if isinstance(value, _Members):
         return {clean_text(name): plain(member) for name, member in value}
     if isinstance(value, dict):
@@ -265,14 +266,14 @@ def plain(value: Any) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """``text`` with unpaired surrogates replaced, as Go reads them; they cannot be encoded."""
+    """``text`` with unpaired surrogates replaced, as by Go; they cannot be encoded."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def zero(type_: Type) -> Any:
-    """The value of null in a list or a map."""
+    """The value for null in a list or a map."""
     match type_.name:
         case "string":
             return ""
@@ -292,7 +293,7 @@ def zero(type_: Type) -> Any:
 
 
 class Dialect(ABC):
-    """How errors are worded, and how scalars are decoded."""
+    """The messages of errors, and the decoding of scalars."""
 
     @abstractmethod
     def wrong(self, value: Any, location: _Location, type_: Type) -> DecodeError:
@@ -380,13 +381,13 @@ class ConverterDialect(Dialect):
             case "list" | "bytes":
                 return DecodeError(f"cannot restore slice from {kind}")
         target = {"number": "float64"}.get(type_.name, type_.name)
-        # Go could convert these (an integer to a character), so upstream gets one step further before it fails.
+        # Go converts these (an integer to a character), so upstream fails one step later.
         if (kind == "int64" and target == "string") or (kind == "float64" and target in ("int32", "int64")):
             return DecodeError(f"cannot convert {kind} to {location.type_name(type_)}")
         return DecodeError(f"unrecognized type: {target}")
 
     def scalar(self, value: Any, type_: Type, location: _Location) -> Any:
-        """As in JSON, but whole floats are integers."""
+        """As in JSON, but integral floats are integers."""
         if type_.name in ("int32", "int64") and isinstance(value, float) and value.is_integer():
             value = int(value)
         return super().scalar(value, type_, location)
@@ -432,7 +433,7 @@ def is_integer(value: Any) -> bool:
 
 
 def fits(value: int, bits: int) -> bool:
-    """Whether a signed integer of so many bits holds it."""
+    """Whether it fits in a signed integer with this many bits."""
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
 
 
@@ -465,7 +466,7 @@ def time_text(value: Any, kind: str) -> str:
 
 
 def int_or_string(value: Any) -> int | str:
-    """A 32-bit integer or a string, whichever it is."""
+    """A 32-bit integer or a string."""
     if isinstance(value, str) and not isinstance(value, _Literal):
         return clean_text(value)
     if is_integer(value) and fits(value, 32):
@@ -479,7 +480,7 @@ _base64 = re.compile("[A-Za-z0-9+/]*={0,2}").fullmatch
 
 
 def base64_text(text: str) -> str:
-    """The text itself when it is base64 with padding. Line ends are allowed, and left out, as in Go."""
+    """The text, if it is base64 with padding. Line ends are allowed, and removed, as in Go."""
     packed = text.replace("\r", "").replace("\n", "")
     if len(packed) % 4 or _base64(packed) is None:
         raise SavedError(f"illegal base64 data at input byte {_corrupt_at(text)}")
@@ -490,7 +491,7 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 
 
 def _corrupt_at(text: str) -> int:
-    """The offset that Go's decoder names in a text that is not base64 (encoding/base64 ``decodeQuantum``)."""
+    """The offset in the error of Go's decoder about invalid base64 (encoding/base64 ``decodeQuantum``)."""
     data = text.encode("utf-8", "replace")
     at, letters = 0, 0
     while at < len(data):

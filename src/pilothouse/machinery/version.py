@@ -1,4 +1,4 @@
-"""What programs say of their version: ``/version``, and the labels of ``kubernetes_build_info``."""
+"""The version of the programs: ``/version``, and the labels of ``kubernetes_build_info``."""
 
 import platform
 
@@ -6,7 +6,7 @@ from pilothouse import KUBERNETES_VERSION, __version__
 
 
 def version_document() -> dict[str, str]:
-    """The fields of ``version.Info``; the Go ones say what stands in their place."""
+    """The fields of ``version.Info``; those about Go describe the Python build."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     major, minor, _patch = KUBERNETES_VERSION.removeprefix("v").split(".")
     return {

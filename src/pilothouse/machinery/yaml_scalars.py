@@ -1,6 +1,6 @@
-"""What scalars of YAML stand for, as go-yaml reads them (``go.yaml.in/yaml/v2`` ``resolve.go``, of Kubernetes v1.36).
+"""The values of YAML scalars, as in go-yaml (``go.yaml.in/yaml/v2`` ``resolve.go``, of Kubernetes v1.36).
 
-Not quite as YAML 1.1 has it: no numbers to base 60, and what looks like a date is text.
+It differs from YAML 1.1: no numbers in base 60, and dates are strings.
 """
 
 import base64
@@ -25,7 +25,7 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 _HINTS = frozenset("+-.0123456789yYnNtTfFoO~")
-"""What a scalar begins with that may be anything but text."""
+"""The first characters of scalars that may be other than strings."""
 
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -33,20 +33,20 @@ _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[Tt ].*)?", re.ASCII)
 
 
 _FROM_EXPONENT = 6
-"""From there on Go's shortest form of a number has one."""
+"""From this number on Go's shortest form has an exponent."""
 
 
 class ScalarError(ValueError):
-    """A scalar that is not what its tag says."""
+    """A scalar that is invalid for its tag."""
 
 
 def is_plain_text(text: str) -> bool:
-    """Whether a scalar without quotes and tag can only be text."""
+    """Whether a scalar without quotes and tag can only be a string."""
     return text[:1] not in _HINTS and text not in ("", "null", "Null", "NULL")
 
 
 def resolve(text: str, tag: str | None, *, plain: bool) -> Any:
-    """The value of a scalar: None, bool, int, float or text. Raises ``ScalarError``."""
+    """The value of a scalar: None, bool, int, float or str. Raises ``ScalarError``."""
     if tag is None:
         return _untagged(text) if plain else text
     if tag == _BINARY:
@@ -65,7 +65,7 @@ def resolve(text: str, tag: str | None, *, plain: bool) -> Any:
 
 
 def key_text(key: Any) -> str | None:
-    """A key of a map as JSON has it (``sigs.k8s.io/yaml``, ``convertToJSONableObject``); None where it can't be one."""
+    """A map key as in JSON (``sigs.k8s.io/yaml``, ``convertToJSONableObject``); None if it is not supported."""
     match key:
         case str():
             return key
@@ -80,14 +80,14 @@ def key_text(key: Any) -> str | None:
 
 
 def key_error(key: Any, value: Any) -> str:
-    """Why ``key_text`` gives none."""
+    """The error about a key that ``key_text`` does not support."""
     kind = "%!s(<nil>)" if key is None else "uint64"
     shown = "<nil>" if key is None else f"{key:#x}"
     return f"unsupported map key of type: {kind}, key: {shown}, value: {value_shown(value)}"
 
 
 def value_shown(value: Any) -> str:
-    """A value in messages."""
+    """A value as in messages."""
     return quote(value) if isinstance(value, str) else print_value(value)
 
 
@@ -109,7 +109,7 @@ def _untagged(text: str) -> Any:
 
 
 def _integer(text: str) -> int | None:
-    """The number if it has 64 bits. Only those without a sign may use the last of them."""
+    """The number if it has 64 bits. Only unsigned ones may use the highest bit."""
     if len(text) > 80:
         return None
     digits = text.lstrip("+-")

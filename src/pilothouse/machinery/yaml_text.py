@@ -1,9 +1,10 @@
-"""YAML as the API server takes it: one document, in one pass, within limits.
+"""YAML as the API server accepts it: one document, in one pass, within limits.
 
-libyaml's events become the values that ``sigs.k8s.io/yaml`` makes of them: keys are text, dates too, and only the first
-document counts. A few lines of aliases of aliases stand for gigabytes; Go's yaml (v2, ``decode.go``:
-``allowedAliasRatio``) rejects them, and so does this, by what they stand for. Unlike Go's it also rejects a long text
-that is repeated a few hundred times, a document of more than a million values, and nests 300 deep at most, not 10,000.
+libyaml's events are converted to the values of ``sigs.k8s.io/yaml``: keys and dates are strings, and only the first
+document is used. A few lines of nested aliases can expand to gigabytes; Go's yaml (v2, ``decode.go``:
+``allowedAliasRatio``) rejects them by the number of expanded values, and so does this. Unlike Go's it also rejects a
+long text that is repeated a few hundred times, documents of more than a million values, and more than 300 levels,
+instead of 10,000.
 """
 
 import math
@@ -17,23 +18,23 @@ from pilothouse.machinery.yaml_scalars import ScalarError, is_plain_text, key_er
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FEW, _MANY = 400_000, 4_000_000
-"""Between these numbers of values, the share of them that may come from aliases goes from 99 to 10 percent."""
+"""Between these numbers of values, the allowed ratio of values from aliases decreases from 99 to 10 percent."""
 MAX_VALUES = 1_000_000
-"""Keys count as well. Three megabytes can hold twice as many, but no object that is of use."""
+"""Includes keys. Three megabytes can contain twice as many, but no useful object does."""
 _MOST_TEXT = 32 * 1024 * 1024
 _LARGEST_WHOLE = 1e21
-"""Below that Go writes a number without a fraction as an integer."""
+"""Below this Go encodes an integral number as an integer."""
 _MERGE = "tag:yaml.org,2002:merge"
 _NO_KEY: Any = object()
 _MERGE_KEY: Any = object()
 
 
 class YamlError(ValueError):
-    """The text is no YAML, or goes too far; the message is that of Go's library."""
+    """Invalid YAML, or beyond the limits; the message is that of Go's library."""
 
 
 class Document(NamedTuple):
-    """``value`` is None for an empty text. ``repeated`` is what Go's strict decoder says of keys that a map has twice:
+    """``value`` is None for an empty text. ``repeated`` are the errors of Go's strict decoder about duplicate keys:
     ``line 9: key "foo" already set in map``."""
 
     value: Any
@@ -41,7 +42,7 @@ class Document(NamedTuple):
 
 
 def read_yaml(text: bytes | str) -> Document:
-    """The first document as values of JSON. Raises ``YamlError``."""
+    """Read the first document. Raises ``YamlError``."""
     loader = _LOADER(text)
     try:
         return _Builder(loader.get_event).run()
@@ -54,13 +55,13 @@ def read_yaml(text: bytes | str) -> Document:
 
 
 def load_yaml(text: bytes | str) -> Any:
-    """The same without a word about repeated keys: the last one counts."""
+    """Read the first document; of duplicate keys the last one is used."""
     return read_yaml(text).value
 
 
 def _described(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    # Go's marks count lines from 0, and only the scanner's errors are corrected (``decode.go``, ``fail``).
+    # Go's marks count lines from 0, and only those of the scanner are corrected (``decode.go``, ``fail``).
     line = 0 if mark is None else mark.line
     if line and isinstance(error, yaml.scanner.ScannerError):
         line += 1
@@ -78,26 +79,26 @@ class _Frame:
         self.line = line
         self.is_map = is_map
         self.begun, self.text = begun, text
-        """How many values, and how much text, there were before it."""
+        """The number of values, and the size of text, before it."""
         self.height = 1
         self.items: list[Any] = []
         self.members: dict[Any, Any] = {}
         self.key: Any = _NO_KEY
         self.odd = False
-        """Whether there are keys that are no text."""
+        """Whether there are keys that are no strings."""
 
 
 class _Anchored(NamedTuple):
     value: Any
     members: dict[Any, Any] | None
-    """Of a map, by what its keys are before they become text."""
+    """Of a map: its members by their original keys."""
     values: int
     text: int
     height: int
 
 
 class _Builder:
-    """Makes values of events."""
+    """Builds values from events."""
 
     def __init__(self, next_event: Any) -> None:
         self._next = next_event
@@ -206,12 +207,12 @@ class _Builder:
             return
         if isinstance(key, dict | list):
             raise YamlError(f"yaml: invalid map key: {value_shown(key)}")
-        # Numbers of different types are different keys, and neither is true.
+        # Numbers of different types are different keys, and so are booleans.
         frame.odd = True
         frame.key = (type(key), key)
 
     def _put(self, value: Any, members: dict[Any, Any] | None, line: int, height: int = 0) -> None:
-        """A complete value, and its members if it is a map."""
+        """Add a complete value, and its members if it is a map."""
         if not self._open:
             self._result = value
             return
@@ -236,7 +237,7 @@ class _Builder:
         frame.members[key] = value
 
     def _merge(self, frame: _Frame, value: Any, members: dict[Any, Any] | None, line: int) -> None:
-        """``<<``: the members of a map, or of each of a list of maps, of which the first counts most."""
+        """``<<``: merges a map, or a list of maps, of which the first has precedence."""
         if members is not None:
             maps = [members]
         elif isinstance(value, list) and all(isinstance(each, dict) for each in value):
@@ -267,7 +268,7 @@ def _with_text_keys(members: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _number(value: float) -> int | float:
-    """A float as Go's JSON writes it, and reads it back."""
+    """A float as encoded and decoded by Go's JSON."""
     if math.isnan(value) or math.isinf(value):
         shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
         raise YamlError(f"json: unsupported value: {shown}")

@@ -1,7 +1,7 @@
-"""Time zones by name, as Go's ``time.LoadLocation`` takes them.
+"""Time zones by name, as in Go's ``time.LoadLocation``.
 
-Read by the API server, which rejects CronJobs with others, by schedules and by the CronJob controller. The database is
-the system's, or that of the package ``tzdata`` where the system has none.
+Used by the API server, which rejects CronJobs with invalid ones, by schedules and by the CronJob controller. The
+database is the system's, or that of the package ``tzdata`` if the system has none.
 """
 
 import datetime
@@ -9,15 +9,15 @@ import datetime
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
-    import zoneinfo  # which looks into how Python was built
+    import zoneinfo  # expensive: it imports sysconfig
 
 
 class UnknownZone(ValueError):
-    """No such zone; the message is Go's."""
+    """An unknown time zone; the message is Go's."""
 
 
 def load_zone(name: str) -> datetime.tzinfo:
-    """The zone of that name; ``UTC`` also by no name. Raises ``UnknownZone``."""
+    """The time zone of that name; ``UTC`` for an empty name. Raises ``UnknownZone``."""
     if name in ("", "UTC"):
         return datetime.UTC
     if ".." in name or name.startswith(("/", "\\")):

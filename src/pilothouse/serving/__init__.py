@@ -1,11 +1,11 @@
-"""Serving: the HTTP edge of the API server and of the manager's secure port.
+"""Serving: the HTTP server of the API server and of the manager's secure port.
 
-``Server`` puts an ASGI application on a port of the running loop: HTTP/1.1 with httptools' parser, TLS 1.2 and later,
-client certificates handed to the application (``peer_of``, ``presented_by``). ``certificates`` makes and keeps the
-authority, server and client certificates of a data directory, ``client_certificates`` verifies those of clients.
-Nothing here knows Kubernetes, and nothing of it exists in simulation.
+``Server`` serves an ASGI application on a port of the running loop: HTTP/1.1 with httptools' parser, TLS 1.2 and later,
+client certificates in the scope of requests (``peer_of``, ``presented_by``). ``certificates`` creates and stores the
+CA, server and client certificates of a data directory, ``client_certificates`` verifies client certificates.
+Independent of Kubernetes, and not used in simulations.
 
-The heavy imports (httptools, ssl, cryptography) wait until they are needed: importing ``Server`` costs nothing.
+The heavy imports (httptools, ssl, cryptography) are delayed until they are needed: importing ``Server`` is cheap.
 """
 
 from pilothouse.serving.peer import Peer, mark_authenticated, peer_of, presented_by

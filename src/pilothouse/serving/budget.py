@@ -1,7 +1,7 @@
-"""Limits the bytes of bodies that are being received and of responses that clients have not read yet.
+"""Limits the total size of request bodies being received and of responses that clients have not read yet.
 
-One client that sends or reads slowly is served as long as there is room for all. When together they hold too much,
-the one that has done so for longest is given up.
+A slow client is served as long as the total is within the limit. When it is exceeded, the request that has been slow
+for the longest time is aborted.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class Held:
-    """What one request holds; belongs to a ``Budget``."""
+    """The bytes of one request; created by a ``Budget``."""
 
     __slots__ = ("limit", "since", "size")
 
@@ -21,9 +21,10 @@ class Held:
 
 
 class Budget:
-    """Bytes for all requests together.
+    """The limit for all requests together.
 
-    ``most`` may be exceeded by those who began less than ``patience`` seconds ago: so long none is slow.
+    ``most`` may be exceeded by requests that started less than ``patience`` seconds ago: until then none counts as
+    slow.
     """
 
     def __init__(self, most: int, patience: float = 0.0) -> None:
@@ -34,7 +35,7 @@ class Budget:
 
     @contextmanager
     def hold(self, limit: asyncio.Timeout) -> Iterator[Held]:
-        """Hold some bytes, none at first. ``limit`` runs out early when they have to be given up."""
+        """Reserve bytes, none at first. ``limit`` expires when the request has to be aborted."""
         held = Held(limit, asyncio.get_running_loop().time())
         self._holders[held] = None
         try:
@@ -43,7 +44,7 @@ class Budget:
             self._release(held)
 
     def grow(self, held: Held, size: int) -> None:
-        """Hold more."""
+        """Reserve more bytes."""
         held.size += size
         self._size += size
         now = asyncio.get_running_loop().time()

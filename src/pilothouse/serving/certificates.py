@@ -1,7 +1,7 @@
-"""Certificates: a CA of our own, and the certificates that it issues to servers and clients.
+"""Certificates: our own CA, and the certificates that it issues to servers and clients.
 
-Keys are ECDSA P-256: made in a millisecond, and every client of Kubernetes takes them. Private files are 0600 and
-replaced whole. ``cryptography`` is imported when a certificate is made or read, not before.
+Keys are ECDSA P-256: generated in a millisecond, and supported by every Kubernetes client. Private files have mode 0600
+and are replaced atomically. ``cryptography`` is only imported when a certificate is created or read.
 """
 
 import datetime
@@ -22,7 +22,7 @@ with lazy_imports():
 
 AUTHORITY_DAYS = 3650
 ISSUED_DAYS = 365
-"""As upstream's self-signed ones (client-go ``util/cert``, v0.36)."""
+"""As upstream's self-signed certificates (client-go ``util/cert``, v0.36)."""
 
 RENEW_BEFORE = datetime.timedelta(days=30)
 """A stored certificate that expires within this time is replaced."""
@@ -38,22 +38,23 @@ class Pair(msgspec.Struct, frozen=True):
     key: bytes
 
     def __repr__(self) -> str:
-        return f"Pair(certificate={self.certificate!r})"  # keys must not appear in logs
+        return f"Pair(certificate={self.certificate!r})"  # keys must not be logged
 
     def save(self, certificate: Path, key: Path) -> None:
-        """Write both, readable by their owner only. The key goes first, so that a certificate never lacks its key."""
+        """Write both, readable by the owner only. The key is written first, so that a certificate never lacks its
+        key."""
         write_private(key, self.key)
         write_private(certificate, self.certificate)
 
     @staticmethod
     def load(certificate: Path, key: Path) -> "Pair":
-        """Read both. Raises ``OSError``, or ``ValueError`` naming the files when they do not belong together."""
+        """Read both. Raises ``OSError``, or ``ValueError`` with the file names if they do not belong together."""
         pair = Pair(certificate.read_bytes(), key.read_bytes())
         pair.check(str(certificate), str(key))
         return pair
 
     def check(self, certificate: str = "the certificate", key: str = "the key") -> None:
-        """Raise ``ValueError``, with the names of both, unless they can be read and belong together."""
+        """Raise ``ValueError``, with both file names, unless they can be read and belong together."""
         try:
             fits = _certificate(self.certificate).public_key() == _key(self.key).public_key()
         except (ValueError, TypeError) as error:
@@ -68,7 +69,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def make_authority(common_name: str, now: datetime.datetime) -> Pair:
-    """A self-signed authority that may issue servers' and clients' certificates, and no further authorities."""
+    """A self-signed CA that may issue server and client certificates, but no further CAs."""
     key = _new_key()
     name = _name(common_name)
     until = now + datetime.timedelta(days=AUTHORITY_DAYS)
@@ -79,7 +80,7 @@ def make_authority(common_name: str, now: datetime.datetime) -> Pair:
 
 
 def issue_server(authority: Pair, hosts: Sequence[str], now: datetime.datetime, *, common_name: str = "") -> Pair:
-    """A server's certificate for these host names and IP addresses, followed by the authority's."""
+    """A server certificate for these host names and IP addresses, followed by the CA's."""
     if not hosts:
         raise ValueError("a server's certificate needs at least one host name or address")
     names: list[x509.GeneralName] = []
@@ -96,7 +97,7 @@ def issue_server(authority: Pair, hosts: Sequence[str], now: datetime.datetime, 
 
 
 def issue_client(authority: Pair, user: str, groups: Iterable[str], now: datetime.datetime) -> Pair:
-    """A client's certificate: Kubernetes takes the common name for the user and organizations for the groups."""
+    """A client certificate: Kubernetes uses the common name as user and the organizations as groups."""
     usage = x509.ExtendedKeyUsage([oid.ExtendedKeyUsageOID.CLIENT_AUTH])
     return _issue(authority, _name(user, groups), now, (usage,))
 
@@ -120,8 +121,8 @@ def load_or_make_authority(directory: Path, name: str, common_name: str, now: da
 def load_or_issue_server(
     directory: Path, name: str, authority: Pair, hosts: Sequence[str], now: datetime.datetime
 ) -> Pair:
-    """The server's pair in ``<name>.crt`` and ``<name>.key``, issued again if it is absent, expires soon,
-    was issued by another CA, or lacks a host."""
+    """The server's pair in ``<name>.crt`` and ``<name>.key``, issued again if it is absent, expires soon, was issued by
+    another CA, or lacks a host."""
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     if certificate.exists() and key.exists():
         kept = Pair.load(certificate, key)
@@ -152,7 +153,7 @@ def _builder(
     now: datetime.datetime,
     until: datetime.datetime,
 ) -> "x509.CertificateBuilder":
-    """What every certificate has; ``names`` are the subject's and the issuer's."""
+    """The common part of all certificates; ``names`` are those of subject and issuer."""
     builder = x509.CertificateBuilder(
         subject_name=names[0],
         issuer_name=names[1],
@@ -161,7 +162,7 @@ def _builder(
         not_valid_before=now - _SKEW,
         not_valid_after=until,
     )
-    # Python 3.13 and later verify strictly by default and want both identifiers.
+    # Python 3.13 and later verify strictly by default and require both identifiers.
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     return builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False)
 
@@ -209,7 +210,7 @@ def _key(pem: bytes) -> "ec.EllipticCurvePrivateKey":
 
 
 def _normal(hosts: Iterable[str]) -> set[str]:
-    """Addresses as a certificate has them: an IPv6 address can be written in many ways."""
+    """Addresses as in certificates: an IPv6 address has many spellings."""
     return {str(_address(host) or host) for host in hosts}
 
 
@@ -224,7 +225,7 @@ def _hosts_of(pair: Pair) -> set[str]:
 
 
 def _is_signed_by(pair: Pair, authority: Pair) -> bool:
-    """Whether the authority's key signed the certificate."""
+    """Whether the certificate was signed with the CA's key."""
     try:
         _certificate(pair.certificate).verify_directly_issued_by(_certificate(authority.certificate))
     except (exceptions.InvalidSignature, ValueError, TypeError):
@@ -233,7 +234,7 @@ def _is_signed_by(pair: Pair, authority: Pair) -> bool:
 
 
 def is_issued_for(pair: Pair, hosts: Iterable[str], bundle: bytes) -> bool:
-    """Whether the certificate is for all of these hosts, and one of the authorities in ``bundle`` has signed it."""
+    """Whether the certificate is for all of these hosts, and signed by a CA in ``bundle``."""
     return _normal(hosts) <= _hosts_of(pair) and any(_is_signed_by(pair, Pair(each, b"")) for each in split(bundle))
 
 
@@ -248,7 +249,7 @@ def not_expired(bundle: bytes, now: datetime.datetime) -> list[bytes]:
 
 
 def certificate_names(pair: Pair) -> tuple[str, ...]:
-    """The host names of a certificate: its common name if it is one, and its alternative names (apiserver
+    """The host names of a certificate: its common name if that is one, and its alternative names (apiserver
     ``dynamiccertificates/named_certificates.go``, v0.36)."""
     certificate = _certificate(pair.certificate)
     names = [str(found.value) for found in certificate.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)]

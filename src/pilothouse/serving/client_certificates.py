@@ -1,12 +1,12 @@
-"""Whether a client certificate is one of an authority's: Go's ``x509.Certificate.Verify`` as far as clients need it.
+"""Verifies client certificates as Go's ``x509.Certificate.Verify``, as far as clients need it.
 
-``tls`` lets clients show what they like; who answers their requests asks ``Authorities`` before believing it. The
-rules are those of Go 1.24 ``crypto/x509`` with the key usage ``ClientAuth``: signatures and dates along the chain,
-authorities that may be some, their path lengths, extended key usages of every certificate below the root. Critical
-extensions that are not checked here, name constraints among them, reject the certificate.
+``tls`` accepts any client certificate in the handshake; ``Authorities`` verifies it for requests. The rules are those
+of Go 1.24 ``crypto/x509`` with the key usage ``ClientAuth``: signatures and dates of the chain, basic constraints and
+path lengths of CAs, extended key usages of every certificate below the root. Unsupported critical extensions, including
+name constraints, reject the certificate.
 
-Anybody can show a chain, and to reject one costs all others: keys are bounded, and so is what all
-signatures take that are checked for one chain, to a few milliseconds.
+Verification happens before authentication: key sizes are limited, and so is the time for all signatures of one chain,
+to a few milliseconds.
 """
 
 import datetime
@@ -21,17 +21,18 @@ with lazy_imports():
 
 _DEEPEST = 8
 _MOST_SIGNATURES = 20
-"""Signatures checked for one certificate (Go's ``maxChainSignatureChecks`` is 100), by keys of up to 4,096 bits. By
-others it is fewer: what RSA takes grows with the square of the modulus and with the exponent's length."""
+"""The number of signatures verified for one certificate (Go's ``maxChainSignatureChecks`` is 100), for keys of up to
+4,096 bits. With others it is lower: the time of RSA is quadratic in the modulus and proportional to the exponent's
+length."""
 _USUAL_BITS, _USUAL_EXPONENT_BITS = 4096, 17
 _MOST_BITS = 8192
-"""Of an RSA modulus in a chain (``maxRSAKeySize`` of Go's ``crypto/tls``)."""
+"""The maximum RSA modulus in a chain (``maxRSAKeySize`` of Go's ``crypto/tls``)."""
 _MOST_EXPONENT = (1 << 31) - 1
-"""Of an RSA key (``checkPub`` of Go's ``crypto/rsa``)."""
+"""The maximum exponent of an RSA key (``checkPub`` of Go's ``crypto/rsa``)."""
 
 
 class Authorities:
-    """The certificates in a PEM bundle, as roots. Raises ``ValueError`` when it has none, or one that can't be read."""
+    """The certificates in a PEM bundle, as roots. Raises ``ValueError`` if it has none, or an invalid one."""
 
     def __init__(self, pem: bytes) -> None:
         self.pem = pem
@@ -41,7 +42,7 @@ class Authorities:
             raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
 
     def verification_error(self, chain: Sequence[bytes], now: datetime.datetime) -> str | None:
-        """Why the certificate, first in the chain as the client sent it (DER), is not accepted; None if it is."""
+        """Why the certificate, first in the client's chain (DER), is not trusted; None if it is."""
         if not chain:
             return "no certificate was shown"
         try:
@@ -56,7 +57,7 @@ class Authorities:
 
 
 class _Search:
-    """One certificate's way to a root."""
+    """The search for a path from one certificate to a root."""
 
     def __init__(
         self, roots: Sequence["x509.Certificate"], others: Sequence["x509.Certificate"], now: datetime.datetime
@@ -89,7 +90,8 @@ class _Search:
         )
 
     def _issued(self, issuer: "x509.Certificate", certificate: "x509.Certificate", below: int) -> bool:
-        """Whether the issuer may have signed it, did, and stands itself. ``below`` counts what hangs from it."""
+        """Whether the issuer may have signed it, has done so, and is valid itself. ``below`` is the number of
+        certificates below it."""
         if issuer.subject != certificate.issuer or self._signatures >= _MOST_SIGNATURES:
             return False
         try:
@@ -122,7 +124,7 @@ class _Search:
 
 
 def _cost(issuer: "x509.Certificate") -> float:
-    """What it takes to check a signature by the certificate's key, 1 for usual ones."""
+    """The cost of verifying a signature with the certificate's key, 1 for usual ones."""
     key = issuer.public_key()
     if not isinstance(key, rsa.RSAPublicKey):
         return 1.0
@@ -131,11 +133,11 @@ def _cost(issuer: "x509.Certificate") -> float:
 
 
 def _costly(certificate: "x509.Certificate") -> str | None:
-    """Why a signature by the certificate's key is not checked, or None."""
+    """Why signatures with the certificate's key are not verified, or None."""
     try:
         key = certificate.public_key()
     except (ValueError, exceptions.UnsupportedAlgorithm):
-        return None  # nothing signed with it could be verified here
+        return None  # no signature with such a key is supported
     if not isinstance(key, rsa.RSAPublicKey):
         return None
     if key.key_size > _MOST_BITS:
@@ -151,12 +153,12 @@ def _is_authority(certificate: "x509.Certificate") -> bool:
 
 
 def _unfit_to_sign(issuer: "x509.Certificate", below: int) -> str | None:
-    """A root of the first version has no extensions and may sign; extensions must allow it."""
+    """A root of version 1 has no extensions and may sign; otherwise extensions must permit it."""
     constraints = _constraints(issuer)
     if constraints is not None:
         if not constraints.ca:
             return "it is no authority"
-        # Example: path length 0, and the client's certificate alone hangs from it: 1 - 1 authorities between them.
+        # Example: with path length 0 only a client's certificate may be below it: 1 - 1 intermediate CAs.
         if constraints.path_length is not None and below - 1 > constraints.path_length:
             return "too many intermediates"
     try:

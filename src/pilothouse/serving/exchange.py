@@ -1,7 +1,7 @@
-"""One HTTP request and its response: what an ASGI application receives and sends.
+"""One HTTP request and its response: ``receive`` and ``send`` of an ASGI application.
 
-``protocol.Connection`` creates one for each request that its parser finds, feeds it the body, and starts it when the
-earlier responses are written. A failure of the application fails only its request.
+``protocol.Connection`` creates one for each parsed request, feeds it the body, and runs it once the previous responses
+are complete. An error of the application only fails its request.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 READ_AHEAD = 64 * 1024
-"""Reading from the connection pauses when more bytes of a body than this wait for the application."""
+"""Reading from the connection is paused while more bytes of a body than this are not consumed."""
 
 _MAX_JOINED_BODY = 64 * 1024
-"""Bodies up to this many bytes are written together with the head."""
+"""Bodies of up to this many bytes are written together with the head."""
 _WITHOUT_BODY = (204, 304)
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]").search
 _STATUS_LINES = {int(one): b"HTTP/1.1 %d %s\r\n" % (one, one.phrase.encode()) for one in http.HTTPStatus}
@@ -31,30 +31,30 @@ _log = Log("serving")
 
 
 class Wire(Protocol):
-    """What an exchange needs from its connection."""
+    """The interface of a connection for exchanges."""
 
     @property
     def common_headers(self) -> bytes:
         """Header lines of every response."""
 
     def write(self, data: bytes) -> None:
-        """Send. Once the client is gone nothing happens."""
+        """Send. Does nothing after a disconnect."""
 
     @property
     def writable(self) -> asyncio.Event:
-        """Set while the client keeps up with what is written."""
+        """Set while the client reads fast enough."""
 
     def resume_reading(self) -> None:
-        """Read more from the client: there is room again."""
+        """Continue reading from the client."""
 
     def close(self) -> None:
-        """Close once everything written is out."""
+        """Close after everything was written."""
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
 
     def response_complete(self) -> None:
-        """The response is complete."""
+        """Called when the response is complete."""
 
 
 class Exchange:
@@ -88,13 +88,13 @@ class Exchange:
         self.complete = False
         """Whether the whole response was written."""
         self.disconnected = False
-        """Whether the client is gone."""
+        """Whether the client has disconnected."""
         self.streaming: asyncio.Task[Any] | None = None
-        """The task that is streaming a response."""
+        """The task of a streamed response."""
         self.upgraded = False
-        """Whether the response was 101: what follows on both sides is no HTTP, and is passed on as it is."""
+        """Whether the response was 101: both directions are then no HTTP, and not parsed."""
         self.written = False
-        """Whether the client may have seen a part of the response."""
+        """Whether the client may have received a part of the response."""
         self._wire = wire
         self._expects_continue = expects_continue
         self._body: list[bytes] = []
@@ -107,12 +107,12 @@ class Exchange:
         """The head of the response, until it is written."""
         self._chunked = False
         self._expected: int | None = None
-        """How many bytes of the response's body are still to come; None when it is unknown."""
+        """The remaining bytes of the response's body; None if unknown."""
 
-    # From the connection
+    # Called by the connection
 
     def feed(self, piece: bytes) -> bool:
-        """A piece of the body. False when no more should be read for now."""
+        """Add a piece of the body. Returns False if reading should be paused."""
         self._body.append(piece)
         self._size += len(piece)
         self._notify()
@@ -124,22 +124,22 @@ class Exchange:
         self._notify()
 
     def disconnect(self) -> None:
-        """The client is gone. A streamed response is cancelled; any other completes, so that no write is left half
-        done."""
+        """The client has disconnected. A streamed response is cancelled; others complete, so that no write is
+        interrupted."""
         self.disconnected = True
         self._notify()
         if self.streaming is not None:
             self.streaming.cancel()
 
-    # To the application
+    # Called by the application
 
     async def run(self, app: App) -> None:
-        """Run the application. Raises nothing."""
+        """Run the application. Never raises."""
         try:
             await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
-            # Only the connection and a stop of the server cancel requests. Abort, so that the client does not take a
-            # partial response for a complete one.
+            # Requests are only cancelled by the connection and by a shutdown. Abort, so that the client does not
+            # mistake a partial response for a complete one.
             self._wire.abort()
         except ConnectionError as error:
             self._wire.abort()
@@ -179,8 +179,8 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """A part of the response. The head waits for the beginning of the body: both are then one write, one TLS record
-        and one notification of the client. Waits while the client does not read."""
+        """Send a part of the response. The head is delayed until the first part of the body: both are then one write,
+        one TLS record and one wakeup of the client. Waits while the client does not read."""
         kind = message["type"]
         if kind == "http.response.start":
             if self._started:
@@ -194,7 +194,7 @@ class Exchange:
             raise RuntimeError("a body must follow the start of the response and precede its end")
         more = message.get("more_body", False)
         if more:
-            # Of several tasks that send, as with pongs between events, it is the first.
+            # If several tasks send, as with pongs between events, it is the first one.
             self.streaming = self.streaming or asyncio.current_task()
             if self.disconnected:
                 raise ConnectionResetError("the client is gone")
@@ -210,7 +210,7 @@ class Exchange:
                     self._wire.close()
                 self._wire.response_complete()
 
-    # Parts
+    # Helpers
 
     def _notify(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -218,7 +218,7 @@ class Exchange:
 
     def _render(self, status: int, headers: Any) -> bytes:
         if self._expects_continue:
-            # It is no longer known whether the next bytes are the body or another request.
+            # It is unknown whether the next bytes are the body or another request.
             self.keep_alive = self._expects_continue = False
         length: int | None = None
         says_close = False
@@ -239,7 +239,7 @@ class Exchange:
             length = 0
         elif length is None:
             if self.scope["http_version"] == "1.0":
-                self.keep_alive = False  # the end of the connection is the end of the body
+                self.keep_alive = False  # the body ends with the connection
             else:
                 self._chunked = True
                 lines.append(b"transfer-encoding: chunked\r\n")
@@ -271,7 +271,7 @@ class Exchange:
             self._wire.write(body)
 
     async def _fail(self) -> None:
-        """The application failed: respond with 500 if nothing was sent, else close the connection."""
+        """The application failed: respond with 500 if nothing was sent, else abort the connection."""
         if self.complete:
             return
         if self.written:

@@ -1,7 +1,7 @@
-"""Whether the ``Host`` of a request names this machine, against DNS rebinding.
+"""Checks that the ``Host`` of a request is this machine, against DNS rebinding.
 
-A web page whose name is made to resolve to 127.0.0.1 reaches servers of the reader's machine, and is of the same origin
-as they are then. Its requests still say the name of the page.
+A web page whose host name resolves to 127.0.0.1 can reach servers of the reader's machine, and has the same origin. Its
+requests still have the page's host name.
 """
 
 import ipaddress
@@ -9,8 +9,8 @@ from collections.abc import Collection
 
 
 def is_own_host(host: str, names: Collection[str]) -> bool:
-    """Whether a Host header names this machine: by a name of its own, in lower case, or by an address, which no DNS
-    server can have made up."""
+    """Whether a Host header is this machine: one of ``names``, in lower case, or an IP address, which DNS rebinding
+    cannot use."""
     if host.startswith("["):
         name = host[1:].partition("]")[0]
     else:

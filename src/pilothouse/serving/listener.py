@@ -1,7 +1,7 @@
-"""Connections are accepted from a socket as ``limits`` have room for them.
+"""Accepts connections from a socket, within ``limits``.
 
-A socket that says nothing is no more than an open file; with its first byte it becomes a ``Connection``, and its
-handshake begins. ``State`` has the connections by their class.
+A silent connection only costs an open file; its first byte creates a ``Connection``, and starts the handshake.
+``State`` has the connections by class.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pilothouse.serving.limits import UNREAD_OF_STRANGER, Limits
 from pilothouse.serving.protocol import Connection, State
 
 _A_TURN = 16
-"""Connections accepted before the loop does something else."""
+"""The number of connections that are accepted before yielding to the loop."""
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _FULL_SECONDS = 0.1
 _TLS_CLOSE_SECONDS = 2.0
@@ -25,7 +25,7 @@ _log = Log("serving")
 
 
 class Listener:
-    """Accepts from one listening socket, from ``start`` to ``close``."""
+    """Accepts from one listening socket, between ``start`` and ``close``."""
 
     def __init__(self, listening: socket.socket, state: State, limits: Limits, context: ssl.SSLContext | None) -> None:
         self._listening = listening
@@ -35,9 +35,9 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._accepting: asyncio.Task[None] | None = None
         self._silent: dict[socket.socket, float] = {}
-        """Since when they are there."""
+        """Silent connections, with the time of their accept."""
         self._spoken: deque[socket.socket] = deque()
-        """Those that want to become connections."""
+        """Connections with data that wait for room."""
         self._opening: dict[asyncio.Task[None], None] = {}
         self._room = asyncio.Event()
         self._retry: asyncio.TimerHandle | None = None
@@ -45,18 +45,18 @@ class Listener:
         self._warned = False
 
     def start(self) -> None:
-        """Accept from now on."""
+        """Start accepting."""
         self._accepting = self._loop.create_task(self._accept())
 
     async def close(self) -> None:
-        """Accept no more, and close what is not a connection yet."""
+        """Stop accepting, and close connections without a handshake."""
         self._state.on_room = None
         for timer in (self._retry, self._sweep):
             if timer is not None:
                 timer.cancel()
         if self._accepting is not None:
             self._accepting.cancel()
-            # It has to let go of the socket before that is closed, and its number goes to another.
+            # The loop must remove the socket before it is closed, and its descriptor reused.
             await asyncio.wait([self._accepting])
         self._listening.close()
         for connected in [*self._silent, *self._spoken]:
@@ -67,7 +67,7 @@ class Listener:
                 connection.drop()
 
     async def wait_closed(self) -> None:
-        """Wait until handshakes that were under way have ended."""
+        """Wait until pending handshakes have ended."""
         while self._opening:
             await asyncio.wait(list(self._opening))
 
@@ -77,21 +77,21 @@ class Listener:
             try:
                 connected, _address = await self._loop.sock_accept(self._listening)
             except ConnectionError:
-                continue  # one that was gone before it was taken
+                continue  # one that was closed before it was accepted
             except OSError as error:
                 if self._listening.fileno() < 0:
                     return
                 await self._wait_after(error)
                 continue
             connected.setblocking(False)
-            with suppress(OSError):  # on macOS a connection that is gone already takes no options
-                # Python's own loop does so only for sockets that were made with the protocol's number.
+            with suppress(OSError):  # on macOS options cannot be set on a closed connection
+                # asyncio's loop only does this for sockets that were created with the protocol number.
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_OF_STRANGER)
             self._silent[connected] = self._loop.time()
             try:
                 self._loop.add_reader(connected, self._speaks, connected)
-            except NotImplementedError:  # a loop that can't say that there is something to read: Windows
+            except NotImplementedError:  # a loop without reader callbacks: Windows
                 del self._silent[connected]
                 self._spoken.append(connected)
                 self._admit()
@@ -123,7 +123,7 @@ class Listener:
             self._admit()
 
     def _admit(self) -> None:
-        """Make connections of sockets that have sent something, as far as there is room."""
+        """Create connections for sockets with data, as far as there is room."""
         self._state.on_room = None
         while self._spoken and self._has_room():
             connected = self._spoken.popleft()
@@ -161,7 +161,7 @@ class Listener:
         self._admit()
 
     async def _open(self, connected: socket.socket, connection: Connection) -> None:
-        """Greet a client; what comes after is the connection's."""
+        """Run the TLS handshake of a client."""
         secured = self._context is not None
         try:
             await self._loop.connect_accepted_socket(
@@ -193,7 +193,7 @@ class Listener:
             self._forget(connected)
 
     async def _wait_after(self, error: OSError) -> None:
-        """Nothing can be accepted just now."""
+        """Accepting failed: wait."""
         if not self._warned:
             self._warned = True
             _log.warning("No more connections can be accepted for now", err=error)

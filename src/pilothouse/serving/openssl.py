@@ -1,9 +1,9 @@
-"""Things that OpenSSL can do for a server and Python's ``ssl`` does not pass on, reached through ``ctypes``.
+"""Functions of OpenSSL that Python's ``ssl`` does not have, called by ``ctypes``.
 
-Go's servers ask for a client certificate and take any; whether it is one of a known authority is then the program's
-question, and a bad one is answered with 401 (``tls.RequestClientCert``). Python only offers to verify within the
-handshake, which ends it. ``tls`` uses these functions and does without where they can't be had: on other
-implementations of Python, on releases whose layout is not known here, and where OpenSSL is linked in without its names.
+Go's servers request a client certificate and accept any; the program verifies it, and responds with 401 to an invalid
+one (``tls.RequestClientCert``). Python can only verify during the handshake, which then fails. ``tls`` uses these
+functions if they are available: they are not on other Python implementations, on releases with an unknown struct
+layout, and where OpenSSL is linked without symbols.
 """
 
 import ssl
@@ -26,10 +26,9 @@ _SET_GROUPS_LIST = 92
 
 
 def accept_any_client_certificate(context: ssl.SSLContext) -> bool:
-    """Let a handshake go on with whatever certificate the client shows. Says whether that could be arranged.
+    """Accept any client certificate in handshakes. Returns whether that is possible.
 
-    The client still has to prove that it has the certificate's key. Nothing else about the certificate is known then:
-    the caller must verify it before using it.
+    The client still has to prove that it has the private key. The caller must verify everything else.
     """
     library, pointer = _library(), _pointer(context)
     if library is None or pointer is None:
@@ -39,7 +38,7 @@ def accept_any_client_certificate(context: ssl.SSLContext) -> bool:
 
 
 def known_groups(names: Sequence[str]) -> tuple[str, ...] | None:
-    """Those of these groups that this OpenSSL can do; None where groups can't be chosen at all."""
+    """Those of these groups that this OpenSSL supports; None if groups cannot be configured."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if _library() is None or _pointer(context) is None:
         return None
@@ -47,33 +46,33 @@ def known_groups(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def set_groups(context: ssl.SSLContext, names: Sequence[str]) -> bool:
-    """Restrict key exchange to these groups, best first. Says whether that could be arranged."""
+    """Restrict key exchange to these groups, in order of preference. Returns whether that is possible."""
     library, pointer = _library(), _pointer(context)
     if library is None or pointer is None:
         return False
     done = bool(library.SSL_CTX_ctrl(pointer, _SET_GROUPS_LIST, 0, ":".join(names).encode()) == 1)
-    # OpenSSL keeps a thread's errors until they are read, and the next caller would take this one for its own.
+    # OpenSSL keeps errors per thread until they are read, and the next caller would get this one.
     library.ERR_clear_error()
     return done
 
 
 def _pointer(context: ssl.SSLContext) -> int | None:
-    """OpenSSL's side of a context, or None when it is not where it is expected."""
+    """The ``SSL_CTX`` of a context, or None if it is not at the expected place."""
     library = _library()
     if library is None:
         return None
     pointer = ctypes.c_void_p.from_address(id(context) + object.__basicsize__).value
-    # The mode is 0 in both worlds, or 1 in both; a pointer to anything else would hardly know.
+    # Python and OpenSSL have the same verify mode, 0 or 1; any other pointer would hardly return it.
     return pointer if pointer and library.SSL_CTX_get_verify_mode(pointer) == int(context.verify_mode) else None
 
 
 @cache
 def _library() -> Any:
-    """libssl as this Python uses it, or None."""
+    """The libssl of this Python, or None."""
     if sys.implementation.name != "cpython" or not _FIRST <= sys.version_info[:2] < _BEYOND:
         return None
     try:
-        # Through the extension module, so that it is the very library that made the context.
+        # Through the extension module, so that it is the library which has created the context.
         library = ctypes.CDLL(_ssl.__file__)
         library.SSL_CTX_get_verify_mode.argtypes = [ctypes.c_void_p]
         library.SSL_CTX_get_verify_mode.restype = ctypes.c_int
@@ -90,5 +89,5 @@ def _library() -> Any:
 
 @cache
 def _accepting() -> Any:
-    """A C function that says yes. Kept for good: OpenSSL does not own it."""
+    """A C callback that returns 1. Kept permanently, because OpenSSL does not own it."""
     return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda _store, _argument: 1)

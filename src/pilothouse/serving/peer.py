@@ -14,49 +14,49 @@ EXTENSION = "tls"
 
 
 AUTHENTICATED = "pilothouse.authenticated"
-"""The key in an ASGI scope's ``extensions`` of what ``mark_authenticated`` calls."""
+"""The key in an ASGI scope's ``extensions`` of the callback of ``mark_authenticated``."""
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False):
-    """A client certificate. ``peer_of`` only returns accepted ones; ``presented_by`` any presented one."""
+    """A client certificate. ``peer_of`` only returns verified ones; ``presented_by`` any."""
 
     certificate: bytes
-    """The certificate itself, DER."""
+    """The certificate in DER."""
     common_name: str = ""
     organizations: tuple[str, ...] = ()
     chain: tuple[bytes, ...] = ()
-    """What the client sent, DER, its own certificate first."""
+    """The chain of the client in DER, its own certificate first."""
     uids: tuple[str, ...] = ()
-    """Uids of users that it names: Kubernetes' attribute, of which one is meant to be there at most."""
+    """UIDs of the user in the subject: an attribute of Kubernetes, of which there should be at most one."""
 
 
 def peer_of(scope: Mapping[str, Any]) -> Peer | None:
-    """The client certificate of the connection that a request came over, if the server's client authority signed it;
-    None for one that it did not sign, and without one."""
+    """The client certificate of a request's connection, if it was verified by the server's client CA; None
+    otherwise."""
     extension = (scope.get("extensions") or {}).get(EXTENSION)
     peer: Peer | None = extension.get("peer") if extension and not extension.get("refusal") else None
     return peer
 
 
 def presented_by(scope: Mapping[str, Any]) -> tuple[Peer | None, str]:
-    """The presented client certificate, and why it is not accepted, or ""."""
+    """The client certificate, and why it is not trusted, or ""."""
     extension = (scope.get("extensions") or {}).get(EXTENSION) or {}
     return extension.get("peer"), extension.get("refusal") or ""
 
 
 def mark_authenticated(scope: Mapping[str, Any]) -> None:
-    """Say that the client has logged in: its connection is not closed to make room for others."""
+    """Mark the connection as authenticated: it is not closed to make room for others."""
     mark = (scope.get("extensions") or {}).get(AUTHENTICATED)
     if mark is not None:
         mark()
 
 
 def read_peer(tls: Any) -> Peer | None:
-    """The peer of an ``SSLObject`` after its handshake; None when it sent no certificate, or none was requested."""
+    """The peer of an ``SSLObject`` after its handshake; None without a certificate."""
     certificate = tls.getpeercert(binary_form=True)
     if not certificate:
         return None
-    # Public from Python 3.13 on (as bytes); before, there is only the object beneath.
+    # Public from Python 3.13 on (as bytes); before, only on the internal object.
     chain = (
         tls.get_unverified_chain()
         if hasattr(tls, "get_unverified_chain")
@@ -67,7 +67,7 @@ def read_peer(tls: Any) -> Peer | None:
     try:
         subject = tls.getpeercert().get("subject", ())
     except (ValueError, ssl.SSLError):
-        subject = ()  # a certificate that OpenSSL can't describe has no subject
+        subject = ()  # a certificate that OpenSSL can't decode has no subject
     for name in subject:
         for attribute, value in name:
             if attribute == "commonName":

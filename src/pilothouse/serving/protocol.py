@@ -1,14 +1,13 @@
-"""One client's connection: bytes in, requests out, answers in their order.
+"""One client's connection: parses requests, and writes responses in their order.
 
-httptools finds the requests, ``exchange`` runs one, ``server`` makes connections and ends them.
+httptools parses the requests, ``exchange`` runs one, ``server`` creates and ends connections.
 
-* Heads are bounded, in bytes and in time. An answer may come before its body is read (a 413); the rest of the body is
-  then read and dropped up to a bound, since closing at once would reset the connection before the client has seen the
-  answer.
-* The peer's certificate is in every request's scope (``peer_of``), and how an application says that it knows who that
-  is (``mark_authenticated``): until then the connection is a stranger's (``limits``).
-* Requests may be pipelined; each begins when the one before is answered, and few are read ahead.
-* A client that reads nothing of what is written to it is left.
+* Heads are limited, in size and time. A response may precede the body of its request (a 413); the rest of the body is
+then read and dropped up to a limit, since closing at once would reset the connection before the client has read the
+response. * The client certificate is in every request's scope (``peer_of``), and a callback for applications that have
+authenticated the client (``mark_authenticated``): until then the connection is a stranger (``limits``). * Requests may
+be pipelined; each starts when the previous response is complete, and few are read ahead. * A client that does not read
+its response is disconnected.
 """
 
 import asyncio
@@ -31,16 +30,16 @@ from pilothouse.serving.peer import AUTHENTICATED, EXTENSION, Peer, read_peer
 __all__ = ["HEAD_BYTES", "UNREAD_BYTES", "App", "Connection", "Message", "Receive", "Scope", "Send", "State"]
 
 HEAD_BYTES = 64 * 1024
-"""Bytes that a request's line and headers may take before they must be complete."""
+"""The maximum size of a request's line and headers."""
 
 UNREAD_BYTES = 16 * 1024 * 1024
-"""Bytes of a body that are read and dropped after its answer was sent. Then the connection is closed."""
+"""The maximum size of a body that is read and dropped after the response. Beyond, the connection is closed."""
 
 _HEADERS = 1000
-"""Header lines that one request may have."""
+"""The maximum number of headers of a request."""
 _LINES, _SLICE = 64, 1024
-"""What comes with more lines than these is read in slices of so many bytes: it may be hundreds of small requests, which
-can wait until the first is answered."""
+"""Data with more lines is parsed in slices of this size: it may be hundreds of small requests, which can wait until the
+first is complete."""
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*").fullmatch
 """As Go's ``httpguts.ValidHostHeader``."""
 
@@ -54,7 +53,7 @@ _log = Log("serving")
 
 
 class State:
-    """What the connections of one server share, and which of them are whose (``limits``)."""
+    """The state shared by the connections of one server, with the connections by class (``limits``)."""
 
     def __init__(
         self, app: App, clock: Clock, limits: Limits, verify: Callable[[Peer], str | None] | None = None
@@ -62,23 +61,23 @@ class State:
         self.app = app
         self.limits = limits
         self.verify = verify
-        """Returns why a client certificate is not accepted, or None; None itself if no certificate is requested."""
+        """Why a client certificate is not trusted, or None; None itself if none is requested."""
         self.stopping = False
         self.entered: dict[Connection, socket.socket] = {}
-        """All connections, those in their handshake as well."""
+        """All connections, including those in their handshake."""
         self.newcomers: dict[Connection, None] = {}
-        """Those that have had no answer yet, the oldest first."""
+        """Connections before their first response, the oldest first."""
         self.strangers: dict[Connection, None] = {}
-        """Those that have had answers without authentication; least recently answered first."""
+        """Connections with responses but without authentication; the one with the oldest response first."""
         self.on_room: Callable[[], None] | None = None
-        """Called when a connection leaves, or its client is authenticated."""
+        """Called when a connection is closed or authenticated."""
         self._heads: dict[Connection, int] = {}
         self._head_bytes = 0
-        """Of heads that are not complete, by connection, the oldest first."""
+        """Sizes of incomplete heads by connection, the oldest first."""
         self.connections: dict[Connection, None] = {}
-        """Those whose handshake is done."""
+        """Connections after their handshake."""
         self.tasks: dict[asyncio.Task[None], None] = {}
-        """Requests under way."""
+        """Running requests."""
         self.empty = asyncio.Event()
         """Set while there are no connections."""
         self.empty.set()
@@ -87,12 +86,12 @@ class State:
         self._date = b""
 
     def enter(self, connection: "Connection", connected: socket.socket) -> None:
-        """A connection begins."""
+        """Add a connection."""
         self.entered[connection] = connected
         self.newcomers[connection] = None
 
     def leave(self, connection: "Connection") -> None:
-        """A connection is closed, or about to be. Safe to call twice."""
+        """Remove a connection. Idempotent."""
         if self.entered.pop(connection, None) is not None:
             self.newcomers.pop(connection, None)
             self.strangers.pop(connection, None)
@@ -100,18 +99,18 @@ class State:
             self._resume_writing()
 
     def hold_head(self, connection: "Connection", size: int) -> None:
-        """A head that is not complete has so many bytes by now."""
+        """Set the size of a connection's incomplete head."""
         self._head_bytes += size - self._heads.get(connection, 0)
         self._heads[connection] = size
         while self._head_bytes > self.limits.head_bytes:
             next(iter(self._heads)).drop()
 
     def release_head(self, connection: "Connection") -> None:
-        """The head is complete, or its rest is no longer awaited."""
+        """The head is complete or dropped."""
         self._head_bytes -= self._heads.pop(connection, 0)
 
     def mark_authenticated(self, connection: "Connection") -> None:
-        """Somebody has logged in on the connection."""
+        """The client of the connection was authenticated."""
         if connection in self.newcomers or connection in self.strangers:
             self.newcomers.pop(connection, None)
             self.strangers.pop(connection, None)
@@ -120,7 +119,7 @@ class State:
             self._resume_writing()
 
     def answered(self, connection: "Connection") -> bool:
-        """A request on the connection was answered. Says whether it is still a stranger's."""
+        """A response on the connection is complete. Returns whether it is still a stranger."""
         newcomers, strangers = self.newcomers, self.strangers
         if connection in newcomers:
             del newcomers[connection]
@@ -128,7 +127,7 @@ class State:
             del strangers[connection]
         else:
             return False
-        strangers[connection] = None  # behind all others
+        strangers[connection] = None  # move to the end
         if len(strangers) > self.limits.strangers:
             _log.info("Closing an unauthenticated connection, because too many are open", v=2)
             next((one for one in strangers if one.is_backlogged), next(iter(strangers))).drop()
@@ -140,7 +139,7 @@ class State:
             self.on_room()
 
     def date(self, loop_time: float) -> bytes:
-        """The ``Date`` header, right to the second, at the cost of answers, not of idle seconds."""
+        """The ``Date`` header, updated each second by responses, so that it costs nothing when idle."""
         if loop_time - self._dated_at >= 1.0 or not self._date:
             self._dated_at = loop_time
             self._date = b"date: %b\r\n" % http_date(self._clock.now()).encode()
@@ -155,22 +154,22 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpRequestParser(self)
-        # What follows a request that asks to close is ignored; it must not spoil the answer under way.
+        # Data after a request with ``Connection: close`` is ignored; it must not break the current response.
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.writable = asyncio.Event()
-        """Set while the client keeps up with what is written."""
+        """Set while the client reads fast enough."""
         self.writable.set()
         self._reading_paused = False
         self.made = False
-        """Whether its handshake is done."""
+        """Whether the handshake is complete."""
         self.stirred_at = loop.time()
-        """When it began, or its handshake was done."""
+        """When it started, or the handshake was completed."""
         self._idle_since = self.stirred_at
         self._asked = False
-        """Whether a request has begun."""
+        """Whether a request has started."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._about: dict[str, Any] = {}
-        # Requests: the one being read, the one being answered, and those that wait for it.
+        # Requests: the one being read, the one being handled, and those waiting.
         self._read: Exchange | None = None
         self._active: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
@@ -180,51 +179,51 @@ class Connection(asyncio.Protocol):
         self._expects_continue = False
         self._in_head = False
         self._fault = (400, b"Bad Request")
-        """What is answered when the parser stops."""
+        """The response when the parser stops."""
         self._unfed = b""
-        """What came behind requests that are not answered yet."""
+        """Data after requests that are not complete yet."""
         self._late: asyncio.TimerHandle | None = None
-        """Ends a connection whose head, or the rest of whose body, does not come."""
+        """Timeout of the head, or of the rest of the body."""
         self._stalled: asyncio.TimerHandle | None = None
         self._resumed = 0
         self._unwritten = 0
         self._begun = 0
-        """How many requests have begun in what is being read now."""
+        """The number of requests that started in the current data."""
         self._spent = 0
-        """Bytes of the request being read that are not its body."""
+        """The size of the current request without its body."""
         self._unread_bytes = 0
 
-    # For the server
+    # Called by the server
 
     @property
     def is_backlogged(self) -> bool:
-        """Whether it has more to send than was answered, or does not read its answers."""
+        """Whether there are pending requests or unread responses."""
         return bool(self._unfed or self._waiting) or self._read is not None or not self.writable.is_set()
 
     def drop(self) -> None:
-        """Close at once, and count no more: its room is wanted."""
+        """Close at once, and remove it from the state, to make room."""
         connected = self._state.entered.get(self)
         self._state.leave(self)
         if self._transport is not None:
             self._transport.abort()
         elif connected is not None:
-            # The handshake sees the end of the connection, and closes what has to be closed.
+            # The handshake fails, and cleans up.
             with contextlib.suppress(OSError):
                 connected.shutdown(socket.SHUT_RDWR)
 
     def authenticated(self) -> None:
-        """For applications (``mark_authenticated``): somebody has logged in here."""
+        """The client was authenticated (``mark_authenticated``)."""
         self._state.mark_authenticated(self)
 
     def shutdown(self) -> None:
-        """Close after the answer under way, or at once when there is none."""
+        """Close after the current response, or at once without one."""
         if self._active is None:
             self.close()
         else:
             self._active.keep_alive = False
             self._waiting.clear()
 
-    # For exchanges
+    # Called by exchanges
 
     @property
     def common_headers(self) -> bytes:
@@ -232,29 +231,29 @@ class Connection(asyncio.Protocol):
         return self._state.date(self._loop.time())
 
     def write(self, data: bytes) -> None:
-        """Send. Once the client is gone nothing happens."""
+        """Send. Does nothing after a disconnect."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def resume_reading(self) -> None:
-        """Read more from the client."""
+        """Continue reading from the client."""
         if self._reading_paused and not self._waiting and not self._unfed:
             self._reading_paused = False
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
 
     def close(self) -> None:
-        """Close once everything written is out."""
+        """Close after everything was written."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self._transport is not None:
             self._transport.abort()
 
     def response_complete(self) -> None:
-        """The current response is complete: continue with the next request."""
+        """The current response is complete: start the next request."""
         answered = self._active
         self._active = None
         self._idle_since = self._loop.time()
@@ -273,7 +272,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's TLS transports are no subclass of asyncio.Transport, they only behave as one.
+        # uvloop's TLS transports are no subclass of asyncio.Transport, but have its methods.
         self._transport = cast(asyncio.Transport, transport)
         state = self._state
         self.made = True
@@ -282,7 +281,7 @@ class Connection(asyncio.Protocol):
         state.empty.clear()
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
-            # By default TLS buffers 256 KiB to be read, in twice as much, and 512 KiB to be written.
+            # By default TLS has read buffers of 256 KiB, twice, and write buffers of 512 KiB.
             self._transport.set_read_buffer_limits(high=_TLS_READ)  # type: ignore[attr-defined]  # as TLS transports have
             self._transport.set_write_buffer_limits(high=_TLS_WRITE)
         self._about = {
@@ -296,10 +295,10 @@ class Connection(asyncio.Protocol):
         }
         connected = transport.get_extra_info("socket")
         if connected is not None:
-            # A watch can be silent for a minute, and its client be gone without a word.
+            # A watch can be silent for a minute, and its client gone without closing the connection.
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if state.stopping:
-            self._transport.close()  # its handshake was under way when the listener was closed
+            self._transport.close()  # the listener was closed during the handshake
             return
         self._idle_timer = self._loop.call_later(self._idle_seconds, self._close_if_idle)
 
@@ -323,8 +322,8 @@ class Connection(asyncio.Protocol):
         if self._active is not None:
             self._active.disconnect()
         self._waiting.clear()
-        # The parser refers to this object's methods, and this object to the parser; so do the scopes of its requests,
-        # and a request whose body has not arrived.
+        # Break reference cycles: parser and connection refer to each other; so do the scopes of its requests, and a
+        # request whose body has not arrived.
         self._parser = None
         self._about = {}
         self._read = None
@@ -333,7 +332,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.writable.clear()
-        # One timer per connection that checks now and then, as for idleness: a large answer pauses often.
+        # One timer per connection that checks from time to time, as for idleness: large responses pause often.
         if self._stalled is None and self._transport is not None:
             self._unwritten = self._transport.get_write_buffer_size()
             self._stalled = self._loop.call_later(self._state.limits.stalled_seconds, self._abort_if_stalled, 0)
@@ -345,7 +344,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._unfed:
-            self._unfed += data  # TLS had it already when reading was paused
+            self._unfed += data  # TLS had received it before reading was paused
             return
         self._feed(data)
 
@@ -363,7 +362,7 @@ class Connection(asyncio.Protocol):
     def _parse(self, data: bytes) -> None:
         parser = self._parser
         if parser is None:
-            # What it sends is no HTTP any more.
+            # Its data is no longer HTTP.
             if self._active is not None and self._active.upgraded and not self._active.feed(data):
                 self._pause_reading()
             return
@@ -372,11 +371,11 @@ class Connection(asyncio.Protocol):
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # The application changes the protocol, or responds to the request itself. What follows is its own matter.
+            # The application upgrades the protocol, or responds normally. Later data is not HTTP.
             _log.info("The client asks for another protocol", v=4, path=self._url.decode("latin-1"))
             self._stop_parsing()
         except httptools.HttpParserError:
-            # A client that speaks TLS to a plain port, or the other way round, ends here.
+            # Also TLS clients on a plain port, or the reverse.
             self._break_off(*self._fault)
         else:
             self._check_spent(len(data), between=between)
@@ -391,7 +390,7 @@ class Connection(asyncio.Protocol):
         elif self._begun == 1 and between:
             self._spent = size
         else:
-            self._spent = 0  # the rest of one request and the beginning of another: how much of each is unknown
+            self._spent = 0  # data of two requests, whose sizes are unknown
         if self._spent > (HEAD_BYTES if self._in_head else UNREAD_BYTES):
             self._break_off(431, b"Request Header Fields Too Large")
 
@@ -412,7 +411,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
-            return  # trailers are not used
+            return  # trailers are ignored
         name = name.lower()
         if name == b"host":
             self._hosts.append(value)
@@ -472,10 +471,10 @@ class Connection(asyncio.Protocol):
         self._read = None
         self._be_on_time()
 
-    # Parts
+    # Helpers
 
     def _check_host(self, version: str) -> None:
-        """As Go's server: one host, or none before HTTP/1.1 (``net/http``, ``conn.readRequest``)."""
+        """As Go's server: exactly one Host, optional before HTTP/1.1 (``net/http``, ``conn.readRequest``)."""
         hosts = self._hosts
         if version not in ("1.1", "1.0"):
             self._reject(505, b"HTTP Version Not Supported")
@@ -488,7 +487,7 @@ class Connection(asyncio.Protocol):
             self._reject(400, b"Bad Request: malformed Host header")
 
     def _reject(self, status: int, phrase: bytes) -> None:
-        """Stop the parser that called; ``_break_off`` answers."""
+        """Stop the parser that called; ``_break_off`` sends the response."""
         self._fault = (status, phrase)
         raise _RejectedError
 
@@ -533,14 +532,14 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _stop_parsing(self) -> None:
-        """Nothing that still comes can be understood. What was asked before is answered, then the connection ends."""
+        """Ignore all further data. Previous requests get their responses, then the connection is closed."""
         self._parser = None
         last = self._waiting[-1] if self._waiting else self._active
         if last is not None:
             last.keep_alive = False
 
     def _break_off(self, status: int, phrase: bytes) -> None:
-        """A request can't be read to its end. What was asked before it is answered, then the connection ends."""
+        """A request is invalid. Previous requests get their responses, then the connection is closed."""
         broken = self._read
         if broken is not None and broken in self._waiting:
             self._waiting.remove(broken)
@@ -557,13 +556,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def _idle_seconds(self) -> float:
-        """How long it may be silent; shorter before the first request."""
+        """The idle timeout; shorter before the first request."""
         limits = self._state.limits
         return limits.idle_seconds if self._asked else min(limits.head_seconds, limits.idle_seconds)
 
     def _close_if_idle(self) -> None:
         self._idle_timer = None
-        # One timer per connection that checks now and then costs less than one per request.
+        # One timer per connection that checks from time to time is cheaper than one per request.
         silent = 0.0 if self._active is not None else self._loop.time() - self._idle_since
         left = self._idle_seconds - silent
         if left <= 0:
@@ -573,16 +572,16 @@ class Connection(asyncio.Protocol):
 
 
 class _RejectedError(Exception):
-    """Stops the parser at a request that is not served."""
+    """Stops the parser at a request that is rejected."""
 
 
 def http_date(moment: datetime.datetime) -> str:
-    """An instant in UTC as HTTP writes it, whatever the locale: ``Thu, 01 Jan 2026 00:00:00 GMT``."""
+    """A time in UTC in the format of HTTP, independent of the locale: ``Thu, 01 Jan 2026 00:00:00 GMT``."""
     return f"{_DAYS[moment.weekday()]}, {moment.day:02} {_MONTHS[moment.month - 1]} {moment:%Y %H:%M:%S} GMT"
 
 
 def _split(url: bytes) -> tuple[bytes, bytes]:
-    """Path and query of what a request asks for, be it a path or, as proxies get it, a whole URL."""
+    """Path and query of a request target: a path or, for proxies, an absolute URL."""
     if url.startswith(b"/") and b"#" not in url:
         path, _, query = url.partition(b"?")
         return path, query

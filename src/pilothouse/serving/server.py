@@ -1,6 +1,6 @@
-"""``Server``: an ASGI application on a port of the running loop.
+"""``Server``: serves an ASGI application on a port of the running loop.
 
-Used by the API server's and the manager's programs. ``protocol`` does the HTTP.
+Used by the API server and the manager. ``protocol`` implements HTTP.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ _log = Log("serving")
 
 
 class CannotListen(OSError):
-    """The address can't be listened on."""
+    """Listening on the address failed."""
 
 
 class PortInUse(CannotListen):
-    """Another program listens there."""
+    """Another program listens on the port."""
 
 
 class Server:
     """Serves ``app`` over HTTP/1.1, or over HTTPS with ``tls``, from ``start`` to ``stop``, on the running loop.
 
-    ``port=0`` takes any free port; ``more_ports=n`` tries the n following ones too when it is taken. ``lifespan``
-    messages and websockets are not offered to the application. Answers are written as they are sent; a client that
-    does not read makes ``send`` wait once about 64 KiB are under way. A streamed answer is cancelled when its client
-    disconnects. An exception in the application becomes a 500, or a broken connection if the answer had begun.
+    ``port=0`` selects a free port; ``more_ports=n`` also tries the n following ones. ``lifespan`` messages and
+    websockets are not supported. Responses are written as they are sent; ``send`` waits while a client has about 64 KiB
+    to read. A streamed response is cancelled when its client disconnects. An exception of the application becomes a
+    500, or an aborted connection after the start of the response.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Server:
         shares_port: bool = False,
         limits: "Limits | None" = None,
     ) -> None:
-        """``shares_port`` lets several processes listen there, and the kernel choose among them (SO_REUSEPORT);
-        ``limits`` are made fit for the files that the process may open."""
+        """``shares_port`` lets several processes listen on the port, among which the kernel distributes connections
+        (SO_REUSEPORT); ``limits`` are adapted to the open files of the process."""
         self.host = host
         self.port = port
-        """The port that was asked for, and once started, the one that is listened on."""
+        """The requested port and, after the start, the actual one."""
         self._app = app
         self._more_ports = more_ports
         self._shares_port = shares_port
@@ -74,14 +74,14 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it is served, as a client on this machine would call it."""
+        """The URL for clients on this machine."""
         anywhere = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared only
         host = anywhere.get(self.host, self.host)
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 
     async def start(self) -> int:
-        """Listen, and return the port. Raises ``PortInUse`` or another ``CannotListen``."""
+        """Start listening; returns the port. Raises ``PortInUse`` or another ``CannotListen``."""
         listening = self._bind()
         try:
             tls, clock = self._tls, self._clock
@@ -114,7 +114,7 @@ class Server:
             try:
                 with _explained(self.host, port):
                     if os.name == "posix":
-                        # A port that an earlier run has just left may be taken again; one in use still may not.
+                        # A port that a previous run has just closed may be reused; one in use may not.
                         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                     if self._shares_port:
                         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -133,10 +133,10 @@ class Server:
         raise AssertionError("the last port either listens or raises")
 
     async def stop(self, grace: float = 5.0) -> None:
-        """Stop listening, let requests finish for at most ``grace`` seconds, then break off what is left.
+        """Stop listening, let requests finish for at most ``grace`` seconds, then abort the rest.
 
-        Idle connections are closed at once. Streams end by themselves or not at all: an application ends its watches
-        first, so that their clients see a clean end. Safe to call twice, and without ``start``.
+        Idle connections are closed at once. Streams need not end by themselves: an application should end its watches
+        first, so that clients get a clean end. Idempotent, also without ``start``.
         """
         listener, self._listener = self._listener, None
         if listener is None or self._state is None:
@@ -172,13 +172,13 @@ class Server:
 
 
 def _plain(host: str) -> str | bytes:
-    """The name without need for its international form: the tables for that (``encodings.idna``) are large."""
+    """The name, without IDNA encoding for ASCII names: its tables (``encodings.idna``) are large."""
     return host.encode() if host.isascii() else host
 
 
 @contextmanager
 def _explained(host: str, port: int) -> Iterator[None]:
-    """Errors that say where, and what to do."""
+    """Raise errors with the address and a solution."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         yield

@@ -1,11 +1,11 @@
-"""The server's side of TLS: contexts from certificates and their keys, and client certificates.
+"""TLS of servers: contexts from certificates and keys, and client certificates.
 
-TLS 1.2 and later, HTTP/1.1 by ALPN. A client certificate is asked for only when there is an authority to verify it
-against, and is optional. As in Go's servers the handshake takes any; ``refusal`` returns why it is not accepted, and
-the program responds with 401 (``openssl`` says where that is impossible: there the handshake ends with an alert).
+TLS 1.2 and later, HTTP/1.1 by ALPN. A client certificate is only requested if there is a client CA, and is optional. As
+in Go's servers the handshake accepts any; ``verification_error`` verifies it, and the program responds with 401 (where
+``openssl`` does not support that, the handshake fails with an alert).
 
-``asyncio`` wants one context for the life of a server, and contexts can only be added to. ``_Door`` is that context,
-and makes each new connection with the newest one: certificates and authorities can come and go.
+``asyncio`` needs one context for the lifetime of a server, and nothing can be removed from a context. ``_Door`` is that
+context, and creates each connection with the newest one, so that certificates and CAs can be replaced.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from pilothouse.serving.client_certificates import Authorities
 from pilothouse.serving.peer import Peer
 
 with lazy_imports():
-    import tempfile  # not for those whose certificates are files
+    import tempfile  # not needed for certificates from files
 
 _CHECK_SECONDS = 1.0
 
@@ -34,7 +34,7 @@ _log = Log("serving")
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What is spoken. ``ciphers`` are OpenSSL's names and concern TLS 1.2; ``groups`` are for key exchange."""
+    """Protocol options. ``ciphers`` are OpenSSL's names, for TLS 1.2; ``groups`` are for key exchange."""
 
     minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     ciphers: tuple[str, ...] = ()
@@ -42,9 +42,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Files(msgspec.Struct, frozen=True):
-    """A certificate and its key in files, shown to clients that ask for one of ``names``.
+    """A certificate and its key in files, for clients that request one of ``names`` (SNI).
 
-    ``names`` are host names, the first label may be ``*``; without any they are those in the certificate.
+    ``names`` are host names whose first label may be ``*``; by default those in the certificate.
     """
 
     certificate: Path
@@ -52,17 +52,17 @@ class Files(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
     def stamp(self) -> tuple[int, ...]:
-        """Changes when a file does."""
+        """Changes when a file changes."""
         stats = [path.stat() for path in (self.certificate, self.key)]
         return tuple(value for stat in stats for value in (stat.st_mtime_ns, stat.st_size, stat.st_ino))
 
 
 class _Handshake(ssl.SSLObject):
-    """The server's end of a connection, which reports to the client why a handshake failed.
+    """The server side of a connection, which sends alerts when a handshake fails.
 
-    uvloop 0.23 drops a connection whose handshake fails, together with the alert that OpenSSL has prepared; the client
-    would see nothing but a reset. "More data wanted" makes it send what is prepared and go on waiting; the client
-    closes, or the handshake's time runs out.
+    uvloop 0.23 closes a connection whose handshake fails without sending OpenSSL's alert; the client would only get a
+    reset. "More data wanted" makes it send the alert and wait; then the client closes the connection, or the handshake
+    times out.
     """
 
     _failure: ssl.SSLError | None = None
@@ -82,20 +82,20 @@ class _Handshake(ssl.SSLObject):
 
 
 class _Door(ssl.SSLContext):
-    """What a listening server holds. Every connection goes through to the context of its moment."""
+    """The context of a listening server, which delegates to the current one for each connection."""
 
     owner: "ServerTls"
 
     def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        """The server's end of a new connection."""
+        """The server side of a new connection."""
         return self.owner.newest().wrap_bio(*args, **kwargs)
 
 
 class ServerTls:
-    """What ``Server`` serves TLS with. Made from a pair in memory or from files.
+    """The TLS configuration of a ``Server``, from a pair in memory or from files.
 
-    Files are checked when a connection comes, at most once a second; what has changed counts from that connection on.
-    Files that are no certificate and key are logged, and what was in use stays in use.
+    Files are checked when a connection is accepted, at most once a second; changes apply from that connection on.
+    Invalid files are logged, and the previous ones stay in use.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ServerTls:
         policy: Policy | None = None,
         named: Sequence[Files] = (),
     ) -> None:
-        """``named`` are certificates for clients that ask for a host name (SNI). Raises ``OSError``, ``ValueError``."""
+        """``named`` are certificates by host name (SNI). Raises ``OSError``, ``ValueError``."""
         self._default = default
         self._policy = policy or Policy()
         self._named = tuple(named)
@@ -136,12 +136,13 @@ class ServerTls:
         return cls(Files(Path(certificate), Path(key)), client_authority=client_authority)
 
     def trust(self, client_authority: bytes) -> None:
-        """From now on accept only client certificates of these CAs. Raises ``ValueError``."""
+        """From now on trust client certificates of these CAs only. Raises ``ValueError``."""
         self._authorities = Authorities(client_authority) if client_authority else None
         self._newest = self._made()
 
     def present(self, pair: Pair) -> None:
-        """From now on show new clients this certificate. Raises ``ValueError``; then the former one stays in use."""
+        """From now on use this certificate for new connections. Raises ``ValueError``; then the previous one stays in
+        use."""
         before = self._default, self._files
         self._default, self._files = pair, self._named
         try:
@@ -151,13 +152,13 @@ class ServerTls:
             raise
 
     def verification_error(self, peer: Peer, now: datetime.datetime) -> str | None:
-        """Why a client's certificate is not accepted, or None."""
+        """Why a client's certificate is not trusted, or None."""
         if self._authorities is None:
             return "no client authority"
         return self._authorities.verification_error(peer.chain or (peer.certificate,), now)
 
     def newest(self) -> ssl.SSLContext:
-        """The context for a connection that begins now."""
+        """The context for a new connection."""
         now = asyncio.get_running_loop().time()
         if self._files and now - self._checked_at >= _CHECK_SECONDS:
             self._checked_at = now
@@ -169,10 +170,10 @@ class ServerTls:
         return self._newest
 
     def reload(self) -> bool:
-        """Take up the files if they have changed, for connections from now on. Says whether they had.
+        """Load the files if they have changed, for new connections. Returns whether they have.
 
-        Raises ``OSError`` or ``ValueError`` when they are not a certificate and its key; what was in use stays in
-        use, and the next call tries again.
+        Raises ``OSError`` or ``ValueError`` if they are no certificate and its key; the previous ones stay in use, and
+        the next call retries.
         """
         if tuple(source.stamp() for source in self._files) == self._stamps:
             return False
@@ -215,7 +216,7 @@ class ServerTls:
         if isinstance(source, Files):
             _load(context, source.certificate, source.key)
         elif source is not None:
-            # OpenSSL reads keys from files only, as far as Python passes it on.
+            # Python's API only loads keys from files.
             with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
                 certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
                 source.save(certificate, key)
@@ -240,5 +241,5 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 
 
 def _no_password() -> str:
-    # Without this OpenSSL would ask on the terminal.
+    # Without this OpenSSL would prompt on the terminal.
     raise ValueError("the key is encrypted; a server's key must not be")

@@ -1,7 +1,7 @@
-"""One thread for computations that would keep the loop from everybody else.
+"""One thread for computations that would block the event loop.
 
-Both threads share Python's lock, so that nothing is done sooner; but the loop gets its turn every millisecond, and
-answers the others meanwhile.
+Both threads share the GIL, so nothing is faster; but the loop runs every millisecond, and serves other requests
+meanwhile.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TURN_SECONDS = 0.001
-"""How long the thread computes before it lets the loop go on; Python's own 0.005 are felt in every step of the loop."""
+"""The switch interval during computations; Python's default of 0.005 delays every step of the loop."""
 
 
 class WorkerThread:
-    """Runs one computation after the other. The thread is started with the first."""
+    """Runs computations one by one. The thread is started with the first."""
 
     def __init__(self, most_waiting: int = 8) -> None:
         self._most = most_waiting
@@ -31,11 +31,11 @@ class WorkerThread:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many wait as may."""
+        """Whether the queue is full."""
         return self._computations > self._most
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns or raises. It goes on when the caller is cancelled."""
+        """Run the function; returns its result or raises its error. It is not stopped if the caller is cancelled."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="pilothouse-worker")
         self._computations += 1
@@ -46,15 +46,15 @@ class WorkerThread:
             self._computations -= 1
 
     def stop(self) -> None:
-        """Take nothing more. What is under way ends by itself."""
+        """Accept nothing more. The current computation continues to its end."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 class _Turns:
-    """How the process switches threads during computations: the first changes it, the last restores it.
+    """Process-wide settings during computations: set by the first, restored by the last.
 
-    The switch interval and the collector belong to the whole process, computations of several threads may overlap."""
+    The switch interval and the garbage collector are global, and computations of several threads may overlap."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class _Turns:
             if not self._computing:
                 self._before, self._collects = sys.getswitchinterval(), gc.isenabled()
                 sys.setswitchinterval(_TURN_SECONDS)
-                # Computations make many objects and no cycles, and the collector would hold the lock.
+                # Computations create many objects and no cycles, and the collector would hold the GIL.
                 gc.disable()
             self._computing += 1
 

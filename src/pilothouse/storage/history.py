@@ -1,6 +1,6 @@
-"""One resource's keys and recent changes, and how much of the past is kept.
+"""The keys and the history of one resource, and the limits of the history.
 
-History is kept per resource, as upstream's watch caches do: a burst of pod changes does not push out the few changes of
+History is kept per resource, as by upstream's watch caches: a burst of pod changes does not remove the few changes of
 Deployments that a reconnecting watch still needs.
 """
 
@@ -42,18 +42,19 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 KEPT = Retention()
-"""How much is kept by default."""
+"""The default limits."""
 
 
 class Superseded:
-    """Revisions of values that no record and no history needs any more, for a store that has them on a disk."""
+    """Revisions of values that are no longer referenced by a record or the history, for a store that has them on
+    disk."""
 
     __slots__ = ("revisions", "size")
 
     def __init__(self) -> None:
         self.revisions: list[int] = []
         self.size = 0
-        """Bytes of the values."""
+        """The size of the values."""
 
     def add(self, change: Change) -> None:
         """Report values that no longer need to be kept because history drops this change."""
@@ -66,7 +67,7 @@ class Superseded:
 
 
 class Collection:
-    """All of one resource: its keys in order, and its changes, oldest first, above ``floor``."""
+    """One resource: its keys in order, and its changes above ``floor``, oldest first."""
 
     __slots__ = ("_fresh", "changes", "floor", "keys", "prefix", "size", "superseded", "written")
 
@@ -77,7 +78,7 @@ class Collection:
         self.keys = keys if keys is not None else OrderedKeys()
         self.changes: deque[Change] = deque()
         self._fresh: deque[Change] = deque()
-        """The newest of them."""
+        """The latest ones."""
         self.size = 0
         self.floor = floor
         """Changes at or below this revision were dropped."""
@@ -115,7 +116,8 @@ class Collection:
             self.superseded.add(oldest)
 
     def since(self, revision: int) -> list[Change]:
-        """The changes after ``revision``, oldest first. The cost is their number, not that of the history."""
+        """The changes after ``revision``, oldest first. The cost depends on their number, not on that of the
+        history."""
         found = []
         for change in reversed(self.changes):
             if change.revision <= revision:
@@ -130,7 +132,7 @@ class Collection:
         for change in reversed(self.changes):
             if change.revision <= revision:
                 break
-            then[change.key] = change.before  # Going back: the oldest change after the revision has the last word.
+            then[change.key] = change.before  # Backwards: the oldest change after the revision is applied last.
         return then
 
 

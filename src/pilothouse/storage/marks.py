@@ -1,4 +1,4 @@
-"""Which revision was current at which time, to about a second, in a few bytes for each second with writes."""
+"""The revisions at past times, with a resolution of a second, in a few bytes per second with writes."""
 
 from array import array
 from bisect import bisect_right
@@ -6,7 +6,7 @@ from bisect import bisect_right
 SECONDS = 1.0
 """The first and the last commit of every period of this many seconds have a mark."""
 _GONE = 1024
-"""Expired marks that may stay at the front."""
+"""The number of expired marks that may remain at the front."""
 
 
 class Marks:
@@ -19,13 +19,13 @@ class Marks:
         self._revisions = array("q")
         self._begin = 0
         self._last: tuple[float, int] | None = None
-        """The newest commit, if it has no mark yet."""
+        """The latest commit, if it has no mark yet."""
 
     def __len__(self) -> int:
         return len(self._times) - self._begin
 
     def add(self, time: float, revision: int) -> None:
-        """A commit."""
+        """Record a commit."""
         if len(self) and time - self._times[-1] < SECONDS:
             self._last = time, revision
             return
@@ -34,7 +34,7 @@ class Marks:
         self._revisions.append(revision)
 
     def settle(self, now: float) -> None:
-        """Have a mark for the newest commit, unless others may follow it in the same second."""
+        """Add a mark for the latest commit, unless others may follow in the same second."""
         if len(self) and now - self._times[-1] >= SECONDS:
             self._settle()
 
@@ -45,7 +45,7 @@ class Marks:
             self._revisions.append(last[1])
 
     def expire(self, horizon: float) -> tuple[float, int] | None:
-        """Remove the marks up to that time; the newest of them."""
+        """Remove the marks up to that time; returns the latest of them."""
         end = bisect_right(self._times, horizon, self._begin)
         if end == self._begin:
             return None
@@ -57,17 +57,17 @@ class Marks:
         return last
 
     def at(self, time: float) -> int | None:
-        """The revision of the newest mark up to that time."""
+        """The revision of the latest mark up to that time."""
         place = bisect_right(self._times, time, self._begin)
         return self._revisions[place - 1] if place > self._begin else None
 
     def before(self, revision: int) -> float | None:
-        """The time of the newest mark up to that revision."""
+        """The time of the latest mark up to that revision."""
         place = bisect_right(self._revisions, revision, self._begin)
         return self._times[place - 1] if place > self._begin else None
 
     def some(self, most: int) -> list[tuple[float, int]]:
-        """All marks, or if they are more than ``most``, so many at equal distances, the newest among them."""
+        """All marks, or if there are more than ``most``, that many at equal distances, the latest included."""
         step = -(-len(self) // most) if most else 1
         first = self._begin + (len(self) - 1) % step
         return list(zip(self._times[first::step], self._revisions[first::step], strict=True))

@@ -18,7 +18,7 @@ class MemoryStore(Store):
         self._commit(staged)
 
     def commit_at_once(self, staged: Staged) -> None:
-        """``commit``, which does not wait."""
+        """``commit``, which never waits."""
         self._commit(staged, at_once=True)
 
     def _commit(self, staged: Staged, *, at_once: bool = False) -> None:

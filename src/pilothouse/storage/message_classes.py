@@ -8,8 +8,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _TYPES = {"int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "message": 11, "bytes": 12, "enum": 14}
 Messages = Mapping[str, Mapping[str, tuple[int, str]]]
-"""By the name of the message and that of the field its number and type: one of ``_TYPES`` or a message; "*" before it
-for a list, "?" for a member of a oneof, "%" for the values of a map with strings as keys."""
+"""Message and field name → number and type: one of ``_TYPES`` or a message; "*" before it for a list, "?" for a member
+of a oneof, "%" for the values of a map with strings as keys."""
 
 
 def message_classes(package: str, messages: Messages) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _file(package: str, messages: Messages) -> descriptor_pb2.FileDescriptorProt
 
 
 def _add_entry(message: Any, name: str, value: int) -> None:
-    """The message of a map's entries, which is nested in the one that has the map."""
+    """The entry message of a map, nested in the message with the map."""
     entry = message.nested_type.add(name=name)
     entry.field.add(name="key", number=1, label=1, type=_TYPES["string"])
     entry.field.add(name="value", number=2, label=1, type=value)

@@ -1,4 +1,4 @@
-"""A sorted collection of keys that stays cheap when it is large: sorted runs of bounded length, found by bisection.
+"""A sorted collection of many keys: sorted runs of bounded length, with bisection.
 
 An insertion or removal moves at most one run, never the whole collection, and a range is read without sorting. Python
 orders strings by code point, which is the order of their UTF-8 bytes and of lists in etcd.
@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 
 RUN = 512
-"""Runs are split at twice this length and joined when they fall under a quarter of it."""
+"""Runs are split at twice this length and joined below a quarter of it."""
 
 
 class OrderedKeys:
@@ -30,7 +30,7 @@ class OrderedKeys:
             yield from run
 
     def add(self, key: str) -> None:
-        """Insert a key that is not there yet."""
+        """Insert a key that is absent."""
         self._size += 1
         last = self._last
         if not last or key > last[-1]:
@@ -52,7 +52,7 @@ class OrderedKeys:
             last[at : at + 1] = [run[RUN - 1], run[-1]]
 
     def remove(self, key: str) -> None:
-        """Take out a key that is there."""
+        """Remove a key that is present."""
         last, runs = self._last, self._runs
         at = bisect_left(last, key)
         run = runs[at]
@@ -71,7 +71,7 @@ class OrderedKeys:
                 del last[left]
 
     def count(self, after: str, before: str | None) -> int:
-        """How many keys are in the range."""
+        """The number of keys in the range."""
         upper = self._size if before is None else self._rank(*self._upper(before))
         return max(0, upper - self._rank(*self._lower(after)))
 

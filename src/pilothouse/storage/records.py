@@ -1,4 +1,4 @@
-"""The values that cross the store's edge: records, changes, pages, staged writes.
+"""The values in the interface of the store: records, changes, pages, staged writes.
 
 A change has the record that it replaced, so that watchers see transitions and lists can go back in time. Keys, values
 and records are shared by the current state, the history and all watchers; they must not be changed.
@@ -49,7 +49,7 @@ class Change(msgspec.Struct, gc=False):
 
 
 class Page(msgspec.Struct, frozen=True, gc=False):
-    """Records in key order, all as of ``revision``; ``remaining`` more follow under the same prefix."""
+    """Records in key order, all at ``revision``; ``remaining`` more follow under the same prefix."""
 
     records: list[Record]
     revision: int
@@ -68,9 +68,9 @@ class Staged(msgspec.Struct, eq=False):
     committed: bool = False
     failure: str = ""
     waiter: "asyncio.Future[None] | None" = None
-    """Awaits the commit in a store that takes time for it."""
+    """The result of the commit in a store that takes time for it."""
 
     @property
     def revision(self) -> int:
-        """The revision that this write has if it commits."""
+        """The revision of this write, if it is committed."""
         return self.change.revision

@@ -1,4 +1,4 @@
-"""A store that follows another one at a distance, as the watch cache of an API server follows etcd.
+"""A store that follows another one with a delay, as the watch cache of an API server follows etcd.
 
 Used by servers that return stale state on purpose (``apiserver.lagging``, ``sim.replica``).
 """
@@ -30,7 +30,7 @@ class ReplicaStore(Store):
 
     @property
     def has_unreadable(self) -> bool:
-        """As the other store."""
+        """As the primary."""
         return self._primary.has_unreadable
 
     def set_lag(self, seconds: float | None) -> None:

@@ -38,7 +38,7 @@ class SqliteStore(Store):
     """A store on disk. Create it with ``open`` and ``close`` it, although no acknowledged write is lost if the process
     is killed.
 
-    History survives as well, within the retention: watches and lists go on from a time before the opening.
+    History is durable as well, within the retention: watches and lists can continue from a time before the restart.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class SqliteStore(Store):
             superseded=self._pruned,
         )
         self._floors = dict(loaded.floors)
-        """As the file has them."""
+        """The floors in the file."""
         self._loaded_times = loaded.times
-        """Times of the wall clock, until there is a loop whose time they can be compared with."""
+        """Marks in wall time, until there is a loop time that they can be converted to."""
         self._restore(loaded)
         self._directory = directory
         self._file = file
@@ -109,7 +109,7 @@ class SqliteStore(Store):
             raise
 
     async def commit(self, staged: Staged) -> None:
-        """Return once the write is on the disk and visible."""
+        """Return once the write is on disk and visible."""
         if staged.committed:
             return
         if not staged.failure:
@@ -127,7 +127,7 @@ class SqliteStore(Store):
             raise CommitFailed(staged.failure)
 
     def _restore(self, loaded: Loaded) -> None:
-        """Take the history of the file, as far as the bounds allow."""
+        """Load the history of the file, within the limits."""
         self.compacted = loaded.floors.get("", 0)
         for collection in self._collections.values():
             collection.floor = 0
@@ -146,12 +146,12 @@ class SqliteStore(Store):
             self._shrink(self.retention.total_bytes)
 
     def _expire(self) -> None:
-        if self._loaded_times:  # The first commit may have come before.
+        if self._loaded_times:  # The first commit may have been before.
             self._restore_times()
         super()._expire()
 
     def _restore_times(self) -> None:
-        """Put the times of the file on the loop's clock."""
+        """Convert the times of the file to loop time."""
         times, self._loaded_times = self._loaded_times, []
         now = self._env.monotonic()
         offset = now - self._env.now().timestamp()
@@ -163,7 +163,7 @@ class SqliteStore(Store):
             self._marks.add(at, revision)
 
     def _write(self, group: list[Staged], at: float, pruning: Pruning | None) -> str:
-        """Put a group on the disk; on the writer thread, or inline. Returns why it failed, or an empty string."""
+        """Write a group to disk; on the writer thread, or inline. Returns the error, or an empty string."""
         failure = self._file.write([staged.change for staged in group], at, pruning)
         if not failure:
             self._directory.acknowledge(group[-1].revision)
@@ -244,7 +244,7 @@ class SqliteStore(Store):
                 staged.waiter.set_result(None)
 
     def size(self) -> int | None:
-        """The bytes of the database file."""
+        """The size of the database file in bytes."""
         return self._file.path.stat().st_size
 
     async def close(self) -> None:
@@ -294,7 +294,7 @@ def create_store(directory: str | os.PathLike[str], records: Sequence[Record]) -
 
 
 class _Writer:
-    """One thread that runs one piece of work after the other and reports back to the loop."""
+    """A thread that runs functions one by one and reports the results on the loop."""
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, Callable[[], str], Callable[[str], object]]] = (

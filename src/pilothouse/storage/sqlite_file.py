@@ -48,7 +48,7 @@ class Pruning(msgspec.Struct, frozen=True):
 
 
 class SqliteFile:
-    """One store file. ``load`` it first, then ``write``. Not for two threads at a time.
+    """One store file. ``load`` it first, then ``write``. Not thread-safe.
 
     ``quota_bytes`` limits the database; 0: no limit. Without ``fsync`` writes only survive a crash of the process.
     """
@@ -64,7 +64,7 @@ class SqliteFile:
     ) -> None:
         self.path = path
         self.revision = 0
-        """The newest revision in the file, 0 for a new one."""
+        """The latest revision in the file, 0 for a new one."""
         self._quota_bytes = quota_bytes
         self._fsync = fsync
         self._format = format_version
@@ -76,7 +76,7 @@ class SqliteFile:
     def load(self) -> Loaded:
         """Open the file, or create it, verify all of it and return its content.
 
-        Raises ``DamagedStore``, ``NewerFormat``, or ``DataDirectoryError`` when it is no store or can't be opened.
+        Raises ``DamagedStore``, ``NewerFormat``, or ``DataDirectoryError`` if it is no store or can't be opened.
         """
         try:
             self._connection = self._connect()
@@ -96,7 +96,7 @@ class SqliteFile:
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
         try:
-            # One process, as the directory's lock has it: SQLite needs no shared memory file and no lock per write.
+            # The directory is locked by this process: SQLite needs no shared memory file and no lock per write.
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA synchronous={'FULL' if self._fsync else 'OFF'}")
@@ -156,7 +156,7 @@ class SqliteFile:
         """Make changes durable atomically, with that time, and remove rows that are no longer needed. Returns an empty
         string, or the reason why nothing was written.
 
-        Afterwards the file can be tried again: a full disk may have been freed.
+        After a failure the next write can succeed: a full disk may have been freed.
         """
         try:
             if self._connection is None:
@@ -192,7 +192,7 @@ class SqliteFile:
             return
         connection.execute("BEGIN IMMEDIATE")
         if pruning is not None:
-            # First, because these pages may be the only free ones. The newest revision is safe in the rows below.
+            # First, because these pages may be the only free ones. The latest revision is in the rows inserted below.
             gone = f"[{','.join(map(str, pruning.revisions))}]"
             connection.execute("DELETE FROM versions WHERE revision IN (SELECT value FROM json_each(?))", (gone,))
             self._raise_floors(connection, pruning.floors)
@@ -256,7 +256,7 @@ class SqliteFile:
         self._connection = connection
 
     def close(self) -> None:
-        """Close the file; its log is folded into it. Safe to call twice."""
+        """Close the file, with a checkpoint of its log. Idempotent."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 FORMAT = 2
 """The format that this code reads and writes (``PRAGMA user_version``)."""
 
-APPLICATION = 0x70696C6F  # "pilo": marks our files
+APPLICATION = 0x70696C6F  # "pilo": identifies our files
 
 WRITTEN, DELETED = 0, 1
 """``versions.kind``."""
@@ -63,7 +63,7 @@ def _to_2(connection: sqlite3.Connection) -> None:
         "INSERT INTO versions SELECT revision, created, 0, NULL, key, checksum, NULL, value"
         " FROM objects WHERE value IS NOT NULL ORDER BY revision"
     )
-    # The newest revision is kept, also if nothing but a deletion has it.
+    # The latest revision is kept, even if it is a deletion.
     connection.execute(
         "INSERT OR IGNORE INTO versions SELECT revision, created, 1, NULL, key, checksum, NULL, NULL"
         " FROM objects WHERE value IS NULL ORDER BY revision DESC LIMIT 1"

@@ -31,10 +31,10 @@ class Loaded(msgspec.Struct, frozen=True):
     changes: list[Change] = []
     """Oldest first. For each resource complete above its floor."""
     times: list[tuple[float, int]] = []
-    """(seconds since the epoch, newest revision then), oldest first; times do not go back."""
+    """(seconds since the epoch, latest revision at that time), oldest first; times are monotonic."""
     floors: dict[str, int] = {}
     superseded: list[int] = []
-    """Revisions of rows that nothing needs."""
+    """Revisions of rows that are no longer needed."""
 
 
 class Loading:
@@ -68,7 +68,7 @@ class Loading:
         origin: bytes | None,
         value: bytes | None,
     ) -> None:
-        """Take the next row."""
+        """Add the next row."""
         if crc != checksum(revision, created, kind, at, key, origin, value):
             raise DamagedStore(self._path, f"the object under {key!r} is not what was written")
         self._revision = revision
@@ -84,7 +84,7 @@ class Loading:
             else:
                 self._history.setdefault(prefix, []).append(_change(revision, kind, key, value, before, origin))
                 self._note_time(at, revision)
-                before = None  # History needs it.
+                before = None  # The history needs it.
         if before is not None:
             self._superseded.append(before.revision)
         if is_deleted:
@@ -97,7 +97,7 @@ class Loading:
             self._newest[created] = Record(key, value, revision, created)
 
     def _forget(self, prefix: str, revision: int) -> None:
-        """There is no history of a resource up to this revision."""
+        """Remove the history of a resource up to this revision."""
         self._floors[prefix] = revision
         for change in self._history.pop(prefix, ()):
             if change.before is not None:
@@ -110,7 +110,7 @@ class Loading:
             return
         times = self._times
         if times and at <= times[-1][0]:
-            times[-1] = (times[-1][0], revision)  # of one commit, or the clock was set back
+            times[-1] = (times[-1][0], revision)  # of the same commit, or the clock was set back
         else:
             times.append((at, revision))
 

@@ -1,5 +1,4 @@
-"""``Store``: the state in memory, its revisions, its history and its watchers; everything but how a commit becomes
-durable.
+"""``Store``: the state in memory, its revisions, history and watchers; subclasses make commits durable.
 
 The API server decides what to write; ``MemoryStore``, ``SqliteStore`` and ``EtcdStore`` decide when a staged write is
 committed.
@@ -30,7 +29,7 @@ FIRST_REVISION = 1
 """The revision of an empty store, as etcd's: the first write gets 2, and "watch from 1" is the whole history."""
 
 Changes = list[Change]
-"""One commit's changes. (Named here because ``Store.list`` hides ``list`` from the signatures below it.)"""
+"""The changes of one commit. (A name here, because ``Store.list`` shadows ``list`` in the signatures below it.)"""
 Hooks = list[Callable[[Changes], None]]
 Marks = list[tuple[float, int]]
 
@@ -45,11 +44,11 @@ class Asked(Protocol):
 _EXPIRY_SECONDS = 30.0
 """While there are writes, history is checked for expired changes at this interval; readers check it again."""
 _MARKS = 3600
-"""As many marks are shown."""
+"""The maximum number of marks that are returned."""
 
 
 class Store(ABC):
-    """A revisioned store of bytes, for one event loop. See the module for its guarantees."""
+    """A revisioned store of bytes, for one event loop. Its guarantees are in the module docstring."""
 
     commits_at_once = False
     """Whether ``commit`` never waits."""
@@ -74,9 +73,9 @@ class Store(ABC):
     ) -> None:
         """``superseded`` is called with the versions that history drops."""
         self.revision = revision
-        """The newest committed revision."""
+        """The latest committed revision."""
         self.compacted = revision if revision > FIRST_REVISION else 0
-        """No history at or below this is kept. A single resource may have lost more, to its own bounds."""
+        """History at or below this is compacted. That of a single resource may be shorter, by its own limits."""
         self.retention = retention
         self.on_commit: Hooks = []
         """Called with each commit's changes when they are visible, before tasks that wait for them run. An exception is
@@ -88,7 +87,7 @@ class Store(ABC):
         """Called with each write when it is staged, before ``stage`` returns. May stage related writes: they become
         visible in the same commit."""
         self.on_stage_of: dict[str, list[Callable[[Staged], None]]] = {}
-        """The same by the prefix of a whole resource."""
+        """``on_stage`` by the prefix of a resource."""
         self._env = env
         self._records: dict[str, Record] = {}
         self._collections: dict[str, Collection] = {}
@@ -96,9 +95,9 @@ class Store(ABC):
         self._next = revision + 1
         self._newest_staged: dict[str, Staged] = {}
         self._queue: list[Staged] = []
-        """Staged, and not handed to a commit yet; in revision order."""
+        """Staged, but not committed or being committed; in revision order."""
         self._history_size = 0
-        """Bytes of all collections."""
+        """The total size of all histories."""
         self._superseded = superseded
         self._marks = marks.Marks()
         """(loop time, revision) about once per second: the revision committed at that time."""
@@ -122,11 +121,11 @@ class Store(ABC):
 
     @property
     def has_unreadable(self) -> bool:
-        """Whether there may be values here that can't be read (``storage.unreadable``)."""
+        """Whether there may be values that can't be read (``storage.unreadable``)."""
         return False
 
     def get(self, key: str) -> Record | None:
-        """The newest committed record."""
+        """The latest committed record."""
         return self._records.get(key)
 
     def of(self, _prefix: str) -> "Store":
@@ -155,7 +154,7 @@ class Store(ABC):
         return self._records.get(key) if newest is None else newest.record
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """The records under ``prefix`` with keys beyond ``after``, in key order, at most ``limit`` unless it is 0.
+        """The records under ``prefix`` with keys after ``after``, in key order, at most ``limit`` unless it is 0.
 
         With ``revision``, the state at that revision; raises ``Compacted`` if it is no longer available and
         ``FutureRevision`` if it is not committed yet. Pages of one revision neither overlap nor omit anything.
@@ -179,7 +178,7 @@ class Store(ABC):
         return Page([records[key] for key in keys], self.revision, left > 0, left)
 
     def _list_then(self, prefix: str, after: str, before: str | None, limit: int, revision: int) -> Page:
-        """A list at an earlier revision: the state of now, with every change since undone."""
+        """A list at an earlier revision: the current state with all later changes undone."""
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
         self._check_kept(prefix, revision)
@@ -201,7 +200,7 @@ class Store(ABC):
         return Page(found[:limit] if left else found, revision, left > 0, left)
 
     def count(self, prefix: str) -> int:
-        """How many records there are under ``prefix``."""
+        """The number of records under ``prefix``."""
         before = _end_of(prefix)
         return sum(collection.keys.count(prefix, before) for collection in self._under(prefix))
 
@@ -219,7 +218,7 @@ class Store(ABC):
         return collection is not None and len(collection.keys) > 0
 
     def _under(self, prefix: str) -> Sequence[Collection]:
-        """The resources that a prefix touches, in key order."""
+        """The resources under a prefix, in key order."""
         end = resource_end(prefix)
         if end:
             collection = self._collections.get(prefix[:end])
@@ -229,7 +228,7 @@ class Store(ABC):
     # Writing
 
     def next_revision(self) -> int:
-        """The revision that the next ``stage`` will assign."""
+        """The revision of the next ``stage``."""
         return self._next
 
     def stage(
@@ -285,8 +284,8 @@ class Store(ABC):
         return staged
 
     def commit_at_once(self, staged: Staged) -> None:
-        """``commit``, for a store whose ``commits_at_once`` is true. Readers in the same process that wait for such a
-        change, and can take it at once, do so before this returns, without being woken."""
+        """``commit``, for a store with ``commits_at_once``. Waiting readers in the same process that can take the
+        change directly do so before this returns, without being woken."""
         raise NotImplementedError(f"{type(self).__name__} commits in turns")
 
     @abstractmethod
@@ -376,7 +375,7 @@ class Store(ABC):
         """Start to follow the writes of other processes, in the running loop."""
 
     async def catch_up(self) -> None:  # noqa: B027  # what is stored is visible
-        """Return once everything that was stored when this was called is visible here."""
+        """Return once everything that was stored at the time of the call is visible."""
 
     async def answers(self, check: Literal["health", "readiness"]) -> bool:
         """Whether the backend responds within the timeout of a health check."""
@@ -389,12 +388,11 @@ class Store(ABC):
         """Return when the staged writes of the key are decided."""
 
     def was_given_up(self, key: str, since: int) -> bool:
-        """Whether a write of the key has failed after it was staged, since ``given_up`` was that number."""
+        """Whether a staged write of the key has failed since ``given_up`` had that value."""
         return False
 
     async def is_stale(self, record: Record) -> bool:
-        """Whether a record is to be written again even if it stays as it is, since it is stored in another form than it
-        would be now."""
+        """Whether a record has to be written again even without changes, because its stored form is outdated."""
         return False
 
     async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> "Store":
@@ -426,10 +424,10 @@ class Store(ABC):
                 still.append((revision, waiter))
         self._awaited = still
 
-    # Watching, and the past
+    # Watches and history
 
     def watch(self, prefix: str, after: int, *, capacity: int = CAPACITY) -> Watcher:
-        """Every change after revision ``after`` under ``prefix``; a prefix that does not end in ``/`` is one key.
+        """Every change after revision ``after`` under ``prefix``; a prefix that does not end in ``/`` is a single key.
 
         Starts with changes that are already committed. ``after`` may be a future revision. Raises ``Compacted`` if
         history after it is not available. Close the watcher when done.
@@ -468,7 +466,7 @@ class Store(ABC):
         if revision > self.compacted:
             self.compacted = revision
             for collection in self._collections.values():
-                # The floor of those without such changes does not matter: ``compacted`` is above it.
+                # The floors of other resources do not matter: ``compacted`` is above them.
                 changes = collection.changes
                 if changes and changes[0].revision <= revision:
                     self._history_size -= collection.size
@@ -500,9 +498,9 @@ class Store(ABC):
         return max(self.compacted, 0 if collection is None else collection.floor)
 
     def revision_at(self, seconds_ago: float) -> int:
-        """The newest revision that was committed so many seconds ago, to about a second.
+        """The latest revision this many seconds ago, with a resolution of about a second.
 
-        Raises ``Compacted`` when history does not go back that far.
+        Raises ``Compacted`` if the history is too short.
         """
         self._expire()
         revision = self._marks.at(self._env.monotonic() - seconds_ago)
@@ -519,7 +517,7 @@ class Store(ABC):
         return None if at is None else self._env.monotonic() - at
 
     def history_marks(self, most: int = _MARKS) -> Marks:
-        """(seconds ago, revision), oldest first, at most two for each second, and ``most`` at all.
+        """(seconds ago, revision), oldest first, at most two per second, and at most ``most``.
 
         A commit after a mark happened between the times of this mark and the next one.
         """
@@ -549,12 +547,12 @@ class Store(ABC):
             self._expired = expired
             self.compact(expired[1])
 
-    # The end
+    # Closing
 
     async def close(self) -> None:
         """Commit the staged writes, end every watcher, and accept no more writes. Reads still work.
 
-        Safe to call twice.
+        Idempotent.
         """
         self._closed = True
         for watcher in self._watchers:
@@ -589,7 +587,7 @@ def _no_key(key: str) -> ValueError:
 
 
 def _end_of(prefix: str) -> str | None:
-    """The first string beyond everything under the prefix."""
+    """The first string after everything under the prefix."""
     if not prefix:
         return None
     if not prefix.endswith("/"):

@@ -1,4 +1,4 @@
-"""Values that a store has and can't read: damaged ones, and encrypted ones without their key.
+"""Placeholders for values that can't be read: corrupt ones, and those that can't be decrypted.
 
 They are not JSON, so that they cannot be mistaken for an object; code that fails to decode a value gets the reason
 here.
@@ -8,19 +8,20 @@ import msgspec
 
 _MARK = b"\xffunreadable:"
 _MOST_SHOWN = 200
-"""Characters: Kubernetes' own keys are seldom longer, and one that another program wrote may have a megabyte."""
+"""The maximum length in characters: Kubernetes' own keys are seldom longer, but other programs may write one of a
+megabyte."""
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """Why a value can't be read. ``storage_key`` is its key behind the store if it could not be decrypted, empty if it
-    is damaged."""
+    """Why a value can't be read. ``storage_key`` is its key in the backend if it could not be decrypted, empty if it is
+    corrupt."""
 
     reason: str
     storage_key: str = ""
 
 
 def shown_key(key: str) -> str:
-    """The key of such a value, short enough for a log line or an error."""
+    """The key of such a value, truncated for log lines and errors."""
     return key if len(key) <= _MOST_SHOWN else f"{key[:_MOST_SHOWN]}... ({len(key)} characters)"
 
 

@@ -15,7 +15,8 @@ CAPACITY = 4096
 when full (``storage/cacher``, v1.36); here writers never wait."""
 
 WAITING_BYTES = 32 * 1024 * 1024
-"""Bytes that may wait for one watcher; as much as history keeps of a resource (``Retention``)."""
+"""The maximum size of the changes that may wait for one watcher; as much as the history of a resource
+(``Retention``)."""
 
 
 class Watcher:
@@ -54,17 +55,17 @@ class Watcher:
         self.overrun = False
         """Whether the reader was too slow and gets no further changes."""
         self.take_at_once: Callable[[list[Change]], bool] | None = None
-        """Takes changes while the reader waits, without waking it; false: it does not, and they are delivered."""
+        """Takes changes while the reader waits, without waking it; if it returns false, they are delivered as usual."""
 
     @property
     def takes_at_once(self) -> bool:
-        """Whether the reader waits, and need not be woken to take something."""
+        """Whether the reader is waiting, and can take changes without being woken."""
         waiter = self._waiter
         return self.take_at_once is not None and waiter is not None and not waiter.done() and not self._pending
 
     @property
     def idle(self) -> bool:
-        """Whether the reader has everything up to the store's revision: true for one that may announce a bookmark."""
+        """Whether the reader has everything up to the store's revision, so that it may send a bookmark."""
         return not self._pending and not self.overrun
 
     def __aiter__(self) -> "Watcher":
@@ -119,12 +120,12 @@ class Watcher:
             self._notify()
 
     def hand_over(self, batch: list[Change]) -> bool:
-        """The store's side, of a reader that ``takes_at_once``: whether it has taken the changes."""
+        """Called by the store for a reader that ``takes_at_once``: returns whether it has taken the changes."""
         assert self.take_at_once is not None, "it takes changes at once"
         return batch[0].revision > self._after and self.take_at_once(batch)
 
     def deliver(self, batch: list[Change], size: int) -> None:
-        """The store's side: take a commit's changes under this prefix, of so many bytes."""
+        """Called by the store with a commit's changes under this prefix, and their size in bytes."""
         if batch[0].revision <= self._after:
             # A watch may start at a future revision; changes until then are not delivered to it.
             batch = [change for change in batch if change.revision > self._after]
@@ -146,7 +147,7 @@ class Watcher:
 
 
 def size_of(changes: list[Change]) -> int:
-    """The bytes of the objects in these changes."""
+    """The size of the objects in these changes."""
     return sum([len(change.value) for change in changes])
 
 
@@ -158,20 +159,20 @@ class WatcherIndex:
 
     def __init__(self) -> None:
         self.deliveries = 0
-        """How many batches were delivered, each to one watcher."""
+        """The number of delivered batches, counting each watcher."""
         self._by_prefix: dict[str, dict[Watcher, None]] = {}
         self._narrow: dict[str, int] = {}
-        """How many watchers read less than a resource, by the resource's prefix."""
+        """The number of watchers of less than a resource, by the resource's prefix."""
         self._wide = 0
-        """How many read more than one resource."""
+        """The number of watchers of more than one resource."""
 
     def add(self, watcher: Watcher) -> None:
-        """Serve this watcher from the next commit on."""
+        """Add a watcher, which gets the following commits."""
         self._by_prefix.setdefault(watcher.prefix, {})[watcher] = None
         self._count(watcher.prefix, 1)
 
     def remove(self, watcher: Watcher) -> None:
-        """Serve this watcher no more. Safe to call twice."""
+        """Remove a watcher. Idempotent."""
         served = self._by_prefix.get(watcher.prefix)
         if served is None or watcher not in served:
             return
@@ -233,7 +234,7 @@ class WatcherIndex:
                 watcher.deliver(batch, size)
 
     def _prefixes(self, key: str, resource: str) -> list[str]:
-        """The prefixes of a key that a watcher may have, as far as there are watchers that wide or narrow."""
+        """The prefixes of a key that may have watchers, given which widths exist."""
         prefixes = [resource]
         if self._wide:
             prefixes += ["", key[: key.index("/") + 1]]

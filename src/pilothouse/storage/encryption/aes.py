@@ -30,7 +30,7 @@ class Gcm:
     """AES-GCM with random nonces before the value. A key may be used for 2^32 writes, and must be rotated."""
 
     def __init__(self, key: bytes) -> None:
-        """Raises ``TransformError`` for a key of another size than 16, 24 or 32 bytes."""
+        """Raises ``TransformError`` unless the key has 16, 24 or 32 bytes."""
         _check_key(key)
         self._aead = AESGCM(key)
 
@@ -44,26 +44,26 @@ class Gcm:
             raise TransformError("cipher: message authentication failed") from None
 
     def to_storage(self, data: bytes, context: Context) -> bytes:
-        """Nonce and encrypted value."""
+        """Encrypt: nonce and ciphertext."""
         nonce = os.urandom(_NONCE)
         return nonce + self._aead.encrypt(nonce, data, context.authenticated_data)
 
 
 class Cbc:
-    """AES-CBC with PKCS#7 padding. Nothing shows that a value was changed; upstream advises against it."""
+    """AES-CBC with PKCS#7 padding. Modifications are not detected; upstream advises against it."""
 
     def __init__(self, key: bytes) -> None:
-        """Raises ``TransformError`` for a key of another size than 16, 24 or 32 bytes."""
+        """Raises ``TransformError`` unless the key has 16, 24 or 32 bytes."""
         _check_key(key)
         self._key = key
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
-        """The value. Raises ``TransformError``."""
+        """Decrypt. Raises ``TransformError``."""
         if len(data) < _BLOCK:
             raise TransformError(_TOO_SHORT)
         if len(data) % _BLOCK:
             raise TransformError("the stored data is not a multiple of the block size")
-        if len(data) == _BLOCK:  # where Go's panics
+        if len(data) == _BLOCK:  # Go panics
             raise TransformError("invalid PKCS7 data (empty or not padded)")
         decryptor = self._cipher(data[:_BLOCK]).decryptor()
         padded = decryptor.update(data[_BLOCK:]) + decryptor.finalize()
@@ -75,7 +75,7 @@ class Cbc:
         return padded[:-size], False
 
     def to_storage(self, data: bytes, context: Context) -> bytes:
-        """Initialization vector and encrypted value."""
+        """Encrypt: initialization vector and ciphertext."""
         vector = os.urandom(_BLOCK)
         size = _BLOCK - len(data) % _BLOCK
         encryptor = self._cipher(vector).encryptor()
@@ -90,19 +90,19 @@ class ExtendedNonceGcm:
     SHA-256). So one seed may be used for any number of writes."""
 
     def __init__(self, seed: bytes) -> None:
-        """Raises ``TransformError`` for less than 32 bytes."""
+        """Raises ``TransformError`` for fewer than 32 bytes."""
         if len(seed) < SEED_SIZE:
             raise TransformError(f"invalid seed length {len(seed)} used for key generation")
         self._seed = seed
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
-        """The value. Raises ``TransformError``."""
+        """Decrypt. Raises ``TransformError``."""
         if len(data) < _INFO:
             raise TransformError(_TOO_SHORT)
         return self._derived(data[:_INFO]).from_storage(data[_INFO:], context)
 
     def to_storage(self, data: bytes, context: Context) -> bytes:
-        """The random bytes, a nonce, and the encrypted value."""
+        """Encrypt: the random bytes, a nonce, and the ciphertext."""
         info = os.urandom(_INFO)
         return info + self._derived(info).to_storage(data, context)
 

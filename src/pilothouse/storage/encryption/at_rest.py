@@ -1,6 +1,6 @@
 """The providers of all resources, for a store, and replacing them when the configuration changes.
 
-A store decrypts each value once, when it reads it or etcd reports it, and encrypts it once, when it is sent.
+A store decrypts each value once, when it is read or reported by etcd, and encrypts it once, when it is written.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from pilothouse.storage.encryption.kmsv2.probe import KmsProbe, KmsUnhealthy
 from pilothouse.storage.encryption.transformer import Context, KeyNeeded, Transformer
 
 GroupResource = tuple[str, str]
-"""Group and resource; the resource may be ``*``, and then the group, too."""
+"""Group and resource; the resource, or both, may be ``*``."""
 _ANY = "*"
 _IDENTITY = Identity()
 
@@ -41,7 +41,7 @@ class Providers:
         return None
 
     async def check(self) -> None:
-        """Whether all plugins are healthy (``kms-providers``). Raises ``KmsUnhealthy``."""
+        """Check the health of all plugins (``kms-providers``). Raises ``KmsUnhealthy``."""
         errors = []
         for at, probe in enumerate(self.probes):
             try:
@@ -79,7 +79,7 @@ class EncryptionAtRest:
 
     @property
     def providers(self) -> Providers:
-        """Those in use."""
+        """The current providers."""
         return self._providers
 
     def encrypts(self, key: str) -> bool:
@@ -107,7 +107,7 @@ class EncryptionAtRest:
                 await needed.fetch()
 
     def read_blocking(self, key: str, etcd_key: bytes, data: bytes) -> tuple[bytes, bool]:
-        """The same without a loop, at the start. Raises ``TransformError``."""
+        """``read`` without an event loop, at startup. Raises ``TransformError``."""
         while True:
             try:
                 return self.from_storage(key, etcd_key, data)
@@ -125,7 +125,7 @@ class EncryptionAtRest:
             known = self._known[found] = (self._providers.of(group, resource) or _IDENTITY, name)
         return known
 
-    # Life
+    # Lifecycle
 
     def _changed(self) -> None:
         for hook in self.on_change:

@@ -8,7 +8,7 @@ ENCRYPTED = b"k8s:enc:"
 
 
 class Identity:
-    """Leaves values as they are."""
+    """Returns values unchanged."""
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
         """The value. Raises ``TransformError`` if it is encrypted."""
@@ -20,7 +20,7 @@ class Identity:
 
 
 def plain(data: bytes) -> bytes:
-    """A value that is not encrypted. Raises ``TransformError`` for one that is."""
+    """A value that is not encrypted. Raises ``TransformError`` if it is."""
     if data.startswith(ENCRYPTED):
         raise TransformError("identity transformer tried to read encrypted data")
     return data

@@ -1,7 +1,7 @@
 """Upstream's metrics of encryption at rest.
 
 After apiserver's ``pkg/storage/value/metrics.go``, ``pkg/storage/value/encrypt/envelope/metrics`` and
-``pkg/server/options/encryptionconfig/metrics`` (v0.36). Key ids and the name of the server are shown by their hashes.
+``pkg/server/options/encryptionconfig/metrics`` (v0.36). Key IDs and the ID of the server are hashed.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ def hash_of(text: str) -> str:
 
 
 class EncryptionMetrics:
-    """The families of one server. ``timestamp`` is the wall time."""
+    """The metrics of one server. ``timestamp`` is the wall time."""
 
     def __init__(self, server_id: str, timestamp: Callable[[], float]) -> None:
         self.registry = registry = Registry()
@@ -112,7 +112,7 @@ class EncryptionMetrics:
         self._reported: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
     def transformed(self, resource: str, kind: str, prefix: str, seconds: float, error: TransformError | None) -> None:
-        """A value was encrypted (``to_storage``) or decrypted (``from_storage``), or that has failed."""
+        """A value was encrypted (``to_storage``) or decrypted (``from_storage``), or that failed."""
         self._operations.labels(resource, kind, prefix, "OK" if error is None else error.code).inc()
         if error is None:
             self._latencies.labels(kind, prefix).observe(seconds)
@@ -130,7 +130,7 @@ class EncryptionMetrics:
         self._calls.labels(provider, method, code or NO_GRPC).observe(seconds)
 
     def used_key(self, kind: str, provider: str, key_id: str) -> None:
-        """A value was encrypted or decrypted with a key of a plugin."""
+        """A value was encrypted or decrypted with a plugin's key."""
         labels = (kind, provider, hash_of(key_id), self._server)
         if labels not in self._used and len(self._used) >= _MOST_KEYS:
             oldest, _ = self._used.popitem(last=False)
@@ -160,12 +160,12 @@ class EncryptionMetrics:
         self._cached.labels(provider).set(size)
 
     def reloaded(self, config_hash: str) -> None:
-        """A changed configuration is in use; its hash."""
+        """A changed configuration is in use."""
         self._count_reload("success")
         self.configured(config_hash)
 
     def reload_failed(self) -> None:
-        """A changed configuration can't be used."""
+        """A changed configuration is invalid."""
         self._count_reload("failure")
 
     def configured(self, config_hash: str) -> None:

@@ -1,5 +1,5 @@
-"""XSalsa20 and Poly1305, as NaCl's secretbox puts them together (apiserver ``pkg/storage/value/encrypt/secretbox``,
-v0.36). Needs PyNaCl: cryptography does not have XSalsa20."""
+"""NaCl's secretbox: XSalsa20 and Poly1305 (apiserver ``pkg/storage/value/encrypt/secretbox``, v0.36). Needs PyNaCl,
+because cryptography lacks XSalsa20."""
 
 from nacl.exceptions import CryptoError
 from nacl.secret import SecretBox
@@ -27,5 +27,5 @@ class Secretbox:
             raise TransformError("output array was not large enough for encryption") from None
 
     def to_storage(self, data: bytes, context: Context) -> bytes:
-        """Nonce and encrypted value."""
+        """Encrypt: nonce and ciphertext."""
         return bytes(self._box.encrypt(data))

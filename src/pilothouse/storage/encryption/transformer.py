@@ -27,7 +27,7 @@ class TransformError(StoreUnavailable):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same may succeed later, without another configuration."""
+        """Whether a retry may succeed without another configuration."""
         return self.code != NO_GRPC
 
 
@@ -45,7 +45,7 @@ class Context(msgspec.Struct, frozen=True):
     """The context of a value (``value.Context``)."""
 
     authenticated_data: bytes
-    """The key in etcd: providers that can do so bind the value to it."""
+    """The key in etcd: most providers authenticate it with the value."""
     resource: str = ""
     """``secrets``, ``deployments.apps``: for metrics."""
 
@@ -54,7 +54,7 @@ class Read(Protocol):
     """Decrypts."""
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
-        """The value, and whether it is stale: to be written again even if it does not change. Raises
+        """Decrypt a value; also returns whether it is stale, to be written again even without changes. Raises
         ``TransformError``, ``KeyNeeded``."""
         ...
 
@@ -81,7 +81,7 @@ class PrefixTransformer(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The prefix in metrics and logs."""
+        """The prefix for metrics and logs."""
         return self.prefix.decode(errors="replace")
 
 
@@ -96,8 +96,8 @@ class PrefixTransformers:
         self._record = record
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
-        """The value, and whether it is stale. Several may have the same prefix: one key is rotated in, another one out.
-        So the failure of one is no reason not to try the next."""
+        """Decrypt a value; also returns whether it is stale. Several transformers may have the same prefix, during a
+        key rotation. So the next one is tried after a failure."""
         began = time.perf_counter()
         errors: list[TransformError] = []
         for at, each in enumerate(self._transformers):
@@ -108,7 +108,7 @@ class PrefixTransformers:
                 found, stale = each.transformer.from_storage(data[len(each.prefix) :], context)
             except TransformError as failure:
                 if not each.prefix:
-                    continue  # identity, before a provider that is being abandoned
+                    continue  # identity, listed before a provider that is being removed
                 error = failure
             name = each.name or "identity"
             self._record(context.resource, "from_storage", name, time.perf_counter() - began, error)
@@ -122,7 +122,7 @@ class PrefixTransformers:
         raise missing
 
     def to_storage(self, data: bytes, context: Context) -> bytes:
-        """The value as the first transformer writes it, behind its prefix."""
+        """Encrypt with the first transformer, and add its prefix."""
         began = time.perf_counter()
         first = self._transformers[0]
         try:

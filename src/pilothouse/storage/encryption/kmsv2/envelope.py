@@ -1,4 +1,4 @@
-"""Values in envelopes: each has its encrypted key beside it, which only the plugin can decrypt.
+"""Envelope encryption: values are stored with their encrypted data encryption key, which only the plugin can decrypt.
 
 Values are written with a seed that the plugin has encrypted once; a seed is used until the plugin's key changes. Seeds
 of other values are requested at the first use, and cached for a day (upstream's ``cache.go``).
@@ -43,7 +43,7 @@ class SourceCache:
         return None if found is None else found[1]
 
     def put(self, key: bytes, transformer: Read) -> None:
-        """Keep it from now on."""
+        """Add a key."""
         now = self._timestamp()
         self._kept[key] = (now + _KEPT_SECONDS, transformer)
         self._kept.move_to_end(key)
@@ -52,7 +52,7 @@ class SourceCache:
 
 
 class EnvelopeTransformer:
-    """Encrypts with the current state, decrypts with whatever a value was encrypted with."""
+    """Encrypts with the current state, decrypts with the key of the value."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class EnvelopeTransformer:
         current_state: Callable[[], State],
         metrics: EncryptionMetrics,
     ) -> None:
-        """``current_state`` raises ``TransformError`` as long as there is none."""
+        """``current_state`` raises ``TransformError`` while there is none."""
         self._env = env
         self._provider = provider
         self._service = service
@@ -73,7 +73,7 @@ class EnvelopeTransformer:
         """Until when the plugin is not asked for a key (an empty one: for anything), and the error."""
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
-        """The value, and whether it is of another key than the current one. Raises ``KeyNeeded``,
+        """Decrypt a value; also returns whether its key differs from the current one. Raises ``KeyNeeded``,
         ``TransformError``."""
         try:
             found = messages.EncryptedObject.FromString(data)
@@ -95,7 +95,7 @@ class EnvelopeTransformer:
         return value, stale or source.key_id != state.source.key_id or source_type != state.source_type
 
     def to_storage(self, data: bytes, context: Context) -> bytes:
-        """The value in its envelope. Raises ``TransformError`` while there is no state, or it has expired."""
+        """Encrypt a value. Raises ``TransformError`` if there is no state, or it has expired."""
         state = self._current_state()
         state.check_writable(self._env.now())
         if self._cache.get(state.cache_key) is not state.transformer:
@@ -113,7 +113,7 @@ class EnvelopeTransformer:
 
     async def _fetch(self, key: bytes, source: Encrypted, source_type: int) -> None:
         if self._cache.get(key) is not None or self._has_failed(key) is not None:
-            return  # another value had the same
+            return  # another value had the same key
         self._metrics.missed()
         try:
             plain = await self._service.decrypt(self._env.uid(), source)

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How the plugin is, and the id of the key that it encrypts with."""
+    """The status of the plugin, and its current key ID."""
 
     version: str
     healthz: str
@@ -25,7 +25,7 @@ class Encrypted(msgspec.Struct, frozen=True):
 
 
 class KmsService(Protocol):
-    """A plugin. All of it raises ``TransformError``, with gRPC's code."""
+    """A plugin. All methods raise ``TransformError``, with gRPC's code."""
 
     async def status(self) -> Status: ...
 

@@ -23,7 +23,7 @@ from pilothouse.storage.encryption.metrics import EncryptionMetrics, hash_of
 from pilothouse.storage.encryption.transformer import TransformError
 
 _HEALTHY_SECONDS, _UNHEALTHY_SECONDS = 60.0, 10.0
-"""Between two questions in the background."""
+"""The interval of background checks."""
 _POSITIVE_TTL, _NEGATIVE_TTL = 20.0, 3.0
 """Seconds for which the result is cached for health checks."""
 _WRITABLE = datetime.timedelta(minutes=3)
@@ -93,7 +93,7 @@ class KmsProbe:
             await self.check_and_log()
 
     async def check_and_log(self) -> None:
-        """``check``, whose failure is not the caller's."""
+        """``check``, logging failures."""
         try:
             await self.check()
         except KmsUnhealthy as error:
@@ -134,7 +134,7 @@ class KmsProbe:
     async def _keep_state(self, key_id: str, uid: str) -> str:
         """Create a state for the plugin's current key, or extend the existing one (``rotateDEKOnKeyIDChange``); returns
         the error."""
-        # From before the call: the three minutes are an upper bound.
+        # From before the call: the three minutes are an upper limit.
         expires_at = self._env.now() + _WRITABLE
         state = self._state
         if state is not None and state.source.key_id == key_id:
@@ -177,7 +177,7 @@ class KmsProbe:
 
 
 def _rotation_failed(uid: str, state: State | None, failure: str, key_id: str, source: Encrypted | None) -> str:
-    """Upstream's words, in which an absent error is ``<nil>`` and an absent time that of Go."""
+    """Upstream's message, in which a missing error is ``<nil>`` and a missing time Go's zero time."""
     before = "<nil>" if state is not None else "got unexpected nil transformer"
     of_state = hash_of(state.source.key_id) if state is not None else ""
     of_source = hash_of(source.key_id) if source is not None else ""

@@ -1,7 +1,7 @@
-"""The plugin: calls of the KMS v2 API on a unix socket (apiserver ``…/envelope/kmsv2/grpc_service.go``, v0.36).
+"""A plugin on a unix socket, with the gRPC API KMS v2 (apiserver ``…/envelope/kmsv2/grpc_service.go``, v0.36).
 
-Needs gRPC, an extra. Calls wait for a plugin that is not there yet, up to the timeout of the provider.
-``run_blocking`` is for the start, when a store is read without a loop.
+Needs gRPC, an extra. Calls wait for a plugin that is not running yet, up to the timeout of the provider.
+``run_blocking`` is for startup, when a store is read without an event loop.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _CHANNEL_OPTIONS = (
 
 
 class GrpcKmsService:
-    """A plugin at a socket. ``endpoint`` is checked: ``unix:///path`` or ``unix:///@abstract``."""
+    """A plugin at a socket. ``endpoint`` has been validated: ``unix:///path`` or ``unix:///@abstract``."""
 
     def __init__(self, endpoint: str, provider: str, timeout: float, metrics: EncryptionMetrics) -> None:
         self._provider = provider
@@ -39,12 +39,12 @@ class GrpcKmsService:
         self._channel: Any = grpc.insecure_channel(_target(endpoint), options=_CHANNEL_OPTIONS)
 
     async def status(self) -> Status:
-        """How it is."""
+        """Call ``Status``."""
         answer = await self._call("Status", messages.StatusRequest(), messages.StatusResponse)
         return Status(answer.version, answer.healthz, answer.key_id)
 
     async def encrypt(self, uid: str, plaintext: bytes) -> Encrypted:
-        """The plaintext as only the plugin can read it."""
+        """Call ``Encrypt``."""
         request = messages.EncryptRequest(plaintext=plaintext, uid=uid)
         answer = await self._call("Encrypt", request, messages.EncryptResponse)
         return Encrypted(answer.ciphertext, answer.key_id, dict(answer.annotations))
@@ -93,7 +93,7 @@ class GrpcKmsService:
 
 
 async def _finished(call: Any) -> Any:
-    """The result of a call of gRPC's threads, for the loop."""
+    """The result of a gRPC future, for the event loop."""
     loop = asyncio.get_running_loop()
     done = loop.create_future()
 
@@ -110,7 +110,7 @@ async def _finished(call: Any) -> Any:
 
 
 def _code(error: Any) -> str:
-    """The name of the status in Go."""
+    """Go's name of the status code."""
     name: str = error.code().name
     return "Canceled" if name == "CANCELLED" else name.title().replace("_", "")
 

@@ -33,7 +33,7 @@ class State(msgspec.Struct, frozen=True):
     cache_key: bytes
 
     def check_writable(self, now: datetime.datetime) -> None:
-        """Raises ``TransformError`` once it has expired."""
+        """Raises ``TransformError`` after the expiration."""
         if now > self.expires_at:
             raise TransformError(
                 f"encryptedDEKSource with keyID hash {quote(hash_of(self.source.key_id))} expired at "
