@@ -7,7 +7,7 @@ from typing import Any
 from tests.stores import new_store
 
 from pilothouse.apiserver.asgi import Application
-from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.server import ApiServer
@@ -70,7 +70,9 @@ class World:
         self.env = env
         self.core = ApiServer(env, new_store(env))
         logins = [
-            StaticTokens({"admin": Identity("admin", ("system:masters",)), "jane": Identity("jane", ("crew",), "u1")})
+            StaticTokenAuthenticator(
+                {"admin": Identity("admin", ("system:masters",)), "jane": Identity("jane", ("crew",), "u1")}
+            )
         ]
         self.handler_chain = HandlerChain(
             self.core, address="10.0.0.1:6443", logins=logins, authorization=authorization

@@ -9,7 +9,7 @@ import pytest
 from tests.apiserver.application import ADMIN, JANE, JSON, MAPS, World, config_map
 from tests.tables import cases
 
-from pilothouse.apiserver.asgi import LONG_BYTES, REQUEST_SECONDS, _joined
+from pilothouse.apiserver.asgi import LONG_BYTES, REQUEST_SECONDS, _join_small
 from pilothouse.apiserver.request_bodies import UNFINISHED_BYTES
 from pilothouse.apiserver.serializers.json import Pieces
 from pilothouse.serving.budget import Budget
@@ -186,7 +186,7 @@ def test_events_that_come_together_are_sent_together_as_far_as_they_are_small(
     lengths: list[int], joined: list[int]
 ) -> None:
     batch = [b"%c" % (65 + index) * length for index, length in enumerate(lengths)]
-    pieces = list(_joined(batch))
+    pieces = list(_join_small(batch))
     assert [len(piece) for piece in pieces] == joined
     assert b"".join(pieces) == b"".join(batch)
 

@@ -14,7 +14,7 @@ from tests.apiserver.api import Api
 from tests.golden import Golden
 
 from pilothouse.api.wire import Request, Response
-from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.env import Env
@@ -186,7 +186,7 @@ def content_type(method: str) -> str:
 
 
 async def our_answers(api: Api) -> list[Any]:
-    tokens = StaticTokens({ADMIN: Identity("admin", ("system:masters",))})
+    tokens = StaticTokenAuthenticator({ADMIN: Identity("admin", ("system:masters",))})
     handler_chain = HandlerChain(
         api.server,
         address="",

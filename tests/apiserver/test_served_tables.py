@@ -14,7 +14,7 @@ import pytest
 from tests.apiserver.api import Api
 from tests.custom_resources import definition, version
 
-from pilothouse.apiserver.printers.tables import TableMaker
+from pilothouse.apiserver.printers.tables import TableConvertor
 from pilothouse.apiserver.resources import built_in
 
 _DATA = Path(__file__).parent / "data"
@@ -129,7 +129,7 @@ async def test_table_of_one(api: Api, key: str) -> None:
 @pytest.mark.parametrize("key", _NEVER_CREATED)
 def test_table_of_what_nobody_creates(key: str) -> None:
     info = next(info for info in built_in() if f"{info.api_version} {info.kind}" == key)
-    maker = TableMaker(info)
+    maker = TableConvertor(info)
     row = json.loads(maker.row(json.dumps(_NEVER_CREATED[key]).encode(), "None", datetime.datetime.now(datetime.UTC)))
     assert _columns({"columnDefinitions": json.loads(maker.columns)}) == _TABLES[key]["columns"]
     assert row["cells"] == _TABLES[key]["cells"]

@@ -16,7 +16,7 @@ from typing import Any, Self
 from tests.stores import served_store
 
 from pilothouse.apiserver.asgi import Application
-from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.server import ApiServer
@@ -73,7 +73,7 @@ class EmbeddedServer:
         self._loop = asyncio.get_running_loop()
         self._finish = asyncio.Event()
         core = ApiServer(self._env, self._store(self._env))
-        logins = [StaticTokens({ADMIN_TOKEN: Identity("admin", ("system:masters",), "admin")})]
+        logins = [StaticTokenAuthenticator({ADMIN_TOKEN: Identity("admin", ("system:masters",), "admin")})]
         handler_chain = HandlerChain(core, address="127.0.0.1", logins=logins, authorization="RBAC")
         application = Application(self._env, handler_chain)
         pair = issue_server(self._authority, ["127.0.0.1"], self._env.now())

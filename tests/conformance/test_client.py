@@ -18,7 +18,7 @@ from tests.stores import new_store
 from pilothouse.api.core import NODES, PODS, Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.apiserver.asgi import Application
-from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.client import (
@@ -67,8 +67,8 @@ async def local(env: Env) -> AsyncIterator[Client]:
 @contextlib.asynccontextmanager
 async def over_http(env: Env) -> AsyncIterator[Client]:
     """A client of an embedded server, on a socket of the loopback interface."""
-    server = ApiServer(env, new_store(env))
-    logins = [StaticTokens.read('secret,admin,admin,"system:masters"')]
+    server = ApiServer(env, MemoryStore(env))
+    logins = [StaticTokenAuthenticator.read('secret,admin,admin,"system:masters"')]
     handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
     edge = Server(Application(env, handler_chain), clock=env.clock)
     await handler_chain.start()
@@ -367,8 +367,8 @@ async def test_bytes_that_are_too_many_are_rejected_alike(client: Client, ns: st
 @pytest.mark.real_loop
 async def test_only_who_may_may(env: Env) -> None:
     """Identity belongs to the transport; over HTTP it is shown by a token, and a wrong one is nobody."""
-    server = ApiServer(env, new_store(env))
-    logins = [StaticTokens.read("secret,jane,jane")]
+    server = ApiServer(env, MemoryStore(env))
+    logins = [StaticTokenAuthenticator.read("secret,jane,jane")]
     handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
     edge = Server(Application(env, handler_chain), clock=env.clock)
     await handler_chain.start()

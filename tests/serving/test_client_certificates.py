@@ -86,7 +86,7 @@ UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"x")
         "a server's": (ROOT, [Made("c", ROOT, usages=[SERVER])], "not meant for clients"),
         "expired": (ROOT, [Made("c", ROOT, days=(-5, -2))], "expired"),
         "not valid yet": (ROOT, [Made("c", ROOT, days=(2, 5))], "not valid before"),
-        "of an expired authority": (OLD, [Made("c", OLD)], "its authority can't be used: expired"),
+        "of an expired authority": (OLD, [Made("c", OLD)], "its CA can't be used: expired"),
         "a path that is too long": (SHORT, [Made("c", BELOW_SHORT), BELOW_SHORT], "its authority"),
         "signed by somebody's certificate": (ROOT, [Made("c", LEAF_AS_CA), LEAF_AS_CA], "signed by"),
         "of an authority for servers": (ROOT, [Made("c", SERVING_CA), SERVING_CA], "its authority"),
@@ -105,7 +105,7 @@ def test_who_is_believed(root: Made, chain: list[Made], refusal: str | None) -> 
 def test_what_is_no_certificate_is_rejected() -> None:
     authorities = Authorities(ROOT.pem)
     assert authorities.verification_error([b"garbage"], NOW) is not None
-    assert authorities.verification_error([], NOW) == "no certificate was shown"
+    assert authorities.verification_error([], NOW) == "no certificate was sent"
     with pytest.raises(ValueError, match="not a PEM certificate"):
         Authorities(b"garbage")
 

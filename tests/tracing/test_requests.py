@@ -12,7 +12,7 @@ from tests.tracing.spans import ALWAYS, Spans, id_of, trace_of
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver import ApiServer
 from pilothouse.apiserver.admission.dynamic.webhook_calls import Target
-from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.env import Env
@@ -29,7 +29,7 @@ USERS = {
     "monitor": Identity("monitor", ("system:monitoring",)),
     "jane": Identity("jane", ("developers",)),
 }
-TOKENS = StaticTokens(USERS)
+TOKENS = StaticTokenAuthenticator(USERS)
 
 
 class Server:

@@ -138,7 +138,7 @@ class Application:
     async def _send(self, request: Request, response: Response, send: Send, started: float) -> None:
         body = b"" if request.method == "HEAD" else response.body
         if len(body) > LONG_BYTES:
-            async with self._holding(len(body)):
+            async with self._count_unsent(len(body)):
                 await self._send_pieces(request, Pieces.of(response), send, started)
             return
         headers = dict(response.headers)
@@ -157,7 +157,7 @@ class Application:
             headers.update(_GZIP)
         else:
             headers["content-length"] = str(answer.length)
-        async with _read_within(max(_LEAST_SECONDS, started + REQUEST_SECONDS - self._env.monotonic())):
+        async with _read_timeout(max(_LEAST_SECONDS, started + REQUEST_SECONDS - self._env.monotonic())):
             await send(self._start(request, answer.status, headers))
             for piece in pieces:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -165,9 +165,9 @@ class Application:
             await send({"type": "http.response.body", "body": b""})
 
     @asynccontextmanager
-    async def _holding(self, size: int) -> AsyncIterator[None]:
+    async def _count_unsent(self, size: int) -> AsyncIterator[None]:
         """Count this many bytes against the limit for all clients."""
-        async with _read_within(None) as limit:
+        async with _read_timeout(None) as limit:
             with self._unsent.hold(limit) as held:
                 self._unsent.grow(held, size)
                 yield
@@ -183,7 +183,7 @@ class Application:
                 await self._stream_messages(request, stream, receive, send)
                 return
             async with TaskGroup("watch") as group:
-                listener = group.start(_close_when_gone(stream, receive), name="watch-listener")
+                listener = group.start(_close_on_disconnect(stream, receive), name="watch-listener")
                 await send(self._start(request, stream.status, dict(stream.headers)))
                 # Send the headers now: clients wait for them before the first event.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
@@ -210,7 +210,7 @@ class Application:
         async with TaskGroup("watch") as group:
             await send(self._start(request, 101, accepted))
             await send({"type": "http.response.body", "body": b"", "more_body": True})
-            listener = group.start(_answer_frames(stream, receive, send), name="watch-listener")
+            listener = group.start(_handle_frames(stream, receive, send), name="watch-listener")
             rest = b""
             async for piece in _pieces(stream):
                 *events, rest = (rest + piece).split(b"\n")
@@ -221,7 +221,7 @@ class Application:
             await send({"type": "http.response.body", "body": websockets.control_frame(websockets.CLOSE, _NORMAL)})
 
     async def _send_event(self, piece: bytes, send: Send) -> None:
-        async with self._holding(len(piece)):
+        async with self._count_unsent(len(piece)):
             for part in cut(piece, LONG_BYTES):
                 await send({"type": "http.response.body", "body": part, "more_body": True})
 
@@ -244,7 +244,7 @@ async def _pieces(stream: Stream) -> Any:
             elif sum(map(len, batch)) <= LONG_BYTES:
                 yield b"".join(batch)
             else:
-                for piece in _joined(batch):
+                for piece in _join_small(batch):
                     yield piece
     else:
         async for piece in stream:
@@ -255,7 +255,7 @@ def _is_json(stream: Stream) -> bool:
     return stream.headers.get("content-type", "").partition(";")[0] == "application/json"
 
 
-async def _answer_frames(stream: Stream, receive: Receive, send: Send) -> None:
+async def _handle_frames(stream: Stream, receive: Receive, send: Send) -> None:
     """Respond to pings, and end the stream when the client closes it or disconnects."""
     frames = websockets.ClientFrames()
     while (message := await receive())["type"] != "http.disconnect":
@@ -272,7 +272,7 @@ async def _answer_frames(stream: Stream, receive: Receive, send: Send) -> None:
     await stream.close()
 
 
-async def _close_when_gone(stream: Stream, receive: Receive) -> None:
+async def _close_on_disconnect(stream: Stream, receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     await stream.close()
@@ -290,7 +290,7 @@ def _headers(raw: Any) -> dict[str, str]:
     return headers
 
 
-def _joined(batch: Sequence[bytes]) -> Iterator[bytes]:
+def _join_small(batch: Sequence[bytes]) -> Iterator[bytes]:
     """Join small pieces; large ones are sent separately."""
     first = size = 0
     for index, piece in enumerate(batch):
@@ -308,13 +308,13 @@ def _joined(batch: Sequence[bytes]) -> Iterator[bytes]:
 
 
 @asynccontextmanager
-async def _read_within(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+async def _read_timeout(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
     """Limit the time in which the client has to read the response. Raises ``ConnectionAbortedError``."""
     try:
         async with asyncio.timeout(seconds) as limit:
             yield limit
     except TimeoutError:
-        raise ConnectionAbortedError("the client did not read its answer in time") from None
+        raise ConnectionAbortedError("the client did not read its response in time") from None
 
 
 _GZIP = {"content-encoding": "gzip", "vary": "Accept-Encoding"}

@@ -65,7 +65,7 @@ class Core:
         self.env = env
         self.store = store
         self.options = options
-        self._begun_at = {each: each.revision for each in store.parts()}
+        self.start_revision = store.revision
         """The revision of the store when the server was constructed."""
         self.table = ResourceTable(options.gates)
         self._gated: dict[tuple[str, str], Strategy] = {}
@@ -173,7 +173,7 @@ class Core:
         storage.wrote(staged, clock() - began)
         return staged.change.value
 
-    async def keep_up(self, stage: Callable[[], Staged | None], *, staged: Staged | None = None) -> None:
+    async def commit_staged(self, stage: Callable[[], Staged | None], *, staged: Staged | None = None) -> None:
         """Commit what ``stage`` stages, the differences from the desired state; ``staged`` is what it has staged
         already. After a conflict with another server it is called again. Raises ``StoreError``; ``Mismatch`` after
         repeated conflicts."""
@@ -191,15 +191,15 @@ class Core:
                 await self.commit(staged)
             except Mismatch as error:
                 mismatch = error
-                _log.info("Another server was quicker", key=staged.change.key)
+                _log.info("Another server has written first", key=staged.change.key)
             await self.store.flush()
             staged = None
         # The other server may stop before it has written everything; check again.
-        _log.warning("What this server keeps up is changed by others, again and again")
+        _log.warning("Objects of this server are changed by other servers repeatedly")
         if mismatch is not None:
             raise mismatch
 
-    async def keep_trying(self, work: Callable[[], Awaitable[None]], pause: float = 1.0) -> None:
+    async def retry_until_stored(self, work: Callable[[], Awaitable[None]], pause: float = 1.0) -> None:
         """Call ``work``, which writes to the store, until it succeeds."""
         while True:
             try:
@@ -207,7 +207,7 @@ class Core:
             except (StoreUnavailable, CommitFailed, Mismatch) as error:
                 if not self.store.is_shared:
                     raise
-                _log.warning("The store can't be written; this is tried again", reason=error)
+                _log.warning("The store can't be written, retrying", reason=error)
             await asyncio.sleep(pause)
 
     async def catch_up(self, prefix: str) -> None:
@@ -224,7 +224,7 @@ class Core:
         whatever the served versions."""
         if info.custom is not None:
             assert not self.needs_webhook(info, value), "what a webhook has to convert is shown by `shown`"
-            fitted: bytes = info.custom.fitted(value)
+            fitted: bytes = info.custom.from_stored(value)
             return fitted
         if value.startswith(info.head):
             return value

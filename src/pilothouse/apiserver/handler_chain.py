@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver.audit.context import audit_context, reset_audit_context, set_audit_context
-from pilothouse.apiserver.authentication.authenticator import Authenticator, TokenLogin, unauthorized
-from pilothouse.apiserver.authentication.bootstrap_tokens import BootstrapTokens
+from pilothouse.apiserver.authentication.authenticator import Authenticator, TokenAuthenticator, unauthorized
+from pilothouse.apiserver.authentication.bootstrap_tokens import BootstrapTokenAuthenticator
 from pilothouse.apiserver.authentication.identity import ANONYMOUS, Identity
 from pilothouse.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from pilothouse.apiserver.authentication.token_use import TokenUse
@@ -31,10 +31,10 @@ from pilothouse.apiserver.authorization.authorizer import (
 )
 from pilothouse.apiserver.authorization.bootstrap_policy import node_rules
 from pilothouse.apiserver.authorization.parameter_rights import ParameterRights
-from pilothouse.apiserver.controllers.bootstrap_objects import keep_endpoints, stage_endpoints, stage_roles
+from pilothouse.apiserver.controllers.bootstrap_objects import recreate_deleted_endpoints, stage_endpoints, stage_roles
 from pilothouse.apiserver.controllers.identity_lease import keep_lease
 from pilothouse.apiserver.endpoints.documents import Documents
-from pilothouse.apiserver.endpoints.healthz import AskedCheck, Check, Health
+from pilothouse.apiserver.endpoints.healthz import CallingCheck, Check, Health
 from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.endpoints.impersonation import PREFIX, impersonate, requested_user
 from pilothouse.apiserver.endpoints.reviews import find_object, register
@@ -78,7 +78,7 @@ class HandlerChain:
         server: ApiServer,
         *,
         address: str,
-        logins: Iterable[TokenLogin] = (),
+        logins: Iterable[TokenAuthenticator] = (),
         authorization: str = "AlwaysAllow",
         anonymous: bool = True,
         issuer: str = "https://kubernetes.default.svc.cluster.local",
@@ -115,7 +115,7 @@ class HandlerChain:
             find=lambda resource, namespace, name: find_object(core, resource, namespace, name),
             used=use.note,
         )
-        bootstrap = BootstrapTokens(
+        bootstrap = BootstrapTokenAuthenticator(
             lambda namespace, name: find_object(core, "secrets", namespace, name), server.env.now
         )
         self.authenticator = Authenticator((*logins, self.tokens, bootstrap), anonymous=anonymous)
@@ -125,7 +125,7 @@ class HandlerChain:
         if "RBAC" in modes:
             self._rbac = RbacAuthorizer(self._stored_roles)
             for resource in ROLE_RESOURCES:
-                core.store.follow(storage_prefix(RBAC_GROUP, resource), self._notice_roles)
+                core.store.follow(storage_prefix(RBAC_GROUP, resource), self._on_roles_changed)
         if self._allows_all:
             self.authorizer = AlwaysAllow()
         else:
@@ -133,7 +133,7 @@ class HandlerChain:
         if not self._allows_all or server.audit is not None:
             server.authorize = self._authorize_request
         if self._rbac is not None:
-            core.admission.plugins.append(escalation_check.NoEscalation(self._rbac, self.authorizer))
+            core.admission.plugins.append(escalation_check.EscalationCheck(self._rbac, self.authorizer))
         core.admission.plugins.append(ParameterRights(core, self.authorizer))
         core.authorizer = self.authorizer
         self._started = self._rbac is None
@@ -150,7 +150,9 @@ class HandlerChain:
         register(core, self.authenticator, self.authorizer, self.tokens)
         tracing = server.tracing
         self._answer: Answer = (
-            self._answer_known if tracing is None else tracing.served(self._answer_known, core.requests.read)
+            self._handle_authenticated
+            if tracing is None
+            else tracing.served(self._handle_authenticated, core.requests.read)
         )
 
     def _health(self) -> Health:
@@ -159,9 +161,9 @@ class HandlerChain:
         checks: dict[str, Check] = {"storage": lambda: store.is_reachable, "storage_ready": lambda: store.is_reachable}
         others: list[tuple[AskedCheck, AskedCheck]] = []
         if store.is_shared:
-            (asked, asked_ready), *others = [_asked(each) for each in store.parts()]
-            for pair in ((asked, asked_ready), *others):
-                server.asked_checks += pair
+            asked = CallingCheck(lambda: store.answers("health"), "/healthz", "/livez", "/readyz")
+            asked_ready = CallingCheck(lambda: store.answers("readiness"), "/readyz")
+            server.asked_checks += [asked, asked_ready]
             checks = {"storage": asked, "storage_ready": asked_ready}
             store.observe(self.metrics.storage.asked)
         if server.kms_health is not None:
@@ -191,15 +193,15 @@ class HandlerChain:
         async def publish_endpoints() -> None:
             if core.store.is_shared:
                 await master_leases.LeaseReconciler(core, host, port).run()
-            await core.keep_trying(lambda: core.keep_up(lambda: stage_endpoints(core, [host], port)))
-            keep_endpoints(core, host, port)
+            await core.retry_until_stored(lambda: core.commit_staged(lambda: stage_endpoints(core, [host], port)))
+            recreate_deleted_endpoints(core, host, port)
 
         self._server.background["endpoints of this server"] = publish_endpoints
         self._server.background["identity lease"] = lambda: keep_lease(core, f"{host}:{port}")
 
     async def _bootstrap(self) -> None:
         core = self._server.core
-        await core.keep_trying(lambda: core.keep_up(lambda: stage_roles(core)))
+        await core.retry_until_stored(lambda: core.commit_staged(lambda: stage_roles(core)))
 
     def stopping(self) -> None:
         """Report not ready from now on."""
@@ -286,7 +288,7 @@ class HandlerChain:
             raise unauthorized()
         return identity
 
-    async def _answer_known(
+    async def _handle_authenticated(
         self, request: Request, identity: Identity, read_body: ReadBody | None
     ) -> Response | Stream:
         """Handle an authenticated request."""
@@ -350,7 +352,7 @@ class HandlerChain:
     def _stored_roles(self, resource: str) -> list[bytes]:
         return [record.value for record in self._server.core.store.list(storage_prefix(RBAC_GROUP, resource)).records]
 
-    def _notice_roles(self, _changes: list[Change]) -> None:
+    def _on_roles_changed(self, _changes: list[Change]) -> None:
         if self._rbac is not None:
             self._rbac.changed()
 

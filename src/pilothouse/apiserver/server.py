@@ -29,7 +29,7 @@ from pilothouse.apiserver.core import Core, Handler
 from pilothouse.apiserver.endpoints import create, delete, get, patch, subresources, undecided, update, watch
 from pilothouse.apiserver.endpoints import renewal as renewals
 from pilothouse.apiserver.endpoints.documents import Documents
-from pilothouse.apiserver.endpoints.healthz import AskedCheck, KmsHealth, is_health
+from pilothouse.apiserver.endpoints.healthz import CallingCheck, KmsHealth, is_health
 from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.long_work import LONG_BYTES
@@ -173,7 +173,7 @@ class ApiServer:
         """Raises ``StatusError`` for requests that the user may not make; None allows everything."""
         self.kms_health: KmsHealth | None = None
         """The health of the KMS plugins; None if there are none."""
-        self.asked_checks: list[AskedCheck] = []
+        self.asked_checks: list[CallingCheck] = []
         """Health checks that make a call."""
         self._events = EventExpiry(self.core)
         self._group_services = GroupServices(self.core)
@@ -213,15 +213,15 @@ class ApiServer:
         """Run the controllers until cancelled."""
         core = self.core
         self.store.start()
-        await core.keep_trying(self.settle)
-        await core.keep_trying(lambda: core.keep_up(lambda: bootstrap_objects.stage_presented(core)))
-        bootstrap_objects.keep_objects(self.core)
-        with own_writes(
-            self.env, "", "IPAddresses that Services of this server have are missing (repair at the start)"
-        ):
+        await core.retry_until_stored(self.settle)
+        await core.retry_until_stored(
+            lambda: core.commit_staged(lambda: bootstrap_objects.stage_optional_objects(core))
+        )
+        bootstrap_objects.recreate_deleted_objects(self.core)
+        with own_writes(self.env, "", "repair of missing IPAddresses at startup"):
             addresses = self._addresses.repair()
             if addresses is not None:
-                await core.keep_trying(lambda: core.keep_up(self._addresses.repair, staged=addresses))
+                await core.retry_until_stored(lambda: core.commit_staged(self._addresses.repair, staged=addresses))
         async with TaskGroup("API server") as group:
             group.start(self.custom_resources.run(), name="custom resource definitions")
             if not self.store.expires:
@@ -244,7 +244,7 @@ class ApiServer:
         for a negative lag.
         """
         if seconds < 0:
-            raise ValueError(f"a server can't be ahead: a lag must not be negative, got {seconds}")
+            raise ValueError(f"a lag must not be negative, got {seconds}")
         if self._lagging is None:
             if not seconds:
                 return
@@ -431,7 +431,7 @@ class ApiServer:
         if self.store.is_shared:
             # The commit may have failed, or another server written first: stage what is missing again.
             known = None if staged.failure or staged.committed else staged
-            await self.core.keep_up(lambda: bootstrap_objects.stage_objects(self.core), staged=known)
+            await self.core.commit_staged(lambda: bootstrap_objects.stage_objects(self.core), staged=known)
         else:
             await self.store.commit(staged)
         self._unsettled = None
@@ -456,7 +456,7 @@ class ApiServer:
         else:
             return  # a watch
         if size > MAX_OBJECT:
-            context.leave_out_objects()
+            context.omit_objects()
             return
         value = await self.core.long_work.run(size, self.presenter.as_json, request, asked, result)
         await self.core.long_work.run(size, context.log_response_object, value, status)
@@ -527,7 +527,7 @@ class ApiServer:
             raise StatusError(
                 501,
                 "NotImplemented",
-                f"this server does not offer {info.resource}/{request_info.subresource}",
+                f"this server does not serve {info.resource}/{request_info.subresource}",
                 details={},
             )
         return handler, info

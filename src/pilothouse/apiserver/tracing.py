@@ -152,7 +152,7 @@ class TracedCore(Core):
         tracing: Tracing = env.tracing
         self._tracing = tracing
         self.admission = _TracedChain(tracing)
-        store.on_stage.append(self._note_writer)
+        store.on_stage.append(self._record_writer)
 
     async def commit(self, staged: Staged) -> bytes:
         """Commit with a span, which is the one that has written the revision."""
@@ -166,7 +166,7 @@ class TracedCore(Core):
             tracing.commits.remember(str(staged.revision), span.get_span_context(), tracing.now())
         return value
 
-    def _note_writer(self, staged: Staged) -> None:
+    def _record_writer(self, staged: Staged) -> None:
         """Writes that are staged by hooks are committed together, without a commit of their own."""
         context = current_context()
         if context.is_valid:

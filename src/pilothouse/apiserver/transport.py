@@ -119,7 +119,7 @@ class LocalTransport:
     async def open(self, request: Request) -> Stream:
         """Send a request, and return once the status is known."""
         answer = await self._ask(request)
-        return WholeBody(answer) if isinstance(answer, Response) else answer
+        return CompleteStream(answer) if isinstance(answer, Response) else answer
 
     async def _ask(self, request: Request) -> Response | Stream:
         await asyncio.sleep(0)
@@ -190,7 +190,7 @@ class MeasuredStream:
         await self._stream.close()
 
 
-class WholeBody:
+class CompleteStream:
     """A complete response as a stream of one piece."""
 
     def __init__(self, response: Response) -> None:

@@ -263,7 +263,7 @@ def _check_tokens(path: str) -> None:
     if not path:
         return
     try:
-        authenticator.StaticTokens.read(Path(path).read_text(encoding="utf-8"))
+        authenticator.StaticTokenAuthenticator.read(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"--token-auth-file {path}: {error.strerror}") from error
     except ValueError as error:

@@ -16,7 +16,7 @@ import msgspec
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
 from pilothouse.apiserver.asgi import Application
-from pilothouse.apiserver.authentication.authenticator import StaticTokens, TokenLogin
+from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator, TokenAuthenticator
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.resources import storage_prefix
@@ -146,9 +146,9 @@ class ServedApiServer:
         self.server.core.long_work.hire_sandbox = self._hire_sandbox
         self.token = _kept(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
         self.authority = _authority(directory, env) if options.secure else None
-        logins: list[TokenLogin] = [StaticTokens({self.token: ADMIN})]
+        logins: list[TokenAuthenticator] = [StaticTokenAuthenticator({self.token: ADMIN})]
         if options.token_auth_file:
-            logins.append(StaticTokens.read(Path(options.token_auth_file).read_text(encoding="utf-8")))
+            logins.append(StaticTokenAuthenticator.read(Path(options.token_auth_file).read_text(encoding="utf-8")))
         self.handler_chain = HandlerChain(
             self.server,
             address=f"{options.host}:{options.port or DEFAULT_PORT}",
@@ -316,8 +316,15 @@ def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions", encryption
     """Raises ``ModuleNotFoundError`` without the extra, ``StoreUnavailable`` when no etcd answers."""
     if options.data_dir:
         make_private_directory(Path(options.data_dir))
-    at_rest = None if encryption is None else encryption.at_rest
-    return etcd_store.open_store(env, etcd, _retention(options), at_rest)
+    return etcd_store.EtcdStore.open(
+        env,
+        etcd,
+        storage_codec.KeyLayout(etcd.prefix),
+        storage_codec.ObjectCodec(),
+        retention=_retention(options),
+        lasting=lambda key: storage_codec.ttl_seconds(key, etcd.event_ttl),
+        encryption=None if encryption is None else encryption.at_rest,
+    )
 
 
 def _open_audit(env: Env, options: "AuditLogOptions | None") -> "Audit | None":

@@ -39,12 +39,12 @@ class Authorities:
         try:
             self._roots = x509.load_pem_x509_certificates(pem)
         except ValueError as error:
-            raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
+            raise ValueError(f"the client CA is not a PEM certificate: {error}") from error
 
     def verification_error(self, chain: Sequence[bytes], now: datetime.datetime) -> str | None:
         """Why the certificate, first in the client's chain (DER), is not trusted; None if it is."""
         if not chain:
-            return "no certificate was shown"
+            return "no certificate was sent"
         try:
             leaf, *others = [x509.load_der_x509_certificate(der) for der in chain[: _DEEPEST + 1]]
             for certificate in (leaf, *others):
@@ -101,7 +101,7 @@ class _Search:
             return False
         unfit = self._unfit(issuer) or _unfit_to_sign(issuer, below)
         if unfit is not None:
-            self._reason = f"its authority can't be used: {unfit}"
+            self._reason = f"its CA can't be used: {unfit}"
         return unfit is None
 
     def _unfit(self, certificate: "x509.Certificate") -> str | None:
@@ -157,7 +157,7 @@ def _unfit_to_sign(issuer: "x509.Certificate", below: int) -> str | None:
     constraints = _constraints(issuer)
     if constraints is not None:
         if not constraints.ca:
-            return "it is no authority"
+            return "it is no CA"
         # Example: with path length 0 only a client's certificate may be below it: 1 - 1 intermediate CAs.
         if constraints.path_length is not None and below - 1 > constraints.path_length:
             return "too many intermediates"

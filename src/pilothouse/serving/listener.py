@@ -196,7 +196,7 @@ class Listener:
         """Accepting failed: wait."""
         if not self._warned:
             self._warned = True
-            _log.warning("No more connections can be accepted for now", err=error)
+            _log.warning("Connections can't be accepted at the moment", err=error)
         if error.errno in _FULL:
             self._give_up_a_file()
         await asyncio.sleep(_FULL_SECONDS)

@@ -372,7 +372,7 @@ class Connection(asyncio.Protocol):
             parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # The application upgrades the protocol, or responds normally. Later data is not HTTP.
-            _log.info("The client asks for another protocol", v=4, path=self._url.decode("latin-1"))
+            _log.info("The client requests another protocol", v=4, path=self._url.decode("latin-1"))
             self._stop_parsing()
         except httptools.HttpParserError:
             # Also TLS clients on a plain port, or the reverse.

@@ -211,7 +211,7 @@ class ServerTls:
                 try:
                     context.load_verify_locations(cadata=self._authorities.pem.decode("ascii"))
                 except (ssl.SSLError, UnicodeDecodeError) as error:
-                    raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
+                    raise ValueError(f"the client CA is not a PEM certificate: {error}") from error
             context.verify_mode = ssl.CERT_OPTIONAL
         if isinstance(source, Files):
             _load(context, source.certificate, source.key)

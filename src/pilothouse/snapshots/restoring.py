@@ -306,7 +306,7 @@ class Restoring:
     def _define(self, definition: Object, line: int) -> None:
         """Make room for the objects of a definition."""
         try:
-            infos = serving.versions_of(definition)
+            infos = serving.resource_infos(definition)
             names = definition["spec"]["names"]
             versions = frozenset(version["name"] for version in definition["spec"]["versions"])
             where = (definition["spec"]["group"], names["plural"])

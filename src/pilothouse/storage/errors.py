@@ -93,7 +93,7 @@ class DamagedStore(DataDirectoryError):
 
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
         super().__init__(
-            f"the store {os.fspath(path)} is damaged and nothing of it was served: {reason}. "
-            "Put a backup in its place, or move the data directory away to begin with an empty one"
+            f"the store {os.fspath(path)} is damaged and is not served: {reason}. "
+            "Replace it by a backup, or move the data directory away to start with an empty one"
         )
         self.reason = reason

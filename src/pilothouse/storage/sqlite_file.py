@@ -251,7 +251,7 @@ class SqliteFile:
             connection.close()
             raise OSError(
                 f"after an earlier error the file is at revision {found} and not at {self.revision}; "
-                "restart to go on from what it holds"
+                "restart to continue from there"
             )
         self._connection = connection
 

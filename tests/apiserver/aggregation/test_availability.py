@@ -42,14 +42,14 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
             SERVICE,
             [READY],
             "FailedDiscoveryCheck",
-            'this API server does not pass requests on, to service/s in "ns" neither',
+            'this API server does not proxy requests, including those to service/s in "ns"',
         ),
         "a service elsewhere has no endpoints to look for": (
             SPEC,
             {"spec": {"type": "ExternalName"}},
             [],
             "FailedDiscoveryCheck",
-            'this API server does not pass requests on, to service/s in "ns" neither',
+            'this API server does not proxy requests, including those to service/s in "ns"',
         ),
     },
 )

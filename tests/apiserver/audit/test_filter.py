@@ -19,7 +19,7 @@ from pilothouse.apiserver.audit.event import Event, event_json
 from pilothouse.apiserver.audit.filter import Audit, source_ips
 from pilothouse.apiserver.audit.metrics import AuditMetrics
 from pilothouse.apiserver.audit.policy import Policy, PolicyRule
-from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.server import ApiServer
@@ -50,8 +50,8 @@ class Served:
         self.recorder, self.metrics = Recorder(), AuditMetrics()
         policy = Policy(rules or (PolicyRule("RequestResponse"),))
         audit = Audit(env, PolicyRuleEvaluator(policy), self.recorder, self.metrics)
-        self.server = ApiServer(env, new_store(env), audit=audit)
-        logins = StaticTokens(
+        self.server = ApiServer(env, MemoryStore(env), audit=audit)
+        logins = StaticTokenAuthenticator(
             {"admin": Identity("admin", ("system:masters",), "u-1", {"scopes": ("a",)}), "jane": Identity("jane")}
         )
         self.chain = HandlerChain(self.server, address="127.0.0.1:6443", logins=[logins], authorization=authorization)

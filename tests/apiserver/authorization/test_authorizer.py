@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from tests.tables import cases
 
-from pilothouse.apiserver.authentication.authenticator import StaticTokens, certificate_identity
+from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator, certificate_identity
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer, Rule
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects, reconciled
@@ -78,12 +78,12 @@ def test_a_certificate_whose_name_cannot_be_read_is_nobodys() -> None:
 
 
 def test_a_token_file_is_read_as_upstream_reads_it() -> None:
-    tokens = StaticTokens.read('t1,jane,u1,"crew,deck"\nt2,bob,u2\n\n')
+    tokens = StaticTokenAuthenticator.read('t1,jane,u1,"crew,deck"\nt2,bob,u2\n\n')
     assert tokens.identity("t1") == Identity("jane", ("crew", "deck"), "u1")
     assert tokens.identity("t2") == Identity("bob", (), "u2")
     assert tokens.identity("t3") is None
     with pytest.raises(ValueError, match="has 2 columns"):
-        StaticTokens.read("t,u")
+        StaticTokenAuthenticator.read("t,u")
 
 
 def test_what_a_role_lacks_is_added_and_what_it_has_stays() -> None:

@@ -8,7 +8,7 @@ from tests.custom_resources import definition, version
 from tests.tables import cases
 
 from pilothouse.api.wire import Request, Response
-from pilothouse.apiserver.apiextensions.serving import versions_of
+from pilothouse.apiserver.apiextensions.serving import resource_infos
 from pilothouse.apiserver.openapi.custom_resources import add_custom
 from pilothouse.apiserver.openapi.documents import OpenApi
 from pilothouse.apiserver.openapi.protobuf import encode
@@ -126,7 +126,7 @@ def _definition(given: dict[str, Any]) -> dict[str, Any]:
 
 def _served(given: dict[str, Any], version: str) -> dict[str, Any]:
     """The schemas of the custom kind and of its list, without what is said in words."""
-    (info,) = versions_of(_definition(given))
+    (info,) = resource_infos(_definition(given))
     collector = SchemaCollector(version)
     add_custom(collector, info, version)
     schemas = {name: value for name, value in collector.schemas.items() if name.startswith("io.k8s.bar.")}

@@ -10,7 +10,7 @@ import pytest
 from tests.tables import cases
 
 from pilothouse.apiserver.printers.columns import cell, find
-from pilothouse.apiserver.printers.tables import TableMaker
+from pilothouse.apiserver.printers.tables import TableConvertor
 from pilothouse.apiserver.registry.core.pods.printers import pod_conditions, print_pod
 from pilothouse.apiserver.registry.generic.printers import human_duration, selector_text
 from pilothouse.apiserver.resources import ResourceInfo, built_in
@@ -26,7 +26,7 @@ NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_are_upstreams(name: str) -> None:
     document = OBJECTS[name]
-    maker = TableMaker(INFOS[f"{document['apiVersion']} {document['kind']}"])
+    maker = TableConvertor(INFOS[f"{document['apiVersion']} {document['kind']}"])
     row = msgspec.json.decode(maker.row(msgspec.json.encode(document), "None", NOW))
     assert row["object"] is None
     expected = [{"<age>": "0s", "<created>": CREATED}.get(c, c) if isinstance(c, str) else c for c in ROWS[name]]
@@ -194,7 +194,7 @@ class Custom:
 
 def test_custom_columns_come_from_the_definition() -> None:
     info = ResourceInfo("sea.example.com", "v1", "ships", "Ship", namespaced=True, custom=Custom())
-    maker = TableMaker(info)
+    maker = TableConvertor(info)
     columns = msgspec.json.decode(maker.columns)
     assert [column["name"] for column in columns] == ["Name", "Speed", "Ready", "Since"]
     assert columns[1]["description"] == "Custom resource definition column (in JSONPath format): .spec.speed"

@@ -7,7 +7,7 @@ from typing import Any
 from tests.apiserver.api import Api
 from tests.etcd import Etcd, shared_etcd
 
-from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, seconds_kept
+from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, ttl_seconds
 from pilothouse.env import Env, TaskGroup
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
@@ -20,7 +20,7 @@ def open_store(env: Env, etcd: Etcd, root: str, *, event_ttl: float = 3600) -> E
         options,
         KeyLayout(root),
         ObjectCodec(),
-        lasting=lambda key: seconds_kept(key, event_ttl),
+        lasting=lambda key: ttl_seconds(key, event_ttl),
     )
 
 

@@ -137,6 +137,6 @@ async def test_what_a_server_keeps_up_is_looked_at_until_it_is_there(env: Env, m
             return Staged(Change(1, _KEY, "ADDED", b"", None), None, "")
 
         monkeypatch.setattr(core, "commit", lose)
-        await core.keep_trying(lambda: core.keep_up(stage), pause=0.001)
+        await core.retry_until_stored(lambda: core.commit_staged(stage), pause=0.001)
         assert next(losses, None) is None
         assert next(lacking, None) is None

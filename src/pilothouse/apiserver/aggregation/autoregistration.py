@@ -52,7 +52,7 @@ _read_service = msgspec.json.Decoder(_Service).decode
 class GroupServices(Follower):
     """Syncs the APIServices of custom groups with the CustomResourceDefinitions."""
 
-    reason = "the CustomResourceDefinitions give the groups and versions that have an APIService"
+    reason = "each group version of the CustomResourceDefinitions has an APIService"
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)

@@ -52,7 +52,7 @@ def available_condition(spec: Object, service: Object | None, slices: Iterable[O
         if not any(_has_endpoint(found, ports[0]) for found in known):
             reason = f'endpointslices for {it} have no addresses with port name "{ports[0]}"'
             return Condition(False, "MissingEndpoints", reason)
-    return Condition(False, "FailedDiscoveryCheck", f"this API server does not pass requests on, to {it} neither")
+    return Condition(False, "FailedDiscoveryCheck", f"this API server does not proxy requests, including those to {it}")
 
 
 def _has_endpoint(found: Object, port_name: str) -> bool:
@@ -64,7 +64,7 @@ def _has_endpoint(found: Object, port_name: str) -> bool:
 class Availability(Follower):
     """Syncs the conditions when an APIService, or the Service or EndpointSlices of a remote one, change."""
 
-    reason = "the Services of the APIServices, and their answers, say which are available"
+    reason = "the Services of the APIServices, and their responses, determine which are available"
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)

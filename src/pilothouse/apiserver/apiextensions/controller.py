@@ -139,12 +139,14 @@ class CustomResources:
         if terminating:
             self._terminating[f"{spec['group']}/{spec['names']['plural']}/"] = name
             self._enqueue(name)
-        accepted = serving.is_true(definition, "NamesAccepted") or serving.is_true(definition, "Established")
+        accepted = serving.is_crd_condition_true(definition, "NamesAccepted") or serving.is_crd_condition_true(
+            definition, "Established"
+        )
         state = (meta["uid"], meta.get("generation") or 0, accepted, terminating)
         if self._served.get(name) != state:
             was = self._served.get(name)
             self._served[name] = state
-            infos = serving.versions_of(definition, self._converter(definition))
+            infos = serving.resource_infos(definition, self._converter(definition))
             before = self._core.table.custom(name)
             self._core.table.set_custom(name, infos)
             self._forget(before)
@@ -207,7 +209,7 @@ class CustomResources:
             finally:
                 del in_progress[name]
 
-        async with TaskGroup("definitions whose webhooks are waited for") as group:
+        async with TaskGroup("conversion webhooks of definitions") as group:
             while True:
                 while self._queue:
                     name = next(iter(self._queue))
@@ -247,10 +249,12 @@ class CustomResources:
             set_condition(
                 status, now, "NamesAccepted", no_conflicts, reason or "NoConflicts", message or "no conflicts found"
             )
-            if not no_conflicts and not serving.is_true(definition, "Established"):
+            if not no_conflicts and not serving.is_crd_condition_true(definition, "Established"):
                 set_condition(status, now, "Established", False, "NotAccepted", "not all names are accepted")
             status["acceptedNames"] = dict(names) if no_conflicts else accepted
-        if serving.is_true({"status": status}, "NamesAccepted") and not serving.is_true(definition, "Established"):
+        if serving.is_crd_condition_true({"status": status}, "NamesAccepted") and not serving.is_crd_condition_true(
+            definition, "Established"
+        ):
             detail = ("InitialNamesAccepted", "the initial names have been accepted")
             usable = not definition_validation.ca_bundle_errors(definition)
             if not usable:

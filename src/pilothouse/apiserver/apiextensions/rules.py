@@ -195,7 +195,7 @@ class Run:
         for branch in tree.all_of:
             self._visit(branch, value, old, path, unchanged=False)
         if isinstance(value, list) and tree.items is not None:
-            befores = _correlated(tree.node, old)
+            befores = _items_by_key(tree.node, old)
             for position, item in enumerate(value):
                 before = befores.get(_identity(tree.node, item), ABSENT)
                 found = befores or tree.node.get("x-kubernetes-list-type") == "map"
@@ -238,7 +238,7 @@ class Run:
                 continue
             where = path
             if rule.field_path:
-                where = _joined(path, rule.field_path)
+                where = _join_path(path, rule.field_path)
             detail = self._detail(tree, rule, given, extent, path)
             if self._stopped:
                 return
@@ -297,7 +297,7 @@ def _error(path: str, detail: str, reason: str | None) -> FieldError:
             return FieldError(path, "FieldValueInvalid", f"Invalid value: {detail}")
 
 
-def _joined(path: str, below: str) -> str:
+def _join_path(path: str, below: str) -> str:
     if not path:
         return below
     return f"{path}{below}" if below.startswith("[") else f"{path}.{below}"
@@ -308,7 +308,7 @@ def _identity(node: Node, item: Any) -> str:
     return field_errors.shown([item.get(key) for key in keys]) if isinstance(item, dict) else ""
 
 
-def _correlated(node: Node, old: Any) -> dict[str, Any]:
+def _items_by_key(node: Node, old: Any) -> dict[str, Any]:
     """The old items by their keys; empty for lists that are not of type map."""
     if node.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return {}

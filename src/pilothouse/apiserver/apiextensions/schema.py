@@ -149,7 +149,7 @@ def _validate_type(value: Any, node: Node, path: str) -> ErrorList:
     fits = found in wanted or (found == "integer" and "number" in wanted)
     whole = isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT
     fits = fits or (whole and "integer" in wanted)
-    format_ = _checked_format(node, wanted)
+    format_ = _effective_format(node, wanted)
     if format_ and not isinstance(value, str | list) and not fits and detail != format_:
         return [_wrong_type(path, format_, detail)]
     if format_ and isinstance(value, str | list) and wanted in ([], ["string"]):
@@ -163,7 +163,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
     )
 
 
-def _checked_format(node: Node, wanted: list[str]) -> str:
+def _effective_format(node: Node, wanted: list[str]) -> str:
     """The format, unless upstream ignores it for values of that type (apiextensions ``validation/formats.go``)."""
     format_: str = node.get("format") or ""
     if wanted == ["integer"]:
@@ -248,9 +248,9 @@ def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
     errors: ErrorList = []
     if isinstance(value, list):
         if node.get(_LIST_TYPE) == "set":
-            errors += _repeated([field_errors.shown(item) for item in value], value, path)
+            errors += _duplicate_errors([field_errors.shown(item) for item in value], value, path)
         elif node.get(_LIST_TYPE) == "map":
-            errors += _repeated_items(value, node.get(_KEYS) or (), path)
+            errors += _duplicate_item_errors(value, node.get(_KEYS) or (), path)
         if node.get("items"):
             for position, item in enumerate(value):
                 errors += validate_list(item, node["items"], f"{path}[{position}]")
@@ -264,16 +264,16 @@ def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
     return errors
 
 
-def _repeated_items(items: list[Any], keys: Any, path: str) -> ErrorList:
+def _duplicate_item_errors(items: list[Any], keys: Any, path: str) -> ErrorList:
     for position, item in enumerate(items):
         if item is not None and not isinstance(item, dict):
             why = "must be an object for an array of list-type map"
             return [field_errors.invalid(f"{path}[{position}]", item, why)]
     shown = [{key: item[key] for key in keys if key in item} if item else {} for item in items]
-    return _repeated([_identity(item, keys) for item in items], shown, path)
+    return _duplicate_errors([_identity(item, keys) for item in items], shown, path)
 
 
-def _repeated(identities: list[str], shown: list[Any], path: str) -> ErrorList:
+def _duplicate_errors(identities: list[str], shown: list[Any], path: str) -> ErrorList:
     """One error for each item that occurs more than once."""
     errors: ErrorList = []
     times: dict[str, int] = {}
@@ -332,7 +332,7 @@ def _validate_range(value: float, node: Node, path: str) -> ErrorList:
     if node.get(_INT_OR_STRING):
         return []
     kind = node.get("type") or ""
-    format_ = _checked_format(node, [kind])
+    format_ = _effective_format(node, [kind])
     if kind == "integer":
         whole = isinstance(value, int) or value.is_integer()
         fits = whole and -_RANGES[format_] <= value < _RANGES[format_]
@@ -341,7 +341,7 @@ def _validate_range(value: float, node: Node, path: str) -> ErrorList:
     if fits:
         return []
     what = f"with format {format_}" if format_ else "(default format)"
-    return [_unplaced(f"Checked value must be of type {kind} {what} in {path}")]
+    return [_error_without_field(f"Checked value must be of type {kind} {what} in {path}")]
 
 
 def _is_multiple(value: float, factor: float) -> bool:
@@ -370,7 +370,7 @@ def _validate_junction(value: Any, node: Node, path: str, old: Any) -> ErrorList
         tail = ""
         if word == "oneOf":
             tail = ". Found none valid" if not valid else f". Found {valid} valid alternatives"
-        errors.append(_unplaced(f'"{path}" {text}{tail}'))
+        errors.append(_error_without_field(f'"{path}" {text}{tail}'))
         if not valid:
             errors += sorted(results, key=len)[0]
     every = [validate(value, below, path, old) for below in node.get("allOf") or ()]
@@ -378,11 +378,11 @@ def _validate_junction(value: Any, node: Node, path: str, old: Any) -> ErrorList
         for found in every:
             errors += found
         none = ". None validated" if all(every) else ""
-        errors.append(_unplaced(f'"{path}" must validate all the schemas (allOf){none}'))
+        errors.append(_error_without_field(f'"{path}" must validate all the schemas (allOf){none}'))
     if node.get("not") is not None and not validate(value, node["not"], path, old):
-        errors.append(_unplaced(f'"{path}" must not validate the schema (not)'))
+        errors.append(_error_without_field(f'"{path}" must not validate the schema (not)'))
     return errors
 
 
-def _unplaced(text: str) -> FieldError:
+def _error_without_field(text: str) -> FieldError:
     return FieldError("<nil>", "FieldValueInvalid", f'Invalid value: "": {text}')

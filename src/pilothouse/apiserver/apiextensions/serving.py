@@ -65,7 +65,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     seen: dict[bytes, bytes] = {}
     """Stored bytes → the object fitted to the current schema; recently used ones that are not large."""
 
-    def fitted(self, value: bytes) -> bytes:
+    def from_stored(self, value: bytes) -> bytes:
         """A stored object in this version, if no webhook is needed to convert it.
 
         It is pruned and defaulted by the current schema, because it may have been stored under an older one. Defaults
@@ -77,9 +77,9 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
             obj = decode(value)
             stored_as = self.versions.get(obj["apiVersion"])
             if stored_as is None or stored_as.custom is self:
-                self.fit(obj)
+                self.prune_and_default(obj)
             else:
-                stored_as.custom.fit(obj)
+                stored_as.custom.prune_and_default(obj)
                 schema.prune(obj, self.openapi)
             obj["apiVersion"] = self.api_version
             text = encode(obj)
@@ -90,12 +90,12 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
                 self.seen[value] = shown
         return shown
 
-    def fit(self, obj: Object) -> None:
+    def prune_and_default(self, obj: Object) -> None:
         """Prune and default an object that was stored in this version, in place."""
         schema.prune(obj, self.openapi)
         schema.apply_defaults(obj, self.openapi)
 
-    def fit_converted(self, obj: Object) -> None:
+    def prune_converted(self, obj: Object) -> None:
         """Prune an object that was converted to this version. Its metadata has been validated. Raises ``DecodeError``
         for invalid embedded resources."""
         schema.prune(obj, self.openapi)
@@ -146,18 +146,18 @@ def _check_metadata(obj: Object) -> list[str]:
     return [f'unknown field "metadata.{name}"' for name in decoded.unknown]
 
 
-def is_true(definition: Object, condition: str) -> bool:
+def is_crd_condition_true(definition: Object, condition: str) -> bool:
     """Whether the definition has the condition with status True."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any(found.get("type") == condition and found.get("status") == "True" for found in conditions)
 
 
-def versions_of(definition: Object, converter: "Converter | None" = None) -> tuple[ResourceInfo, ...]:
+def resource_infos(definition: Object, converter: "Converter | None" = None) -> tuple[ResourceInfo, ...]:
     """The rows of the served versions of a definition, in its order; none before its names are accepted.
 
     ``converter`` is that of its webhook, if it has one.
     """
-    if not is_true(definition, "NamesAccepted") and not is_true(definition, "Established"):
+    if not is_crd_condition_true(definition, "NamesAccepted") and not is_crd_condition_true(definition, "Established"):
         return ()
     spec = definition["spec"]
     storage = next(version for version in spec["versions"] if version.get("storage"))

@@ -17,7 +17,7 @@ from pilothouse.machinery.go_text import quote
 _TERMINATING = "create not allowed while custom resource definition is terminating"
 
 
-class _Found(threading.local):
+class _Warnings(threading.local):
     """Warnings of a validation, kept for the thread that has validated until it collects them."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class CustomStrategy(Strategy):
         self._validate = validate
         self._default = default
         self.terminating = terminating
-        self._found = _Found()
+        self._found = _Warnings()
         super().__init__()
 
     def set_defaults(self, obj: Object) -> None:
@@ -86,7 +86,7 @@ class CustomStrategy(Strategy):
         return self.storage
 
     def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
-        stored = {name: _written(value) for name, value in obj.items() if name not in ("kind", "apiVersion")}
+        stored = {name: _as_go_encodes(value) for name, value in obj.items() if name not in ("kind", "apiVersion")}
         if info is not self.storage:
             schema.prune(stored, self.storage.custom.openapi)
         return stored
@@ -111,13 +111,13 @@ def finalizer_warnings(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> l
 _NO_EXPONENT = 1e21
 
 
-def _written(value: Any) -> Any:
+def _as_go_encodes(value: Any) -> Any:
     """The value as Go encodes it: an integral float has no fraction, so that it can be decoded as an integer
     (encoding/json ``floatEncoder``)."""
     if isinstance(value, dict):
-        return {name: _written(member) for name, member in value.items()}
+        return {name: _as_go_encodes(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_written(item) for item in value]
+        return [_as_go_encodes(item) for item in value]
     if isinstance(value, float) and value.is_integer() and abs(value) < _NO_EXPONENT:
         return int(value)
     return value

@@ -63,25 +63,27 @@ def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorLis
     if schema.get("nullable"):
         errors.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     if _is_convertible(schema):
-        structure = sorted([*_structure(schema, path, "root"), *_incomplete(schema, schema, path, path)], key=_text)
+        structure = sorted(
+            [*_validate_structure(schema, path, "root"), *_validate_completeness(schema, schema, path, path)], key=_text
+        )
         errors += structure or _defaults(schema, path, root=True)
-    checked = _Schema()
+    checked = _KeywordValidator()
     checked.visit(schema, path, root=True)
     errors += checked.all_errors
-    if not errors and checked.names_its_schema:
+    if not errors and checked.has_schema_keyword:
         # Everything else that upstream's conversion rejects has been reported above.
         errors.append(field_errors.invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"))
     if not errors:
-        rules = _Rules(RuleCosts(known=known))
+        rules = _RuleValidator(RuleCosts(known=known))
         rules.visit(schema, path, "", root=True)
         errors += rules.all_errors + rules.costs.total(path)
     if not errors and has_rules(schema):
-        errors += _ruled_defaults(schema, path, root=True)
+        errors += _validate_defaults_with_rules(schema, path, root=True)
     return errors
 
 
 def _is_convertible(node: Any) -> bool:
-    """Whether upstream's ``NewStructural`` accepts it. (The rejected fields are reported by ``_Schema``.)"""
+    """Whether upstream's ``NewStructural`` accepts it. (The rejected fields are reported by ``_KeywordValidator``.)"""
     if not isinstance(node, Mapping):
         return not isinstance(node, list)
     if any(node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL) for word in _UNSUPPORTED):
@@ -103,21 +105,21 @@ def _text(found: FieldError) -> str:
 # Structure
 
 
-def _structure(node: Node, path: str, level: str) -> Iterator[FieldError]:
+def _validate_structure(node: Node, path: str, level: str) -> Iterator[FieldError]:
     if not isinstance(node, Mapping):
         return
     if node.get("type") == "array" and node.get("items") is None:
         yield field_errors.required(f"{path}.items", "must be specified")
     if isinstance(node.get("items"), Mapping):
-        yield from _structure(node["items"], f"{path}.items", "item")
+        yield from _validate_structure(node["items"], f"{path}.items", "item")
     for name, below in (node.get("properties") or {}).items():
-        yield from _structure(below, f"{path}.properties[{name}]", "field")
+        yield from _validate_structure(below, f"{path}.properties[{name}]", "field")
     additional = node.get("additionalProperties")
     if additional is not None:
         if level == "root":
             yield field_errors.forbidden(f"{path}.additionalProperties", "must not be used at the root")
         if isinstance(additional, Mapping):
-            yield from _structure(additional, f"{path}.additionalProperties", "field")
+            yield from _validate_structure(additional, f"{path}.additionalProperties", "field")
     yield from _extensions(node, path)
     yield from _junctions(node, path, spine=True)
     yield from _kind(node, path, level)
@@ -210,13 +212,13 @@ def _junctions(node: Node, path: str, *, spine: bool = False, any_of: bool = Tru
         for position, branch in enumerate(branches):
             first = spine and word == "allOf" and position == 0
             customary = first and branch.get("anyOf") == _INTEGER_OR_STRING
-            yield from _nested(branch, f"{path}.{word}[{position}]", any_of=not customary)
+            yield from _validate_value_validations(branch, f"{path}.{word}[{position}]", any_of=not customary)
     if isinstance(node.get("not"), Mapping):
-        yield from _nested(node["not"], f"{path}.not")
+        yield from _validate_value_validations(node["not"], f"{path}.not")
     yield from _pattern(node, path)
 
 
-def _nested(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldError]:
+def _validate_value_validations(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldError]:
     for word, detail in _EMPTY:
         if node.get(word) not in _NOTHING_SAID:
             yield field_errors.forbidden(f"{path}.{word}", f"must be {detail} to be structural")
@@ -226,36 +228,36 @@ def _nested(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldErro
         where = f"{path}.properties[{name}]"
         if name == "metadata":
             yield field_errors.forbidden(where, "must not be specified in a nested context")
-        yield from _nested(below, where)
+        yield from _validate_value_validations(below, where)
     if isinstance(node.get("items"), Mapping):
-        yield from _nested(node["items"], f"{path}.items")
+        yield from _validate_value_validations(node["items"], f"{path}.items")
     yield from _junctions(node, path, any_of=any_of)
 
 
-def _incomplete(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
+def _validate_completeness(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
     """Fields that are validated in allOf, anyOf, oneOf or not must be specified outside of them. Upstream checks from
     the root only (``validateStructuralCompleteness``)."""
     for word in (*_JUNCTIONS, "not"):
         branches = checked.get(word) or ()
         for position, branch in enumerate([branches] if word == "not" and branches else branches):
             where = f"{checked_path}.{word}" if word == "not" else f"{checked_path}.{word}[{position}]"
-            yield from _missing(node, branch, path, where)
+            yield from _validate_specified(node, branch, path, where)
 
 
-def _missing(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
+def _validate_specified(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
     for name, below in (checked.get("properties") or {}).items():
         spine = (node.get("properties") or {}).get(name)
         there, here = f"{path}.properties[{name}]", f"{checked_path}.properties[{name}]"
         if spine is None:
             yield field_errors.required(there, f"because it is defined in {here}")
             continue
-        yield from _missing(spine, below, there, here)
+        yield from _validate_specified(spine, below, there, here)
     if isinstance(checked.get("items"), Mapping):
         if not isinstance(node.get("items"), Mapping):
             yield field_errors.required(f"{path}.items", f"because it is defined in {checked_path}.items")
         else:
-            yield from _missing(node["items"], checked["items"], f"{path}.items", f"{checked_path}.items")
-    yield from _incomplete(node, checked, path, checked_path)
+            yield from _validate_specified(node["items"], checked["items"], f"{path}.items", f"{checked_path}.items")
+    yield from _validate_completeness(node, checked, path, checked_path)
 
 
 # Defaults
@@ -289,7 +291,7 @@ def _validate_default(node: Node, path: str) -> Iterator[FieldError]:
         yield FieldError(field, found.reason, found.text)
 
 
-def _ruled_defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
+def _validate_defaults_with_rules(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
     """A default must pass the CEL rules, both as an unchanged and as a new value."""
     if node.get("default") is not None and not root and (tree := rule_tree(node)) is not None:
         default = node["default"]
@@ -300,27 +302,27 @@ def _ruled_defaults(node: Node, path: str, *, root: bool = False) -> Iterator[Fi
             if run.all_errors:
                 break
     if isinstance(node.get("items"), Mapping):
-        yield from _ruled_defaults(node["items"], f"{path}.items")
+        yield from _validate_defaults_with_rules(node["items"], f"{path}.items")
     for name, below in (node.get("properties") or {}).items():
         if not (root and name in _META):
-            yield from _ruled_defaults(below, f"{path}.properties[{name}]")
+            yield from _validate_defaults_with_rules(below, f"{path}.properties[{name}]")
 
 
 # ``ValidateCustomResourceDefinitionOpenAPISchema``
 
 
-class _Schema:
+class _KeywordValidator:
     """The second pass: keywords and their combinations."""
 
     def __init__(self) -> None:
         self.all_errors: ErrorList = []
-        self.names_its_schema = False
+        self.has_schema_keyword = False
 
     def visit(self, node: Any, path: str, *, root: bool = False, no_default: str = "", in_meta: bool = False) -> None:
         if not isinstance(node, Mapping):
             return
         add = self.all_errors.append
-        self.names_its_schema = self.names_its_schema or bool(node.get("$schema"))
+        self.has_schema_keyword = self.has_schema_keyword or bool(node.get("$schema"))
         if no_default and "default" in node:
             add(field_errors.forbidden(f"{path}.default", f"must not be set {no_default}"))
         for word, detail in _UNSUPPORTED.items():
@@ -474,7 +476,7 @@ def _has_breaks(text: str) -> bool:
 # Rules
 
 
-class _Rules:
+class _RuleValidator:
     """The third pass: compilation and cost of CEL rules."""
 
     def __init__(self, costs: RuleCosts) -> None:

@@ -50,8 +50,8 @@ class LogBackend:
             return True
         line = self._encode(fitting)
         if self._options.mode == BATCH:
-            why = self._writer.submit(line, lambda why: self._note("log", why, fitting))
-            self._note("buffered", why, fitting)
+            why = self._writer.submit(line, lambda why: self._handle_plugin_error("log", why, fitting))
+            self._handle_plugin_error("buffered", why, fitting)
             return True
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         why = self._writer.submit(line, lambda why: None if done.done() else done.set_result(why))
@@ -62,7 +62,7 @@ class LogBackend:
             else:
                 done.cancel()
                 why = f"not written within {_WAIT_SECONDS:g}s"
-        self._note("log", why, fitting)
+        self._handle_plugin_error("log", why, fitting)
         return not why or self._options.mode != BLOCKING_STRICT
 
     async def close(self) -> None:
@@ -75,11 +75,11 @@ class LogBackend:
         if len(event_json(event)) > limit and event.may_have_objects:
             event = event.truncated()
         if len(event_json(event)) > limit:
-            self._note("truncate", "event is too large even after truncating", event)
+            self._handle_plugin_error("truncate", "event is too large even after truncating", event)
             return None
         return event
 
-    def _note(self, plugin: str, why: str, event: Event) -> None:
+    def _handle_plugin_error(self, plugin: str, why: str, event: Event) -> None:
         """Count a failure (``HandlePluginError``), and log it with limited frequency."""
         if not why:
             return

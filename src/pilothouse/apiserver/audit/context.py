@@ -110,7 +110,9 @@ class AuditContext:
                 # On one line, and without invalid UTF-8.
                 text = msgspec.json.format(patch.decode(errors="replace"), indent=-1).encode()
         except ValueError as error:
-            _log.info("A patch that can't be read is not in its audit event", auditID=self.audit_id, error=error, v=2)
+            _log.info(
+                "A patch that can't be decoded is omitted from its audit event", auditID=self.audit_id, error=error, v=2
+            )
             return
         # A patch need not be an object, and upstream does not remove its managedFields, either.
         self.request_object = self._within_bounds(text)
@@ -144,7 +146,7 @@ class AuditContext:
         """Set the status code of the response."""
         self.response_status = {**(self.response_status or {"metadata": {}}), "code": code}
 
-    def leave_out_objects(self) -> None:
+    def omit_objects(self) -> None:
         """Annotate that an object is too large to be recorded."""
         self.annotations[events.TRUNCATED] = "true"
 
@@ -155,7 +157,7 @@ class AuditContext:
 
     def _within_bounds(self, value: bytes) -> bytes | None:
         if len(value) > MAX_OBJECT:
-            self.leave_out_objects()
+            self.omit_objects()
             return None
         return value
 

@@ -91,7 +91,7 @@ class Audit:
         remote: str = "",
     ) -> Response | Stream:
         """Call ``handle`` and record the request. ``remote`` is the address of the client."""
-        audited = _Audited(self, context, request, asked, identity, remote)
+        audited = _RequestAudit(self, context, request, asked, identity, remote)
         if not audited.enabled:
             return await handle()
         if not await audited.process(REQUEST_RECEIVED):
@@ -123,7 +123,7 @@ class Audit:
         self, context: AuditContext, request: Request, asked: RequestInfo, error: StatusError, remote: str = ""
     ) -> None:
         """Record a request that is rejected before authentication. It has one stage only."""
-        audited = _Audited(self, context, request, asked, None, remote)
+        audited = _RequestAudit(self, context, request, asked, None, remote)
         if audited.enabled:
             context.log_error(error)
             context.set_code(error.code)
@@ -149,7 +149,7 @@ class Audit:
         return timestamp(self._env.now())
 
 
-class _Audited:
+class _RequestAudit:
     """The recording of one request."""
 
     def __init__(
@@ -224,7 +224,7 @@ class _Audited:
 class _AuditedStream:
     """A stream that writes the last event when it ends, or is closed."""
 
-    def __init__(self, stream: Stream, audited: _Audited) -> None:
+    def __init__(self, stream: Stream, audited: _RequestAudit) -> None:
         self.status = stream.status
         self.headers = stream.headers
         self._stream = stream

@@ -22,7 +22,7 @@ with lazy_imports():
 _UID_OID = "1.3.6.1.4.1.57683.2"
 
 
-class TokenLogin(Protocol):
+class TokenAuthenticator(Protocol):
     """Authenticates one kind of bearer token (``authenticator.Token``)."""
 
     def identity(self, token: str) -> Identity | None:
@@ -35,14 +35,14 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-class StaticTokens:
+class StaticTokenAuthenticator:
     """Tokens from ``--token-auth-file``."""
 
     def __init__(self, tokens: Mapping[str, Identity]) -> None:
         self._tokens = dict(tokens)
 
     @staticmethod
-    def read(text: str) -> "StaticTokens":
+    def read(text: str) -> "StaticTokenAuthenticator":
         """Parse a ``--token-auth-file``: lines of token, user, uid and, quoted, groups.
 
         Raises ``ValueError`` for a line with fewer than three columns.
@@ -55,7 +55,7 @@ class StaticTokens:
                 raise ValueError(f"a token line needs token, user and uid, this one has {len(row)} columns")
             token, user, uid, *groups = row
             tokens[token] = Identity(user, tuple(g for g in groups[0].split(",") if g) if groups else (), uid)
-        return StaticTokens(tokens)
+        return StaticTokenAuthenticator(tokens)
 
     def identity(self, token: str) -> Identity | None:
         """The user of the token."""
@@ -107,7 +107,7 @@ def _is_for_clients(certificate: "x509.Certificate") -> bool:
 class Authenticator:
     """Tries the certificate, then bearer tokens. ``logins`` are tried in order."""
 
-    def __init__(self, logins: Iterable[TokenLogin] = (), *, anonymous: bool = True) -> None:
+    def __init__(self, logins: Iterable[TokenAuthenticator] = (), *, anonymous: bool = True) -> None:
         self.logins = list(logins)
         self._anonymous = anonymous
 

@@ -32,7 +32,7 @@ _EXTRA_GROUP = r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]"
 _GROUP = "system:bootstrappers"
 
 
-class BootstrapTokens:
+class BootstrapTokenAuthenticator:
     """Authenticates ``<id>.<secret>`` by the Secret kube-system/bootstrap-token-<id>."""
 
     def __init__(self, find: FindSecret, now: Callable[[], datetime.datetime]) -> None:

@@ -53,5 +53,5 @@ class TokenUse:
             if answer.status >= 400:
                 self._known.pop(uid, None)
                 self._log.info(
-                    "Cannot say when a token was used", v=2, secret=f"{namespace}/{name}", code=answer.status
+                    "Could not record when a token was used", v=2, secret=f"{namespace}/{name}", code=answer.status
                 )

@@ -350,7 +350,7 @@ def _matching(
 def forbidden(identity: Identity, attributes: Attributes, reason: str = "") -> StatusError:
     """403 with upstream's message."""
     if attributes.path:
-        detail = _harmless(f'User "{identity.user}" cannot {attributes.verb} path "{attributes.path}"')
+        detail = _sanitize(f'User "{identity.user}" cannot {attributes.verb} path "{attributes.path}"')
         message, details = f"forbidden: {detail}", dict[str, Any]()
     else:
         scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
@@ -358,7 +358,7 @@ def forbidden(identity: Identity, attributes: Attributes, reason: str = "") -> S
             f'User "{identity.user}" cannot {attributes.verb} resource "{attributes.full_resource}" '
             f'in API group "{attributes.group}" {scope}'
         )
-        detail = _harmless(detail)
+        detail = _sanitize(detail)
         qualified = f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
         subject = f'{qualified} "{attributes.name}"' if attributes.name else qualified
         message = f"{subject} is forbidden: {detail}"
@@ -373,6 +373,6 @@ def forbidden(identity: Identity, attributes: Attributes, reason: str = "") -> S
     return StatusError(403, "Forbidden", message, details=details)
 
 
-def _harmless(text: str) -> str:
+def _sanitize(text: str) -> str:
     """Escape HTML (``sanitizer`` in apiserver ``pkg/endpoints/handlers/responsewriters``)."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

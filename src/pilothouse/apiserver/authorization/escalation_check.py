@@ -33,7 +33,7 @@ _FIELDS = (
 _LISTS = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
 
 
-class NoEscalation(Plugin):
+class EscalationCheck(Plugin):
     """Rejects roles and bindings that grant more than their writer has. ``rbac`` resolves the rules of users;
     ``authorizer`` decides about ``escalate`` and ``bind``."""
 
@@ -44,7 +44,7 @@ class NoEscalation(Plugin):
     def admit(self, write: AdmissionAttributes) -> None:
         if write.info.group != RBAC_GROUP or write.obj is None or MASTERS in write.identity.groups:
             return
-        if write.old is not None and _differ_for_the_collector_only(write.obj, write.old):
+        if write.old is not None and _is_only_mutating_gc_fields(write.obj, write.old):
             return
         if write.info.resource in _ROLES:
             self._check_role(write, write.obj)
@@ -55,12 +55,12 @@ class NoEscalation(Plugin):
         resource, namespace = write.info.resource, write.namespace
         # The check is for the name in the path, which a create does not have.
         name = write.name if write.operation == "UPDATE" else ""
-        if self._may(write, Attributes("escalate", RBAC_GROUP, "*", resource, "", namespace, name)):
+        if self._is_authorized(write, Attributes("escalate", RBAC_GROUP, "*", resource, "", namespace, name)):
             return
-        self._confirm(write, obj, rules_of(obj))
+        self._confirm_no_escalation(write, obj, rules_of(obj))
         if obj.get("aggregationRule") or (write.old or {}).get("aggregationRule"):
             try:
-                self._confirm(write, obj, [_ALL_RESOURCES, _ALL_PATHS])
+                self._confirm_no_escalation(write, obj, [_ALL_RESOURCES, _ALL_PATHS])
             except StatusError:
                 raise errors.forbidden(write.info, _name(obj), _AGGREGATION) from None
 
@@ -71,7 +71,7 @@ class NoEscalation(Plugin):
         group = reference.get("apiGroup") or ""
         if resource is None:
             raise errors.plain(f"unsupported role reference kind: {quote(kind)}")
-        if self._may(write, Attributes("bind", group, "*", resource, "", write.namespace, name)):
+        if self._is_authorized(write, Attributes("bind", group, "*", resource, "", write.namespace, name)):
             return
         rules = self._rbac.role_rules(kind, write.namespace, name)
         if rules is None:
@@ -81,20 +81,20 @@ class NoEscalation(Plugin):
                 f"{resource}.{RBAC_GROUP} {quote(name)} not found",
                 details={"name": name, "group": RBAC_GROUP, "kind": resource},
             )
-        self._confirm(write, obj, rules)
+        self._confirm_no_escalation(write, obj, rules)
 
-    def _may(self, write: AdmissionAttributes, attributes: Attributes) -> bool:
+    def _is_authorized(self, write: AdmissionAttributes, attributes: Attributes) -> bool:
         return self._authorizer.decide(write.identity, attributes).allowed
 
-    def _confirm(self, write: AdmissionAttributes, obj: Object, rules: Iterable[Rule]) -> None:
+    def _confirm_no_escalation(self, write: AdmissionAttributes, obj: Object, rules: Iterable[Rule]) -> None:
         """Raise 403 unless the writer has all these rules."""
         identity = write.identity
         owned, error = self._rbac.rules(identity, write.namespace)
-        missing = [rule for rule in _parts(rules) if not any(_covers(mine, rule) for mine in owned)]
+        missing = [rule for rule in _breakdown_rules(rules) if not any(_rule_covers(mine, rule) for mine in owned)]
         if not missing:
             return
         groups = " ".join(map(quote, identity.groups))
-        listed = "\n".join(sorted(dict.fromkeys(map(_shown, _compact(missing)))))
+        listed = "\n".join(sorted(dict.fromkeys(map(_shown, _compact_rules(missing)))))
         reason = (
             f"user {quote(identity.user)} (groups=[{groups}]) is attempting to grant RBAC permissions "
             f"not currently held:\n{listed}"
@@ -116,7 +116,7 @@ def rules_of(obj: Object) -> list[Rule]:
     return msgspec.convert(plain, list[Rule])
 
 
-def _differ_for_the_collector_only(obj: Object, old: Object) -> bool:
+def _is_only_mutating_gc_fields(obj: Object, old: Object) -> bool:
     """Whether only owner references and finalizers differ, which the garbage collector must be able to change."""
     return _without_owners(obj) == _without_owners(old)
 
@@ -127,7 +127,7 @@ def _without_owners(obj: Object) -> Object:
     return {**{field: value for field, value in obj.items() if value is not None}, "metadata": meta}
 
 
-def _parts(rules: Iterable[Rule]) -> Iterator[Rule]:
+def _breakdown_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
     """The rules split into one verb, one group, one resource and at most one name each (``BreakdownRule``)."""
     for rule in rules:
         for verb in rule.verbs:
@@ -142,15 +142,15 @@ def _parts(rules: Iterable[Rule]) -> Iterator[Rule]:
                         yield Rule((verb,), (group,), (resource,), (name,))
 
 
-def _covers(mine: Rule, part: Rule) -> bool:
+def _rule_covers(mine: Rule, part: Rule) -> bool:
     """Whether one rule covers a part."""
     if not _has(mine.verbs, part.verbs):
         return False
     if part.non_resource_urls:
-        return all(_path_covered(mine.non_resource_urls, url) for url in part.non_resource_urls)
+        return all(_non_resource_url_covers(mine.non_resource_urls, url) for url in part.non_resource_urls)
     if not _has(mine.api_groups, part.api_groups):
         return False
-    if not all(_resource_covered(mine.resources, resource) for resource in part.resources):
+    if not all(_resource_covers(mine.resources, resource) for resource in part.resources):
         return False
     if not mine.resource_names:
         return True
@@ -161,18 +161,18 @@ def _has(mine: tuple[str, ...], desired: tuple[str, ...]) -> bool:
     return "*" in mine or all(value in mine for value in desired)
 
 
-def _resource_covered(mine: tuple[str, ...], resource: str) -> bool:
+def _resource_covers(mine: tuple[str, ...], resource: str) -> bool:
     if "*" in mine or resource in mine:
         return True
     _, separator, subresource = resource.partition("/")
     return bool(separator) and f"*/{subresource}" in mine
 
 
-def _path_covered(mine: tuple[str, ...], url: str) -> bool:
+def _non_resource_url_covers(mine: tuple[str, ...], url: str) -> bool:
     return any(own == url or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in mine)
 
 
-def _compact(parts: Iterable[Rule]) -> Iterator[Rule]:
+def _compact_rules(parts: Iterable[Rule]) -> Iterator[Rule]:
     """Parts of the same resource combined, for messages (``CompactRules``)."""
     joined: dict[tuple[Any, ...], list[str]] = {}
     for part in parts:

@@ -1,7 +1,7 @@
 """Bootstrap objects: namespaces, Services, endpoints, roles, flow schemas.
 
-``stage_objects`` stages the objects that requests may need, when the server is constructed; ``stage_presented`` the
-rest, when it runs; ``stage_roles`` those of RBAC. Each stages one batch for one commit. Existing objects are not
+``stage_objects`` stages the objects that requests may need, when the server is constructed; ``stage_optional_objects``
+the rest, when it runs; ``stage_roles`` those of RBAC. Each stages one batch for one commit. Existing objects are not
 changed, apart from roles, whose missing rules are restored.
 """
 
@@ -56,27 +56,27 @@ def stage_objects(core: Core) -> Staged | None:
     return service or staged
 
 
-def stage_presented(core: Core) -> Staged | None:
+def stage_optional_objects(core: Core) -> Staged | None:
     """Stage objects that no request depends on: classes, flow control, APIServices, the ServiceCIDR. As
     ``stage_objects``."""
     now = core.time.now()
     staged = _stage_own_range(core)
     staged = stage_missing(core, *post_start_hooks.token_tracking(now[:10])) or staged
-    return _stage_templates(core, _presented_templates(core)) or staged
+    return _stage_templates(core, _optional_templates(core)) or staged
 
 
-def keep_objects(core: Core) -> None:
+def recreate_deleted_objects(core: Core) -> None:
     """From now on, recreate the initial namespaces, the Service ``kubernetes`` and the ServiceCIDR of the server's own
     range when they are deleted (kubernetes' ``pkg/controlplane/controller/{systemnamespaces,
     kubernetesservice,defaultservicecidr}``, v1.36). They are recreated with the deletion; upstream checks every few
     seconds, and another Service may have the address by then."""
     namespaces = {core.table.built_in("", "namespaces").key("", name) for name in NAMESPACES}
     service = core.table.built_in("", "services").key("default", "kubernetes")
-    keep(core, {*namespaces, service}, lambda: stage_objects(core))
-    keep(core, {DEFAULT_SERVICE_CIDR}, lambda: _stage_own_range(core))
+    stage_on_deletion(core, {*namespaces, service}, lambda: stage_objects(core))
+    stage_on_deletion(core, {DEFAULT_SERVICE_CIDR}, lambda: _stage_own_range(core))
 
 
-def keep(core: Core, keys: Collection[str], stage: Callable[[], object]) -> None:
+def stage_on_deletion(core: Core, keys: Collection[str], stage: Callable[[], object]) -> None:
     """From now on, call ``stage`` when one of these keys is deleted."""
 
     def follow(staged: Staged) -> None:
@@ -140,11 +140,11 @@ def stage_endpoint_slice(core: Core, addresses: Sequence[str], port: int) -> Sta
     return stage_current(core, "discovery.k8s.io", "endpointslices", slice_)
 
 
-def keep_endpoints(core: Core, address: str, port: int) -> None:
+def recreate_deleted_endpoints(core: Core, address: str, port: int) -> None:
     """From now on, recreate the endpoints when they are deleted (``pkg/controlplane/reconcilers``, v1.36)."""
     kinds = (("", "endpoints"), ("discovery.k8s.io", "endpointslices"))
     keys = {core.table.built_in(group, resource).key("default", "kubernetes") for group, resource in kinds}
-    keep(core, keys, lambda: stage_endpoints(core, [address], port))
+    stage_on_deletion(core, keys, lambda: stage_endpoints(core, [address], port))
 
 
 def stage_roles(core: Core) -> Staged | None:
@@ -209,7 +209,7 @@ def _complete(core: Core, info: ResourceInfo, obj: Object, uid: str, now: str) -
 
 _UID, _TIME, _REVISION = "@uid@", "@time@", "@revision@"
 
-_REASON = "the API server keeps up this object: it makes it when it starts, and again when it is gone or differs"
+_REASON = "the API server maintains this object: it is created at startup, and restored when it is deleted or changed"
 
 _Template = tuple[str, bytes]
 """A key, and the stored object with placeholders for what differs between servers. A test session starts hundreds of
@@ -217,20 +217,20 @@ servers, each with the same two hundred objects."""
 
 
 @cache
-def _made(kind: str) -> list[_Template]:
+def _cached_templates(kind: str) -> list[_Template]:
     return []
 
 
 def _role_templates(core: Core) -> list[_Template]:
     gates = core.options.gates
-    made = _made(f"roles with {' '.join(gates)}")
+    made = _cached_templates(f"roles with {' '.join(gates)}")
     if not made:
         made += _templates(core, ((RBAC_GROUP, resource, obj) for resource, obj in bootstrap_objects(gates)))
     return made
 
 
-def _presented_templates(core: Core) -> list[_Template]:
-    made = _made("presented")
+def _optional_templates(core: Core) -> list[_Template]:
+    made = _cached_templates("presented")
     if not made:
         entries = (
             *post_start_hooks.priority_classes(),

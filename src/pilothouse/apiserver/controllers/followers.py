@@ -30,7 +30,7 @@ class Follower(ABC):
             await self._changed.wait()
             self._changed.clear()
             with own_writes(self._core.env, "", self.reason):
-                await self._core.keep_trying(lambda: self._core.keep_up(self.stage))
+                await self._core.retry_until_stored(lambda: self._core.commit_staged(self.stage))
 
     @abstractmethod
     def stage(self) -> Staged | None:

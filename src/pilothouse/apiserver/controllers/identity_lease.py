@@ -54,5 +54,5 @@ async def keep_lease(core: Core, address: str) -> None:
         def stage(desired: Object = desired) -> Staged | None:
             return stage_current(core, "coordination.k8s.io", "leases", desired)
 
-        await core.keep_trying(partial(core.keep_up, stage))
+        await core.retry_until_stored(partial(core.commit_staged, stage))
         await asyncio.sleep(_RENEW_SECONDS)

@@ -77,9 +77,9 @@ class LeaseReconciler:
         core = self._core
         while True:
             with own_writes(core.env, "kubernetes", _REASON):
-                await core.keep_trying(self._renew)
+                await core.retry_until_stored(self._renew)
                 self._changed.clear()
-                await core.keep_trying(lambda: core.keep_up(self._stage_endpoints))
+                await core.retry_until_stored(lambda: core.commit_staged(self._stage_endpoints))
             self._ports_checked = True
             try:
                 async with asyncio.timeout(_RENEW_SECONDS):
@@ -87,7 +87,7 @@ class LeaseReconciler:
                         await self._changed.wait()
                         self._changed.clear()
                         with own_writes(core.env, "kubernetes", _REASON):
-                            await core.keep_trying(lambda: core.keep_up(self._stage_endpoints))
+                            await core.retry_until_stored(lambda: core.commit_staged(self._stage_endpoints))
             except TimeoutError:
                 continue
 

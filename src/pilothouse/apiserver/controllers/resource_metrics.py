@@ -66,7 +66,7 @@ class ResourceMetrics:
             role: Object = {"metadata": {"name": _READER, "labels": labels}, "rules": [rule]}
             return stage_missing(core, _RBAC, "clusterroles", role) or staged
 
-        await core.keep_trying(lambda: core.keep_up(stage))
+        await core.retry_until_stored(lambda: core.commit_staged(stage))
 
     async def _pods(self, core: Core, call: Call) -> ObjectResult | ListResult:
         info, stored = call.info, self._stored["pods"]

@@ -220,16 +220,20 @@ class _Builder:
 
     def _provider(self, provider: Provider) -> PrefixTransformer:
         if provider.aesgcm is not None:
-            return self._of_keys("aesgcm", provider.aesgcm, lambda key: aes.Gcm(key), "AES")
+            return self._key_transformers("aesgcm", provider.aesgcm, lambda key: aes.Gcm(key), "AES")
         if provider.aescbc is not None:
-            return self._of_keys("aescbc", provider.aescbc, lambda key: aes.Cbc(key), "AES")
+            return self._key_transformers("aescbc", provider.aescbc, lambda key: aes.Cbc(key), "AES")
         if provider.secretbox is not None:
-            return self._of_keys("secretbox", provider.secretbox, lambda key: secretbox.Secretbox(key), "Secretbox")
+            return self._key_transformers(
+                "secretbox", provider.secretbox, lambda key: secretbox.Secretbox(key), "Secretbox"
+            )
         if provider.kms is not None:
-            return self._of_plugin(provider.kms)
+            return self._plugin_transformer(provider.kms)
         return PrefixTransformer(b"", Identity())
 
-    def _of_keys(self, name: str, keys: Keys, make: Callable[[bytes], Transformer], shown: str) -> PrefixTransformer:
+    def _key_transformers(
+        self, name: str, keys: Keys, make: Callable[[bytes], Transformer], shown: str
+    ) -> PrefixTransformer:
         by_name: Sequence[PrefixTransformer] = [
             PrefixTransformer(f"{key.name}:".encode(), make(decode_secret(key.secret))) for key in keys.keys
         ]
@@ -238,7 +242,7 @@ class _Builder:
             f"{_PREFIX}{name}:v1:".encode(), PrefixTransformers(no_match, by_name, self._metrics.transformed)
         )
 
-    def _of_plugin(self, kms: Kms) -> PrefixTransformer:
+    def _plugin_transformer(self, kms: Kms) -> PrefixTransformer:
         if kms.api_version == "v1":
             raise EncryptionConfigError(_KMS_V1)
         timeout = timeout_seconds(kms)

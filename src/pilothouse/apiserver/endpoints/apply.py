@@ -14,7 +14,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import create_object
-from pilothouse.apiserver.endpoints.object_names import wrong_name, wrong_namespace
+from pilothouse.apiserver.endpoints.object_names import name_mismatch, namespace_mismatch
 from pilothouse.apiserver.endpoints.request_objects import check_patched
 from pilothouse.apiserver.endpoints.update import Change, apply_change
 from pilothouse.apiserver.errors import StatusError
@@ -43,9 +43,9 @@ async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
         new, owners = core.managed_fields.applied(call, live, known, config, options)
         if twice is not None:
             raise twice
-        return _checked(call, new, options, config), owners
+        return _validate_merged(call, new, options, config), owners
 
-    twice = note_duplicates(call, options, repeated)
+    twice = handle_duplicates(call, options, repeated)
     type_ = core.managed_fields.tracker(info, call.request_info.subresource).type
     await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
     return await apply_change(core, call, Change(apply=applied), options)
@@ -57,11 +57,11 @@ async def _create(core: Core, call: Call, config: Object, repeated: list[str], o
     await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
     size, applied = call.size, core.managed_fields.applied
     new, owners = await core.run_converting(info, size, applied, call, None, b"", config, options)
-    new = _placed(call, new)
-    twice = note_duplicates(call, options, repeated)
+    new = _with_name(call, new)
+    twice = handle_duplicates(call, options, repeated)
     if twice is not None:
         raise twice
-    new = await core.long_work.run(call.size, _checked, call, new, options, config)
+    new = await core.long_work.run(call.size, _validate_merged, call, new, options, config)
     meta: Object = new["metadata"]
     if meta.get("uid"):
         reason = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
@@ -109,7 +109,7 @@ def _decode(body: bytes) -> tuple[Any, list[str]]:
     return msgspec.json.decode(msgspec.json.encode(document, order="sorted")), repeated
 
 
-def note_duplicates(call: Call, options: WriteOptions, repeated: list[str]) -> StatusError | None:
+def handle_duplicates(call: Call, options: WriteOptions, repeated: list[str]) -> StatusError | None:
     """Handle duplicate keys as fieldValidation requires: errors, warnings or nothing.
 
     The error is returned, because all other errors take precedence.
@@ -152,7 +152,7 @@ def _place_text(config: Object) -> str:
     return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
 
 
-def _placed(call: Call, new: Object) -> Object:
+def _with_name(call: Call, new: Object) -> Object:
     """Set the name of the URL on a new object, if the configuration has none."""
     meta = dict(new.get("metadata") or {})
     meta.setdefault("name", call.name)
@@ -161,7 +161,7 @@ def _placed(call: Call, new: Object) -> Object:
     return {**new, "metadata": meta}
 
 
-def _checked(call: Call, new: Object, options: WriteOptions, config: Object) -> Object:
+def _validate_merged(call: Call, new: Object, options: WriteOptions, config: Object) -> Object:
     """Validate the result of merging ``config``: the canonical object, with the name and kind of the request."""
     info = call.info
     meta = new.get("metadata")
@@ -171,10 +171,10 @@ def _checked(call: Call, new: Object, options: WriteOptions, config: Object) -> 
             meta = {field: value for field, value in meta.items() if field != "namespace"}
             new = {**new, "metadata": meta}
     elif meta.get("namespace") != call.namespace:
-        raise wrong_namespace()
+        raise namespace_mismatch()
     name = meta.get("name") or ""
     if name != call.name:
-        raise wrong_name(call, name)
+        raise name_mismatch(call, name)
     quiet = msgspec.structs.replace(options, field_validation="Ignore")
     definition = None if info.custom is not None else definition_of(info.group, info.version, info.kind)
     try:
@@ -188,7 +188,7 @@ def _checked(call: Call, new: Object, options: WriteOptions, config: Object) -> 
         except ConversionError as number:
             fitting, reason = new, str(number)
         if fitting is not new:
-            return _checked(call, fitting, options, config)
+            return _validate_merged(call, fitting, options, config)
         if definition is not None:
             reason = _conversion_error(new, definition) or reason
         kind = _kind_text(info.api_version, info.kind)

@@ -175,7 +175,7 @@ async def _delete(core: Core, call: Call, record: Record, obj: Object, options: 
         return record.value, False
     grace: int | None = None
     if step == "" and strategy.graceful:
-        grace, pending = _begin_grace(core, call, obj, options)
+        grace, pending = _before_delete(core, call, obj, options)
         if pending:
             await require_stored(core, record)
             return record.value, False
@@ -214,7 +214,7 @@ async def _remove_marked(core: Core, call: Call, marked: Record) -> bytes:
     raise errors.modified(call.info, call.name)
 
 
-def _begin_grace(core: Core, call: Call, obj: Object, options: DeleteOptions) -> tuple[int | None, bool]:
+def _before_delete(core: Core, call: Call, obj: Object, options: DeleteOptions) -> tuple[int | None, bool]:
     """Set or shorten the grace period (``rest.BeforeDelete``).
 
     Returns the new grace period, None if the deletion is not graceful, and whether a pending deletion is unchanged.

@@ -61,14 +61,14 @@ async def evict(core: Core, call: Call) -> StatusResult:
     pod = await _pod(core, one)
     attempts = 1 if _revision(options) else _ATTEMPTS
     for attempt in range(attempts):
-        if not _needs_no_budget(pod):
+        if not _can_ignore_pdb(pod):
             break
         record_reason(f"pod {call.name} is evicted without a budget: {_phase(pod) or 'no phase'}, or being deleted")
         conditional = options
         if _should_enforce_resource_version(pod) and not _revision(options):
             conditional = _with_revision(options, pod)
         try:
-            await _mark_and_delete(core, one, conditional)
+            await _add_condition_and_delete_pod(core, one, conditional)
         except StatusError as error:
             if error.code != 409 or attempt == attempts - 1:
                 raise
@@ -85,27 +85,27 @@ def _evicted(call: Call) -> StatusResult:
 
 
 async def _evict_within_budget(core: Core, call: Call, pod: Object, options: DeleteOptions) -> None:
-    budgets = _budgets(core, call, pod)
+    budgets = _get_pod_disruption_budgets(core, call, pod)
     if len(budgets) > 1:
         raise errors.plain(_SEVERAL)
     if not budgets:
         record_reason(f"pod {call.name} is evicted: no PodDisruptionBudget selects it")
-        await _mark_and_delete(core, call, options)
+        await _add_condition_and_delete_pod(core, call, options)
         return
     info, budget = budgets[0]
     name: str = budget["metadata"]["name"]
     if not _is_ready(pod) and _may_evict_unhealthy(budget):
         record_reason(f"pod {call.name} is evicted: it is not ready, and PodDisruptionBudget {name} allows that")
         try:
-            await _mark_and_delete(core, call, _with_revision(options, pod))
+            await _add_condition_and_delete_pod(core, call, _with_revision(options, pod))
         except StatusError as error:
             if error.code == 409 and not _revision(options):
                 # The pod has changed since and may be healthy.
                 raise _still_processed(name) from None
             raise
         return
-    await _charge(core, call, info, name, options)
-    await _mark_and_delete(core, call, options)
+    await _decrement_budget(core, call, info, name, options)
+    await _add_condition_and_delete_pod(core, call, options)
 
 
 # The request
@@ -170,7 +170,7 @@ def _phase(pod: Object) -> str:
     return phase
 
 
-def _needs_no_budget(pod: Object) -> bool:
+def _can_ignore_pdb(pod: Object) -> bool:
     """Whether the pod can be deleted without a budget: it is terminated, being deleted, or pending
     (``canIgnorePDB``)."""
     return _phase(pod) in ("Pending", "Succeeded", "Failed") or bool(pod["metadata"].get("deletionTimestamp"))
@@ -187,7 +187,7 @@ def _is_ready(pod: Object) -> bool:
     return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
-async def _mark_and_delete(core: Core, call: Call, options: DeleteOptions) -> None:
+async def _add_condition_and_delete_pod(core: Core, call: Call, options: DeleteOptions) -> None:
     """Add the condition DisruptionTarget, then delete the pod, both with the preconditions of the options."""
     if not options.is_dry_run:
 
@@ -211,7 +211,7 @@ def _check(call: Call, pod: Object, options: DeleteOptions) -> None:
 
 
 def _add_target(pod: Object, now: str) -> None:
-    _put_condition(
+    _set_condition(
         pod.setdefault("status", {}),
         {
             "type": "DisruptionTarget",
@@ -224,7 +224,7 @@ def _add_target(pod: Object, now: str) -> None:
     )
 
 
-def _put_condition(status: Object, new: Object) -> None:
+def _set_condition(status: Object, new: Object) -> None:
     """Set a condition, in place or appended. Its transition time only changes with its status."""
     conditions: list[Any] = list(status.get("conditions") or ())
     for position, old in enumerate(conditions):
@@ -241,7 +241,7 @@ def _put_condition(status: Object, new: Object) -> None:
 # The budget
 
 
-def _budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Object]]:
+def _get_pod_disruption_budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Object]]:
     """The budgets that select the pod."""
     info = core.table.built_in(GROUP, "poddisruptionbudgets")
     labels = pod["metadata"].get("labels") or {}
@@ -269,7 +269,7 @@ def _may_evict_unhealthy(budget: Object) -> bool:
     return desired > 0 and (status.get("currentHealthy") or 0) >= desired
 
 
-async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options: DeleteOptions) -> None:
+async def _decrement_budget(core: Core, call: Call, info: ResourceInfo, name: str, options: DeleteOptions) -> None:
     """Decrement the disruptions allowed by the budget."""
     request_info = msgspec.structs.replace(
         call.request_info,
@@ -283,7 +283,7 @@ async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options
     own = Call(call.request, request_info, info, core.strategy(info), _SERVER, call.namespace, name, [])
 
     def charged(budget: Object) -> Object:
-        _take_one(info, budget, call.name, core.time.now())
+        _check_and_decrement(info, budget, call.name, core.time.now())
         left = budget["status"]["disruptionsAllowed"]
         record_reason(
             f"pod {call.name} is evicted: PodDisruptionBudget {name} is charged, disruptionsAllowed {left + 1} -> "
@@ -310,7 +310,7 @@ async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options
             return
 
 
-def _take_one(info: ResourceInfo, budget: Object, pod: str, now: str) -> None:
+def _check_and_decrement(info: ResourceInfo, budget: Object, pod: str, now: str) -> None:
     meta, status = budget["metadata"], budget.setdefault("status", {})
     name: str = meta["name"]
     if (status.get("observedGeneration") or 0) < (meta.get("generation") or 0):
@@ -345,7 +345,7 @@ def _insufficient_budget_message(name: str, status: Object) -> str:
 
 
 def _set_insufficient(status: Object, generation: int, now: str) -> None:
-    _put_condition(
+    _set_condition(
         status,
         {
             "type": "DisruptionAllowed",

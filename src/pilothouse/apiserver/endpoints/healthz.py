@@ -42,7 +42,7 @@ _ENDPOINTS = ("/healthz", "/livez", "/readyz")
 _RELOAD_HOOK = "start-encryption-provider-config-automatic-reload"
 
 
-def _well() -> bool:
+def _pass() -> bool:
     return True
 
 
@@ -51,7 +51,7 @@ def is_health(path: str) -> bool:
     return path.startswith(_ENDPOINTS)
 
 
-class AskedCheck:
+class CallingCheck:
     """A check that makes a call, which is made before a response that includes the check."""
 
     def __init__(self, ask: Callable[[], Awaitable[bool]], *endpoints: str) -> None:
@@ -70,7 +70,7 @@ class AskedCheck:
             self._is_well = await self._ask()
 
 
-class KmsHealth(AskedCheck):
+class KmsHealth(CallingCheck):
     """The check ``kms-providers``: whether the KMS plugins are healthy. As upstream, it is not part of ``/livez``.
     ``reloads``: the configuration is reloaded when it changes."""
 
@@ -91,26 +91,22 @@ class Health:
     def __init__(
         self,
         *,
-        started: Check = _well,
-        storage: Check = _well,
-        storage_ready: Check = _well,
-        serving: Check = _well,
+        started: Check = _pass,
+        storage: Check = _pass,
+        storage_ready: Check = _pass,
+        serving: Check = _pass,
         kms: KmsHealth | None = None,
         overrides: Sequence[tuple[Check, Check]] = (),
     ) -> None:
-        hooks: dict[str, Check] = {f"poststarthook/{name}": _well for name in _HOOKS}
+        hooks: dict[str, Check] = {f"poststarthook/{name}": _pass for name in _HOOKS}
         for name in ("rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes", "bootstrap-controller"):
             hooks[f"poststarthook/{name}"] = started
         if kms is not None and kms.reloads:
-            hooks[f"poststarthook/{_RELOAD_HOOK}"] = _well
+            hooks[f"poststarthook/{_RELOAD_HOOK}"] = _pass
         plugins: dict[str, Check] = {} if kms is None else {"kms-providers": kms}
-        basic: dict[str, Check] = {"ping": _well, "log": _well}
-        rest = {**hooks, "loopback-serving-certificate": _well, "autoregister-completion": _well}
-        others = {f"etcd-override-{at}": check for at, (check, _ready) in enumerate(overrides)}
-        others_ready: dict[str, Check] = {}
-        for at, (check, ready) in enumerate(overrides):
-            others_ready |= {f"etcd-override-{at}": check, f"etcd-override-readiness-{at}": ready}
-        live = {**basic, "etcd": storage, **others, **rest}
+        basic: dict[str, Check] = {"ping": _pass, "log": _pass}
+        rest = {**hooks, "loopback-serving-certificate": _pass, "autoregister-completion": _pass}
+        live = {**basic, "etcd": storage, **rest}
         self._checks: Mapping[str, Mapping[str, Check]] = {
             "healthz": {**basic, "etcd": storage, **others, **plugins, **rest},
             "livez": live,

@@ -19,7 +19,7 @@ def check_name(call: Call, meta: Object) -> None:
             f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
         )
     if name != call.name:
-        raise wrong_name(call, name)
+        raise name_mismatch(call, name)
 
 
 def ensure_namespace_matches(call: Call, meta: Object) -> None:
@@ -29,14 +29,14 @@ def ensure_namespace_matches(call: Call, meta: Object) -> None:
     elif meta.get("namespace") in (None, ""):
         meta["namespace"] = call.namespace
     elif meta["namespace"] != call.namespace:
-        raise wrong_namespace()
+        raise namespace_mismatch()
 
 
-def wrong_name(call: Call, name: str) -> StatusError:
+def name_mismatch(call: Call, name: str) -> StatusError:
     """The error about a different name."""
     return errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
 
 
-def wrong_namespace() -> StatusError:
+def namespace_mismatch() -> StatusError:
     """The error about a different namespace."""
     return errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")

@@ -23,7 +23,7 @@ def sort_untyped(result: Object, before: Object, patch: Any, fields: Sequence[st
                 for operation in patch:
                     way = _parts(operation["path"])[:-1]
                     if way[:1] == [name]:
-                        result[name] = _sorted_on_way(result[name], way[1:])
+                        result[name] = _sorted_on_path(result[name], way[1:])
             elif name in patch:
                 result[name] = _sorted_by_merge(result[name], before.get(name), patch[name])
 
@@ -39,8 +39,8 @@ def json_patched_text(original: Object, operations: Sequence[Mapping[str, Any]])
     result = in_go_order(original)
     for operation in operations:
         if operation["op"] in ("move", "copy"):
-            result = _sorted_on_way(result, _parts(operation["from"])[:-1])
-        result = _sorted_on_way(apply_json_patch(result, [operation]), _parts(operation["path"])[:-1])
+            result = _sorted_on_path(result, _parts(operation["from"])[:-1])
+        result = _sorted_on_path(apply_json_patch(result, [operation]), _parts(operation["path"])[:-1])
     return compact_json(result)
 
 
@@ -96,29 +96,29 @@ def _parts(path: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
-def _sorted_on_way(value: Any, parts: Sequence[str]) -> Any:
+def _sorted_on_path(value: Any, parts: Sequence[str]) -> Any:
     """``value`` with the members of each object on a path sorted."""
     first, rest = (parts[0], parts[1:]) if parts else ("", ())
     if isinstance(value, dict):
         return {
-            name: _sorted_on_way(value[name], rest) if parts and name == first else value[name]
+            name: _sorted_on_path(value[name], rest) if parts and name == first else value[name]
             for name in sorted(value)
         }
     if isinstance(value, list) and first.isdigit() and int(first) < len(value):
         position = int(first)
-        return [*value[:position], _sorted_on_way(value[position], rest), *value[position + 1 :]]
+        return [*value[:position], _sorted_on_path(value[position], rest), *value[position + 1 :]]
     return value
 
 
 def strategic_patch_text(original: Object, patch: Any) -> str:
     """A strategic merge patch after its application to ``original``: errors show it instead of the object."""
-    return print_value(_followed(original, patch))
+    return print_value(_without_directives(original, patch))
 
 
 _ORDER = "$setElementOrder/"
 
 
-def _followed(original: Any, patch: Any) -> Any:
+def _without_directives(original: Any, patch: Any) -> Any:
     """The patch without the directives that its application removes (``$patch``, ``$setElementOrder``) (apimachinery
     ``pkg/util/strategicpatch/patch.go``, v1.36)."""
     if not (isinstance(patch, dict) and isinstance(original, dict)):
@@ -127,7 +127,7 @@ def _followed(original: Any, patch: Any) -> Any:
         return {name: value for name, value in patch.items() if name != "$patch"}
     ordered = {name.removeprefix(_ORDER) for name in patch if name.startswith(_ORDER)}
     return {
-        name: _followed(original.get(name), value)
+        name: _without_directives(original.get(name), value)
         for name, value in patch.items()
         if name not in ordered and not name.startswith(_ORDER) and name != "$retainKeys"
     }

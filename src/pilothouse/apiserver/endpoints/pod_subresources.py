@@ -16,7 +16,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 _RESIZABLE = ("cpu", "memory")
 
 
-def _only(obj: Object, old: Object, spec: Object) -> None:
+def _keep_only_spec(obj: Object, old: Object, spec: Object) -> None:
     """Replace everything but the spec by the stored pod."""
     meta = {**old["metadata"], "resourceVersion": obj["metadata"]["resourceVersion"]}
     if "managedFields" in obj["metadata"]:
@@ -40,7 +40,7 @@ def _prepare_ephemeral_containers(obj: Object, old: Object) -> None:
     spec = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
     if desired:
         spec["ephemeralContainers"] = desired
-    _only(obj, old, spec)
+    _keep_only_spec(obj, old, spec)
 
 
 def _validate_ephemeral_containers(obj: Object, old: Object) -> ErrorList:
@@ -88,7 +88,7 @@ def _prepare_resize(obj: Object, old: Object) -> None:
     spec.pop("resources", None)
     if sent.get("resources") is not None:
         spec["resources"] = sent["resources"]
-    _only(obj, old, spec)
+    _keep_only_spec(obj, old, spec)
 
 
 def _validate_resize(obj: Object, old: Object) -> ErrorList:
@@ -106,7 +106,7 @@ def _validate_resize(obj: Object, old: Object) -> ErrorList:
         errors.append(field_errors.invalid("spec", field_errors.named(status.get("qosClass") or ""), detail))
     if not _may_be_resized(status):
         errors.append(field_errors.forbidden("spec", "Pod running on node without support for resize"))
-    if _has_amounts(spec) or _has_amounts(before):
+    if _has_resources(spec) or _has_resources(before):
         errors += _validate_pod_level(spec.get("resources"), before.get("resources"))
     if status.get("nodeAllocatableResourceClaimStatuses"):
         errors.append(field_errors.forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
@@ -121,7 +121,7 @@ def _validate_resize(obj: Object, old: Object) -> ErrorList:
     errors += [
         field_errors.forbidden("spec", "only cpu and memory resources are mutable")
         for new, was in zip(spec["containers"], before["containers"], strict=True)
-        if _beyond(new) != _kept(was)
+        if _without_resizable(new) != _kept(was)
     ]
     for position, was in enumerate(before.get("initContainers") or ()):
         errors += _validate_init(spec["initContainers"][position], was, f"spec.initContainers[{position}]")
@@ -157,7 +157,7 @@ def _may_be_resized(status: Object) -> bool:
     return first is None or first.get("resources") is not None
 
 
-def _has_amounts(spec: Object) -> bool:
+def _has_resources(spec: Object) -> bool:
     resources = spec.get("resources") or {}
     return bool(resources.get("requests") or resources.get("limits"))
 
@@ -166,14 +166,14 @@ def _validate_pod_level(new: Object | None, was: Object | None) -> ErrorList:
     if was is not None and new is None:
         return [field_errors.forbidden("spec.resources", "pod-level resources cannot be removed")]
     errors = _validate_removal(new or {}, was or {}, "spec.resources", "pod-level resource")
-    if _others(new or {}) != _others(was or {}):
+    if _not_resizable(new or {}) != _not_resizable(was or {}):
         errors.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
     return errors
 
 
 def _validate_init(new: Object, was: Object, path: str) -> ErrorList:
     errors = []
-    if _beyond(new) != _kept(was):
+    if _without_resizable(new) != _kept(was):
         detail = "only cpu and memory resources for init or sidecar containers are mutable"
         errors.append(field_errors.forbidden(path, detail))
     if was.get("restartPolicy") != "Always" and new != was:
@@ -210,7 +210,7 @@ def _validate_removal(new: Object, was: Object, path: str, noun: str) -> ErrorLi
     ]
 
 
-def _others(resources: Object) -> Object:
+def _not_resizable(resources: Object) -> Object:
     """Resources other than the resizable ones."""
     left = {
         field: {name: amount for name, amount in (resources.get(field) or {}).items() if name not in _RESIZABLE}
@@ -220,11 +220,11 @@ def _others(resources: Object) -> Object:
 
 
 def _kept(container: Object) -> Object:
-    """The old container, for comparison with ``_beyond``."""
-    return {**container, "resources": {"claims": [], **_others(container.get("resources") or {})}}
+    """The old container, for comparison with ``_without_resizable``."""
+    return {**container, "resources": {"claims": [], **_not_resizable(container.get("resources") or {})}}
 
 
-def _beyond(container: Object) -> Object:
+def _without_resizable(container: Object) -> Object:
     """The container without resizable fields. Upstream drops its resource claims
     (``dropCPUMemoryResourcesFromContainer``): a container with claims is not resized."""
-    return {**container, "resources": {**_others(container.get("resources") or {}), "claims": []}}
+    return {**container, "resources": {**_not_resizable(container.get("resources") or {}), "claims": []}}

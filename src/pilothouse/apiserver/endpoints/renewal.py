@@ -80,7 +80,7 @@ async def renew(core: Core, call: Call, record: Record, options: WriteOptions) -
         value = await core.commit(staged)
     except Mismatch:  # a conflict with another server
         return None
-    _remember(core, staged, Owner(owner.manager, owner.api_version, now))
+    _cache_owner(core, staged, Owner(owner.manager, owner.api_version, now))
     return ObjectResult(200, call.info, value, tuple(call.warnings))
 
 
@@ -129,7 +129,7 @@ class RenewalAtOnce:
         self._revision = staged.revision
         if self._owner.time != now:
             self._owner = Owner(self._owner.manager, self._owner.api_version, now)
-        _remember(core, staged, self._owner)
+        _cache_owner(core, staged, self._owner)
         return value
 
 
@@ -137,7 +137,7 @@ def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtO
     """The ``RenewalAtOnce`` of a Lease, if it is stored as its owner has last renewed it, and the store commits without
     waiting."""
     record = core.store.staged(call.key)
-    if record is None or options.dry_run or not core.store.commits_at_once or not _is_ours(core, call, record):
+    if record is None or options.dry_run or not core.store.commits_at_once or not _is_written_here(core, call, record):
         return None
     known = core.renewed.get(record.key)
     if known is None or known[0] != record.revision:
@@ -166,7 +166,7 @@ def _split(record: Record, owner: Owner) -> tuple[bytes, bytes, bytes, bytes] | 
 
 def _owner_of_renewal(core: Core, call: Call, record: Record, options: WriteOptions) -> Owner | None:
     """The manager of the Lease, if the request only renews it, and comes from that manager."""
-    if options.dry_run or not _is_ours(core, call, record) or not _is_renewal(call.request.body, record.value):
+    if options.dry_run or not _is_written_here(core, call, record) or not _is_renewal(call.request.body, record.value):
         return None
     known = core.renewed.get(record.key)
     owner = known[1] if known is not None and known[0] == record.revision else _only_owner(record.value)
@@ -193,18 +193,20 @@ def _stage(core: Core, call: Call, record: Record, owner: Owner, now: str) -> St
         return None
 
 
-def _remember(core: Core, staged: Staged, owner: Owner) -> None:
+def _cache_owner(core: Core, staged: Staged, owner: Owner) -> None:
     if len(core.renewed) >= _MOST_KNOWN and staged.change.key not in core.renewed:
         core.renewed.clear()
     core.renewed[staged.change.key] = (staged.revision, owner)
 
 
-def _is_ours(core: Core, call: Call, record: Record) -> bool:
+def _is_written_here(core: Core, call: Call, record: Record) -> bool:
     """Whether this server has written the stored bytes: an object written by another process may not be normalized as
     here, and is then updated as a whole."""
     info = call.info
     return (
-        not core.is_from_before(record) and record.value.startswith(info.head) and call.strategy.stored_as(info) is info
+        record.revision > core.start_revision
+        and record.value.startswith(info.head)
+        and call.strategy.stored_as(info) is info
     )
 
 

@@ -20,16 +20,16 @@ from pilothouse.apiserver.options import WriteOptions
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.bodies import (
     JSON_TYPES,
-    another_kind,
     check_kind,
     check_size,
     check_type_meta,
+    kind_mismatch,
     read_document,
     read_strictly,
     read_text,
     strict_warnings,
+    type_meta_error,
     unrecognized,
-    wrong_type_meta,
 )
 from pilothouse.apiserver.serializers.omitempty import drop_empty, may_have_empty
 from pilothouse.machinery.bodies import BodySyntaxError, DecodeError, convert_document, convert_members, decode_body
@@ -61,7 +61,7 @@ def _read_custom(call: Call, options: WriteOptions, info: ResourceInfo) -> Objec
         unknown = info.custom.prune(obj)
     except DecodeError as error:
         raise _unhandled(info.kind, info.version, str(error)) from None
-    _note(call, options, info.kind, info.version, twice + unknown)
+    _handle_strict_errors(call, options, info.kind, info.version, twice + unknown)
     return obj
 
 
@@ -90,7 +90,7 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
     if twice or decoded.strict_errors:
-        _note(call, options, kind, version, twice + decoded.strict_errors)
+        _handle_strict_errors(call, options, kind, version, twice + decoded.strict_errors)
     if may_have_empty(body):
         _drop_empty_fields(obj, definition_of(group, version, kind))
     _record(call, info, obj, kind, api_version)
@@ -129,7 +129,7 @@ def _unhandled(kind: str, version: str, reason: str) -> errors.StatusError:
     return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {reason}')
 
 
-def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_errors: list[str]) -> None:
+def _handle_strict_errors(call: Call, options: WriteOptions, kind: str, version: str, strict_errors: list[str]) -> None:
     """Handle dropped fields as fieldValidation requires: errors, warnings or nothing."""
     if not strict_errors or options.field_validation == "Ignore":
         return
@@ -167,7 +167,7 @@ def check_patched(
         except DecodeError as error:
             raise _bad_patch(text.decode(), str(error)) from None
         if strict:
-            _note_patched(call, options, text.decode(), strict)
+            _handle_patch_strict_errors(call, options, text.decode(), strict)
         return obj
     if strategic is not None:
         shown = shown or (lambda: print_value(strategic))
@@ -179,7 +179,7 @@ def check_patched(
         what = shown()
         raise _bad_patch(what, str(error) if strategic is not None else _first_error(what, definition)) from None
     if twice or decoded.strict_errors:
-        _note_patched(call, options, shown(), [*twice, *decoded.strict_errors])
+        _handle_patch_strict_errors(call, options, shown(), [*twice, *decoded.strict_errors])
     if may_have_empty(text):
         _drop_empty_fields(decoded.document, definition)
     return decoded.document
@@ -199,7 +199,7 @@ def check_patched_kind(
 ) -> None:
     """Reject a JSON or merge patch that has changed the kind. (A strategic merge patch can't: it is decoded into the
     type of the kind.)"""
-    reason = wrong_type_meta(obj)
+    reason = type_meta_error(obj)
     if reason:
         raise _bad_patch(msgspec.json.encode(obj).decode() if shown is None else shown(), reason)
     said_kind, said_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
@@ -216,7 +216,7 @@ def check_patched_kind(
     known = _known_kinds()
     if said_kind != kind or (said_version, said_kind) not in known:
         text = msgspec.json.encode(obj).decode() if shown is None else shown()
-        raise _bad_patch(text, another_kind(said_version, said_kind, kind, api_version, known))
+        raise _bad_patch(text, kind_mismatch(said_version, said_kind, kind, api_version, known))
 
 
 def _check_touched(obj: Object, definition: Definition, touched: Collection[str]) -> Object | None:
@@ -238,7 +238,7 @@ def _check_touched(obj: Object, definition: Definition, touched: Collection[str]
     return result
 
 
-def _note_patched(call: Call, options: WriteOptions, shown: str, strict_errors: list[str]) -> None:
+def _handle_patch_strict_errors(call: Call, options: WriteOptions, shown: str, strict_errors: list[str]) -> None:
     if options.field_validation == "Strict":
         raise _bad_patch(shown, f"strict decoding error: {', '.join(strict_errors)}")
     if options.field_validation == "Warn":

@@ -23,7 +23,7 @@ from pilothouse.apiserver.authorization.selector_attributes import (
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import created_part
-from pilothouse.apiserver.endpoints.object_names import wrong_namespace
+from pilothouse.apiserver.endpoints.object_names import namespace_mismatch
 from pilothouse.apiserver.endpoints.request_objects import read_built_in
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.options import read_write_options
@@ -75,15 +75,15 @@ class _Reviews:
 
     async def subject_access(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read_owned, core, call, "SubjectAccessReview")
-        _reject(_validate_question(review, with_subject=True) + _validate_metadata(review))
+        _reject(_validate_spec(review, with_subject=True) + _validate_metadata(review))
         return self._decide(call, review, _subject(review))
 
     async def local_access(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read_owned, core, call, "LocalSubjectAccessReview")
         given = review["metadata"].setdefault("namespace", call.namespace)
         if given != call.namespace:
-            raise wrong_namespace()
-        all_errors = _validate_question(review, with_subject=True) + _validate_metadata(review, "namespace")
+            raise namespace_mismatch()
+        all_errors = _validate_spec(review, with_subject=True) + _validate_metadata(review, "namespace")
         attributes = review["spec"].get("resourceAttributes")
         if attributes is not None and (attributes.get("namespace") or "") != call.namespace:
             path, text = "spec.resourceAttributes.namespace", "must match metadata.namespace"
@@ -96,7 +96,7 @@ class _Reviews:
 
     async def self_access(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read_owned, core, call, "SelfSubjectAccessReview")
-        _reject(_validate_question(review, with_subject=False) + _validate_metadata(review))
+        _reject(_validate_spec(review, with_subject=False) + _validate_metadata(review))
         return self._decide(call, review, call.identity)
 
     def _decide(self, call: Call, review: dict[str, Any], identity: Identity) -> ObjectResult:
@@ -147,7 +147,7 @@ class _Reviews:
             raise errors.bad_request("token is required for TokenReview in authentication")
         ours: Sequence[str] = self._tokens.audiences if self._tokens is not None else ()
         asked: Sequence[str] = review["spec"].get("audiences") or ours
-        identity, audiences = self._owner(token, asked, ours)
+        identity, audiences = self._authenticate_token(token, asked, ours)
         if identity is None:
             review["status"] = {"user": {}, "error": "invalid bearer token"}
         else:
@@ -156,7 +156,9 @@ class _Reviews:
                 review["status"]["audiences"] = audiences
         return _answer(call, review)
 
-    def _owner(self, token: str, asked: Sequence[str], ours: Sequence[str]) -> tuple[Identity | None, list[str]]:
+    def _authenticate_token(
+        self, token: str, asked: Sequence[str], ours: Sequence[str]
+    ) -> tuple[Identity | None, list[str]]:
         """The user of a token that is valid for any of the requested audiences, and those audiences."""
         if self._tokens is not None:
             found = self._tokens.identity_for(token, asked)
@@ -298,7 +300,7 @@ def _reject(all_errors: ErrorList) -> None:
         raise errors.invalid(_AUTHORIZATION, "", "", all_errors)
 
 
-def _validate_question(review: dict[str, Any], *, with_subject: bool) -> ErrorList:
+def _validate_spec(review: dict[str, Any], *, with_subject: bool) -> ErrorList:
     """After kubernetes' ``pkg/apis/authorization/validation/validation.go``."""
     spec = review["spec"]
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")

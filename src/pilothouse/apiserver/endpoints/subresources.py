@@ -10,7 +10,7 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints import update
 from pilothouse.apiserver.endpoints.apply import check_config, read_config
-from pilothouse.apiserver.endpoints.object_names import check_name, wrong_namespace
+from pilothouse.apiserver.endpoints.object_names import check_name, namespace_mismatch
 from pilothouse.apiserver.endpoints.patch import APPLY_PATCH, patch_function, read_patch_options, stored_owners
 from pilothouse.apiserver.endpoints.request_objects import read_built_in, read_object
 from pilothouse.apiserver.endpoints.update import Change, Part, apply_change, read_stored
@@ -115,7 +115,7 @@ async def update_scale(core: Core, call: Call) -> ObjectResult:
     scale = await core.long_work.run(call.size, read_built_in, *reading)
     check_name(call, scale.setdefault("metadata", {}))
     _check_replicas(call, scale)
-    return await _rescale(core, call, lambda _current: scale, options)
+    return await _update_replicas(core, call, lambda _current: scale, options)
 
 
 async def patch_scale(core: Core, call: Call) -> ObjectResult:
@@ -131,7 +131,7 @@ async def patch_scale(core: Core, call: Call) -> ObjectResult:
         _check_replicas(call, scale)
         return scale
 
-    return await _rescale(core, call, desired, options)
+    return await _update_replicas(core, call, desired, options)
 
 
 async def _apply_scale(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
@@ -139,7 +139,7 @@ async def _apply_scale(core: Core, call: Call, options: WriteOptions) -> ObjectR
     type_ = merge_types.of_kind("autoscaling", "v1", "Scale")
     assert type_ is not None, "Scale is built in"
     check_config(config, "autoscaling/v1", "Scale", type_)
-    return await _rescale(core, call, lambda _current: config, options, applied=True)
+    return await _update_replicas(core, call, lambda _current: config, options, applied=True)
 
 
 def _check_replicas(call: Call, scale: Object) -> None:
@@ -152,7 +152,7 @@ def _check_replicas(call: Call, scale: Object) -> None:
         raise errors.bad_request(f'the spec replicas field "{call.info.custom.scale.spec_replicas}" cannot be empty')
 
 
-async def _rescale(
+async def _update_replicas(
     core: Core, call: Call, desired: Any, options: WriteOptions, *, applied: bool = False
 ) -> ObjectResult:
     """Update replicas and resource version of the scaled object; ``desired`` is an apply configuration of the Scale
@@ -196,7 +196,7 @@ async def bind(core: Core, call: Call) -> StatusResult:
     if meta.get("name") != name or not name:
         raise errors.bad_request("name in URL does not match name in Binding object")
     if meta.get("namespace") not in (None, "", call.namespace):
-        raise wrong_namespace()
+        raise namespace_mismatch()
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node"):
         raise errors.plain(
@@ -216,11 +216,11 @@ async def bind(core: Core, call: Call) -> StatusResult:
     return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(one.warnings))
 
 
-def _leave_as_is(_obj: Object, _old: Object) -> None:
+def _unchanged(_obj: Object, _old: Object) -> None:
     """A binding writes spec and status at once, and does not increase the generation."""
 
 
-_BINDING = Part(_leave_as_is)
+_BINDING = Part(_unchanged)
 """Upstream bypasses the strategy of pods (``setPodNodeAndMetadata``)."""
 
 

@@ -34,7 +34,7 @@ async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
                 raise
         call.request, call.warnings = request, list(warnings)
         await store.catch_up()
-    raise errors.internal("writes of this object fail, again and again: their outcome is not known")
+    raise errors.internal("writes of this object fail repeatedly; their outcome is unknown")
 
 
 async def require_stored(core: Core, record: Record) -> None:

@@ -207,7 +207,7 @@ class Watch:
         except TimeoutError:
             self.stop()
         except StatusError as error:
-            _log.warning("A watch ends, for a change could not be converted", error=error.message)
+            _log.warning("A watch ends because a change could not be converted", error=error.message)
             self.stop()
         return None
 
@@ -367,15 +367,15 @@ class Watch:
     def _events(self, changes: list[Change]) -> list[WatchEvent]:
         selection = self._selection
         if selection.empty:
-            return [self._plain(change) for change in changes]
+            return [self._shared_event(change) for change in changes]
         events = []
         for change in changes:
-            event = self._selected(change, selection)
+            event = self._filtered_event(change, selection)
             if event is not None:
                 events.append(event)
         return events
 
-    def _plain(self, change: Change, type_: str = "") -> WatchEvent:
+    def _shared_event(self, change: Change, type_: str = "") -> WatchEvent:
         """The event for watches whose selection of the object is unchanged; encoded once for all of them."""
         memo = change.memo
         if memo is None:
@@ -387,13 +387,13 @@ class Watch:
             event = memo[key] = WatchEvent(type_, self._show(change.value), {})
         return event
 
-    def _selected(self, change: Change, selection: Selection) -> WatchEvent | None:
+    def _filtered_event(self, change: Change, selection: Selection) -> WatchEvent | None:
         """The event for a watch with selectors: an object is added or deleted when it begins or ceases to match."""
         before = change.before is not None and selection.matches(self._attributes(change, before=True))
         if change.type == "DELETED":
-            return self._plain(change) if before else None
+            return self._shared_event(change) if before else None
         if selection.matches(self._attributes(change, before=False)):
-            return self._plain(change, "MODIFIED" if before else "ADDED")
+            return self._shared_event(change, "MODIFIED" if before else "ADDED")
         if not before:
             return None
         memo = change.memo

@@ -15,9 +15,9 @@ _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _NOT_IN_V2 = ("allOf", "oneOf", "anyOf", "not", "nullable", "default")
 
 
-def made_of(info: ResourceInfo) -> list[str]:
+def schema_inputs(info: ResourceInfo) -> list[str]:
     """What the schema of a custom kind depends on, for its hash."""
-    return [repr(_given(info)), repr(_selectable(info))]
+    return [repr(_definition_schema(info)), repr(_selectable(info))]
 
 
 def add_custom(collector: SchemaCollector, info: ResourceInfo, version: str) -> str:
@@ -29,7 +29,7 @@ def add_custom(collector: SchemaCollector, info: ResourceInfo, version: str) -> 
     if fields := _selectable(info):
         extensions["x-kubernetes-selectable-fields"] = [{"fieldPath": field} for field in fields]
     metadata = _reference(version, _add_meta(collector, "Namespace"))
-    collector.schemas[name] = {**_schema(_given(info), version, metadata), **extensions}
+    collector.schemas[name] = {**_schema(_definition_schema(info), version, metadata), **extensions}
     extensions["x-kubernetes-group-version-kind"] = [{**kind, "kind": info.list_kind}]
     items = {"type": "array", "items": _reference(version, name), "description": _ITEMS.format(info.resource)}
     list_metadata = _reference(version, _add_meta(collector, "NamespaceList"))
@@ -48,7 +48,7 @@ def add_custom(collector: SchemaCollector, info: ResourceInfo, version: str) -> 
     return name
 
 
-def _given(info: ResourceInfo) -> Mapping[str, Any]:
+def _definition_schema(info: ResourceInfo) -> Mapping[str, Any]:
     found: Mapping[str, Any] = getattr(info.custom, "openapi", None) or {}
     return found
 

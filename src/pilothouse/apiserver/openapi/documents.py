@@ -15,7 +15,7 @@ from pilothouse import KUBERNETES_VERSION, __version__
 from pilothouse.api import schema
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.openapi.custom_resources import add_custom, made_of
+from pilothouse.apiserver.openapi.custom_resources import add_custom, schema_inputs
 from pilothouse.apiserver.openapi.protobuf import encode as encode_protobuf
 from pilothouse.apiserver.openapi.schemas import V2, V3, SchemaCollector, is_described
 from pilothouse.apiserver.openapi.v2 import path_item_as_v2
@@ -95,13 +95,13 @@ class OpenApi:
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
         if path == "/openapi/v2":
-            return self._second(request)
+            return self._serve_v2(request)
         self._refresh()
         if path == "/openapi/v3":
             paths = {key: {"serverRelativeURL": self._url(key)} for key in sorted(self._by_key)}
             headers = {**_PLAIN, "content-type": "text/plain; charset=utf-8"}
             return Response(200, headers, _encode({"paths": paths}))
-        return self._third(request, path.removeprefix("/openapi/v3/"), (query.get("hash") or [""])[0])
+        return self._serve_v3(request, path.removeprefix("/openapi/v3/"), (query.get("hash") or [""])[0])
 
     def _refresh(self) -> None:
         if self._generation == self._table.generation:
@@ -120,7 +120,7 @@ class OpenApi:
     def _url(self, key: str) -> str:
         return f"/openapi/v3/{key}?hash={self._hashes[key]}"
 
-    def _third(self, request: Request, key: str, desired: str) -> Response:
+    def _serve_v3(self, request: Request, key: str, desired: str) -> Response:
         infos = self._by_key.get(key)
         if infos is None:
             return Response(404, _PLAIN)
@@ -137,30 +137,30 @@ class OpenApi:
             headers["expires"] = "Thu, 31 Dec 2037 23:55:55 GMT"
         else:
             headers["cache-control"] = "no-cache, private"
-        return Response(200, headers, self._third_body(key, infos, form))
+        return Response(200, headers, self._v3_body(key, infos, form))
 
-    def _third_body(self, key: str, infos: list[ResourceInfo], form: str) -> bytes:
-        made, encode = (self._documents, _encode) if form == negotiation.JSON else (self._protobuf, _encode_third)
+    def _v3_body(self, key: str, infos: list[ResourceInfo], form: str) -> bytes:
+        made, encode = (self._documents, _encode) if form == negotiation.JSON else (self._protobuf, _encode_v3)
         body = made.get(key)
         if body is None:
             body = made[key] = encode(document(infos))
         return body
 
-    def _second(self, request: Request) -> Response:
+    def _serve_v2(self, request: Request) -> Response:
         form = _form(request, _PROTOBUF_V2)
         if form is None:
             return Response(406, _PLAIN)
-        self._make_second()
+        self._create_v2()
         headers = {"etag": self._second_etag, "vary": "Accept", "cache-control": "no-cache, private"}
         if request.headers.get("if-none-match", "") == self._second_etag:
             return Response(304, headers)
         body = self._second_json if form == negotiation.JSON else self._second_protobuf
         return Response(200, {**headers, "content-type": form}, body)
 
-    def _make_second(self) -> None:
+    def _create_v2(self) -> None:
         if self._second_made == self._table.generation:
             return
-        made = second_document(self._table)
+        made = v2_document(self._table)
         self._second_json = _encode(made)
         self._second_protobuf = encode_protobuf("v2.Document", made)
         self._second_etag = f'"{hashlib.sha512(self._second_json).hexdigest().upper()}"'
@@ -182,7 +182,7 @@ def _form(request: Request, protobuf: str) -> str | None:
     return None
 
 
-def _encode_third(made: Mapping[str, Any]) -> bytes:
+def _encode_v3(made: Mapping[str, Any]) -> bytes:
     return encode_protobuf("v3.Document", made)
 
 
@@ -190,7 +190,7 @@ def _hash(key: str, infos: Iterable[ResourceInfo]) -> str:
     made_from = [__version__, KUBERNETES_VERSION, key, str(is_described())]
     for info in infos:
         if info.custom is not None:
-            made_from += [info.resource, info.kind, repr(sorted(info.subresources)), *made_of(info)]
+            made_from += [info.resource, info.kind, repr(sorted(info.subresources)), *schema_inputs(info)]
     return hashlib.sha512("\n".join(made_from).encode()).hexdigest().upper()
 
 
@@ -216,7 +216,7 @@ def document(infos: Iterable[ResourceInfo]) -> dict[str, Any]:
     }
 
 
-def second_document(table: ResourceTable) -> dict[str, Any]:
+def v2_document(table: ResourceTable) -> dict[str, Any]:
     """The OpenAPI v2 document of everything that is served."""
     collector = SchemaCollector(V2)
     types = schema.load()

@@ -42,7 +42,7 @@ _NAMED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @cache
-def _described_by() -> Path | None:
+def _descriptions_file() -> Path | None:
     """The file with the descriptions, if the optional package is installed and has this release."""
     spec = importlib.util.find_spec("kubernetes_validate")
     if spec is None or spec.origin is None:
@@ -55,13 +55,13 @@ def _described_by() -> Path | None:
 
 def is_described() -> bool:
     """Whether descriptions are available, without reading them."""
-    return _described_by() is not None
+    return _descriptions_file() is not None
 
 
 @cache
 def descriptions() -> Mapping[str, Mapping[str, Any]]:
     """Definition → its JSON schema with descriptions, from the optional package; empty without it."""
-    path = _described_by()
+    path = _descriptions_file()
     if path is None:
         return {}
     found: Mapping[str, Mapping[str, Any]] = msgspec.json.decode(path.read_bytes())["$defs"]

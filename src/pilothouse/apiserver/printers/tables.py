@@ -38,7 +38,7 @@ def check_include(value: str) -> str:
     return value or "Metadata"
 
 
-class TableMaker:
+class TableConvertor:
     """Creates the tables of one resource, or of a subresource of another kind (``kind``: apiVersion and kind)."""
 
     def __init__(self, info: ResourceInfo, kind: str = "") -> None:

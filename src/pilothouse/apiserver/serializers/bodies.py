@@ -115,12 +115,12 @@ def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[st
 
 def check_type_meta(document: Object, kind: str, body: bytes) -> None:
     """Reject a document whose apiVersion or kind is no string (apimachinery ``serializer/json/meta.go``, v0.36)."""
-    reason = wrong_type_meta(document)
+    reason = type_meta_error(document)
     if reason:
         raise unrecognized(kind, reason, body)
 
 
-def wrong_type_meta(document: Object) -> str:
+def type_meta_error(document: Object) -> str:
     """The error of an apiVersion or kind that is no string, or ""."""
     for name, value in document.items():
         if name in ("apiVersion", "kind") and not (value is None or isinstance(value, str)):
@@ -148,13 +148,13 @@ def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, kno
         raise errors.bad_request(
             f"the API version in the data ({said_version}) does not match the expected API version ({api_version})"
         )
-    reason = another_kind(said_version, said_kind, kind, api_version, known_kinds)
+    reason = kind_mismatch(said_version, said_kind, kind, api_version, known_kinds)
     raise errors.bad_request(
         f'{said_kind} in version "{said_version.rpartition("/")[2]}" cannot be handled as a {kind}: {reason}'
     )
 
 
-def another_kind(
+def kind_mismatch(
     said_version: str, said_kind: str, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]
 ) -> str:
     """The error about an object of another kind."""

@@ -97,7 +97,7 @@ class NegotiatingPresenter:
             body = self._object(choice, info, result.info, result.value)
             return Response(result.code, headers_with(result.warnings, choice.media), body)
         if isinstance(result, StatusResult):
-            body = _in_media(choice, result.value)
+            body = _in_media_type(choice, result.value)
             media = choice.media if choice.media != PROTOBUF or body.startswith(protobuf.MAGIC) else JSON
             return Response(result.code, headers_with(result.warnings, media), body)
         if isinstance(result, ListResult):
@@ -113,12 +113,12 @@ class NegotiatingPresenter:
         if choice.plain:
             return self._plain.show(request, info, result)
         if isinstance(result, ObjectResult):
-            return await self._work.run(len(result.value) // _cheaper(choice), self.show, request, info, result)
+            return await self._work.run(len(result.value) // _cost_divisor(choice), self.show, request, info, result)
         size = sum(map(len, result.values))
-        if size <= _TURN_BYTES * _cheaper(choice):
+        if size <= _TURN_BYTES * _cost_divisor(choice):
             return self.show(request, info, result)
         if choice.transform.startswith("Partial"):
-            return await self._work.run(size // _cheaper(choice), self.show, request, info, result)
+            return await self._work.run(size // _cost_divisor(choice), self.show, request, info, result)
         async with self._lists:
             body = await self._long_list(choice, info, result)
         return Response(200, headers_with(result.warnings, choice.media), body)
@@ -136,29 +136,35 @@ class NegotiatingPresenter:
     async def _long_list(self, choice: Choice, info: RequestInfo, result: ListResult) -> bytes:
         resource, metadata = result.info, _list_metadata(result)
         if choice.transform == "Table":
-            maker = _table_maker(resource, "")
+            maker = _table_convertor(resource, "")
             include, now = info.query.first("includeObject") or "Metadata", self._now()
-            rows = await self._each(choice, result.values, lambda value: maker.row(value, include, now, choice.version))
+            rows = await self._convert_each(
+                choice, result.values, lambda value: maker.row(value, include, now, choice.version)
+            )
             made = tables.table(_encode(metadata), maker.columns, rows, choice.version)
-            return await self._work.run(len(made) // _cheaper(choice), _in_media, choice, made)
+            return await self._work.run(len(made) // _cost_divisor(choice), _in_media_type, choice, made)
         if choice.media == PROTOBUF:
             message = protobuf.message_for(resource.api_version, resource.kind)
-            items = await self._each(choice, result.values, lambda value: protobuf.encode_item(message, _decode(value)))
+            items = await self._convert_each(
+                choice, result.values, lambda value: protobuf.encode_item(message, _decode(value))
+            )
             return protobuf.list_of(resource.api_version, resource.list_kind, metadata, items)
         if choice.media != YAML:
-            return _in_media(choice, list_body(result))
+            return _in_media_type(choice, list_body(result))
         # Keys are sorted, so only the position of the items has to be found.
         frame = to_yaml(_decode(list_body(msgspec.structs.replace(result, values=()))))
         before, _items, after = frame.partition(b"items: []\n")
         skip = 0 if resource.custom is not None else len(resource.head)
-        items = await self._each(
+        items = await self._convert_each(
             choice, result.values, lambda value: to_yaml([_decode(b"{" + value[skip:] if skip else value)])
         )
         return b"".join((before, b"items:\n", *items, after))
 
-    async def _each(self, choice: Choice, values: Iterable[bytes], convert: Callable[[bytes], bytes]) -> list[bytes]:
+    async def _convert_each(
+        self, choice: Choice, values: Iterable[bytes], convert: Callable[[bytes], bytes]
+    ) -> list[bytes]:
         """The converted values, yielding to other requests in between."""
-        made, size, cheaper = [], 0, _cheaper(choice)
+        made, size, cheaper = [], 0, _cost_divisor(choice)
         for value in values:
             made.append(await self._work.run(len(value) // cheaper, convert, value))
             size += len(value)
@@ -180,12 +186,12 @@ class NegotiatingPresenter:
         if choice.media == JSON and not choice.pretty:
             return response
         headers = {**response.headers, "content-type": choice.media}
-        return Response(response.status, headers, _in_media(choice, response.body))
+        return Response(response.status, headers, _in_media_type(choice, response.body))
 
     def _object(self, choice: Choice, info: RequestInfo, resource: ResourceInfo, value: bytes) -> bytes:
         match choice.transform:
             case "Table":
-                maker = _table_maker(resource, _sub_kind(info))
+                maker = _table_convertor(resource, _sub_kind(info))
                 row = maker.row(value, info.query.first("includeObject") or "Metadata", self._now(), choice.version)
                 value = tables.table(tables.single_metadata(value), maker.columns, [row], choice.version)
             case "PartialObjectMetadata":
@@ -197,17 +203,17 @@ class NegotiatingPresenter:
                     f"you requested PartialObjectMetadataList, but the requested object is not a list "
                     f"(*{resource.group or 'core'}.{resource.kind})",
                 )
-        return _in_media(choice, value)
+        return _in_media_type(choice, value)
 
     def _list(self, choice: Choice, info: RequestInfo, result: ListResult) -> bytes:
         resource = result.info
         match choice.transform:
             case "Table":
-                maker = _table_maker(resource, "")
+                maker = _table_convertor(resource, "")
                 include, now = info.query.first("includeObject") or "Metadata", self._now()
                 rows = [maker.row(value, include, now, choice.version) for value in result.values]
                 metadata = _encode(_list_metadata(result))
-                return _in_media(choice, tables.table(metadata, maker.columns, rows, choice.version))
+                return _in_media_type(choice, tables.table(metadata, maker.columns, rows, choice.version))
             case "PartialObjectMetadata":
                 raise StatusError(
                     406,
@@ -223,10 +229,10 @@ class NegotiatingPresenter:
             return protobuf.encode_list(
                 resource.api_version, resource.list_kind, message, _list_metadata(result), items
             )
-        return _in_media(choice, list_body(result))
+        return _in_media_type(choice, list_body(result))
 
 
-def _cheaper(choice: Choice) -> int:
+def _cost_divisor(choice: Choice) -> int:
     """How many bytes in this format take about as long as one in YAML."""
     return 1 if choice.media == YAML else 16 if choice.media == PROTOBUF else 48
 
@@ -234,7 +240,7 @@ def _cheaper(choice: Choice) -> int:
 def _partial_list(choice: Choice, result: ListResult) -> bytes:
     metadata = _list_metadata(result)
     if choice.media != PROTOBUF:
-        return _in_media(choice, partial_list(result.values, _encode(metadata), choice.version))
+        return _in_media_type(choice, partial_list(result.values, _encode(metadata), choice.version))
     if choice.version == "v1beta1":  # the fields of its message are in reverse order
         return protobuf.encode_object(_decode(partial_list(result.values, _encode(metadata), choice.version)))
     items = ({"metadata": _decode(metadata_of(value))} for value in result.values)
@@ -253,8 +259,8 @@ def _list_metadata(result: ListResult) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=512)
-def _table_maker(info: ResourceInfo, kind: str) -> "tables.TableMaker":
-    return tables.TableMaker(info, kind)
+def _table_convertor(info: ResourceInfo, kind: str) -> "tables.TableConvertor":
+    return tables.TableConvertor(info, kind)
 
 
 def _sub_kind(info: RequestInfo) -> str:
@@ -305,7 +311,7 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
         raise StatusError(406, "NotAcceptable", message, details=None if known else {}) from None
 
 
-def _in_media(choice: Choice, body: bytes) -> bytes:
+def _in_media_type(choice: Choice, body: bytes) -> bytes:
     """A JSON body in the chosen media type. Kinds without protobuf stay JSON."""
     if choice.media == YAML:
         return to_yaml(_decode(body))

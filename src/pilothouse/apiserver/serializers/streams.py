@@ -34,7 +34,7 @@ class EventStream:
         self._choice = choice
         self._include = include
         self._now = now
-        self._maker = tables.TableMaker(watching.info) if choice.transform == "Table" else None
+        self._maker = tables.TableConvertor(watching.info) if choice.transform == "Table" else None
         self._columns_sent = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -87,7 +87,7 @@ class EventStream:
             memo[key] = shown
         return shown
 
-    def _table(self, maker: "tables.TableMaker", event: WatchEvent) -> bytes:
+    def _table(self, maker: "tables.TableConvertor", event: WatchEvent) -> bytes:
         version = self._choice.version
         if event.type == "BOOKMARK":
             row = maker.bookmark_row(event.value, version)

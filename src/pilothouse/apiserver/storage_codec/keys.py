@@ -33,7 +33,7 @@ _SEPARATE = frozenset({"metrics.k8s.io"})
 """Groups that are served and stored by an aggregated server."""
 
 
-def seconds_kept(key: str, event_ttl: float) -> float:
+def ttl_seconds(key: str, event_ttl: float) -> float:
     """The TTL of an object after its last write; 0 for none."""
     if key.startswith(_EVENTS):
         return event_ttl

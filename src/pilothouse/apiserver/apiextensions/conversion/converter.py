@@ -35,7 +35,7 @@ class Converter:
         self.webhook = webhook
         self._core = core
         self._cache = cache
-        self._under_way: dict[tuple[str, ResourceInfo, bytes], asyncio.Future[_Shown | StatusError | None]] = {}
+        self._pending: dict[tuple[str, ResourceInfo, bytes], asyncio.Future[_Shown | StatusError | None]] = {}
         """Pending calls by caller and object; requests for the same object wait for the same call. The result None
         means that the call was cancelled and has to be repeated."""
 
@@ -55,15 +55,17 @@ class Converter:
             else:
                 others.append(value)
         if others:
-            found |= await self._called(target, others) if fresh else await self._shared(target, others)
+            found |= (
+                await self._convert_batches(target, others) if fresh else await self._convert_with_cache(target, others)
+            )
         return [found[value] for value in values]
 
-    async def _shared(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
+    async def _convert_with_cache(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
         """Convert with the cache, with pending calls, and with a call of its own for the remaining objects."""
         found: _Shown = {}
         caller = self._core.webhook_caller()
         while len(found) < len(values):
-            mine: list[bytes] = []
+            remaining: list[bytes] = []
             waits: dict[asyncio.Future[_Shown | StatusError | None], None] = {}
             for value in values:
                 if value in found:
@@ -71,12 +73,12 @@ class Converter:
                 known = self._cache.get(target, value)
                 if known is not None:
                     found[value] = known
-                elif (call := self._under_way.get((caller, target, value))) is not None:
+                elif (call := self._pending.get((caller, target, value))) is not None:
                     waits[call] = None
                 else:
-                    mine.append(value)
-            if mine:
-                found |= await self._call_for_all(caller, target, mine)
+                    remaining.append(value)
+            if remaining:
+                found |= await self._convert_for_all_waiters(caller, target, remaining)
             for call in waits:
                 await asyncio.wait([call])
                 result = call.result()
@@ -85,23 +87,23 @@ class Converter:
                 found |= {value: result[value] for value in values if value in result} if result else {}
         return found
 
-    async def _call_for_all(self, caller: str, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
+    async def _convert_for_all_waiters(self, caller: str, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
         call: asyncio.Future[_Shown | StatusError | None] = asyncio.get_running_loop().create_future()
         for value in values:
-            self._under_way[caller, target, value] = call
+            self._pending[caller, target, value] = call
         result: _Shown | StatusError | None = None
         try:
-            result = await self._called(target, values)
+            result = await self._convert_batches(target, values)
         except StatusError as error:
             result = error
             raise
         finally:
             for value in values:
-                del self._under_way[caller, target, value]
+                del self._pending[caller, target, value]
             call.set_result(result)
         return result
 
-    async def _called(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
+    async def _convert_batches(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
         found: _Shown = {}
         work = self._core.long_work
         for batch in _batches(values):
@@ -125,7 +127,7 @@ class Converter:
                     raise errors.plain(f"request to convert CR from an invalid group/version: {given}")
                 where = f"list index {position} has invalid group/version: {given}"
                 raise errors.plain(f"request to convert CR list failed, {where}")
-            stored_as.custom.fit(obj)
+            stored_as.custom.prune_and_default(obj)
             objects.append(obj)
         return objects
 
@@ -158,7 +160,7 @@ class Converter:
 
 def _pruned(target: ResourceInfo, obj: Object) -> Object:
     try:
-        target.custom.fit_converted(obj)
+        target.custom.prune_converted(obj)
     except DecodeError as error:
         raise errors.plain(str(error)) from None
     return obj

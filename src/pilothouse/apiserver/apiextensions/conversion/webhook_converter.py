@@ -61,7 +61,7 @@ class ConversionMetrics:
         self._of_crd.labels(definition, *versions, "false" if failure else "true").observe(seconds)
 
 
-class _Failed(Exception):
+class _CallError(Exception):
     """A failed call: upstream's failure type, and the message, which follows ``conversion webhook for … `` if
     ``names_webhook``."""
 
@@ -77,7 +77,7 @@ class WebhookConverter:
     def __init__(self, core: Core, definition: str, webhook: Object, metrics: ConversionMetrics, send: Send) -> None:
         self._core = core
         self._definition = definition
-        self._config: Object = _trimmed(webhook.get("clientConfig") or {})
+        self._config: Object = _without_blank_bundle(webhook.get("clientConfig") or {})
         self._versions: Sequence[str] = webhook.get("conversionReviewVersions") or ()
         self._metrics = metrics
         self._send = send
@@ -93,7 +93,7 @@ class WebhookConverter:
         began = self._core.env.monotonic()
         try:
             converted = await self._convert(objects, target, size)
-        except _Failed as error:
+        except _CallError as error:
             self._metrics.observe(self._definition, source, target, self._core.env.monotonic() - began, error.kind)
             what = f"conversion webhook for {source}, Kind={first.get('kind') or ''} "
             raise errors.plain(f"{what if error.names_webhook else ''}{error}") from None
@@ -110,17 +110,17 @@ class WebhookConverter:
         try:
             answer = await self._call(await work.run(size, msgspec.json.encode, review))
         except CallError as error:
-            raise _Failed("call", f"failed: {reviews.cut(str(error))}") from None
+            raise _CallError("call", f"failed: {reviews.cut(str(error))}") from None
         try:
             found = await work.run(len(answer), reviews.read_review, answer, version)
         except ReviewError as error:
-            raise _Failed("call", f"failed: {error}") from None
+            raise _CallError("call", f"failed: {error}") from None
         try:
             given = reviews.converted_objects(found, version, uid)
         except ReviewError as error:
-            raise _Failed("malformed_response", f"failed: {error}") from None
+            raise _CallError("malformed_response", f"failed: {error}") from None
         if len(given) != len(objects):
-            raise _Failed("partial_response", f"returned {len(given)} objects, expected {len(objects)}")
+            raise _CallError("partial_response", f"returned {len(given)} objects, expected {len(objects)}")
 
         def take() -> list[Object]:
             of_list = len(objects) > 1
@@ -132,7 +132,7 @@ class WebhookConverter:
         try:
             return await work.run(len(answer), take)
         except ReviewError as error:
-            raise _Failed("invalid_converted_object", str(error), names_webhook=error.names_webhook) from None
+            raise _CallError("invalid_converted_object", str(error), names_webhook=error.names_webhook) from None
 
     async def _call(self, body: bytes) -> bytes:
         target = find_target(self._core, self._config, TIMEOUT_SECONDS)
@@ -147,7 +147,7 @@ class WebhookConverter:
         return answer
 
 
-def _trimmed(config: Object) -> Object:
+def _without_blank_bundle(config: Object) -> Object:
     """A bundle of white space is treated as empty."""
     bundle = config.get("caBundle")
     if bundle and not base64.b64decode(bundle).strip():
