@@ -73,7 +73,7 @@ class Named:
     def __str__(self) -> str:
         return "[v1/Pod, name: web]"
 
-    def log_form(self) -> dict[str, str]:
+    def marshal_log(self) -> dict[str, str]:
         return {"name": "web"}
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.tables import cases
 
 from pilothouse.env import Env, virtual
-from pilothouse.env.memory import seldom_collecting
+from pilothouse.env.memory import collecting_rarely
 
 GLIBC = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt")
 COME_AND_GO = """
@@ -74,14 +74,14 @@ def test_how_often_cycles_are_collected(
     threshold: None, before: tuple[int, int, int], within: tuple[int, int, int]
 ) -> None:
     gc.set_threshold(*before)
-    with seldom_collecting():
+    with collecting_rarely():
         assert gc.get_threshold() == within
     assert gc.get_threshold() == before
 
 
 def test_a_program_that_goes_on_collects_older_objects_in_proportion(threshold: None) -> None:
     gc.set_threshold(700, 10, 10)
-    with seldom_collecting(older=False):
+    with collecting_rarely(older=False):
         assert gc.get_threshold() == (10_000, 10, 10)
     assert gc.get_threshold() == (700, 10, 10)
 
@@ -89,7 +89,7 @@ def test_a_program_that_goes_on_collects_older_objects_in_proportion(threshold: 
 def test_a_collector_that_is_switched_off_is_left_alone(threshold: None) -> None:
     before = gc.get_threshold()
     gc.disable()
-    with seldom_collecting():
+    with collecting_rarely():
         assert gc.get_threshold() == before
     assert not gc.isenabled()
 
@@ -107,13 +107,13 @@ PROGRAM = """
 import gc, sys
 from pilothouse.env import memory
 found = [gc.get_threshold()]
-memory.begin_start()
+memory.begin_startup()
 found.append(gc.get_threshold())
-with memory.seldom_collecting(older=False):
+with memory.collecting_rarely(older=False):
     found.append(gc.get_threshold())
-    memory.end_start()
+    memory.end_startup()
     found += [gc.get_threshold(), gc.get_freeze_count() > 1000]
-    memory.end_start()
+    memory.end_startup()
 found.append(gc.get_threshold())
 print(found)
 """
@@ -124,7 +124,7 @@ import gc
 from pilothouse.env import memory
 found = []
 gc.callbacks.append(lambda phase, info: found.append(phase))
-with memory.making_what_stays():
+with memory.creating_permanent_objects():
     made = [[number] for number in range(100_000)]
 del gc.callbacks[:]
 print([found, gc.get_count()[0] < 700, gc.get_freeze_count(), gc.get_threshold(), gc.is_tracked(made)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pilothouse.env import private_files
-from pilothouse.env.private_files import Unsafe, check_private_files, make_private_directory, write_private
+from pilothouse.env.private_files import UnsafePath, check_private_files, make_private_directory, write_private
 
 
 def mode(path: Path) -> int:
@@ -61,7 +61,7 @@ def test_one_that_others_could_have_filled_is_rejected(tmp_path: Path, bits: int
     path.mkdir()
     (path / "admin.token").write_text("mine, says who put it there")
     path.chmod(bits)
-    with pytest.raises(Unsafe, match=rf"others may write into it \(mode {bits:04o}\).* chmod go-w {path}"):
+    with pytest.raises(UnsafePath, match=rf"others may write into it \(mode {bits:04o}\).* chmod go-w {path}"):
         make_private_directory(path)
     path.chmod(0o755)
     make_private_directory(path)
@@ -72,7 +72,7 @@ def test_links_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("x")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "admin.token").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Unsafe, match=r"admin\.token in it is a symbolic link"):
+    with pytest.raises(UnsafePath, match=r"admin\.token in it is a symbolic link"):
         check_private_files(tmp_path / "data", (".token",))
 
 
@@ -92,7 +92,7 @@ def test_what_belongs_to_another_user_is_rejected(tmp_path: Path, monkeypatch: p
     else:
         (tmp_path / "ca.key").write_text("x")
     monkeypatch.setattr(private_files, "_uid", lambda: 4712)
-    with pytest.raises(Unsafe, match="it belongs to another user"):
+    with pytest.raises(UnsafePath, match="it belongs to another user"):
         make_private_directory(tmp_path)
-    with pytest.raises(Unsafe, match=r"ca\.key in it belongs to another user"):
+    with pytest.raises(UnsafePath, match=r"ca\.key in it belongs to another user"):
         check_private_files(tmp_path, ())

@@ -5,7 +5,7 @@ import datetime
 import pytest
 from tests.tables import cases
 
-from pilothouse.machinery.cron import CronError, Every, parse_schedule
+from pilothouse.machinery.cron import ConstantDelaySchedule, CronError, parse_schedule
 from pilothouse.machinery.zones import UnknownZone, load_zone
 
 UTC = datetime.UTC
@@ -152,7 +152,7 @@ def test_the_next_moments(zone: str, after: str, schedule: str, expected: list[s
 def test_distances(text: str, after: str, expected: str) -> None:
     """TestConstantDelayNext."""
     parsed = parse_schedule(text)
-    assert isinstance(parsed, Every)
+    assert isinstance(parsed, ConstantDelaySchedule)
     assert parsed.next(at(after)) == at(expected)
 
 

@@ -222,7 +222,7 @@ def test_without_a_schema_there_is_no_strategic_merge() -> None:
         apply_strategic_merge({}, {}, None)
 
 
-@pytest.mark.parametrize(("short_cut", "long_way"), [("_stands_already", False), ("_merge_by_name", None)])
+@pytest.mark.parametrize(("short_cut", "long_way"), [("_is_sorted", False), ("_merge_by_name", None)])
 def test_a_short_cut_ends_where_the_long_way_does(
     monkeypatch: pytest.MonkeyPatch, short_cut: str, long_way: Any
 ) -> None:

@@ -129,7 +129,7 @@ def test_certificate_files_that_are_none_are_named(tmp_path: Path, server_pair: 
     (tmp_path / "tls.crt").write_text("nonsense")
     with pytest.raises(ValueError, match=r"tls\.crt and .*tls\.key are not a certificate"):
         ServerTls.load(tmp_path / "tls.crt", tmp_path / "tls.key")
-    with pytest.raises(ValueError, match="client authority is not a PEM certificate"):
+    with pytest.raises(ValueError, match="client CA is not a PEM certificate"):
         ServerTls(client_authority=b"nonsense")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pilothouse.api.core import NODES, PODS
 from pilothouse.client import Client
 from pilothouse.env import Env, TaskGroup, loops
-from pilothouse.env.memory import seldom_collecting
+from pilothouse.env.memory import collecting_rarely
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.plane.served import ServedApiServer, ServedOptions
 from pilothouse.storage import Store
@@ -112,5 +112,5 @@ async def change(store: Store, pods: int, per_second: int) -> None:
 
 
 if __name__ == "__main__":
-    with seldom_collecting(older=False):
+    with collecting_rarely(older=False):
         loops.run(main(*map(int, sys.argv[1:4])))

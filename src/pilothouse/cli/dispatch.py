@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pilothouse
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.env.memory import begin_start
+from pilothouse.env.memory import begin_startup
 
 with lazy_imports():
     from pilothouse.cli import (
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _words(argv: Sequence[str] | None) -> list[str]:
     if argv is not None:
         return list(argv)
-    begin_start()  # the process is this program's
+    begin_startup()  # the process is this program's
     return sys.argv[1:]
 
 

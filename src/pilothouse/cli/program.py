@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
-from pilothouse.env.memory import end_start, seldom_collecting
+from pilothouse.env.memory import collecting_rarely, end_startup
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
@@ -97,7 +97,7 @@ def serve(
     )
     allow_open_files()
     try:
-        with seldom_collecting(older=False, new_objects=_NEW_OBJECTS):
+        with collecting_rarely(older=False, new_objects=_NEW_OBJECTS):
             return loops.run(_until_signal(work, stopped))
     except UserError as error:
         if json_lines:
@@ -140,7 +140,7 @@ def _print_error(message: str, program: str, code: int) -> None:
 
 async def _until_signal(work: Coroutine[Any, Any, int], stopped: int) -> int:
     loop = asyncio.get_running_loop()
-    loop.call_later(_START_SECONDS, end_start)
+    loop.call_later(_START_SECONDS, end_startup)
     task = loop.create_task(work, name="program")
     stopping = False
 

@@ -23,7 +23,7 @@ from pilothouse.cli.restored import RestoredCluster, restored_cluster
 from pilothouse.client.decision_log_flags import add_decision_log_flags
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.env.memory import seldom_collecting
+from pilothouse.env.memory import collecting_rarely
 from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.machinery.metrics import Registry
@@ -65,7 +65,7 @@ def run(program: str, words: Sequence[str]) -> int:
     if isinstance(parsed, int):
         return parsed
     # The user of `up` wants to read about the rollout; the programs' own lines come with --v=1.
-    with seldom_collecting(older=False):
+    with collecting_rarely(older=False):
         return serve(program, _up(parsed), v=parsed["v"] - 1, stopped=130 if parsed["wait"] else 0)
 
 

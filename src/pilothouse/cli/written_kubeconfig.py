@@ -19,7 +19,7 @@ from pathlib import Path
 from pilothouse.cli import kubeconfig_text
 from pilothouse.cli.kubeconfig_text import Document, NoKubeconfig
 from pilothouse.cli.program import UserError
-from pilothouse.env.private_files import is_open_to_all, is_ours, write_private
+from pilothouse.env.private_files import is_owned_by_this_user, is_world_writable, write_private
 
 MARK = "# Written by pilothouse; it is overwritten at the next start."
 NAME = "pilothouse"
@@ -191,7 +191,7 @@ def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
     """The path, or one next to it. Raises ``UserError`` when neither may be written."""
     if path.is_dir():
         raise UserError(f"{path} is a directory; name a file with {flag}")
-    if os.path.lexists(path) and not (is_ours(path) and _is_written_here(path)):
+    if os.path.lexists(path) and not (is_owned_by_this_user(path) and _is_written_here(path)):
         raise UserError(
             f"{path} was not written by pilothouse and is not overwritten; move it, choose another file with {flag}, "
             "or add a context to it with --write-kubeconfig"
@@ -297,7 +297,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
     lock = path.with_name(f"{path.name}.lock")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if is_open_to_all(path.parent):
+        if is_world_writable(path.parent):
             reason = f"every user may replace files in {path.parent}; chmod o-w {path.parent}"
             raise UserError(f"unable to write kubeconfig {path}: {reason}")
         async with asyncio.timeout(_LOCK_SECONDS):

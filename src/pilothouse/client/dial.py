@@ -14,7 +14,7 @@ from pilothouse.client.connection import Connection
 from pilothouse.client.endpoint import Endpoint, Proxy
 from pilothouse.client.errors import ConfigError, ConnectFailed, ConnectionRefused
 from pilothouse.client.metrics import ConnectionMetrics
-from pilothouse.env.dialing import NotConnected, connect, handed_over, shake_hands
+from pilothouse.env.dialing import NotConnected, connect, handing_to_loop, tls_handshake
 from pilothouse.env.environment import perf_counter_of
 
 CONNECT_SECONDS = 30.0
@@ -71,7 +71,7 @@ class Dialer:
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext | None
     ) -> Connection:
         if context is None:
-            with handed_over(loop, sock):
+            with handing_to_loop(loop, sock):
                 _transport, connection = await loop.create_connection(lambda: Connection(loop), sock=sock)
             return connection
         return await _hello(loop, sock, context, self._server_name, str(self._endpoint))
@@ -91,9 +91,9 @@ class Dialer:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 if over_tls is not None:
-                    transport, _ = await shake_hands(loop, sock, lambda: tunnel, over_tls, proxy.host, TLS_SECONDS)
+                    transport, _ = await tls_handshake(loop, sock, lambda: tunnel, over_tls, proxy.host, TLS_SECONDS)
                 else:
-                    with handed_over(loop, sock):
+                    with handing_to_loop(loop, sock):
                         transport, _ = await loop.create_connection(lambda: tunnel, sock=sock)
                 transport.write(f"{head}\r\n".encode("latin-1"))
                 await tunnel.opened
@@ -188,7 +188,7 @@ async def _hello(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext, server_name: str, what: str
 ) -> Connection:
     try:
-        _transport, connection = await shake_hands(
+        _transport, connection = await tls_handshake(
             loop, sock, lambda: Connection(loop), context, server_name, TLS_SECONDS
         )
     except ssl.SSLError as error:

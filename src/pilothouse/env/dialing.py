@@ -50,7 +50,7 @@ async def connect(
 
 
 @contextlib.contextmanager
-def handed_over(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Iterator[None]:
+def handing_to_loop(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Iterator[None]:
     """Used while the loop creates a transport for the socket. If that fails, the loop closes the descriptor.
 
     uvloop (0.21 ``create_connection``) closes the socket only if the transport was created. If the peer resets the
@@ -65,7 +65,7 @@ def handed_over(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Iterato
         raise
 
 
-async def shake_hands(
+async def tls_handshake(
     loop: asyncio.AbstractEventLoop,
     sock: socket.socket,
     make: Callable[[], P],
@@ -79,7 +79,7 @@ async def shake_hands(
     """
 
     async def shake() -> Made[P]:
-        with handed_over(loop, sock):
+        with handing_to_loop(loop, sock):
             return await loop.create_connection(
                 make, sock=sock, ssl=context, server_hostname=server_name, ssl_handshake_timeout=seconds
             )
@@ -93,12 +93,12 @@ async def shake_hands(
         if not shaking.done():
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
-        shaking.add_done_callback(_hang_up)
+        shaking.add_done_callback(_close_abandoned)
         await asyncio.shield(asyncio.gather(shaking, return_exceptions=True))
         raise
 
 
-def _hang_up(shaking: asyncio.Task[Made[Any]]) -> None:
+def _close_abandoned(shaking: asyncio.Task[Made[Any]]) -> None:
     """Close the transport of a handshake whose result is no longer needed."""
     if not shaking.cancelled() and shaking.exception() is None:
         shaking.result()[0].abort()

@@ -182,16 +182,16 @@ def _plain(value: object) -> object:
         return value if value - value == 0 else str(value)  # JSON has no infinity
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value[:100]]
-    if isinstance(value, _HasLogForm):
-        return {name: _plain(part) for name, part in value.log_form().items()}
+    if isinstance(value, _LogMarshaler):
+        return {name: _plain(part) for name, part in value.marshal_log().items()}
     return _cut(str(value))
 
 
 @runtime_checkable
-class _HasLogForm(Protocol):
+class _LogMarshaler(Protocol):
     """Logged as a JSON object, and as ``str`` of it in text (logr's ``Marshaler``)."""
 
-    def log_form(self) -> Mapping[str, object]: ...
+    def marshal_log(self) -> Mapping[str, object]: ...
 
 
 def _cut(text: str) -> str:

@@ -57,7 +57,7 @@ class _Start:
 
 
 @contextlib.contextmanager
-def seldom_collecting(*, older: bool = True, new_objects: int = _NEW_OBJECTS) -> Iterator[None]:
+def collecting_rarely(*, older: bool = True, new_objects: int = _NEW_OBJECTS) -> Iterator[None]:
     """Collect cycles after 10,000 new objects (or ``new_objects``) instead of 700, and the next generation after a
     hundred collections instead of ten (``gc.set_threshold``), until this ends. ``older`` False: the next generation
     after ten, as by default.
@@ -85,7 +85,7 @@ def _set(thresholds: _Thresholds) -> None:
         _Start.thresholds_then = thresholds
 
 
-def begin_start() -> None:
+def begin_startup() -> None:
     """Disable collections during startup, up to 200,000 new objects: they took a twentieth of the 0.25 seconds until
     ``up`` responds."""
     thresholds = gc.get_threshold()
@@ -94,9 +94,9 @@ def begin_start() -> None:
         gc.set_threshold(_START_OBJECTS, *thresholds[1:])
 
 
-def end_start() -> None:
+def end_startup() -> None:
     """Startup is complete: the objects created so far are excluded from collections (``gc.freeze``). Does nothing
-    without ``begin_start``, or the second time."""
+    without ``begin_startup``, or the second time."""
     if _Start.thresholds_then is not None:
         gc.freeze()
         gc.set_threshold(*_Start.thresholds_then)
@@ -104,10 +104,10 @@ def end_start() -> None:
 
 
 @contextlib.contextmanager
-def making_what_stays() -> Iterator[None]:
+def creating_permanent_objects() -> Iterator[None]:
     """The same for a block in a process that is not ours. The objects created in it are moved to the oldest generation,
     and collected as rarely as that."""
-    with seldom_collecting(new_objects=_START_OBJECTS):
+    with collecting_rarely(new_objects=_START_OBJECTS):
         try:
             yield
         finally:

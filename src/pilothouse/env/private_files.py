@@ -17,7 +17,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-class Unsafe(OSError):
+class UnsafePath(OSError):
     """Another user can change the file, or has done so. The text says what to do."""
 
 
@@ -60,18 +60,18 @@ def make_private_directory(path: Path) -> None:
     """Create the directory, with its parents, or check that no other user can write to it.
 
     An empty directory of this user is made private; one that others could have written to is rejected. Raises
-    ``Unsafe``, or another ``OSError``.
+    ``UnsafePath``, or another ``OSError``.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.stat()
     if not _is_trusted(found):
-        raise Unsafe(f"it belongs to another user (uid {found.st_uid}); name a directory that does not exist yet")
+        raise UnsafePath(f"it belongs to another user (uid {found.st_uid}); name a directory that does not exist yet")
     if not found.st_mode & _OTHERS_WRITE:
         return
     if found.st_uid == _uid() and not any(path.iterdir()):
         path.chmod(0o700)
         return
-    raise Unsafe(
+    raise UnsafePath(
         f"others may write into it (mode {stat.S_IMODE(found.st_mode):04o}), and could have put files there; look at "
         f"what is in it, then chmod go-w {path}, or name a directory that does not exist yet"
     )
@@ -79,25 +79,27 @@ def make_private_directory(path: Path) -> None:
 
 def check_private_files(directory: Path, private: tuple[str, ...]) -> None:
     """Check that the files in a directory are owned by this user and no links, and make files with these suffixes
-    private. Raises ``Unsafe``."""
+    private. Raises ``UnsafePath``."""
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_symlink():
-                raise Unsafe(f"{entry.name} in it is a symbolic link; put the file itself in its place, or remove it")
+                raise UnsafePath(
+                    f"{entry.name} in it is a symbolic link; put the file itself in its place, or remove it"
+                )
             found = entry.stat(follow_symlinks=False)
             if not _is_trusted(found):
-                raise Unsafe(f"{entry.name} in it belongs to another user (uid {found.st_uid}); remove it")
+                raise UnsafePath(f"{entry.name} in it belongs to another user (uid {found.st_uid}); remove it")
             if entry.name.endswith(private) and found.st_mode & _OTHERS and found.st_uid == _uid():
                 os.chmod(entry.path, 0o600)
 
 
-def is_open_to_all(directory: Path) -> bool:
+def is_world_writable(directory: Path) -> bool:
     """Whether every user can replace files of others in it, because it lacks the sticky bit of ``/tmp``."""
     mode = directory.stat().st_mode
     return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
-def is_ours(path: Path) -> bool:
+def is_owned_by_this_user(path: Path) -> bool:
     """Whether the file itself, not the target of a link, belongs to this user. Root trusts everybody."""
     return _is_trusted(path.lstat())
 

@@ -19,7 +19,7 @@ import msgspec
 from pilothouse.env.chance import Chance
 from pilothouse.env.clock import LoopClock
 from pilothouse.env.environment import Env
-from pilothouse.env.memory import end_start, seldom_collecting
+from pilothouse.env.memory import collecting_rarely, end_startup
 
 T = TypeVar("T")
 
@@ -407,9 +407,9 @@ def run(
         mark_renewal=loop.mark_renewal,
         mark_what_follows=loop.mark_what_follows,
     )
-    end_start()  # such runs may be long, and there are many
+    end_startup()  # such runs may be long, and there are many
     try:
-        with seldom_collecting():
+        with collecting_rarely():
             return _run_and_drain(loop, main(env))
     finally:
         loop.close()
@@ -423,9 +423,9 @@ def _run_and_drain(loop: VirtualLoop, main: Coroutine[Any, Any, T]) -> T:
         for task in left:
             task.cancel()
         if left:
-            loop.run_until_complete(_gone(left))
+            loop.run_until_complete(_wait_cancelled(left))
     return result
 
 
-async def _gone(tasks: list[asyncio.Task[Any]]) -> None:
+async def _wait_cancelled(tasks: list[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -94,7 +94,7 @@ def update(
     those that it had. Managers without fields are removed.
     """
     _reconcile(owners, versions)
-    found = _settle(live, new, versions, owners, manager, counts, force=True)
+    found = _remove_changed_from_others(live, new, versions, owners, manager, counts, force=True)
     mine = owners.get(manager)
     fields = mine.fields if mine is not None else field_sets.NOTHING
     fields = union(union(difference(fields, found.removed), found.modified), found.added)
@@ -122,7 +122,7 @@ def apply(
     owners[manager] = Owned(counts(field_set(config, type_), version), version, True)
     if last is not None and last.fields:
         new = _prune(new, versions, owners, last)
-    _settle(live, new, versions, owners, manager, counts, force=force)
+    _remove_changed_from_others(live, new, versions, owners, manager, counts, force=force)
     return new, owners
 
 
@@ -141,7 +141,7 @@ def _reconcile(owners: Owners, versions: Versions) -> None:
                 owners[manager] = Owned(fields, owned.version, owned.applied)
 
 
-def _settle(
+def _remove_changed_from_others(
     live: Object,
     new: Object,
     versions: Versions,

@@ -26,7 +26,7 @@ def parse_cidr(text: str) -> Network:
         raise ValueError(f"invalid CIDR address: {text}") from None
 
 
-def overlap(a: Network, b: Network) -> bool:
+def prefixes_overlap(a: Network, b: Network) -> bool:
     """Whether the ranges overlap. Never for different IP families."""
     if a.version != b.version:
         return False
@@ -35,10 +35,10 @@ def overlap(a: Network, b: Network) -> bool:
 
 
 def contains(outer: Network, inner: Network) -> bool:
-    return outer.prefixlen <= inner.prefixlen and overlap(outer, inner)
+    return outer.prefixlen <= inner.prefixlen and prefixes_overlap(outer, inner)
 
 
-def gives(network: Network, address: Address) -> bool:
+def prefix_contains_ip(network: Network, address: Address) -> bool:
     """Whether Services can get this address of the range: not the first one and, for IPv4, not the last.
 
     Upstream: v1.36 ``pkg/api/servicecidr/servicecidr.go`` (``PrefixContainsIP``).

@@ -73,7 +73,7 @@ def parse_schedule(text: str, zone: datetime.tzinfo = datetime.UTC) -> Schedule:
             nanoseconds = parse_nanoseconds(text.removeprefix("@every "))
         except DurationError as error:
             raise CronError(f"failed to parse duration {text}: {error}") from None
-        return Every(max(1, nanoseconds // 1_000_000_000))
+        return ConstantDelaySchedule(max(1, nanoseconds // 1_000_000_000))
     if text.startswith("@"):
         if text not in _DESCRIPTORS:
             raise CronError(f"unrecognized descriptor: {text}")
@@ -83,7 +83,7 @@ def parse_schedule(text: str, zone: datetime.tzinfo = datetime.UTC) -> Schedule:
     fields = text.split()
     if len(fields) != len(_FIELDS):
         raise CronError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
-    return Calendar([_field(field, *limits) for field, limits in zip(fields, _FIELDS, strict=True)], zone)
+    return SpecSchedule([_field(field, *limits) for field, limits in zip(fields, _FIELDS, strict=True)], zone)
 
 
 class _Field(NamedTuple):
@@ -152,7 +152,7 @@ def _integer(text: str) -> int:
 _EARLIEST = datetime.datetime(datetime.MINYEAR + 1, 1, 1, tzinfo=datetime.UTC)
 
 
-class Every:
+class ConstantDelaySchedule:
     """A constant delay."""
 
     def __init__(self, seconds: int) -> None:
@@ -162,7 +162,7 @@ class Every:
         return add_seconds(after.astimezone(datetime.UTC), self.seconds).replace(microsecond=0)
 
 
-class Calendar:
+class SpecSchedule:
     """Minutes, hours, days and months in a time zone."""
 
     def __init__(self, fields: Iterable[_Field], zone: datetime.tzinfo) -> None:

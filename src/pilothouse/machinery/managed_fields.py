@@ -250,7 +250,7 @@ def follow(
         first = step.first.replace(_SOME_ADDRESS, address) if address else step.first
         manager = who.manager or "unknown"
         result.append(Entry(manager, "Update", who.api_version, now(), "FieldsV1", msgspec.Raw(first), who.subresource))
-    return settled(result)
+    return sort_and_cap(result)
 
 
 _SOME_ADDRESS = b'k:{\\"ip\\":\\"?\\"}'
@@ -274,7 +274,7 @@ def _only_address(key: bytes, texts: list[bytes]) -> bytes:
     return b"" if address == _SOME_ADDRESS else address
 
 
-class _Step:
+class _CachedUpdate:
     """The effect of one comparison on the field sets of managers.
 
     The same comparisons are frequent (a pod that starts, a node's heartbeat), and so are the sets that they apply to;
@@ -326,12 +326,12 @@ _MAX_STEP_SIZE = 8 * 1024
 _decode_sets = msgspec.json.Decoder(tuple[FieldSet, FieldSet, FieldSet]).decode
 
 
-def _step(text: bytes, versions: Versions, counts: Filter) -> _Step:
+def _step(text: bytes, versions: Versions, counts: Filter) -> _CachedUpdate:
     key = (text, counts)
-    step: _Step | None = versions.steps.get(key)
+    step: _CachedUpdate | None = versions.steps.get(key)
     if step is None:
         removed, modified, added = _decode_sets(text)
-        step = _Step(removed, modified, added, versions.version, counts)
+        step = _CachedUpdate(removed, modified, added, versions.version, counts)
         if len(text) <= _MAX_STEP_SIZE:
             if len(versions.steps) >= _MAX_STEPS:
                 versions.steps.clear()
@@ -366,7 +366,7 @@ def _follow_versions(
             fields = union(changed, before.fields) if before is not None else changed
             owners[identifier] = Owned(fields, who.api_version, False)
             known[identifier] = current
-    return settled(_entries(owners, known))
+    return sort_and_cap(_entries(owners, known))
 
 
 def _owners(entries: Iterable[Entry]) -> tuple[Owners, dict[str, Entry]]:
@@ -386,16 +386,16 @@ def _entries(owners: Owners, known: dict[str, Entry]) -> Entries:
     return result
 
 
-def settled(entries: Entries) -> Entries:
+def sort_and_cap(entries: Entries) -> Entries:
     """Sorted, with at most the maximum number of update managers."""
     if len(entries) > MAX_UPDATE_MANAGERS:
-        entries = _capped(entries)
+        entries = _cap_managers(entries)
     if len(entries) > 1:
         entries.sort(key=_order)
     return entries
 
 
-def _capped(entries: Entries) -> Entries:
+def _cap_managers(entries: Entries) -> Entries:
     """The oldest updates are merged to one entry per version, until the limit is met (capmanagers.go)."""
     known = {_identifier(entry): entry for entry in entries}
     updaters = sorted(
@@ -490,7 +490,7 @@ def _apply_once(
     same = new == live
     if not same:
         known[name] = msgspec.structs.replace(known[name], time=now)
-    return live if same else new, settled(_entries(owners, known))
+    return live if same else new, sort_and_cap(_entries(owners, known))
 
 
 def _last_applied_fields(live: Object, versions: Versions) -> FieldSet | None:

@@ -18,7 +18,7 @@ def documents_of(text: str) -> list[Any]:
     try:
         return [_with_text_keys(document) for document in yaml.load_all(text, Loader=_loader())]
     except yaml.YAMLError as error:
-        raise ManifestError(_complaint(error)) from None
+        raise ManifestError(_error_message(error)) from None
 
 
 def _with_text_keys(value: Any) -> Any:
@@ -41,7 +41,7 @@ def _text(key: Any) -> str:
     raise ManifestError(f"a key must be text, got {key!r}")
 
 
-def _complaint(error: yaml.YAMLError) -> str:
+def _error_message(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
     return str(error)

@@ -28,7 +28,7 @@ _GO_WORDS = {
 }
 
 
-def _in_go_words(reason: str) -> str:
+def _go_message(reason: str) -> str:
     """RE2 in C++ has other messages for the same errors, and shows the position without quotes."""
     text_error, _separator, where = reason.partition(": ")
     if text_error.startswith("trailing \\"):
@@ -46,4 +46,4 @@ def compiled(text: str) -> Any:
         return re2.compile(text, options)
     except re2.error as error:
         reason = error.args[0] if error.args else ""
-        raise PatternError(_in_go_words(reason.decode() if isinstance(reason, bytes) else str(reason))) from None
+        raise PatternError(_go_message(reason.decode() if isinstance(reason, bytes) else str(reason))) from None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from pilothouse.machinery.field_sets import Path, difference, encode_fields, has, of_paths
-from pilothouse.machinery.managed_fields import Entries, Entry, settled
+from pilothouse.machinery.managed_fields import Entries, Entry, sort_and_cap
 
 VERSION = "autoscaling/v1"
 REPLICAS: Path = ("f:spec", "f:replicas")
@@ -53,7 +53,7 @@ def to_object(entries: Entries, scale: Entries, paths: Paths, version: str) -> E
     for entry in left.values():
         # Times are not kept, as upstream.
         result.append(msgspec.structs.replace(entry, api_version=version, fieldsV1=owned, time=""))
-    return settled(result)
+    return sort_and_cap(result)
 
 
 def _who(entry: Entry) -> tuple[str, str, str, str]:

@@ -45,7 +45,7 @@ def apply_strategic_merge(document: Object, patch: Object, definition: Definitio
 
 def _merge_objects(original: Object, patch: Object, type_: Type) -> Object:
     if _PATCH in patch:
-        return _follow_directive(patch)
+        return _apply_directive(patch)
     result: Object
     directed = "$" in "".join(patch)
     if directed:
@@ -74,11 +74,11 @@ def _merge_objects(original: Object, patch: Object, type_: Type) -> Object:
             field = _field(type_, name)
             result[name] = value if _strategy(field) == "replace" else _merge_objects(current, value, field.type)
         else:
-            _put(result, name, without_nulls(value))
+            _set_member(result, name, without_nulls(value))
     return result
 
 
-def _follow_directive(patch: Object) -> Object:
+def _apply_directive(patch: Object) -> Object:
     match patch[_PATCH]:
         case "replace":
             return {key: value for key, value in patch.items() if key != _PATCH}
@@ -142,7 +142,7 @@ def _directive_field(key: str, prefix: str) -> str:
 # Values that are added as a whole -------------------------------------------------------------------------------------
 
 
-def _put(members: Object, name: str, value: Any) -> None:
+def _set_member(members: Object, name: str, value: Any) -> None:
     """Set a member, without directives in it; a value that is a directive itself removes the member."""
     if isinstance(value, dict) and _PATCH in value:
         members.pop(name, None)
@@ -154,7 +154,7 @@ def _without_directives(value: Any) -> Any:
     if isinstance(value, dict):
         result: Object = {}
         for name, member in value.items():
-            _put(result, name, member)
+            _set_member(result, name, member)
         return result
     if isinstance(value, list):
         return [_without_directives(v) for v in value if not (isinstance(v, dict) and _PATCH in v)]
@@ -238,8 +238,8 @@ def _overwritten_order(live: list[Any], patch: list[Any], merge_key: str) -> lis
     """
     if any(item.get(_PATCH) == "replace" for item in patch):
         return list(live)
-    doomed = {_identity(item[merge_key]): None for item in patch if item.get(_PATCH) == "delete"}
-    memory, left = _delete_in_place(live, list(doomed), merge_key)
+    deleted = {_identity(item[merge_key]): None for item in patch if item.get(_PATCH) == "delete"}
+    memory, left = _delete_in_place(live, list(deleted), merge_key)
     there = {_identity(item[merge_key]) for item in memory if merge_key in item}
     for item in patch:
         if not left:
@@ -251,7 +251,7 @@ def _overwritten_order(live: list[Any], patch: list[Any], merge_key: str) -> lis
     return memory + left[::-1]
 
 
-def _delete_in_place(live: list[Any], doomed: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
+def _delete_in_place(live: list[Any], deleted: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
     """The remaining items, and the contents of the space after them, from the end of the list.
 
     Every deletion shifts the rest, so that the last item at that time is there twice.
@@ -263,7 +263,7 @@ def _delete_in_place(live: list[Any], doomed: list[Any], merge_key: str) -> tupl
     left: list[Any] = []
     gone: set[int] = set()
     last = len(live) - 1
-    for key in doomed:
+    for key in deleted:
         for index in indexes.get(key, ()):
             while last in gone:
                 last -= 1
@@ -302,8 +302,8 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
     merged: list[Any]
     if not _require_one_kind(live, patch):
         if deletes:
-            doomed = {_identity(item) for item in patch}
-            return [item for item in live if _identity(item) not in doomed]
+            deleted = {_identity(item) for item in patch}
+            return [item for item in live if _identity(item) not in deleted]
         distinct: dict[Any, Any] = {}
         for item in (*live, *patch):
             distinct.setdefault(_identity(item), item)
@@ -312,7 +312,7 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
     if not field.merge_key:
         raise PatchFormatError(f"cannot merge lists without merge key for {_kind_of_element(field.type)}")
     element = field.type.element or type_
-    live, patch = _follow_item_directives(_with_keys(live, field.merge_key, element), patch, field.merge_key)
+    live, patch = _apply_item_directives(_with_keys(live, field.merge_key, element), patch, field.merge_key)
     merged = list(live)
     indexes: dict[Any, int] = {}
     for index, item in enumerate(live):
@@ -342,17 +342,17 @@ def _kind_of_element(type_: Type) -> str:
     return {"object": "struct", "list": "slice"}.get(element.name, element.name) if element else "struct"
 
 
-def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
+def _apply_item_directives(live: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
     """Both lists after applying the directives among the items: deletions, and ``replace`` for the whole list."""
     items, replace = [], False
-    doomed: set[Any] = set()
+    deleted: set[Any] = set()
     for item in patch:
         if _PATCH not in item:
             items.append(item)
             continue
         match item[_PATCH]:
             case "delete":
-                doomed.add(_identity(_key_of(item, merge_key)))
+                deleted.add(_identity(_key_of(item, merge_key)))
             case "replace":
                 replace = True
             case "merge":
@@ -361,8 +361,8 @@ def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -
                 raise _unknown_directive(unknown, item)
     if replace:
         return items, []
-    if doomed:
-        live = [one for one in live if merge_key not in one or _identity(one[merge_key]) not in doomed]
+    if deleted:
+        live = [one for one in live if merge_key not in one or _identity(one[merge_key]) not in deleted]
     return live, items
 
 
@@ -371,7 +371,7 @@ def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequenc
     patch_indexes = _indexes(_keys_of(patch_order, merge_key))
     live_indexes = _indexes(_keys_of(live_order, merge_key))
     keys = _keys_of(merged, merge_key)
-    if _stands_already(keys, patch_indexes, live_indexes):
+    if _is_sorted(keys, patch_indexes, live_indexes):
         return merged
     from_patch: list[tuple[int, int | None, Any]] = []
     only_live: list[tuple[int, Any]] = []
@@ -398,7 +398,7 @@ def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequenc
     return result
 
 
-def _stands_already(keys: list[Any], patch_indexes: dict[Any, int], live_indexes: dict[Any, int]) -> bool:
+def _is_sorted(keys: list[Any], patch_indexes: dict[Any, int], live_indexes: dict[Any, int]) -> bool:
     """Whether all items, given by their keys, were live in this order, and the patch names its items in this order,
     too: then they are sorted already, as in nearly every patch of conditions."""
     last_live = last_patch = -1

@@ -54,7 +54,7 @@ class Unset:
 
 
 @lru_cache(maxsize=1024)
-def _unset(text: bytes) -> Unset:
+def _unset_values(text: bytes) -> Unset:
     return Unset(msgspec.json.decode(text))
 
 
@@ -109,7 +109,7 @@ def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[m
 def _default(field: Field, definition: Definition) -> Any:
     if field.name not in definition.printed:
         return msgspec.UNSET
-    return _unset(msgspec.json.encode(definition.printed[field.name]))
+    return _unset_values(msgspec.json.encode(definition.printed[field.name]))
 
 
 def _field_type(field: Field, inside: Definition, forbid_unknown: bool) -> Any:

@@ -73,7 +73,7 @@ def add_seconds(at: datetime.datetime, seconds: float) -> datetime.datetime:
 def _parse(text: str, pattern: re.Pattern[str], layout: str) -> datetime.datetime:
     found = pattern.fullmatch(text)
     if found is None:
-        raise TimeError(_complaint(text, layout))
+        raise TimeError(_parse_error(text, layout))
     year, month, day, hour, minute, second, fraction, sign, offset_hours, offset_minutes = found.groups()
     microsecond = int((fraction or "0")[:6].ljust(6, "0"))
     try:
@@ -84,13 +84,13 @@ def _parse(text: str, pattern: re.Pattern[str], layout: str) -> datetime.datetim
             offset = datetime.timedelta(hours=int(offset_hours), minutes=int(offset_minutes))
             at = at - offset if sign == "+" else at + offset
     except (ValueError, OverflowError):
-        raise TimeError(_complaint(text, layout)) from None
+        raise TimeError(_parse_error(text, layout)) from None
     if sign and (int(offset_hours) > 24 or int(offset_minutes) >= 60):
-        raise TimeError(_complaint(text, layout))
+        raise TimeError(_parse_error(text, layout))
     return at
 
 
-def _complaint(text: str, layout: str) -> str:
+def _parse_error(text: str, layout: str) -> str:
     """Walk the layout as Go 1.26's ``time.parse``, up to the error."""
     rest = text
     numbers: dict[str, int] = {}

@@ -47,7 +47,7 @@ def read_yaml(text: bytes | str) -> Document:
     try:
         return _Builder(loader.get_event).run()
     except yaml.YAMLError as error:
-        raise YamlError(f"yaml: {_described(error)}") from None
+        raise YamlError(f"yaml: {_error_message(error)}") from None
     except ScalarError as error:
         raise YamlError(f"yaml: {error}") from None
     finally:
@@ -59,7 +59,7 @@ def load_yaml(text: bytes | str) -> Any:
     return read_yaml(text).value
 
 
-def _described(error: yaml.YAMLError) -> str:
+def _error_message(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     # Go's marks count lines from 0, and only those of the scanner are corrected (``decode.go``, ``fail``).
     line = 0 if mark is None else mark.line

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Held:
+class Reservation:
     """The bytes of one request; created by a ``Budget``."""
 
     __slots__ = ("limit", "since", "size")
@@ -31,19 +31,19 @@ class Budget:
         self._most = most
         self._patience = patience
         self._size = 0
-        self._holders: dict[Held, None] = {}
+        self._holders: dict[Reservation, None] = {}
 
     @contextmanager
-    def hold(self, limit: asyncio.Timeout) -> Iterator[Held]:
+    def hold(self, limit: asyncio.Timeout) -> Iterator[Reservation]:
         """Reserve bytes, none at first. ``limit`` expires when the request has to be aborted."""
-        held = Held(limit, asyncio.get_running_loop().time())
+        held = Reservation(limit, asyncio.get_running_loop().time())
         self._holders[held] = None
         try:
             yield held
         finally:
             self._release(held)
 
-    def grow(self, held: Held, size: int) -> None:
+    def grow(self, held: Reservation, size: int) -> None:
         """Reserve more bytes."""
         held.size += size
         self._size += size
@@ -56,7 +56,7 @@ class Budget:
             if not oldest.limit.expired():
                 oldest.limit.reschedule(now)
 
-    def _release(self, held: Held) -> None:
+    def _release(self, held: Reservation) -> None:
         if held in self._holders:
             del self._holders[held]
             self._size -= held.size

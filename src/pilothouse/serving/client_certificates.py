@@ -69,14 +69,14 @@ class _Search:
         self._reason = "signed by unknown authority"
 
     def verification_error(self, leaf: "x509.Certificate") -> str | None:
-        unfit = self._unfit(leaf)
+        unfit = self._why_invalid(leaf)
         if unfit is not None:
             return unfit
-        if leaf in self._roots or self._rises(leaf, [leaf]):
+        if leaf in self._roots or self._has_path(leaf, [leaf]):
             return None
         return self._reason
 
-    def _rises(self, certificate: "x509.Certificate", path: list["x509.Certificate"]) -> bool:
+    def _has_path(self, certificate: "x509.Certificate", path: list["x509.Certificate"]) -> bool:
         if any(self._issued(root, certificate, len(path)) for root in self._roots):
             return True
         if len(path) > _DEEPEST:
@@ -85,7 +85,7 @@ class _Search:
             other not in path
             and _is_authority(other)
             and self._issued(other, certificate, len(path))
-            and self._rises(other, [*path, other])
+            and self._has_path(other, [*path, other])
             for other in self._others
         )
 
@@ -99,12 +99,12 @@ class _Search:
             certificate.verify_directly_issued_by(issuer)
         except (exceptions.InvalidSignature, ValueError, TypeError, exceptions.UnsupportedAlgorithm):
             return False
-        unfit = self._unfit(issuer) or _unfit_to_sign(issuer, below)
+        unfit = self._why_invalid(issuer) or _why_not_ca(issuer, below)
         if unfit is not None:
             self._reason = f"its CA can't be used: {unfit}"
         return unfit is None
 
-    def _unfit(self, certificate: "x509.Certificate") -> str | None:
+    def _why_invalid(self, certificate: "x509.Certificate") -> str | None:
         if self._now < certificate.not_valid_before_utc:
             return f"not valid before {certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}"
         if self._now > certificate.not_valid_after_utc:
@@ -152,7 +152,7 @@ def _is_authority(certificate: "x509.Certificate") -> bool:
     return constraints is not None and constraints.ca
 
 
-def _unfit_to_sign(issuer: "x509.Certificate", below: int) -> str | None:
+def _why_not_ca(issuer: "x509.Certificate", below: int) -> str | None:
     """A root of version 1 has no extensions and may sign; otherwise extensions must permit it."""
     constraints = _constraints(issuer)
     if constraints is not None:

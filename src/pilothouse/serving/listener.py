@@ -81,7 +81,7 @@ class Listener:
             except OSError as error:
                 if self._listening.fileno() < 0:
                     return
-                await self._wait_after(error)
+                await self._pause_after_error(error)
                 continue
             connected.setblocking(False)
             with suppress(OSError):  # on macOS options cannot be set on a closed connection
@@ -90,7 +90,7 @@ class Listener:
                 connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_OF_STRANGER)
             self._silent[connected] = self._loop.time()
             try:
-                self._loop.add_reader(connected, self._speaks, connected)
+                self._loop.add_reader(connected, self._has_data, connected)
             except NotImplementedError:  # a loop without reader callbacks: Windows
                 del self._silent[connected]
                 self._spoken.append(connected)
@@ -107,7 +107,7 @@ class Listener:
             if accepted % _A_TURN == 0:
                 await asyncio.sleep(0)
 
-    def _speaks(self, connected: socket.socket) -> None:
+    def _has_data(self, connected: socket.socket) -> None:
         self._loop.remove_reader(connected)
         del self._silent[connected]
         try:
@@ -192,16 +192,16 @@ class Listener:
                 return
             self._forget(connected)
 
-    async def _wait_after(self, error: OSError) -> None:
+    async def _pause_after_error(self, error: OSError) -> None:
         """Accepting failed: wait."""
         if not self._warned:
             self._warned = True
             _log.warning("Connections can't be accepted at the moment", err=error)
         if error.errno in _FULL:
-            self._give_up_a_file()
+            self._close_one_connection()
         await asyncio.sleep(_FULL_SECONDS)
 
-    def _give_up_a_file(self) -> None:
+    def _close_one_connection(self) -> None:
         if self._silent:
             self._forget(next(iter(self._silent)))
         elif oldest := next(iter(self._state.strangers or self._state.newcomers), None):

@@ -33,7 +33,7 @@ def accept_any_client_certificate(context: ssl.SSLContext) -> bool:
     library, pointer = _library(), _pointer(context)
     if library is None or pointer is None:
         return False
-    library.SSL_CTX_set_cert_verify_callback(pointer, _accepting(), None)
+    library.SSL_CTX_set_cert_verify_callback(pointer, _accept_callback(), None)
     return True
 
 
@@ -88,6 +88,6 @@ def _library() -> Any:
 
 
 @cache
-def _accepting() -> Any:
+def _accept_callback() -> Any:
     """A C callback that returns 1. Kept permanently, because OpenSSL does not own it."""
     return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda _store, _argument: 1)

@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         self._asked = False
         """Whether a request has started."""
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._about: dict[str, Any] = {}
+        self._extensions: dict[str, Any] = {}
         # Requests: the one being read, the one being handled, and those waiting.
         self._read: Exchange | None = None
         self._active: Exchange | None = None
@@ -261,7 +261,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         if answered is not None and answered is self._read:
-            self._close_in(limits.unread_of_stranger_seconds if stranger else limits.unread_seconds)
+            self._set_timeout(limits.unread_of_stranger_seconds if stranger else limits.unread_seconds)
         if self._waiting:
             self._start(self._waiting.popleft())
         if self._unfed and not self._waiting:
@@ -284,7 +284,7 @@ class Connection(asyncio.Protocol):
             # By default TLS has read buffers of 256 KiB, twice, and write buffers of 512 KiB.
             self._transport.set_read_buffer_limits(high=_TLS_READ)  # type: ignore[attr-defined]  # as TLS transports have
             self._transport.set_write_buffer_limits(high=_TLS_WRITE)
-        self._about = {
+        self._extensions = {
             "server": _address(transport.get_extra_info("sockname")),
             "client": _address(transport.get_extra_info("peername")),
             "scheme": "http" if tls is None else "https",
@@ -325,7 +325,7 @@ class Connection(asyncio.Protocol):
         # Break reference cycles: parser and connection refer to each other; so do the scopes of its requests, and a
         # request whose body has not arrived.
         self._parser = None
-        self._about = {}
+        self._extensions = {}
         self._read = None
         if not state.connections:
             state.empty.set()
@@ -381,7 +381,7 @@ class Connection(asyncio.Protocol):
             self._check_spent(len(data), between=between)
             if self._in_head:
                 if self._late is None:
-                    self._close_in(self._state.limits.head_seconds)
+                    self._set_timeout(self._state.limits.head_seconds)
                 self._state.hold_head(self, self._spent)
 
     def _check_spent(self, size: int, *, between: bool) -> None:
@@ -424,7 +424,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._late is not None:
-            self._be_on_time()
+            self._cancel_timeout()
             self._state.release_head(self)
         self._unread_bytes = 0
         parser = self._parser
@@ -442,7 +442,7 @@ class Connection(asyncio.Protocol):
             "query_string": query,
             "root_path": "",
             "headers": self._headers,
-            **self._about,
+            **self._extensions,
         }
         keep_alive = version != "1.0" and bool(parser.should_keep_alive()) and not self._state.stopping
         exchange = Exchange(self, scope, keep_alive=keep_alive, expects_continue=self._expects_continue)
@@ -469,7 +469,7 @@ class Connection(asyncio.Protocol):
         assert exchange is not None, "a body follows its head"
         exchange.feed_end()
         self._read = None
-        self._be_on_time()
+        self._cancel_timeout()
 
     # Helpers
 
@@ -491,17 +491,17 @@ class Connection(asyncio.Protocol):
         self._fault = (status, phrase)
         raise _RejectedError
 
-    def _close_in(self, seconds: float) -> None:
-        self._be_on_time()
-        self._late = self._loop.call_later(seconds, self._end_late)
+    def _set_timeout(self, seconds: float) -> None:
+        self._cancel_timeout()
+        self._late = self._loop.call_later(seconds, self._on_timeout)
 
-    def _end_late(self) -> None:
+    def _on_timeout(self) -> None:
         if self._active is None:
             self.close()
         else:
             self._stop_parsing()
 
-    def _be_on_time(self) -> None:
+    def _cancel_timeout(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None

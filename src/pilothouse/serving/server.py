@@ -101,9 +101,9 @@ class Server:
         return self.port
 
     def _bind(self) -> socket.socket:
-        with _explained(self.host, self.port):
+        with _describing_errors(self.host, self.port):
             family, _type, _protocol, _name, address = socket.getaddrinfo(
-                _plain(self.host) or "0.0.0.0",  # noqa: S104  # an empty host has always meant every interface
+                _without_idna(self.host) or "0.0.0.0",  # noqa: S104  # an empty host has always meant every interface
                 self.port,
                 type=socket.SOCK_STREAM,
                 flags=socket.AI_PASSIVE,
@@ -112,7 +112,7 @@ class Server:
         for port in range(self.port, last + 1):
             listening = socket.socket(family, socket.SOCK_STREAM)
             try:
-                with _explained(self.host, port):
+                with _describing_errors(self.host, port):
                     if os.name == "posix":
                         # A port that a previous run has just closed may be reused; one in use may not.
                         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -171,13 +171,13 @@ class Server:
         await self.stop()
 
 
-def _plain(host: str) -> str | bytes:
+def _without_idna(host: str) -> str | bytes:
     """The name, without IDNA encoding for ASCII names: its tables (``encodings.idna``) are large."""
     return host.encode() if host.isascii() else host
 
 
 @contextmanager
-def _explained(host: str, port: int) -> Iterator[None]:
+def _describing_errors(host: str, port: int) -> Iterator[None]:
     """Raise errors with the address and a solution."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:

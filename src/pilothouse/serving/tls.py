@@ -4,8 +4,9 @@ TLS 1.2 and later, HTTP/1.1 by ALPN. A client certificate is only requested if t
 in Go's servers the handshake accepts any; ``verification_error`` verifies it, and the program responds with 401 (where
 ``openssl`` does not support that, the handshake fails with an alert).
 
-``asyncio`` needs one context for the lifetime of a server, and nothing can be removed from a context. ``_Door`` is that
-context, and creates each connection with the newest one, so that certificates and CAs can be replaced.
+``asyncio`` needs one context for the lifetime of a server, and nothing can be removed from a context.
+``_DelegatingContext`` is that context, and creates each connection with the newest one, so that certificates and CAs
+can be replaced.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ class _Handshake(ssl.SSLObject):
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert is to be sent") from error
 
 
-class _Door(ssl.SSLContext):
+class _DelegatingContext(ssl.SSLContext):
     """The context of a listening server, which delegates to the current one for each connection."""
 
     owner: "ServerTls"
@@ -114,10 +115,10 @@ class ServerTls:
         self._files = tuple(source for source in (default, *named) if isinstance(source, Files))
         self._checked_at = float("-inf")
         self._stamps: tuple[tuple[int, ...], ...] = ()
-        door = _Door(ssl.PROTOCOL_TLS_SERVER)
+        door = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
         door.owner = self
         self.context: ssl.SSLContext = door
-        self._newest = self._made()
+        self._newest = self._create_context()
 
     @classmethod
     def from_pair(cls, pair: Pair, *, client_authority: bytes = b"") -> "ServerTls":
@@ -138,7 +139,7 @@ class ServerTls:
     def trust(self, client_authority: bytes) -> None:
         """From now on trust client certificates of these CAs only. Raises ``ValueError``."""
         self._authorities = Authorities(client_authority) if client_authority else None
-        self._newest = self._made()
+        self._newest = self._create_context()
 
     def present(self, pair: Pair) -> None:
         """From now on use this certificate for new connections. Raises ``ValueError``; then the previous one stays in
@@ -146,7 +147,7 @@ class ServerTls:
         before = self._default, self._files
         self._default, self._files = pair, self._named
         try:
-            self._newest = self._made()
+            self._newest = self._create_context()
         except ValueError:
             self._default, self._files = before
             raise
@@ -177,12 +178,12 @@ class ServerTls:
         """
         if tuple(source.stamp() for source in self._files) == self._stamps:
             return False
-        self._newest = self._made()
+        self._newest = self._create_context()
         return True
 
     # Contexts
 
-    def _made(self) -> ssl.SSLContext:
+    def _create_context(self) -> ssl.SSLContext:
         stamps = tuple(source.stamp() for source in self._files)
         by_name: dict[str, ssl.SSLContext] = {}
         for source in self._named:

@@ -39,7 +39,7 @@ class WorkerThread:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="pilothouse-worker")
         self._computations += 1
-        work = partial(contextvars.copy_context().run, _in_turns, partial(function, *args, **kwargs))
+        work = partial(contextvars.copy_context().run, _settings, partial(function, *args, **kwargs))
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, work)
         finally:
@@ -51,7 +51,7 @@ class WorkerThread:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-class _Turns:
+class _ProcessSettings:
     """Process-wide settings during computations: set by the first, restored by the last.
 
     The switch interval and the garbage collector are global, and computations of several threads may overlap."""
@@ -80,9 +80,9 @@ class _Turns:
                     gc.enable()
 
 
-_turns = _Turns()
+_turns = _ProcessSettings()
 
 
-def _in_turns(function: Callable[[], T]) -> T:
+def _settings(function: Callable[[], T]) -> T:
     with _turns:
         return function()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pilothouse.env import Log
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.env.private_files import Unsafe, check_private_files, make_private_directory
+from pilothouse.env.private_files import UnsafePath, check_private_files, make_private_directory
 from pilothouse.storage.errors import DataDirectoryError, DataDirectoryLocked
 
 with lazy_imports():
@@ -39,7 +39,7 @@ class DataDirectory:
             self._fd = os.open(self.path / LOCK_NAME, flags, 0o600)
         except FileExistsError as error:
             raise DataDirectoryError(f"the data directory {self.path} can't be used: it is a file") from error
-        except Unsafe as error:
+        except UnsafePath as error:
             raise DataDirectoryError(f"the data directory {self.path} can't be used: {error}") from None
         except OSError as error:
             raise DataDirectoryError(f"the data directory {self.path} can't be used: {error.strerror}") from error

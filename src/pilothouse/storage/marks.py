@@ -66,7 +66,7 @@ class Marks:
         place = bisect_right(self._revisions, revision, self._begin)
         return self._times[place - 1] if place > self._begin else None
 
-    def some(self, most: int) -> list[tuple[float, int]]:
+    def sample(self, most: int) -> list[tuple[float, int]]:
         """All marks, or if there are more than ``most``, that many at equal distances, the latest included."""
         step = -(-len(self) // most) if most else 1
         first = self._begin + (len(self) - 1) % step

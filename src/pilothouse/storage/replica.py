@@ -38,7 +38,7 @@ class ReplicaStore(Store):
         self._lag = None if seconds is None or math.isinf(seconds) else seconds
         if self._lag is not None:
             for heard_at, _changes in self._waiting:
-                self._arm(heard_at + self._lag)
+                self._set_timer(heard_at + self._lag)
             self._catch_up()
 
     async def commit(self, staged: Staged) -> None:
@@ -58,16 +58,16 @@ class ReplicaStore(Store):
         if self._lag == 0:
             self._catch_up()
         elif self._lag is not None:
-            self._arm(now + self._lag)
+            self._set_timer(now + self._lag)
 
-    def _appear(self, changes: list[Change]) -> None:
+    def _apply_changes(self, changes: list[Change]) -> None:
         """A value that was unreadable and can be read now is reported again, with its revision."""
         for change in changes:
             known = self._records.get(change.key)
             if known is not None and known.revision == change.revision:
                 self._records[change.key] = Record(change.key, change.value, change.revision, known.created)
 
-    def _arm(self, when: float) -> None:
+    def _set_timer(self, when: float) -> None:
         asyncio.get_running_loop().call_at(when, self._catch_up, when)
 
     def _catch_up(self, when: float = -math.inf) -> None:
@@ -76,7 +76,7 @@ class ReplicaStore(Store):
         while self._waiting and self._lag is not None and self._waiting[0][0] + self._lag <= now:
             _heard_at, changes = self._waiting.popleft()
             if changes[-1].revision <= self.revision:
-                self._appear(changes)
+                self._apply_changes(changes)
                 continue
             self._apply([_as_staged(change) for change in changes])
 

@@ -159,7 +159,7 @@ class SqliteStore(Store):
         for at, revision in times:
             if revision >= self.compacted:
                 self._marks.add(min(at + offset, now), revision)  # the clock may have been set back
-        for at, revision in known.some(len(known)):
+        for at, revision in known.sample(len(known)):
             self._marks.add(at, revision)
 
     def _write(self, group: list[Staged], at: float, pruning: Pruning | None) -> str:
@@ -236,7 +236,7 @@ class SqliteStore(Store):
         if failure:
             _log.error("Commit failed", writes=len(group), reason=failure)
             failed, self._queue = group + self._queue, []
-            self._fall_back(failed, failure)
+            self._discard_staged(failed, failure)
             return
         self._apply(group)
         for staged in group:

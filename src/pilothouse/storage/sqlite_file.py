@@ -164,7 +164,7 @@ class SqliteFile:
             assert self._connection is not None
             self._write_or_make_room(self._connection, changes, at, pruning)
         except (sqlite3.Error, OSError) as error:
-            return self._give_up(error)
+            return self._failure(error)
         self.revision = changes[-1].revision
         return ""
 
@@ -233,7 +233,7 @@ class SqliteFile:
         statement = "INSERT INTO versions VALUES " + ",".join([_ROW] * len(rows))  # noqa: S608  # only marks
         connection.execute(statement, [value for row in rows for value in row])
 
-    def _give_up(self, error: Exception) -> str:
+    def _failure(self, error: Exception) -> str:
         if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_FULL:
             assert self._connection is not None
             self._connection.rollback()

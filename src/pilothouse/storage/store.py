@@ -362,7 +362,7 @@ class Store(ABC):
                     {"message": f"a commit hook failed at revision {self.revision}", "exception": error}
                 )
 
-    def _fall_back(self, failed: Sequence[Staged], reason: str) -> None:
+    def _discard_staged(self, failed: Sequence[Staged], reason: str) -> None:
         """Drop everything that was staged after the last commit: it was checked against writes that failed."""
         for staged in failed:
             staged.failure = reason
@@ -523,7 +523,7 @@ class Store(ABC):
         """
         self._expire()
         now = self._env.monotonic()
-        return [(now - at, revision) for at, revision in self._marks.some(most)]
+        return [(now - at, revision) for at, revision in self._marks.sample(most)]
 
     def _expire(self) -> None:
         """Drop history that is older than the retention period; checked at most once per second."""

@@ -6,9 +6,9 @@ is used: pytest loads this package at every start, also for runs without a clust
 """
 
 from pilothouse.env.lazy import lazy_exports
-from pilothouse.env.memory import making_what_stays
+from pilothouse.env.memory import creating_permanent_objects
 
-with lazy_exports(during=making_what_stays):
+with lazy_exports(during=creating_permanent_objects):
     from pilothouse.testing.asynchronous import AsyncCluster, Timeout, async_plane
     from pilothouse.testing.exploration import ExplorationFailed, explore
     from pilothouse.testing.running import MissingRight

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pilothouse.client import Client
 from pilothouse.env import Env, loops
-from pilothouse.env.memory import making_what_stays, seldom_collecting
+from pilothouse.env.memory import collecting_rarely, creating_permanent_objects
 from pilothouse.env.movable import MovableClock, MovableLoop
 from pilothouse.nodes import Profile
 from pilothouse.testing.asynchronous import (
@@ -245,9 +245,9 @@ class PlaneThread:
     def _in_starting(cls) -> AbstractContextManager[None]:
         """Modules, classes and caches are what a start makes, the first one most: they hold no cycles to look for."""
         if cls._started:
-            return seldom_collecting()
+            return collecting_rarely()
         cls._started = True
-        return making_what_stays()
+        return creating_permanent_objects()
 
     def stop(self) -> None:
         """End the plane and its thread. Raises the failure that ended it before, if one did."""

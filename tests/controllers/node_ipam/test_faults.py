@@ -11,7 +11,7 @@ from tests.controllers.node_world import NODES, World
 from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import Action, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
-from pilothouse.machinery.cidrs import overlap, parse_cidr
+from pilothouse.machinery.cidrs import parse_cidr, prefixes_overlap
 from pilothouse.machinery.splice import take_field
 from pilothouse.storage import Change
 
@@ -124,7 +124,7 @@ async def test_no_two_nodes_ever_have_the_same_addresses(world: World, case: str
     assert {name: len(ranges) for name, ranges in found.items()} == dict.fromkeys(NAMES[:4], count)
     services = [parse_cidr(text) for text in options.service_ranges.split(",") if text]
     ranges = [parse_cidr(text) for each in found.values() for text in each]
-    assert not any(overlap(one, service) for one in ranges for service in services)
+    assert not any(prefixes_overlap(one, service) for one in ranges for service in services)
     world.seen.clear()
     await asyncio.sleep(1100)
     assert world.requests() == [], "the end is quiet"

@@ -13,7 +13,7 @@ from pilothouse.controllermanager.flags import flag_set, options_from
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
 from pilothouse.controllers.node.node_ipam.settings import settings_from, validate_options
 from pilothouse.controllers.registry import DESCRIPTORS
-from pilothouse.machinery.cidrs import overlap, parse_cidr
+from pilothouse.machinery.cidrs import parse_cidr, prefixes_overlap
 from pilothouse.machinery.flags import FlagError
 
 
@@ -178,4 +178,4 @@ def test_ranges_are_read_as_in_go(text: str, expected: str | None) -> None:
     ],
 )
 def test_ranges_overlap_when_one_is_in_the_other(a: str, b: str, expected: bool) -> None:
-    assert overlap(parse_cidr(a), parse_cidr(b)) == overlap(parse_cidr(b), parse_cidr(a)) == expected
+    assert prefixes_overlap(parse_cidr(a), parse_cidr(b)) == prefixes_overlap(parse_cidr(b), parse_cidr(a)) == expected

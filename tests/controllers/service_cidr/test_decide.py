@@ -20,7 +20,7 @@ from pilothouse.controllers.network.service_cidr.decide import (
     orphaned_address,
     overlapping_service_cidrs,
 )
-from pilothouse.machinery.cidrs import contains, gives, parse_cidr
+from pilothouse.machinery.cidrs import contains, parse_cidr, prefix_contains_ip
 from pilothouse.machinery.times import parse_time
 
 NOW = parse_time("2026-01-01T00:00:00Z")
@@ -54,7 +54,11 @@ UNRELATED = (cidr("unrelated", "10.0.0.0/24"), cidr("unrelated2", "10.0.0.0/16")
         "the last one, which nobody gets": ((), ("192.168.0.255",), ""),
         "the last one of IPv6": ((), ("2001:db2::ffff:ffff:ffff:ffff",), "2001:db2::ffff:ffff:ffff:ffff"),
         "another of the same range": ((SAME,), ("192.168.0.23",), ""),
-        "a smaller one gives it": ((cidr("overlapping", "192.168.0.0/26", "2001:db2::/64"),), ("192.168.0.23",), ""),
+        "a smaller one gives it": (
+            (cidr("overlapping", "192.168.0.0/26", "2001:db2::/64"),),
+            ("192.168.0.23",),
+            "",
+        ),
         "a smaller one does not give it": (
             (cidr("overlapping", "192.168.0.0/28", "2001:db2::/64"),),
             ("192.168.0.23",),
@@ -175,7 +179,7 @@ def test_which_ranges_overlap(cidrs: Sequence[ServiceCIDR], expected: list[str])
 )
 def test_what_a_range_gives(network: str, address: str, expected: bool) -> None:
     """``TestPrefixContainsIP``."""
-    assert gives(parse_cidr(network), ipaddress.ip_address(address)) is expected
+    assert prefix_contains_ip(parse_cidr(network), ipaddress.ip_address(address)) is expected
 
 
 @cases(

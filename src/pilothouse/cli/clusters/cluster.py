@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.cli.program import UserError
-from pilothouse.env.private_files import Unsafe, make_private_directory, write_private
+from pilothouse.env.private_files import UnsafePath, make_private_directory, write_private
 
 try:
     import fcntl
@@ -214,7 +214,7 @@ class Clusters:
             cluster.directory.mkdir(mode=0o700)
         except FileExistsError:
             raise UserError(self._exists(cluster)) from None
-        except Unsafe as error:
+        except UnsafePath as error:
             raise UserError(f"{self.root}: {error}") from error
         except OSError as error:
             hint = "" if os.environ.get("XDG_STATE_HOME") else "; $XDG_STATE_HOME may name another directory"

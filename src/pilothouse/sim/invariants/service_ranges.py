@@ -10,7 +10,7 @@ import ipaddress
 import msgspec
 
 from pilothouse.api.networking import IP_ADDRESSES, SERVICE_CIDRS, IPAddress, ServiceCIDR
-from pilothouse.machinery.cidrs import Address, gives, parse_cidr
+from pilothouse.machinery.cidrs import Address, parse_cidr, prefix_contains_ip
 from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -99,7 +99,7 @@ class ServiceRanges(Invariant):
 
 
 def _gives(cidr: ServiceCIDR, address: Address) -> bool:
-    return any(gives(parse_cidr(text), address) for text in cidr.spec.cidrs)
+    return any(prefix_contains_ip(parse_cidr(text), address) for text in cidr.spec.cidrs)
 
 
 def _is_protected(cidr: ServiceCIDR | None) -> bool:

@@ -21,7 +21,7 @@ import msgspec
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
-from pilothouse.env.dialing import NotConnected, connect, shake_hands
+from pilothouse.env.dialing import NotConnected, connect, tls_handshake
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.trust import trust_as_go
 from pilothouse.machinery.go_text import quote
@@ -198,7 +198,7 @@ async def _open(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWri
     # The limit is high enough that reading never pauses: asyncio's TLS loses data if the peer closes while it is paused
     # (``sslproto._do_flush``, Python 3.11 to 3.13).
     reader = asyncio.StreamReader(limit=_MAX_RESPONSE_BYTES, loop=loop)
-    transport, protocol = await shake_hands(
+    transport, protocol = await tls_handshake(
         loop, sock, lambda: asyncio.StreamReaderProtocol(reader, loop=loop), context, target.server_name, _TLS_SECONDS
     )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

@@ -34,7 +34,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         """Upstream's form, which is part of an event message (graph.go, v1.36)."""
         return f"[{self.api_version}/{self.kind}, namespace: {self.namespace}, name: {self.name}, uid: {self.uid}]"
 
-    def log_form(self) -> dict[str, str]:
+    def marshal_log(self) -> dict[str, str]:
         """Its form in JSON logs (``MarshalLog``, graph.go, v1.36)."""
         return {"name": self.name, "namespace": self.namespace, "apiVersion": self.api_version, "uid": self.uid}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from pilothouse.api.networking import IPAddress, ServiceCIDR
-from pilothouse.machinery.cidrs import Address, Network, contains, gives, overlap, parse_cidr
+from pilothouse.machinery.cidrs import Address, Network, contains, parse_cidr, prefix_contains_ip, prefixes_overlap
 
 MANAGED_BY = "ipaddress.kubernetes.io/managed-by"
 MANAGER = "ipallocator.k8s.io"
@@ -37,13 +37,13 @@ def overlapping_service_cidrs(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR
     return [
         each.metadata.name
         for each in all_cidrs
-        if any(overlap(theirs, network) for theirs in networks_of(each) for network in mine)
+        if any(prefixes_overlap(theirs, network) for theirs in networks_of(each) for network in mine)
     ]
 
 
 def containing_service_cidrs(address: Address, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
     """Those that contain the address."""
-    return [each for each in all_cidrs if any(gives(network, address) for network in networks_of(each))]
+    return [each for each in all_cidrs if any(prefix_contains_ip(network, address) for network in networks_of(each))]
 
 
 def is_deleting(cidr: ServiceCIDR) -> bool:

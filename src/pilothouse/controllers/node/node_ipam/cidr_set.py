@@ -9,7 +9,7 @@ with each change (1 to 5 µs), and ``memchr`` finds the next free byte.
 import ipaddress
 from typing import NamedTuple
 
-from pilothouse.machinery.cidrs import Network, overlap
+from pilothouse.machinery.cidrs import Network, prefixes_overlap
 
 
 class OutOfRange(ValueError):
@@ -44,7 +44,7 @@ class CidrSet:
 
     def indices(self, network: Network) -> range:
         """The blocks that overlap with ``network``: all if it contains the whole range. Raises ``OutOfRange``."""
-        if not overlap(network, self.cluster):
+        if not prefixes_overlap(network, self.cluster):
             raise OutOfRange(f"cidr {network} is out the range of cluster cidr {self.cluster}")
         if network.prefixlen <= self.cluster.prefixlen:
             return range(self.size)

@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
 from pilothouse.controllers.node.node_ipam.metrics import SetMetrics
-from pilothouse.machinery.cidrs import Network, overlap, parse_cidr
+from pilothouse.machinery.cidrs import Network, parse_cidr, prefixes_overlap
 from pilothouse.machinery.resource_versions import is_newer
 
 
@@ -49,7 +49,7 @@ class RangeAllocator:
         self._holdings: dict[str, NodeAllocation] = {}
         for family, blocks in enumerate(self._sets):
             for service in services:
-                if overlap(service, blocks.cluster):
+                if prefixes_overlap(service, blocks.cluster):
                     self._kept[family].append(blocks.indices(service))
                     self._occupy(family, blocks.indices(service))
 

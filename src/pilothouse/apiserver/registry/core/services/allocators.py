@@ -18,7 +18,7 @@ from pilothouse.apiserver.objects import Object, Timestamps, encode_object, with
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.cidrs import Network, gives
+from pilothouse.machinery.cidrs import Network, prefix_contains_ip
 from pilothouse.storage import Change, Staged, Store
 
 with lazy_imports():
@@ -240,7 +240,7 @@ class IPAllocator:
         """The error if the address is in none of the ranges, else an empty string."""
         found = ipaddress.ip_address(address)
         networks = tuple(self._networks())
-        if any(gives(network, found) for network in networks):
+        if any(prefix_contains_ip(network, found) for network in networks):
             return ""
         if dry_run and networks:
             return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {networks[0]}"
