@@ -215,7 +215,7 @@ class GaugeFamily(_Family[Gauge]):
         return self.labels().track_inprogress()
 
     def show(self, values: Mapping[tuple[str, ...], float]) -> None:
-        """Set the values to exactly these, by label values: for gauges that are counted anew before each exposition."""
+        """Set the values to exactly these, by label values: for gauges that are computed before each exposition."""
         self.children.clear()
         for labels, value in values.items():
             self.labels(*labels).set(value)

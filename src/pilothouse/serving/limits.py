@@ -3,12 +3,13 @@
 Connections without authentication may be closed to make room for others. Each class has its own limit, so that none can
 block another:
 
-* silent: accepted, without any data. Costs an open file. The oldest is closed at once if needed. * newcomers: in their
-handshake or their first request, some 50 kB each. The oldest may be closed after ``patience_seconds``; until then new
-ones wait, so that a thousand clients can connect at once. * strangers: got a response, without authentication. With
-everything that may be sent before a request is rejected, 300 kB each. One with pending requests, or unread responses,
-may be closed at once; else the one with the oldest response. * connections: all, including authenticated ones, which
-are never closed for others.
+* silent: accepted, without any data. Costs an open file. The oldest is closed at once if needed.
+* newcomers: in their handshake or their first request, some 50 kB each. The oldest may be closed after
+  ``patience_seconds``; until then new ones wait, so that a thousand clients can connect at once.
+* strangers: got a response, without authentication. With everything that may be sent before a request is rejected,
+  300 kB each. One with pending requests, or unread responses, may be closed at once; else the one with the oldest
+  response.
+* connections: all, including authenticated ones, which are never closed for others.
 """
 
 from contextlib import suppress

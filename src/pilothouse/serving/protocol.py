@@ -3,11 +3,12 @@
 httptools parses the requests, ``exchange`` runs one, ``server`` creates and ends connections.
 
 * Heads are limited, in size and time. A response may precede the body of its request (a 413); the rest of the body is
-then read and dropped up to a limit, since closing at once would reset the connection before the client has read the
-response. * The client certificate is in every request's scope (``peer_of``), and a callback for applications that have
-authenticated the client (``mark_authenticated``): until then the connection is a stranger (``limits``). * Requests may
-be pipelined; each starts when the previous response is complete, and few are read ahead. * A client that does not read
-its response is disconnected.
+  then read and dropped up to a limit, since closing at once would reset the connection before the client has read the
+  response.
+* The client certificate is in every request's scope (``peer_of``), and a callback for applications that have
+  authenticated the client (``mark_authenticated``): until then the connection is a stranger (``limits``).
+* Requests may be pipelined; each starts when the previous response is complete, and few are read ahead.
+* A client that does not read its response is disconnected.
 """
 
 import asyncio
