@@ -114,6 +114,6 @@ def _root() -> str:
 
 
 def _seconds_kept(key: str) -> float:
-    from pilothouse.apiserver.storage_codec import seconds_kept
+    from pilothouse.apiserver.storage_codec import ttl_seconds
 
-    return seconds_kept(key, _EVENT_TTL)
+    return ttl_seconds(key, _EVENT_TTL)

@@ -67,7 +67,7 @@ async def local(env: Env) -> AsyncIterator[Client]:
 @contextlib.asynccontextmanager
 async def over_http(env: Env) -> AsyncIterator[Client]:
     """A client of an embedded server, on a socket of the loopback interface."""
-    server = ApiServer(env, MemoryStore(env))
+    server = ApiServer(env, new_store(env))
     logins = [StaticTokenAuthenticator.read('secret,admin,admin,"system:masters"')]
     handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
     edge = Server(Application(env, handler_chain), clock=env.clock)
@@ -367,7 +367,7 @@ async def test_bytes_that_are_too_many_are_rejected_alike(client: Client, ns: st
 @pytest.mark.real_loop
 async def test_only_who_may_may(env: Env) -> None:
     """Identity belongs to the transport; over HTTP it is shown by a token, and a wrong one is nobody."""
-    server = ApiServer(env, MemoryStore(env))
+    server = ApiServer(env, new_store(env))
     logins = [StaticTokenAuthenticator.read("secret,jane,jane")]
     handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
     edge = Server(Application(env, handler_chain), clock=env.clock)

@@ -65,7 +65,7 @@ class Core:
         self.env = env
         self.store = store
         self.options = options
-        self.start_revision = store.revision
+        self._start_revisions = {each: each.revision for each in store.parts()}
         """The revision of the store when the server was constructed."""
         self.table = ResourceTable(options.gates)
         self._gated: dict[tuple[str, str], Strategy] = {}
@@ -217,7 +217,7 @@ class Core:
 
     def is_from_before(self, record: Record) -> bool:
         """Whether a record was stored before this server began, by another process, maybe by other rules."""
-        return record.revision <= self._begun_at[self.store.of(record.key)]
+        return record.revision <= self._start_revisions[self.store.of(record.key)]
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
         """A stored object in the version of ``info``; no webhook may be needed to convert it. Objects are stored once,

@@ -159,11 +159,11 @@ class HandlerChain:
         """The health checks of the server. Those that need a call are refreshed when their path is requested."""
         server, store = self._server, self._server.core.store
         checks: dict[str, Check] = {"storage": lambda: store.is_reachable, "storage_ready": lambda: store.is_reachable}
-        others: list[tuple[AskedCheck, AskedCheck]] = []
+        others: list[tuple[CallingCheck, CallingCheck]] = []
         if store.is_shared:
-            asked = CallingCheck(lambda: store.answers("health"), "/healthz", "/livez", "/readyz")
-            asked_ready = CallingCheck(lambda: store.answers("readiness"), "/readyz")
-            server.asked_checks += [asked, asked_ready]
+            (asked, asked_ready), *others = [_asked(each) for each in store.parts()]
+            for pair in ((asked, asked_ready), *others):
+                server.asked_checks += pair
             checks = {"storage": asked, "storage_ready": asked_ready}
             store.observe(self.metrics.storage.asked)
         if server.kms_health is not None:
@@ -381,9 +381,9 @@ def _is_public(target: str) -> bool:
     return target.partition("?")[0].strip("/").partition("/")[0] in _PUBLIC
 
 
-def _asked(store: Store) -> tuple[AskedCheck, AskedCheck]:
+def _asked(store: Store) -> tuple[CallingCheck, CallingCheck]:
     """The checks of an etcd: whether it is healthy, and whether that is soon enough for ``/readyz``."""
     return (
-        AskedCheck(lambda: store.answers("health"), "/healthz", "/livez", "/readyz"),
-        AskedCheck(lambda: store.answers("readiness"), "/readyz"),
+        CallingCheck(lambda: store.answers("health"), "/healthz", "/livez", "/readyz"),
+        CallingCheck(lambda: store.answers("readiness"), "/readyz"),
     )

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, location_of, seconds_kept
+from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, location_of, ttl_seconds
 from pilothouse.env import Env
 from pilothouse.storage import Retention, Store
 from pilothouse.storage.encryption.at_rest import EncryptionAtRest
@@ -23,7 +23,7 @@ def open_store(env: Env, etcd: EtcdOptions, retention: Retention, at_rest: Encry
             keys,
             codec,
             retention=retention,
-            lasting=lambda key: seconds_kept(key, etcd.event_ttl),
+            lasting=lambda key: ttl_seconds(key, etcd.event_ttl),
             encryption=at_rest,
         )
 

@@ -316,15 +316,8 @@ def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions", encryption
     """Raises ``ModuleNotFoundError`` without the extra, ``StoreUnavailable`` when no etcd answers."""
     if options.data_dir:
         make_private_directory(Path(options.data_dir))
-    return etcd_store.EtcdStore.open(
-        env,
-        etcd,
-        storage_codec.KeyLayout(etcd.prefix),
-        storage_codec.ObjectCodec(),
-        retention=_retention(options),
-        lasting=lambda key: storage_codec.ttl_seconds(key, etcd.event_ttl),
-        encryption=None if encryption is None else encryption.at_rest,
-    )
+    at_rest = None if encryption is None else encryption.at_rest
+    return etcd_store.open_store(env, etcd, _retention(options), at_rest)
 
 
 def _open_audit(env: Env, options: "AuditLogOptions | None") -> "Audit | None":

@@ -52,9 +52,13 @@ class DataDirectory:
                 raise DataDirectoryLocked(self.path, pid) from None
             raise DataDirectoryError(f"the data directory {self.path} can't be locked: {error}") from error
         _pid, self.acknowledged = self._read()
-        """The last revision that this directory's store has acknowledged, 0 if unknown."""
-        self._write_pid(str(os.getpid()))
-        self.acknowledge(self.acknowledged)
+        """The newest revision that this directory's store acknowledged before, 0 when that is not known."""
+        try:
+            self._write_pid(str(os.getpid()))
+            self._write_revision(self.acknowledged)
+        except OSError as error:
+            os.close(self._fd)
+            raise DataDirectoryError(f"the data directory {self.path} can't be used: {error.strerror}") from error
 
     def _read(self) -> tuple[int | None, int]:
         lines = os.pread(self._fd, 100, 0).decode("ascii", "replace").split("\n")

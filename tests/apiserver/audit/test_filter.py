@@ -50,7 +50,7 @@ class Served:
         self.recorder, self.metrics = Recorder(), AuditMetrics()
         policy = Policy(rules or (PolicyRule("RequestResponse"),))
         audit = Audit(env, PolicyRuleEvaluator(policy), self.recorder, self.metrics)
-        self.server = ApiServer(env, MemoryStore(env), audit=audit)
+        self.server = ApiServer(env, new_store(env), audit=audit)
         logins = StaticTokenAuthenticator(
             {"admin": Identity("admin", ("system:masters",), "u-1", {"scopes": ("a",)}), "jane": Identity("jane")}
         )

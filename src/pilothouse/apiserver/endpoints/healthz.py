@@ -106,7 +106,11 @@ class Health:
         plugins: dict[str, Check] = {} if kms is None else {"kms-providers": kms}
         basic: dict[str, Check] = {"ping": _pass, "log": _pass}
         rest = {**hooks, "loopback-serving-certificate": _pass, "autoregister-completion": _pass}
-        live = {**basic, "etcd": storage, **rest}
+        others = {f"etcd-override-{at}": check for at, (check, _ready) in enumerate(overrides)}
+        others_ready: dict[str, Check] = {}
+        for at, (check, ready) in enumerate(overrides):
+            others_ready |= {f"etcd-override-{at}": check, f"etcd-override-readiness-{at}": ready}
+        live = {**basic, "etcd": storage, **others, **rest}
         self._checks: Mapping[str, Mapping[str, Check]] = {
             "healthz": {**basic, "etcd": storage, **others, **plugins, **rest},
             "livez": live,

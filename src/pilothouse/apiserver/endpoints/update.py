@@ -100,7 +100,7 @@ def _reader(core: Core, call: Call, options: WriteOptions, record: Record) -> Ca
     if (
         info.custom is not None
         or call.content_type not in JSON_TYPES
-        or record.revision <= core.start_revision  # another process has stored it, maybe by other rules
+        or core.is_from_before(record)
         or not record.value.startswith(info.head)
         or call.strategy.stored_as(info) is not info
     ):

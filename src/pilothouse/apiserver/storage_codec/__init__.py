@@ -7,6 +7,6 @@ independent of the source of the bytes: it is used by the store on etcd and the 
 """
 
 from pilothouse.apiserver.storage_codec.codec import CodecError, ObjectCodec
-from pilothouse.apiserver.storage_codec.keys import KeyLayout, resource_of, ttl_seconds
+from pilothouse.apiserver.storage_codec.keys import KeyLayout, location_of, resource_of, ttl_seconds
 
-__all__ = ["CodecError", "KeyLayout", "ObjectCodec", "resource_of", "ttl_seconds"]
+__all__ = ["CodecError", "KeyLayout", "ObjectCodec", "location_of", "resource_of", "ttl_seconds"]
