@@ -15,14 +15,14 @@ from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env
 from pilothouse.plane import Plane, PlaneOptions
-from pilothouse.runtime.on_demand import can_wait
+from pilothouse.runtime.on_demand import supports_on_demand
 from pilothouse.storage import MemoryStore
 
 GATES = FeatureGates()
 WAITING = {
     each.name: each.client_name
     for each in DESCRIPTORS
-    if can_wait(each.watches) and each.default_on and all(map(GATES.enabled, each.gates))
+    if supports_on_demand(each.watches) and each.default_on and all(map(GATES.enabled, each.gates))
 }
 ALONE = Options(leader_election=LeaderElection(enabled=False))
 

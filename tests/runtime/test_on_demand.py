@@ -10,7 +10,7 @@ from pilothouse.api.core import CONFIG_MAPS, SECRETS
 from pilothouse.client import merge_patch
 from pilothouse.env import Env, TaskGroup
 from pilothouse.runtime import InformerFactory
-from pilothouse.runtime.on_demand import OnDemand, can_wait, keep_raw_for
+from pilothouse.runtime.on_demand import OnDemand, keep_raw_for, supports_on_demand
 from pilothouse.runtime.watches import Watch, any_object
 
 MARKED = Watch(kind=CONFIG_MAPS, predicate=lambda found: found.metadata.labels.get("wakes") == "yes")
@@ -97,7 +97,7 @@ async def test_it_is_settled_once_what_there_is_has_been_seen(env: Env, wakes: s
     await world.put("there", wakes=wakes)
     async with TaskGroup("test") as group:
         world.start(group)
-        await world.program.settled()
+        await world.program.wait_built()
         assert world.events[:1] == expected
         group.cancel()
 
@@ -125,7 +125,7 @@ async def test_who_comes_late_finds_raw_objects_in_an_informer_that_began_withou
 
 
 def test_who_has_something_to_do_whatever_there_is_cannot_wait() -> None:
-    assert can_wait([Watch(kind=SECRETS), MARKED])
-    assert can_wait([Watch(kind=SECRETS, predicate=any_object)])
-    assert not can_wait([Watch(kind=SECRETS)])
-    assert not can_wait([])
+    assert supports_on_demand([Watch(kind=SECRETS), MARKED])
+    assert supports_on_demand([Watch(kind=SECRETS, predicate=any_object)])
+    assert not supports_on_demand([Watch(kind=SECRETS)])
+    assert not supports_on_demand([])

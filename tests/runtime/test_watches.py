@@ -39,13 +39,13 @@ async def test_what_is_not_declared_is_rejected_and_the_error_says_what_to_do(en
     with pytest.raises(UndeclaredWatch) as refused:
         context.informer(SECRETS)
     assert str(refused.value) == (
-        "sleeper asks for an informer of secrets (view Secret), and its descriptor declares nodes (view Node), "
+        "sleeper requests an informer of secrets (view Secret), and its descriptor declares nodes (view Node), "
         "pods (view Pod): add Watch(kind=...) to the descriptor's watches"
     )
     with pytest.raises(UndeclaredWatch) as refused:
         context.informer(PODS.metadata)
     assert str(refused.value) == (
-        "sleeper asks for an informer of pods (metadata only), and its descriptor declares nodes (view Node), "
+        "sleeper requests an informer of pods (metadata only), and its descriptor declares nodes (view Node), "
         "pods (view Pod): the Watch and the call must have the same kind, such as PODS or PODS.metadata"
     )
     assert context.informers.informers == []

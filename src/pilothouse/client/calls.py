@@ -62,11 +62,11 @@ class Calls:
 
     def over(self, transport: wire.Transport) -> "Calls":
         """The same calls, over another transport."""
-        moved = copy(self)
-        moved._transport = transport
-        moved._renewing = transport if isinstance(transport, wire.RenewsAtOnce) else None
-        moved._answering = transport if isinstance(transport, wire.AnswersAtOnce) else None
-        return moved
+        other = copy(self)
+        other._transport = transport
+        other._renewing = transport if isinstance(transport, wire.RenewsAtOnce) else None
+        other._answering = transport if isinstance(transport, wire.AnswersAtOnce) else None
+        return other
 
     async def send(self, method: str, target: str, headers: FixedHeaders, body: bytes = b"") -> bytes:
         """The body of the response. Raises its error."""
@@ -136,7 +136,7 @@ class Calls:
                 if stream.status == 200:
                     return stream
                 wait = retry_after(stream)
-                error = await _error_of(stream)
+                error = await _read_error(stream)
             if attempt == MAX_RETRIES and (is_connection_lost(error) or isinstance(error, TimeoutError)):
                 return None
             if wait is None or attempt == MAX_RETRIES:
@@ -205,7 +205,7 @@ class Calls:
         await asyncio.sleep(wait)
 
 
-async def _error_of(stream: wire.Stream) -> ApiError:
+async def _read_error(stream: wire.Stream) -> ApiError:
     try:
         body = b"".join([piece async for piece in stream])
     except ConnectionError:

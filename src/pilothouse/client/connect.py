@@ -18,7 +18,7 @@ from pilothouse.client.exec_plugin import ExecPlugin
 from pilothouse.client.kubeconfig import Selected, load
 from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.client.remote import RemoteTransport
-from pilothouse.client.tls import TlsSettings, make_context, with_authority_read
+from pilothouse.client.tls import TlsSettings, make_context, with_ca_data
 from pilothouse.env import Env
 
 
@@ -42,12 +42,12 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
         """The cluster, for messages: by its context, else by its address."""
         return f"context {self.context}" if self.context else f"{self.endpoint.host}:{self.endpoint.port}"
 
-    def with_authority_as_it_is(self) -> "ConnectionInfo":
+    def with_current_authority(self) -> "ConnectionInfo":
         """The same, with the current content of the CA file: later changes of the file have no effect.
 
         Raises ``ConfigError``.
         """
-        return msgspec.structs.replace(self, tls=with_authority_read(self.tls))
+        return msgspec.structs.replace(self, tls=with_ca_data(self.tls))
 
     def transport(
         self, env: Env, *, credentials: Credentials | None = None, metrics: ConnectionMetrics | None = None
@@ -111,7 +111,7 @@ def find(
             raise ConfigError(
                 f"context {context!r} is one of a kubeconfig: give --kubeconfig FILE, with or without --master"
             )
-        return _plain(master, environ)
+        return _from_master(master, environ)
     listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if listed:
         return _from_files(listed, context, "", environ, explicit=False)
@@ -119,14 +119,14 @@ def find(
         return in_pod(environ)
     home = environ.get("HOME", "")
     default = Path(home) / ".kube" / "config"
-    if home and _may_be_there(default):
+    if home and _may_exist(default):
         return _from_files([default], context, "", environ, explicit=True)
     raise ConfigError(
         "no way to an API server: give --kubeconfig FILE or --master URL, set KUBECONFIG, or run in a pod"
     )
 
 
-def _may_be_there(path: Path) -> bool:
+def _may_exist(path: Path) -> bool:
     """True also if that cannot be determined: reading then fails with the reason."""
     try:
         path.stat()
@@ -156,7 +156,7 @@ def in_pod(environ: Mapping[str, str] = os.environ, folder: Path = in_cluster.FO
     )
 
 
-def _plain(master: str, environ: Mapping[str, str]) -> ConnectionInfo:
+def _from_master(master: str, environ: Mapping[str, str]) -> ConnectionInfo:
     endpoint = parse_endpoint(master, "--master")
     return ConnectionInfo(
         endpoint=endpoint,
@@ -180,7 +180,7 @@ def _from_files(
     return ConnectionInfo(
         endpoint=endpoint,
         tls=selected.tls(),
-        login=_login(selected),
+        login=_credentials_of(selected),
         proxy=proxy,
         headers=tuple(selected.impersonation()),
         namespace=selected.namespace,
@@ -189,7 +189,7 @@ def _from_files(
     )
 
 
-def _login(selected: Selected) -> Callable[[Env], Credentials]:
+def _credentials_of(selected: Selected) -> Callable[[Env], Credentials]:
     user, origin = selected.user, selected.user_origin
     if user.auth_provider is not None:
         name = user.auth_provider.get("name", "") if isinstance(user.auth_provider, dict) else ""

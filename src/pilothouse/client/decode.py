@@ -96,7 +96,7 @@ class Decoders(Generic[T]):
         try:
             return self._one.decode(body)
         except UNREADABLE as error:
-            return self._again(bytes(body), what, error)
+            return self._decode_again(bytes(body), what, error)
 
     def list(self, kind: Kind[Any], body: bytes, on_undecodable: OnUndecodable | None) -> ObjectList[T]:
         """Decode a whole list."""
@@ -135,9 +135,9 @@ class Decoders(Generic[T]):
             return self._one.decode(item)
         except UNREADABLE as error:
             raw = bytes(item)
-            return self._again(raw, lambda: name_of(kind, raw), error)
+            return self._decode_again(raw, lambda: name_of(kind, raw), error)
 
-    def _again(self, body: bytes, what: Callable[[], str], first: Exception) -> T:
+    def _decode_again(self, body: bytes, what: Callable[[], str], first: Exception) -> T:
         try:
             return msgspec.convert(without_nulls(msgspec.json.decode(body)), self.view)
         except UNREADABLE as error:

@@ -59,24 +59,24 @@ class Dialer:
         proxy = self._proxy
         if proxy is None:
             sock = await _connect(loop, self._endpoint.host, self._endpoint.port, self._metrics)
-            return await self._secured(loop, sock, context)
+            return await self._connect_tls(loop, sock, context)
         sock = await _connect(loop, proxy.host, proxy.port, self._metrics, "the proxy ")
         if context is not None:
-            return await self._through_tunnel(loop, sock, proxy, context)
+            return await self._connect_through_proxy(loop, sock, proxy, context)
         if proxy.scheme == "https":
-            return await _hello(loop, sock, ssl.create_default_context(), proxy.host, f"the proxy {proxy.host}")
-        return await self._secured(loop, sock, None)
+            return await _tls_handshake(loop, sock, ssl.create_default_context(), proxy.host, f"the proxy {proxy.host}")
+        return await self._connect_tls(loop, sock, None)
 
-    async def _secured(
+    async def _connect_tls(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext | None
     ) -> Connection:
         if context is None:
             with handing_to_loop(loop, sock):
                 _transport, connection = await loop.create_connection(lambda: Connection(loop), sock=sock)
             return connection
-        return await _hello(loop, sock, context, self._server_name, str(self._endpoint))
+        return await _tls_handshake(loop, sock, context, self._server_name, str(self._endpoint))
 
-    async def _through_tunnel(
+    async def _connect_through_proxy(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, proxy: Proxy, context: ssl.SSLContext
     ) -> Connection:
         what = f"the proxy {proxy.host}:{proxy.port}"
@@ -184,7 +184,7 @@ def _prepare(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def _hello(
+async def _tls_handshake(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext, server_name: str, what: str
 ) -> Connection:
     try:

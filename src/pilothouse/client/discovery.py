@@ -42,7 +42,7 @@ async def discover(client: Requester) -> Discovery:
     """
     core, named = await asyncio.gather(_root(client, "/api"), _root(client, "/apis"))
     if not core.unfetched and not named.unfetched:
-        return _united(core, named)
+        return _merged(core, named)
     versions: list[GroupVersion] = []
     failures: dict[str, str] = {}
     desired: list[str] = []
@@ -67,7 +67,7 @@ def discover_at_once(answer: Callable[[str], wire.Response | None]) -> Discovery
     if core is None or named is None:
         return None
     roots = _root_of(core, "/api"), _root_of(named, "/apis")
-    return None if roots[0].unfetched or roots[1].unfetched else _united(*roots)
+    return None if roots[0].unfetched or roots[1].unfetched else _merged(*roots)
 
 
 class RestMapper:
@@ -79,28 +79,28 @@ class RestMapper:
     def __init__(self, client: Requester) -> None:
         self._client = client
         self._discovery: Discovery | None = None
-        self._asking: asyncio.Future[Discovery] | None = None
+        self._pending: asyncio.Future[Discovery] | None = None
 
     def reset(self) -> None:
         """Drop the cache; the next use requests it again. The result of a request in flight is only for its own
         callers."""
         self._discovery = None
-        self._asking = None
+        self._pending = None
 
     async def discovery(self) -> Discovery:
         """The cached discovery."""
         if self._discovery is None:
-            if self._asking is None:
+            if self._pending is None:
                 # One request for all callers. It must not be cancelled with the first of them.
-                self._asking = asyncio.ensure_future(discover(self._client))
-                self._asking.add_done_callback(self._answered)
-            return await asyncio.shield(self._asking)
+                self._pending = asyncio.ensure_future(discover(self._client))
+                self._pending.add_done_callback(self._on_discovered)
+            return await asyncio.shield(self._pending)
         return self._discovery
 
-    def _answered(self, asking: asyncio.Future[Discovery]) -> None:
+    def _on_discovered(self, asking: asyncio.Future[Discovery]) -> None:
         failed = asking.cancelled() or asking.exception() is not None
-        if self._asking is asking:
-            self._asking = None
+        if self._pending is asking:
+            self._pending = None
             if not failed:
                 self._discovery = asking.result()
 
@@ -204,7 +204,7 @@ class _Root(msgspec.Struct, eq=False):
 
 
 @lru_cache(maxsize=8)
-def _united(core: _Root, named: _Root) -> Discovery:
+def _merged(core: _Root, named: _Root) -> Discovery:
     """The same object for equal parts, so that callers detect by identity that nothing has changed."""
     return Discovery((*core.versions, *named.versions), core.failures | named.failures)
 
@@ -220,7 +220,7 @@ async def _root(client: Requester, path: str) -> _Root:
 def _root_of(response: wire.Response, path: str) -> _Root:
     # The Content-Type of the response determines the form, not that of the request.
     if "as=apigroupdiscoverylist" in response.headers.get("content-type", "").lower().replace(" ", ""):
-        return _aggregated(response.body)
+        return _parse_aggregated(response.body)
     legacy = _decode(response.body, _LegacyRoot, path)
     unfetched = list(legacy.versions)
     for group in legacy.groups:
@@ -232,7 +232,7 @@ def _root_of(response: wire.Response, path: str) -> _Root:
 
 
 @lru_cache(maxsize=8)
-def _aggregated(body: bytes) -> _Root:
+def _parse_aggregated(body: bytes) -> _Root:
     """The document, decoded. With every half minute's request mostly the same bytes, and then the same parts."""
     document = _decode(body, _AggregatedList, "an aggregated document")
     root = _Root()

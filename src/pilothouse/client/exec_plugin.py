@@ -98,7 +98,7 @@ class ExecPlugin:
 
     async def _run(self) -> bytes:
         try:
-            credential = self._checked(await self._output())
+            credential = self._validated(await self._output())
         except ConfigError as error:
             raise ConnectFailed(f"getting credentials: {error}") from error
         pair = None
@@ -166,7 +166,7 @@ class ExecPlugin:
         if self.metrics is not None:
             self.metrics.plugin_ran(code, outcome)
 
-    def _checked(self, printed: bytes) -> _Status:
+    def _validated(self, printed: bytes) -> _Status:
         settings = self._settings
         what = f"{settings.origin}: the output of {settings.command}"
         try:

@@ -404,7 +404,7 @@ class Interceptor:
             is_delay = isinstance(rule.action, Delay | DrawnDelay)
             if (chosen is not None and not is_delay) or (is_delay and call.verb == "watch"):
                 continue
-            if self._hits(rule, call, request):
+            if self._applies(rule, call, request):
                 if isinstance(rule.action, DrawnDelay):
                     wait += rule.action.draw(self._env.stream("interceptor"))
                 elif isinstance(rule.action, Delay):
@@ -413,7 +413,7 @@ class Interceptor:
                     chosen = rule.action
         return wait, chosen
 
-    def _hits(self, rule: Rule, call: RequestInfo, request: wire.Request) -> bool:
+    def _applies(self, rule: Rule, call: RequestInfo, request: wire.Request) -> bool:
         if not rule.criteria.match(call) or (rule.when is not None and not rule.when(call, request)):
             return False
         rule.matched += 1
@@ -429,7 +429,7 @@ class Interceptor:
     def _event_delay(self, call: RequestInfo) -> float:
         wait = 0.0
         for rule in self._rules:
-            if isinstance(rule.action, Delay) and call.verb == "watch" and self._hits(rule, call, _NO_REQUEST):
+            if isinstance(rule.action, Delay) and call.verb == "watch" and self._applies(rule, call, _NO_REQUEST):
                 wait += self._env.stream("interceptor").uniform(rule.action.shortest, rule.action.longest)
         return wait
 

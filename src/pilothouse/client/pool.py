@@ -136,18 +136,18 @@ class Pool:
         served = set(map(id, self._dials.values()))
         for turn in self._waiting:
             if not turn.done() and id(turn) not in served:
-                task = self._loop.create_task(self._make(), name="dial")
+                task = self._loop.create_task(self._dial_connection(), name="dial")
                 self._dials[task] = turn
-                task.add_done_callback(self._dialed)
+                task.add_done_callback(self._on_dialed)
                 return
 
-    async def _make(self) -> Connection:
+    async def _dial_connection(self) -> Connection:
         generation = self._check()
         connection = await self._dial()
         connection.generation = generation
         return connection
 
-    def _dialed(self, task: asyncio.Task[Connection]) -> None:
+    def _on_dialed(self, task: asyncio.Task[Connection]) -> None:
         turn = self._dials.pop(task)
         if not task.cancelled():
             error = task.exception()

@@ -48,10 +48,10 @@ class RateLimiter:
         except asyncio.CancelledError:
             self._tokens += 1.0
             raise
-        self._say(delay, what, reason)
+        self._log_throttling(delay, what, reason)
         return delay
 
-    def _say(self, delay: float, what: str, reason: str) -> None:
+    def _log_throttling(self, delay: float, what: str, reason: str) -> None:
         # client-go rest/request.go tryThrottleWithInfo (v0.36): over 50 ms at V(3), over 1 s at V(0), but then at most
         # every 10 s (otherwise V(2)).
         if delay <= 0.05:

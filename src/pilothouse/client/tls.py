@@ -172,7 +172,7 @@ def make_context(settings: TlsSettings, now: datetime.datetime, pair: KeyPair | 
     return context
 
 
-def with_authority_read(settings: TlsSettings) -> TlsSettings:
+def with_ca_data(settings: TlsSettings) -> TlsSettings:
     """The settings with the content of the CA file instead of its path. Raises ``ConfigError``."""
     if settings.ca_data or not settings.ca_file:
         return settings

@@ -210,12 +210,12 @@ class Watch(Generic[T]):
         self._waiting = task = asyncio.current_task(self._loop)
         try:
             if self._overdue:
-                raise self._too_late()
+                raise self._deadline_error()
             return await pieces.__anext__()
         except asyncio.CancelledError:
             # Our own cancellation, or another one? As in asyncio.timeout, uncancel() returns whether there were others.
             if self._overdue and task is not None and task.uncancel() == 0:
-                raise self._too_late() from None
+                raise self._deadline_error() from None
             raise
         finally:
             self._waiting = None
@@ -227,7 +227,7 @@ class Watch(Generic[T]):
         if self._waiting is not None:
             self._waiting.cancel()
 
-    def _too_late(self) -> ConnectionLost:
+    def _deadline_error(self) -> ConnectionLost:
         return ConnectionLost(
             f"the watch of {self._kind.group_resource} did not end when its {self._timeout_seconds} s were over"
         )
@@ -298,7 +298,7 @@ class Watch(Generic[T]):
         decoders = self._decoders
         known = _prefixes.get(line[:11])
         if known is None or decoders.is_raw or not line.startswith(b',"object":', known[1] - 10):
-            return self._decode_the_long_way(line)
+            return self._decode_slowly(line)
         type_, start = known
         end = line.rfind(b"}")
         try:
@@ -308,9 +308,9 @@ class Watch(Generic[T]):
             return WatchEvent(type_, decoders.one(memoryview(line)[start:end], lambda: ""))
         except UndecodableObject:
             # Either the object does not fit, or there is more after ``"object":`` than the object.
-            return self._decode_the_long_way(line)
+            return self._decode_slowly(line)
 
-    def _decode_the_long_way(self, line: bytes) -> WatchEvent[T] | None:
+    def _decode_slowly(self, line: bytes) -> WatchEvent[T] | None:
         """Bookmarks, errors, and lines in an unusual format. None: the watch has failed."""
         what = f"an event of {self._kind.group_resource}"
         try:

@@ -123,7 +123,7 @@ class _Expressions:
 def connection_info(options: Options) -> ConnectionInfo:
     """The connection to the API server. Raises ``ConfigError``."""
     found = find(kubeconfig=options.kubeconfig, master=options.master)
-    return found if options.gates.enabled("ClientsAllowCARotation") else found.with_authority_as_it_is()
+    return found if options.gates.enabled("ClientsAllowCARotation") else found.with_current_authority()
 
 
 @runtime_checkable

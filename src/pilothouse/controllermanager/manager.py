@@ -30,7 +30,7 @@ from pilothouse.runtime.api_server import wait_for_api_server
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.descriptor import Descriptor, RunnableController
 from pilothouse.runtime.errors import CannotRun
-from pilothouse.runtime.on_demand import OnDemand, can_wait, keep_raw_for
+from pilothouse.runtime.on_demand import OnDemand, keep_raw_for, supports_on_demand
 
 if TYPE_CHECKING:
     from pilothouse.runtime import LeaderElector, LeadershipLost
@@ -217,7 +217,7 @@ class Manager:
         controllers: list[RunnableController] = []
         for descriptor in desired:
             build = functools.partial(self._build, descriptor, fence, informers, metadata, mapper)
-            if self._options.on_demand and can_wait(descriptor.watches):
+            if self._options.on_demand and supports_on_demand(descriptor.watches):
                 controllers.append(OnDemand(descriptor.name, descriptor.watches, informers, build))
             else:
                 controllers.append(await build())
@@ -256,7 +256,7 @@ class Manager:
         await informers.wait_synced()
         for controller in controllers:
             if isinstance(controller, OnDemand):
-                await controller.settled()
+                await controller.wait_built()
         await informers.wait_synced()
 
     def _cancel_after_timeout(self, group: TaskGroup) -> None:

@@ -108,7 +108,7 @@ def _delegate(env: Env, serving: Serving, kubeconfig: str, metrics: RestClientMe
         return None
     connection = find(kubeconfig=kubeconfig) if kubeconfig else in_pod()
     if not serving.authority_rotation:
-        connection = connection.with_authority_as_it_is()
+        connection = connection.with_current_authority()
     transport = connection.transport(env, metrics=metrics)
     if metrics is not None:
         metrics.transport_given(made=True)

@@ -128,7 +128,7 @@ class Claims(Generic[T]):
             answer = await self._patch(meta, adoption_patch(meta.uid, self._reference, self._finalizers))
         except NotFound:
             return False
-        self._wrote(answer.metadata)
+        self._record_write(answer.metadata)
         return True
 
     async def _release(self, meta: ObjectMeta) -> None:
@@ -138,7 +138,7 @@ class Claims(Generic[T]):
         except (NotFound, Invalid):
             # Deleted, or (422) replaced by an object with another uid, or without owner references: nothing to release.
             return
-        self._wrote(answer.metadata)
+        self._record_write(answer.metadata)
 
     async def _patch(self, meta: ObjectMeta, patch: Patch) -> Object:
         return await self._client.patch(self._kind, meta.name, patch, meta.namespace)
@@ -156,7 +156,7 @@ class Claims(Generic[T]):
                 f"can't adopt {self._kind.kind} {name} ({child.uid}): {self._adoption_error}"
             ) from self._adoption_error
 
-    def _wrote(self, meta: ObjectMeta) -> None:
+    def _record_write(self, meta: ObjectMeta) -> None:
         if self._on_write is not None:
             self._on_write(meta)
 

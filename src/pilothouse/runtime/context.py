@@ -65,7 +65,7 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
         """
         watch = next((each for each in self.watches if each.kind == kind), None)
         if watch is None:
-            raise UndeclaredWatch(self._undeclared(kind))
+            raise UndeclaredWatch(self._undeclared_watch_message(kind))
         if namespace:
             watch = msgspec.structs.replace(watch, namespace=namespace)
         informer = cast("SharedInformer[T]", watch.informer(self.informers))
@@ -75,16 +75,17 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
             self.awaited.append(informer)
         return informer
 
-    def _undeclared(self, kind: Kind[Any]) -> str:
-        declared = ", ".join(_how_read(each.kind) for each in self.watches) or "nothing"
+    def _undeclared_watch_message(self, kind: Kind[Any]) -> str:
+        declared = ", ".join(_describe_kind(each.kind) for each in self.watches) or "nothing"
         advice = "add Watch(kind=...) to the descriptor's watches"
         if any(each.kind.group_resource == kind.group_resource for each in self.watches):
             advice = "the Watch and the call must have the same kind, such as PODS or PODS.metadata"
         return (
-            f"{self.name} asks for an informer of {_how_read(kind)}, and its descriptor declares {declared}: {advice}"
+            f"{self.name} requests an informer of {_describe_kind(kind)}, and its descriptor declares {declared}: "
+            f"{advice}"
         )
 
 
-def _how_read(kind: Kind[Any]) -> str:
+def _describe_kind(kind: Kind[Any]) -> str:
     """``pods (view Pod)``."""
     return f"{kind.group_resource} ({'metadata only' if kind.metadata_only else f'view {kind.view.__name__}'})"

@@ -125,7 +125,7 @@ class WorkerPool(Generic[K]):
                 self._stopping = True
                 self.queue.shut_down()
                 if running:
-                    timer = loop.call_later(self._stop_seconds, self._give_up, group)
+                    timer = loop.call_later(self._stop_seconds, self._cancel_after_timeout, group)
                     try:
                         # A new future: the one above was cancelled together with this task.
                         all_idle = loop.create_future()
@@ -134,7 +134,7 @@ class WorkerPool(Generic[K]):
                         timer.cancel()
                 raise
 
-    def _give_up(self, group: TaskGroup) -> None:
+    def _cancel_after_timeout(self, group: TaskGroup) -> None:
         self._log.warning("Reconciles did not finish in time, cancelling them", controller=self.name)
         group.cancel()
 
@@ -168,16 +168,16 @@ class WorkerPool(Generic[K]):
             self._log.error("Reconcile failed, will not be retried", error=error, key=key)
             self.queue.forget(key)
         except Exception as error:  # noqa: BLE001  # one key fails, not the process
-            self._failed(key, error)
+            self._handle_error(key, error)
             self.queue.add_rate_limited(key)
         else:
             self.queue.forget(key)
             if requeue is not None:
                 self.queue.add_after(key, requeue.after)
 
-    def _failed(self, key: K, error: Exception) -> None:
+    def _handle_error(self, key: K, error: Exception) -> None:
         self._count("retried")
-        if _is_overtaken(key, error):
+        if _is_conflict(key, error):
             # A conflict with another writer is not an error; the next sync uses the new object.
             self._log.info("Reconcile had a conflict, will be retried", key=key, reason=error)
             return
@@ -193,7 +193,7 @@ class WorkerPool(Generic[K]):
             self._errors.labels(self.name, outcome).inc()
 
 
-def _is_overtaken(key: Hashable, error: Exception) -> bool:
+def _is_conflict(key: Hashable, error: Exception) -> bool:
     """Whether the error means that another client changed the object that was to be written, or deleted the object of
     the key."""
     if isinstance(error, NotFound) and error.status.details is not None:

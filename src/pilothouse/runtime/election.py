@@ -247,7 +247,7 @@ class LeaderElector:
             if self._undecided and self._release_on_stop:
                 await self._release()
             raise
-        self._say("became leader")
+        self._record_event("became leader")
         if self._master is not None:
             self._master.set(1)
         lost = False
@@ -259,18 +259,18 @@ class LeaderElector:
                 raise
             # The fence is closed before the last renewal is given up; what writes in between may end with its refusal.
             lost = True
-            raise self._loss() from rejected
+            raise self._leadership_lost_error() from rejected
         finally:
             self.fence.close()
             if self._master is not None:
                 self._master.set(0)
             if not lost and self._release_on_stop:
                 await self._release()
-            self._say("stopped leading")
+            self._record_event("stopped leading")
         if lost:
-            raise self._loss()
+            raise self._leadership_lost_error()
 
-    def _loss(self) -> LeadershipLost:
+    def _leadership_lost_error(self) -> LeadershipLost:
         held = "" if self.is_leader else self.leader
         reason = f"{held} holds it" if held else f"it was not renewed within {self._deadline:g} s"
         return LeadershipLost(f"lost the lease {self._lock}: {reason}")
@@ -298,21 +298,21 @@ class LeaderElector:
             if lost:
                 self.fence.close()
                 if self._on_lost is not None and stopped is None:
-                    self._on_lost(self._loss())
+                    self._on_lost(self._leadership_lost_error())
             if not leading.done():
                 leading.cancel()
-                await _over(leading)
+                await _wait_until_done(leading)
             # A renewal that is in flight may finish after the one of ``lead``.
             lost = lost or (renewing.done() and not renewing.cancelled() and stopped is None)
             renewing.cancel()
-            await _over(renewing)
+            await _wait_until_done(renewing)
             if stopped is not None:
                 raise stopped
         return lost
 
     async def _acquire(self) -> None:
         self._log.info("Attempting to acquire leader lease...", lock=self._lock)
-        while not await self._try():
+        while not await self._try_acquire_or_renew():
             self._log.info("Failed to acquire lease", v=4, lock=self._lock)
             await asyncio.sleep(self._period * (1.0 + self._chance.random() * JITTER))
         self._log.info("Successfully acquired lease", lock=self._lock)
@@ -322,7 +322,7 @@ class LeaderElector:
         while True:
             try:
                 async with asyncio.timeout(self._deadline):
-                    while not await self._try():
+                    while not await self._try_acquire_or_renew():
                         if self.leader not in {"", self.identity}:
                             # Loop time may stop while real time continues (suspend): then the fence is still open
                             # although another process holds the lease.
@@ -361,7 +361,7 @@ class LeaderElector:
         def wait() -> None:
             nonlocal timer
             timer = loop.call_later(self._period, renew)
-            self._env.mark_renewal(timer, self._only_renews)
+            self._env.mark_renewal(timer, self._is_fast_path)
 
         wait()
         try:
@@ -370,9 +370,9 @@ class LeaderElector:
             timer.cancel()
 
     def _renew_at_once(self) -> bool:
-        """``_try`` as far as it is the usual renewal and does not wait; False: nothing was done."""
+        """``_try_acquire_or_renew`` as far as it is the usual renewal and does not wait; False: nothing was done."""
         now, observed = self._env.monotonic(), self._observed
-        if observed is None or not self._only_renews() or not self._env.is_alone():
+        if observed is None or not self._is_fast_path() or not self._env.is_alone():
             return False
         renew = self._at_once
         if renew is None:
@@ -380,7 +380,7 @@ class LeaderElector:
             if renew is None:
                 return False
         wall = self._env.now()
-        record = _continued(Record(self.identity, int(self._duration), wall, wall, 0), observed)
+        record = _renewal_of(Record(self.identity, int(self._duration), wall, wall, 0), observed)
         if self._moment is None:
             begin_sync(COMPONENT, self._lock)
             record_decision(self._decision(record))
@@ -392,11 +392,11 @@ class LeaderElector:
             self._at_once = None
             return False
         self._cached, self._sent = lease, b""
-        self._held(record, now)
+        self._record_success(record, now)
         self._log.info("Successfully renewed lease", v=5, lock=self._lock)
         return True
 
-    def _only_renews(self) -> bool:
+    def _is_fast_path(self) -> bool:
         """Whether the next attempt is the usual renewal."""
         observed = self._observed
         return (
@@ -409,7 +409,7 @@ class LeaderElector:
 
     # One attempt
 
-    async def _try(self) -> bool:
+    async def _try_acquire_or_renew(self) -> bool:
         """Acquire or renew once (``tryAcquireOrRenew``)."""
         try:
             return await self._attempt()
@@ -426,10 +426,10 @@ class LeaderElector:
         observed = self._observed
         if observed is not None and observed.holder == self.identity and self._is_valid(now):
             # The usual renewal: its resourceVersion ensures that no other candidate has changed the Lease.
-            record = _continued(mine, observed)
+            record = _renewal_of(mine, observed)
             error = await self._put(record)
             if error is None:
-                return self._held(record, now)
+                return self._record_success(record, now)
             self._log.info(
                 "Failed to update lease optimistically, falling back to slow path", v=2, lock=self._lock, err=error
             )
@@ -441,7 +441,7 @@ class LeaderElector:
             if error is not None:
                 self._log.error("Error initially creating lease lock", error=error, lock=self._lock)
                 return False
-            return self._held(mine, now)
+            return self._record_success(mine, now)
         except (ApiError, OSError, ValueError) as failed:
             self._log.error("Error retrieving lease lock", error=failed, lock=self._lock)
             return False
@@ -452,12 +452,12 @@ class LeaderElector:
             return False
         if found.seen_as() != self._compared:
             self._compared = found.seen_as()
-            self._observe(found)
+            self._set_observed_record(found)
         if found.holder and found.holder != self.identity and self._is_valid(now):
             self._log.info("Lease is held and has not yet expired", v=4, lock=self._lock, holder=found.holder)
             return False
         if found.holder == self.identity:
-            record = _continued(mine, found)
+            record = _renewal_of(mine, found)
             if self._slow_path is not None:
                 self._slow_path.inc()
         else:
@@ -466,14 +466,14 @@ class LeaderElector:
         if error is not None:
             self._log.error("Failed to update lock", error=error, lock=self._lock)
             return False
-        return self._held(record, now)
+        return self._record_success(record, now)
 
-    def _held(self, record: Record, sent_at: float) -> bool:
-        self._observe(record)
+    def _record_success(self, record: Record, sent_at: float) -> bool:
+        self._set_observed_record(record)
         self.fence.renewed(sent_at, self._deadline)
         return True
 
-    def _observe(self, record: Record) -> None:
+    def _set_observed_record(self, record: Record) -> None:
         self._observed = record
         self._observed_at = self._env.monotonic()
 
@@ -553,7 +553,7 @@ class LeaderElector:
                     free = Record("", 1, wall, wall, found.transitions)
                     error = await self._put(free)
                     if error is None:
-                        self._observe(free)
+                        self._set_observed_record(free)
                         self._log.info("Released lease", lock=self._lock)
                         return
                     if not isinstance(error, Conflict):
@@ -562,7 +562,7 @@ class LeaderElector:
         except (ApiError, OSError, ValueError, msgspec.MsgspecError) as error:
             self._log.error("Failed to release lease", error=error, lock=self._lock)
 
-    def _say(self, what: str) -> None:
+    def _record_event(self, what: str) -> None:
         if self._recorder is not None:
             with contextlib.suppress(msgspec.MsgspecError):
                 # Renewals do not read the response.
@@ -571,14 +571,14 @@ class LeaderElector:
             self._recorder.event(about, NORMAL, "LeaderElection", f"{self.identity} {what}")
 
 
-def _continued(mine: Record, before: Record) -> Record:
+def _renewal_of(mine: Record, before: Record) -> Record:
     """A renewal: acquired when it was, as often handed over as it was."""
     return Record(
         mine.holder, mine.duration_seconds, before.acquired_at, mine.renewed_at, before.transitions, before.strategy
     )
 
 
-async def _over(task: asyncio.Task[None]) -> None:
+async def _wait_until_done(task: asyncio.Task[None]) -> None:
     """Wait until the task is done, whatever its result, which belongs to its group. Cancelling the wait does not cancel
     the task."""
     if not task.done():

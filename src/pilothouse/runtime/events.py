@@ -66,7 +66,7 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
         return self.about.namespace or "default"
 
 
-class _Lru(Generic[V]):
+class _LRUCache(Generic[V]):
     """The newest entries of a map."""
 
     __slots__ = ("_entries", "_limit")
@@ -88,7 +88,7 @@ class _Lru(Generic[V]):
             del self._entries[next(iter(self._entries))]
 
 
-class _Group:
+class _AggregateRecord:
     """The distinct messages of events that are otherwise alike."""
 
     __slots__ = ("at", "messages")
@@ -127,9 +127,9 @@ class Correlator:
 
     def __init__(self, new_name: "EventNames") -> None:
         self._new_name = new_name
-        self._groups: _Lru[_Group] = _Lru(CACHE_ENTRIES)
-        self._seen: _Lru[_Recorded] = _Lru(CACHE_ENTRIES)
-        self._spam: _Lru[_Bucket] = _Lru(CACHE_ENTRIES)
+        self._groups: _LRUCache[_AggregateRecord] = _LRUCache(CACHE_ENTRIES)
+        self._seen: _LRUCache[_Recorded] = _LRUCache(CACHE_ENTRIES)
+        self._spam: _LRUCache[_Bucket] = _LRUCache(CACHE_ENTRIES)
 
     def correlate(self, event: Occurrence, now: float, at: datetime.datetime) -> Occurrence | None:
         """``now`` is loop time, ``at`` the wall clock."""
@@ -139,7 +139,7 @@ class Correlator:
         before = self._seen.get(identity)
         if before is not None:
             event = msgspec.structs.replace(event, name=before.name, first_at=before.first_at, count=before.count + 1)
-        passes = self._may_pass((*source, event.type), now)
+        passes = self._try_accept((*source, event.type), now)
         if passes and not event.name:
             event = msgspec.structs.replace(event, name=self._new_name.next(about.name, event.last_at))
         self._seen.put(identity, _Recorded(event.name, event.first_at, event.count))
@@ -150,7 +150,7 @@ class Correlator:
     ) -> tuple[Occurrence, tuple[str, ...]]:
         group = self._groups.get(key)
         if group is None or now - group.at > AGGREGATE_SECONDS:
-            group = _Group()
+            group = _AggregateRecord()
         group.messages[event.message] = None
         group.at = now
         self._groups.put(key, group)
@@ -168,7 +168,7 @@ class Correlator:
         )
         return combined, key
 
-    def _may_pass(self, key: tuple[str, ...], now: float) -> bool:
+    def _try_accept(self, key: tuple[str, ...], now: float) -> bool:
         bucket = self._spam.get(key)
         if bucket is None:
             bucket = _Bucket(now)

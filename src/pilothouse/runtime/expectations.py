@@ -117,17 +117,17 @@ class UidTrackingExpectations(Expectations):
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
-        self._doomed: dict[str, set[str]] = {}
+        self._expected_deletions: dict[str, set[str]] = {}
         self._awaited_by: dict[str, str] = {}
 
     def expect(self, key: str, adds: int, object_keys: Iterable[str]) -> None:
         """Expect so many creations, exactly these objects to go, and nothing else."""
-        self._forget_doomed(key)
-        doomed = set(object_keys)
-        if doomed:
-            self._doomed[key] = doomed
-            self._awaited_by.update(dict.fromkeys(doomed, key))
-        self.set(key, adds, len(doomed))
+        self._forget_expected_deletions(key)
+        expected = set(object_keys)
+        if expected:
+            self._expected_deletions[key] = expected
+            self._awaited_by.update(dict.fromkeys(expected, key))
+        self.set(key, adds, len(expected))
 
     def expect_creations(self, key: str, adds: int) -> None:
         self.expect(key, adds, ())
@@ -138,7 +138,7 @@ class UidTrackingExpectations(Expectations):
 
     def expected_deletions(self, key: str) -> frozenset[str]:
         """The objects of that key whose deletion is still outstanding."""
-        return frozenset(self._doomed.get(key, ()))
+        return frozenset(self._expected_deletions.get(key, ()))
 
     def awaited_by(self, object_key: str) -> str | None:
         """The key that waits for the deletion of this object.
@@ -150,18 +150,18 @@ class UidTrackingExpectations(Expectations):
 
     def deletion_observed(self, key: str, object_key: str) -> None:
         """The deletion of this object was observed, or failed."""
-        doomed = self._doomed.get(key)
-        if doomed is not None and object_key in doomed:
-            doomed.discard(object_key)
+        expected = self._expected_deletions.get(key)
+        if expected is not None and object_key in expected:
+            expected.discard(object_key)
             self._stop_awaiting(key, object_key)
             self.deletion_counted(key)
 
     def delete(self, key: str) -> None:
         super().delete(key)
-        self._forget_doomed(key)
+        self._forget_expected_deletions(key)
 
-    def _forget_doomed(self, key: str) -> None:
-        for object_key in self._doomed.pop(key, ()):  # in no particular order: they all go
+    def _forget_expected_deletions(self, key: str) -> None:
+        for object_key in self._expected_deletions.pop(key, ()):  # in no particular order: they all go
             self._stop_awaiting(key, object_key)
 
     def _stop_awaiting(self, key: str, object_key: str) -> None:

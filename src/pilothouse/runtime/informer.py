@@ -127,7 +127,7 @@ class SharedInformer(Generic[T]):
         self._latency: Histogram | None = None
         self._unregister: Callable[[], None] = _nothing
         if metrics is not None:
-            self._measure(metrics, name)
+            self._register_metrics(metrics, name)
 
     # For controllers
 
@@ -202,12 +202,12 @@ class SharedInformer(Generic[T]):
             handler.next_resync = self._env.monotonic() + period
         if len(self.cache):
             for obj in self.cache.list():
-                self._show(handler, obj)
+                self._deliver_existing(handler, obj)
         self._handlers = (*self._handlers, handler)
         self._resync_changed.set()
         return handler
 
-    def _show(self, handler: Registration[T], obj: T) -> None:
+    def _deliver_existing(self, handler: Registration[T], obj: T) -> None:
         outer = DISPATCH.type, DISPATCH.resource, DISPATCH.metadata  # this may be called by a handler
         DISPATCH.begin(SYNC, self._resource, obj.metadata)
         self._crash_handler.call(handler.on_add, obj, True)
@@ -232,7 +232,7 @@ class SharedInformer(Generic[T]):
                 group.start(self._resync_loop(), name=f"resync-{self.kind.group_resource}")
                 await self._reflector.run()
         finally:
-            self._ended()
+            self._on_stopped()
 
     def start(self, group: TaskGroup) -> None:
         """Run as a task of ``group``."""
@@ -245,9 +245,9 @@ class SharedInformer(Generic[T]):
         if self._task is not None:
             self._task.cancel()
         if not self._started:
-            self._ended()  # a task that is cancelled before its first step does not run its finally
+            self._on_stopped()  # a task that is cancelled before its first step does not run its finally
 
-    def _ended(self) -> None:
+    def _on_stopped(self) -> None:
         self._stopped = True
         self._unregister()
         for waiter in self._waiters:
@@ -403,7 +403,7 @@ class SharedInformer(Generic[T]):
             if count % EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
-    def _measure(self, metrics: Registry, name: str) -> None:
+    def _register_metrics(self, metrics: Registry, name: str) -> None:
         labels = ("name", "group", "version", "resource")
         kind = self.kind
         values = (name, kind.group, kind.version, kind.resource)

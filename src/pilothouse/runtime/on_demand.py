@@ -63,7 +63,7 @@ class OnDemand:
         self._built.set()
         await program.run()
 
-    async def settled(self) -> None:
+    async def wait_built(self) -> None:
         """Return after the initial lists were processed, and the program was built if it has something to do."""
         for informer in self._informers:
             await informer.wait_synced()
@@ -71,7 +71,7 @@ class OnDemand:
             await self._built.wait()
 
 
-def can_wait(watches: Iterable[Watch]) -> bool:
+def supports_on_demand(watches: Iterable[Watch]) -> bool:
     """Whether a controller with these watches may have nothing to do."""
     return any(watch.predicate is not None for watch in watches)
 

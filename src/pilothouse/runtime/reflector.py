@@ -257,7 +257,7 @@ class Reflector(Generic[T]):
                     if event.type == "BOOKMARK":
                         if meta.annotations.get(INITIAL_EVENTS_END) == "true":
                             ticker.stop()
-                            return await self._hand_over(watch, items, meta.resource_version, batch[number + 1 :])
+                            return await self._replace_sink(watch, items, meta.resource_version, batch[number + 1 :])
                     elif event.type == "DELETED":
                         items.pop(object_key(meta), None)
                     else:
@@ -281,7 +281,7 @@ class Reflector(Generic[T]):
         await self._close()
         return Streaming()
 
-    async def _hand_over(
+    async def _replace_sink(
         self, watch: "Watch[T]", items: "dict[str, Item[T]]", version: str, rest: "list[WatchEvent[T]]"
     ) -> State:
         self._unavailable = False
@@ -292,7 +292,7 @@ class Reflector(Generic[T]):
         live = Live(watch, self._env.monotonic(), ordered=True)
         if rest:
             # Events that arrived in one piece with the bookmark.
-            await self._take(rest, live, seen_other=False)
+            await self._apply_events(rest, live, seen_other=False)
         return live
 
     # The state as a list
@@ -387,12 +387,12 @@ class Reflector(Generic[T]):
         seen_other = False
         error: Exception | None = None
         if live.ordered:
-            live.watch.hand_over_bookmarks(self._take_bookmark)
-            live.watch.hand_over_events(self._take_events)
+            live.watch.hand_over_bookmarks(self._on_bookmark)
+            live.watch.hand_over_events(self._on_events)
         try:
             async for batch in live.watch:
                 self._seen += len(batch)
-                seen_other = await self._take(batch, live, seen_other=seen_other)
+                seen_other = await self._apply_events(batch, live, seen_other=seen_other)
                 batch.clear()  # the next request may be much later, and some of these objects may be deleted by then
         except ConnectionError as lost:
             # client-go's StreamWatcher treats a broken connection as a normal end: the last version is still valid.
@@ -411,24 +411,24 @@ class Reflector(Generic[T]):
             return Waiting(Reconnecting())
         return Ended(error, "watch")
 
-    def _take_bookmark(self, version: str) -> None:
+    def _on_bookmark(self, version: str) -> None:
         self.last_version = version
         self._sink.bookmark(version)
 
-    def _take_events(self, events: "list[WatchEvent[T]]") -> None:
+    def _on_events(self, events: "list[WatchEvent[T]]") -> None:
         """Pass on what comes, in the order of versions, without a batch."""
         self._seen += len(events)
         self.last_version = events[-1].object.metadata.resource_version
         self._sink.apply(events, record_version=True)
 
-    async def _take(self, batch: "list[WatchEvent[T]]", live: Live, *, seen_other: bool) -> bool:
+    async def _apply_events(self, batch: "list[WatchEvent[T]]", live: Live, *, seen_other: bool) -> bool:
         """Deliver one batch. Returns whether any event but ADDED was received so far, for watches without a version.
 
         Such a watch starts with all objects in no particular order: until it has ended no version may be recorded.
         """
         sink = self._sink
         if len(batch) == 1 and batch[0].type == "BOOKMARK":
-            self._take_bookmark(batch[0].object.metadata.resource_version)
+            self._on_bookmark(batch[0].object.metadata.resource_version)
             self._since_yield += 1
             return True
         pending: list[WatchEvent[T]] = []
@@ -513,7 +513,7 @@ class Reflector(Generic[T]):
             self._log.info("Watch closed" if doing == "watch" else "List failed", v=4, type=self._type, err=error)
         elif doing == "watch" and isinstance(error, InternalError | VeryShortWatch):
             self._log.info("Warning: watch ended with error", type=self._type, err=error)
-        elif isinstance(error, NotFound) and self._has_just_gone():
+        elif isinstance(error, NotFound) and self._was_recently_served():
             self._log.info("The kind is no longer served", type=self._type, err=error)
         elif isinstance(error, NotFound):
             version = self._kind.version
@@ -521,7 +521,7 @@ class Reflector(Generic[T]):
         else:
             self._log.error(f"Failed to {doing}", error=error, type=self._type)
 
-    def _has_just_gone(self) -> bool:
+    def _was_recently_served(self) -> bool:
         """Whether the kind was served a minute ago. Its definition was deleted, and the informer may be stopped (the
         garbage collector checks every 30 seconds)."""
         if not self.last_version:

@@ -39,7 +39,7 @@ class QueueClosed(Exception):
     """The queue is shut down and empty: the worker's work is over."""
 
 
-class _Measured:
+class _QueueMetrics:
     """The metrics of one named queue: names, help texts and buckets of component-base
     ``metrics/prometheus/workqueue``."""
 
@@ -153,7 +153,7 @@ class WorkQueue(Generic[K]):
         if metrics is None and self.tracing is not None:
             metrics = Registry()  # for spans: how long a key has waited
         self._measured = (
-            _Measured(name, metrics, self._queue.__len__, perf_counter_of(self._loop))
+            _QueueMetrics(name, metrics, self._queue.__len__, perf_counter_of(self._loop))
             if name and metrics is not None
             else None
         )
@@ -167,9 +167,9 @@ class WorkQueue(Generic[K]):
         if self._shutting_down:
             return
         if DISPATCH.type:
-            self._note_event(key)
+            self._record_trigger(key)
         elif (triggers := current_triggers()) is not None:
-            self._inherit(key, triggers)
+            self._merge_triggers(key, triggers)
         self._enqueue(key)
 
     def _enqueue(self, key: K) -> None:
@@ -269,9 +269,9 @@ class WorkQueue(Generic[K]):
             self.add(key)
             return
         if DISPATCH.type:
-            self._note_event(key)
+            self._record_trigger(key)
         elif key not in self._taken and (triggers := current_triggers()) is not None:
-            self._inherit(key, triggers)  # but a sync with Requeue is triggered by the time
+            self._merge_triggers(key, triggers)  # but a sync with Requeue is triggered by the time
         when = self._loop.time() + delay
         known = self._waiting.get(key)
         if known is not None and known <= when:
@@ -364,13 +364,13 @@ class WorkQueue(Generic[K]):
                 self._idle = self._loop.create_future()
             await asyncio.shield(self._idle)
 
-    def _note_event(self, key: K) -> None:
+    def _record_trigger(self, key: K) -> None:
         triggers = self._triggers.get(key)
         if triggers is None:
             triggers = self._triggers[key] = Triggers()
         DISPATCH.note(triggers)
 
-    def _inherit(self, key: K, triggers: Triggers) -> None:
+    def _merge_triggers(self, key: K, triggers: Triggers) -> None:
         mine = self._triggers.get(key)
         if mine is None:
             mine = self._triggers[key] = Triggers()
