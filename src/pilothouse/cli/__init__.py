@@ -1,4 +1,4 @@
-"""The commands. Each is imported when it is asked for, so that ``pilothouse --help`` stays quick."""
+"""The commands. Each is imported when it is used, so that ``pilothouse --help`` is fast."""
 
 from pilothouse.env.lazy import lazy_exports
 

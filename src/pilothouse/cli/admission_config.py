@@ -22,7 +22,7 @@ HELP = "File with admission control configuration"
 
 
 def pod_security_of(path: str) -> "PodSecurityOptions":
-    """What the file says of PodSecurity; the defaults if there is no file or nothing in it. Raises ``UserError``."""
+    """The PodSecurity configuration of the file; the defaults if there is none. Raises ``UserError``."""
     if not path:
         return levels.PodSecurityOptions()
     try:

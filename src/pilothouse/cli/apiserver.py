@@ -1,4 +1,4 @@
-"""``pilothouse apiserver``: the embedded API server alone."""
+"""``pilothouse apiserver``: only the embedded API server."""
 
 import asyncio
 import contextlib
@@ -56,8 +56,8 @@ MIN_HISTORY_BYTES = 1024 * 1024
 
 
 def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
-    """Add the flags that say how the API server is served; ``up`` has them too. ``service_range`` is the default of
-    ``--service-cluster-ip-range``, kube-apiserver's if not given."""
+    """Add the flags for serving the API, which ``up`` has, too. ``service_range`` is the default of
+    ``--service-cluster-ip-range``; by default kube-apiserver's."""
     flags.add(
         "API server",
         Flag("bind-address", STRING, "127.0.0.1", "Address to listen on"),
@@ -135,7 +135,7 @@ async def _serve(parsed: Parsed) -> int:
 
 
 def instance() -> dict[str, str]:
-    """What spans say of the API server besides the name of the service."""
+    """The resource attributes of spans, in addition to the service name."""
     return {"service.instance.id": identity_lease.own_name()}
 
 
@@ -166,9 +166,9 @@ def administrators_kubeconfig(
 def open_server(
     env: Env, parsed: Parsed, *, service_accounts: bool = False, records: "Sequence[Record]" = ()
 ) -> "ServedApiServer":
-    """The API server that the flags describe; ``records`` are in its memory from the beginning. ``service_accounts``: a
-    controller makes the accounts that the admission plugin ServiceAccount asks for, so that it runs unless it is
-    disabled. Raises ``UserError``."""
+    """The API server for the flags; ``records`` are its initial state in memory. ``service_accounts``: a controller
+    creates the accounts that the admission plugin ServiceAccount requires, so that it is enabled by default. Raises
+    ``UserError``."""
     if parsed["authorization-mode"] not in {"AlwaysAllow", "RBAC"}:
         raise UserError(f"--authorization-mode must be AlwaysAllow or RBAC, got {parsed['authorization-mode']}", code=2)
     port = parsed["port"]
@@ -193,7 +193,7 @@ def open_server(
     except ValueError as error:
         raise UserError(f"--service-cluster-ip-range {ranges}: {error}", code=2) from error
     _check_tokens(parsed["token-auth-file"])
-    # As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them.
+    # As in kubeadm's clusters: mode Node grants nodes their permissions, which no RBAC role does.
     authorization = "Node,RBAC" if parsed["authorization-mode"] == "RBAC" else parsed["authorization-mode"]
     try:
         admission = names.enabled_plugin_names(
@@ -271,7 +271,7 @@ def _check_tokens(path: str) -> None:
 
 
 async def start(served: "ServedApiServer") -> None:
-    """Listen, or say why not. Raises ``UserError``."""
+    """Listen on the port. Raises ``UserError``."""
     try:
         await served.start()
     except OSError as error:

@@ -23,7 +23,7 @@ _ESTABLISHED_SECONDS = 10.0
 _DEFINITION = "CustomResourceDefinition"
 _FIRST = ("Namespace", _DEFINITION)
 _STANDS_SECONDS = 1.0
-"""An object that has come no further for so long has a reason."""
+"""If an object has not progressed for this time, the reason is shown."""
 
 
 async def apply_all(
@@ -78,7 +78,8 @@ def _rank(manifest: "Manifest") -> int:
 
 
 async def _wait_established(client: "Client", definitions: "Sequence[AppliedObject]") -> None:
-    """Return once objects of these can be made, or after a while: what hinders the first of them is said then."""
+    """Return when objects of these kinds can be created, or after some time with the reason for the first that
+    cannot."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_ESTABLISHED_SECONDS):
             for one in definitions:
@@ -90,7 +91,7 @@ async def _wait_established(client: "Client", definitions: "Sequence[AppliedObje
 
 
 class _Rollout:
-    """Shows how far objects have come, whenever that changes, and why one does not come further."""
+    """Shows the progress of objects when it changes, and why one does not progress."""
 
     def __init__(self, client: "Client", applied_objects: Sequence["AppliedObject"]) -> None:
         self._client = client
@@ -102,7 +103,7 @@ class _Rollout:
 
     @property
     def left(self) -> list[str]:
-        """What is not done, how far it has come, and why no further."""
+        """The objects that are not done, their progress, and the reasons."""
         lines = []
         for number, text in sorted(self._shown.items()):
             reason = self._why.get(number)
@@ -127,7 +128,7 @@ class _Rollout:
                 await asyncio.sleep(_CHECK_SECONDS)
 
     async def explain(self) -> None:
-        """Say why what is left is not done, as far as that has not been said."""
+        """Show the reasons of objects that are not done, unless they were shown before."""
         for number, one in list(self._left.items()):
             await self._explain(number, one)
 
@@ -147,7 +148,7 @@ class _Rollout:
 
 
 def applied_text(one: "AppliedObject") -> str:
-    """What has become of the object of a manifest."""
+    """The result for the object of a manifest."""
     return f"{_title(one)} {one.verb}"
 
 

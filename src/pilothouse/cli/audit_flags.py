@@ -121,7 +121,7 @@ def add_audit_flags(flags: FlagSet) -> None:
 
 
 def audit_options(parsed: Parsed) -> "AuditLogOptions | None":
-    """What the flags ask for; None if nothing is to be recorded. Raises ``UserError``."""
+    """The audit backend for the flags; None if nothing is recorded. Raises ``UserError``."""
     if not parsed["audit-policy-file"] and not parsed["audit-log-path"]:
         return None
     found = options.AuditLogOptions(

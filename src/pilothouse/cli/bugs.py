@@ -93,7 +93,7 @@ def _usage_error(verb: str, names: list[str], parsed: Parsed) -> str:
     return "--all runs both ways: leave --unguarded out" if parsed["all"] and parsed["unguarded"] else ""
 
 
-# What there is
+# List
 
 
 def _list(output: str) -> int:

@@ -1,4 +1,4 @@
-"""What programs that are clients share: flags of the API server and of leader election, and a client.
+"""Shared by client programs: flags for the API server and leader election, and creating a client.
 
 ``connected`` is for programs that run on, and wait for the API server; ``command_connection`` for commands that a user
 types, which connect as kubectl does.
@@ -45,7 +45,7 @@ PATHS = FlagType("path", lambda text: (text,), " ".join, join=lambda before, fur
 
 
 def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
-    """Add the flags that say how to connect."""
+    """Add the flags for the connection."""
     flags.add(
         "connection",
         Flag("kubeconfig", STRING, "", "Path to the kubeconfig file"),
@@ -56,7 +56,7 @@ def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
 
 
 def command_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
-    """Add the flags that say how a command that a user types connects, for ``command_connection``."""
+    """Add the flags for the connection of an interactive command, for ``command_connection``."""
     flags.add("connection", Flag("context", STRING, "", "Context of the kubeconfig; the current one if empty"))
     connection_flags(flags, qps=qps, burst=burst)
 
@@ -67,7 +67,7 @@ def namespace_flag(what: str) -> Flag:
 
 
 def election_flags(flags: FlagSet, what: str, *identity: Flag) -> None:
-    """Add the flags of leader election; ``what`` runs on the leader, ``identity`` says which Lease it is."""
+    """Add the flags of leader election; ``what`` runs on the leader, ``identity`` is the default Lease."""
     flags.add(
         "leader election",
         Flag("leader-elect", BOOL, False, f"{what} only while this process holds the Lease"),
@@ -101,7 +101,7 @@ def common_flags(flags: FlagSet) -> None:
 async def connected(
     parsed: Parsed, env: Env, agent: str, decisions: "DecisionLog | None" = None
 ) -> "AsyncIterator[Client]":
-    """A client of the API server that the flags name, once it answers, whose writes are recorded in ``decisions``.
+    """A client of the API server in the flags, when that responds; its writes are recorded in ``decisions``.
 
     Raises ``UserError``.
     """
@@ -114,7 +114,7 @@ async def connected(
 
 
 class CommandConnection(NamedTuple):
-    """What a command works with."""
+    """The connection of a command."""
 
     client: "Client"
     info: "ConnectionInfo"
@@ -164,7 +164,7 @@ async def _client(
 async def decision_log(
     parsed: Parsed, env: Env, metrics: "Registry | None" = None
 ) -> "AsyncIterator[DecisionLog | None]":
-    """The log that ``--decision-log`` asks for, closed in the end. Raises ``UserError``."""
+    """The log of ``--decision-log``, closed at the end. Raises ``UserError``."""
     try:
         log = decision_log_options(parsed).open(env, metrics)
     except FlagError as error:
@@ -186,7 +186,7 @@ async def traced(
     attributes: Mapping[str, str] | None = None,
     metrics: "Registry | None" = None,
 ) -> AsyncIterator[Env]:
-    """``env`` with the tracing that ``--tracing-config-file`` asks for, if it does. Raises ``UserError``."""
+    """``env`` with the tracing of ``--tracing-config-file``, if it is set. Raises ``UserError``."""
     async with AsyncExitStack() as stack:
         try:
             opened = tracing_flags.traced(env, parsed[tracing_flags.FLAG], service, attributes, metrics)
@@ -199,7 +199,7 @@ async def traced(
 
 
 async def wait(client: "Client", env: Env) -> None:
-    """Wait for the API server. Raises ``UserError`` when there is none, or it does not let us in."""
+    """Wait for the API server. Raises ``UserError`` if it does not respond, or rejects the credentials."""
     try:
         await api_server.wait_for_api_server(client, env)
     except ConnectionError as error:

@@ -1,4 +1,4 @@
-"""The names of the commands and what each does, for the help and for what is generated from it."""
+"""The names and descriptions of the commands, for help and generated files."""
 
 COMMANDS = {
     "up": "run API server, manager, scheduler and simulated nodes in one process",

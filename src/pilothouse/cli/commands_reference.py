@@ -1,6 +1,6 @@
 """``python -m pilothouse.cli.commands_reference``: docs/reference/commands.md, from the flag tables of the commands.
 
-The manager, whose flags are upstream's, has a page of its own (``flags_reference``).
+The manager, whose flags are upstream's, has a separate page (``flags_reference``).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""``pilothouse completion SHELL``: a completion script for bash, zsh or fish, made from the flag tables.
+"""``pilothouse completion SHELL``: a completion script for bash, zsh or fish, generated from the flag tables.
 
 Everything is in the script: completing a word starts no Python. It serves ``pilothouse`` and the alias
 ``kube-controller-manager``.
@@ -57,7 +57,7 @@ _FISH_CLUSTERS = (
 
 
 def _words(command: str, clusters: str = _CLUSTERS) -> str:
-    """What may stand behind a command besides its flags."""
+    """The positional arguments of a command."""
     nouns = ["cluster"] if command in {"create", "delete"} else []
     kinds = sorted({info.resource for info in resources.built_in()}) if command in NAMES_KINDS else []
     return " ".join([*nouns, *kinds, *([clusters] if command in NAMES_CLUSTERS else [])])

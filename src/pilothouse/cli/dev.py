@@ -1,9 +1,8 @@
 """``pilothouse run FILE --dev``: an operator that starts again whenever its code changes.
 
-The control plane is that of ``up``, in this process, unless the flags name another API server. The operator has a
-process of its own (``operator_process``). When a file changes, a second one loads the new code; only if it can be
-loaded, and the API server admits its CustomResourceDefinitions, it takes the place of the first. The cluster and its
-objects stay as they are.
+The control plane is that of ``up``, in this process, unless the flags specify another API server. The operator has a
+separate process (``operator_process``). When a file changes, a second one loads the new code; it replaces the first
+only if it can be loaded, and the API server admits its CustomResourceDefinitions. The cluster and its objects are kept.
 """
 
 import asyncio
@@ -46,11 +45,11 @@ _OFF = ("metrics-bind-address", "health-probe-bind-address")
 
 
 async def develop(words: Sequence[str], parsed: "Parsed") -> int:
-    """Run until cancelled. ``words`` are those of the command line, ``parsed`` what they say."""
+    """Run until cancelled. ``words`` are the command line, ``parsed`` its values."""
     file = file_and_name(parsed.arguments[0])[0].resolve()
     manifests = [Path(path) for path in parsed["apply"]]
     for path in manifests:
-        manifest_files.load(str(path))  # a wrong name or YAML is said before anything starts
+        manifest_files.load(str(path))  # report a wrong name or invalid YAML before anything starts
     async with _api_server(parsed) as (client, kubeconfig):
         session = _Session(words, parsed, client, kubeconfig, file, manifests)
         try:
@@ -86,7 +85,7 @@ class _Session:
         self._folder = file.parent
         self._client = client.with_warning_handler(lambda text: _say(apply_manifests.warning_text(text)))
         self._kubeconfig = kubeconfig
-        # Before those that were given, which win.
+        # Before the given ones, which take precedence.
         self._words = (
             "--install",
             *([f"--kubeconfig={kubeconfig}"] if kubeconfig and not parsed["kubeconfig"] else []),
@@ -112,7 +111,7 @@ class _Session:
             files = changed(before, code)
             if files:
                 _say(f"{self._shown(files)} changed")
-            # A manifest may have been rejected for what the new definitions have.
+            # A manifest may have been rejected because of fields that only the new definitions have.
             due = bool(files) and await self._reload() and not applied
             before, objects = objects, await self._settled(objects, self._objects)
             if due or (changed(before, objects) and self._began):
@@ -134,8 +133,8 @@ class _Session:
         return now
 
     async def _reload(self) -> bool:
-        """Have a new process in the place of the one in use, unless its code or its definitions are wrong. Whether it
-        is."""
+        """Replace the process by a new one, unless its code or its definitions are invalid. Returns whether it was
+        replaced."""
         try:
             new = await OperatorProcess.load(self._words)
         except LoadFailed as error:
@@ -173,7 +172,7 @@ class _Session:
             _say(f"{process.loaded.app} ended with code {process.code}; it starts again when a file changes")
 
     async def _check_definitions(self, new: OperatorProcess) -> None:
-        """Ask the API server by a dry run whether it admits the definitions, and say which are new or changed."""
+        """Check by a dry run whether the API server admits the definitions, and print which are new or changed."""
         for definition in new.loaded.definitions:
             name = definition["metadata"]["name"]
             dry = _decoded(
@@ -196,7 +195,7 @@ class _Session:
                 _say(f"customresourcedefinitions.apiextensions.k8s.io/{name} configured")
 
     async def _apply(self) -> bool:
-        """Bring the manifests into the cluster. Whether all are there: one that is rejected is reported."""
+        """Apply the manifests. Returns whether all were applied; rejected ones are reported."""
         applied = True
         for path in self._manifests:
             try:

@@ -1,4 +1,4 @@
-"""``OperatorProcess``: the process of an operator under ``run --dev``, as the session sees it."""
+"""``OperatorProcess``: the process of an operator in ``run --dev``, for the session."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ _MOST_BYTES = 64 << 20
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What there is in an operator's file."""
+    """The content of an operator's file."""
 
     app: str
     definitions: list[dict[str, Any]]
@@ -26,11 +26,11 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class LoadFailed(UserError):
-    """The file of the operator cannot be loaded. What it raised has been printed."""
+    """The file of the operator cannot be loaded. Its error was printed."""
 
 
 class OperatorProcess:
-    """Made by ``load``; ``begin`` starts the controllers, ``stop`` ends the process."""
+    """Created by ``load``; ``begin`` starts the controllers, ``stop`` ends the process."""
 
     def __init__(self, process: asyncio.subprocess.Process, loaded: Loaded) -> None:
         self._process = process
@@ -46,7 +46,7 @@ class OperatorProcess:
             *words,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            # Ctrl-C is for the session, which ends the operator before its API server.
+            # Ctrl-C is handled by the session, which stops the operator before its API server.
             start_new_session=True,
             limit=_MOST_BYTES,
         )
@@ -72,8 +72,8 @@ class OperatorProcess:
         return self._process.returncode
 
     async def begin(self) -> None:
-        """Start webhooks and controllers, and wait until they are ready, or the process has ended. After half a minute
-        without either it goes on by itself."""
+        """Start webhooks and controllers, and wait until they are ready, or the process has ended. Returns after half a
+        minute in any case."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"run\n")
@@ -83,7 +83,7 @@ class OperatorProcess:
                     await self._process.wait()
 
     async def stop(self) -> None:
-        """End it; running syncs have ten seconds to finish."""
+        """Stop it; running syncs have ten seconds to finish."""
         if self.code is not None:
             return
         self._process.terminate()

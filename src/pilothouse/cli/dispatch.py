@@ -1,4 +1,4 @@
-"""The commands. Each is imported when it is asked for, so that ``pilothouse --help`` stays quick."""
+"""The commands. Each is imported when it is used, so that ``pilothouse --help`` is fast."""
 
 import os
 import sys
@@ -105,8 +105,7 @@ def _words(argv: Sequence[str] | None) -> list[str]:
 
 
 def kube_controller_manager(argv: Sequence[str] | None = None) -> int:
-    """``kube-controller-manager``: the manager under upstream's name, and with its exit codes, which know one kind of
-    failure."""
+    """``kube-controller-manager``: the manager with upstream's name and exit codes, which are 0 or 1."""
     code = _run("manager", _words(argv), program="kube-controller-manager")
     return 1 if code == 2 else code
 
@@ -121,12 +120,12 @@ def stand_in(name: str, argv: Sequence[str]) -> int:
 def _run(name: str, words: Sequence[str], program: str = "") -> int:
     try:
         code = _PROGRAMS[name](program or f"pilothouse {name}", words)
-        sys.stdout.flush()  # what is left must fail here, not at exit
+        sys.stdout.flush()  # buffered output must fail here, not at exit
         return code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has left; the interpreter must not complain about it once more at exit.
+        # The reader of our output has exited; the interpreter must not report that again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
@@ -137,7 +136,7 @@ def _version() -> int:
 
 
 def usage() -> str:
-    """What ``pilothouse --help`` prints."""
+    """The output of ``pilothouse --help``."""
     rows = "\n".join(f"  {name:<16}{text}" for name, text in COMMANDS.items())
     return (
         "Kubernetes' controller manager in Python, with a control plane around it.\n\n"

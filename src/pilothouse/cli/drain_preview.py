@@ -1,4 +1,4 @@
-"""``pilothouse snapshot drain``: what becomes of a cluster when nodes of it are drained."""
+"""``pilothouse snapshot drain``: simulates the drain of nodes."""
 
 import sys
 import tempfile

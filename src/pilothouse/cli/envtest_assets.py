@@ -1,7 +1,7 @@
 """``pilothouse envtest-assets``: a folder for ``KUBEBUILDER_ASSETS``.
 
-Suites in Go, Java or Rust start ``kube-apiserver`` and ``etcd`` from that folder (controller-runtime's envtest looks
-there first); these start ours, with the Python and the installation that made the folder.
+Suites in Go, Java or Rust start ``kube-apiserver`` and ``etcd`` from that directory (controller-runtime's envtest
+searches it first); these start pilothouse, with the Python and the installation that created the directory.
 """
 
 import os
@@ -50,7 +50,7 @@ def flag_set(program: str) -> FlagSet:
 
 
 def run(program: str, words: Sequence[str]) -> int:
-    """Make the folder and print it."""
+    """Create the directory and print it."""
     parsed = parse(flag_set(program), program, words)
     if isinstance(parsed, int):
         return parsed
@@ -66,7 +66,7 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 def make(folder: Path, controllers: Sequence[str] = ()) -> None:
-    """Make or renew the folder. ``controllers`` run in the API server. Raises ``OSError``."""
+    """Create or update the directory. ``controllers`` run in the API server. Raises ``OSError``."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "etcd", _script("etcd"))
     _write(

@@ -1,8 +1,9 @@
-"""The ``etcd`` of a test suite's assets: it says that it is well, and keeps the folder for the API server's data.
+"""The ``etcd`` of a test suite's assets: it reports that it is healthy, and provides the directory for the API server's
+data.
 
-The embedded API server stores by itself. What suites expect of etcd all the same: that it starts with etcd's flags,
-answers ``/health``, outlives the API server together with the data, and ends on SIGTERM. The stand-in for the API
-server asks ``DATA_PATH`` where the data is. Nothing here speaks etcd's protocol.
+The embedded API server has its own storage. Suites expect from etcd that it accepts etcd's flags, serves ``/health``,
+keeps its data while the API server restarts, and exits on SIGTERM. The stand-in for the API server requests the data
+directory at ``DATA_PATH``. etcd's protocol is not implemented.
 """
 
 import json
@@ -32,7 +33,7 @@ VERSION = {"etcdserver": "3.6.0", "etcdcluster": "3.6.0"}
 
 
 def flag_set(program: str) -> FlagSet:
-    """The flags that mean something here; others are accepted with a warning."""
+    """The flags with an effect; others are accepted with a warning."""
     flags = FlagSet(USAGE.format(program=program))
     flags.add(
         "etcd",
@@ -48,7 +49,7 @@ def flag_set(program: str) -> FlagSet:
 
 
 def run(program: str, words: Sequence[str]) -> int:
-    """Answer until a signal."""
+    """Serve until a signal."""
     flags = flag_set(program)
     known, unknown = known_words(flags, [_with_two_dashes(word) for word in words])
     parsed = parse(flags, program, known)
@@ -111,4 +112,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments: object) -> None:
-        """Say nothing: health is asked for ten times a second."""
+        """Log nothing: health is requested ten times a second."""

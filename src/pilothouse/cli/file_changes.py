@@ -18,7 +18,7 @@ _MOST_ENTRIES = 10_000
 _NOT_MODULES = ("__pycache__", "node_modules", "site-packages", "tests")
 _ENVIRONMENT = "pyvenv.cfg"
 _TESTS = ("test_*.py", "*_test.py", "conftest.py")
-"""What pytest reads by itself, beside the operator: it runs none of it."""
+"""Files beside the operator that only pytest reads."""
 Stamp = tuple[int, int, int]
 """Inode, modification time in nanoseconds, size."""
 
@@ -26,8 +26,8 @@ Stamp = tuple[int, int, int]
 class Watched(msgspec.Struct, frozen=True):
     """A file, or the files of a folder whose names have one of the ``endings``.
 
-    ``recursive``: in its folders too, except for hidden ones, environments, ``tests`` and what installers make. Modules
-    of tests are left out; the file itself is watched whatever it is called.
+    ``recursive``: including subdirectories, except hidden ones, environments, ``tests`` and those created by
+    installers. Test modules are excluded; the file itself is always watched.
     """
 
     path: Path
@@ -45,13 +45,13 @@ def stamps(watched: Sequence[Watched]) -> dict[Path, Stamp]:
             try:
                 stat = path.stat()
             except OSError:
-                continue  # it has just gone, or is a link to nothing: as if it were not there
+                continue  # just deleted, or a broken link: treated as missing
             found[path] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
     return found
 
 
 def changed(before: Mapping[Path, Stamp], after: Mapping[Path, Stamp]) -> list[Path]:
-    """Files that are new, gone or different, sorted."""
+    """New, deleted and changed files, sorted."""
     return sorted(path for path in {**before, **after} if before.get(path) != after.get(path))
 
 
@@ -64,7 +64,7 @@ def _files(watched: Watched) -> Iterator[Path]:
         try:
             entries = sorted(os.scandir(folders.pop(0)), key=lambda entry: entry.name)
         except OSError:
-            continue  # gone, or not to be read
+            continue  # deleted, or not readable
         left -= len(entries)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

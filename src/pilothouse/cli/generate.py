@@ -1,4 +1,4 @@
-"""``pilothouse generate``: what a cluster needs to run an operator, as YAML; views of custom resources, as Python."""
+"""``pilothouse generate``: the manifests for running an operator, as YAML; views of custom resources, as Python."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -69,7 +69,8 @@ def _manifests(parsed: Parsed) -> list[dict[str, Any]]:
 
 
 def _models(path: str) -> str:
-    """Source of the views of what a file, or the manifests of a folder, define; other objects in it are left out."""
+    """The source of the views of a file's definitions, or of the manifests of a directory; other objects are
+    ignored."""
     loaded = [manifest.document for manifest in manifest_files.load(path)]
     definitions = [each for each in loaded if each["kind"] == "CustomResourceDefinition"]
     try:

@@ -48,7 +48,7 @@ class _Row(msgspec.Struct):
 
 
 class Table(msgspec.Struct, rename="camel"):
-    """What the API server answers for ``as=Table``."""
+    """The response for ``as=Table``."""
 
     column_definitions: list[_Column]
     rows: list[_Row] = []
@@ -140,11 +140,11 @@ class _Asked(msgspec.Struct, frozen=True):
     output: str
     name: str
     time: str
-    """Of the state; empty for now, or if the API server does not know it."""
+    """The resourceVersion of the state; empty for now, or if it is unknown."""
     cluster: str
     everywhere: bool
     several: bool
-    """Objects of several kinds are asked for."""
+    """Whether objects of several kinds are requested."""
 
     def namespace(self, kind: Kind[Any], namespace: str) -> str:
         """That of a request."""
@@ -152,7 +152,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 def _kinds(discovery: Discovery, text: str, name: str) -> list[Kind[Any]]:
-    """What ``text`` stands for: a resource, a category such as ``all``, several of them with commas. Raises
+    """The resources for ``text``: a resource, a category such as ``all``, or several separated by commas. Raises
     ``UserError``."""
     kinds: list[Kind[Any]] = []
     for each in text.split(","):
@@ -164,8 +164,8 @@ def _kinds(discovery: Discovery, text: str, name: str) -> list[Kind[Any]]:
 
 
 async def _check_reached(client: Client, kind: Kind[Any], revision: str) -> None:
-    """Raises ``UserError`` for a resourceVersion of the future: an API server waits for it, and then answers that the
-    client should retry."""
+    """Raises ``UserError`` for a future resourceVersion: an API server would wait for it, and then return an error that
+    clients retry."""
     newest = (await client.list(kind.raw, limit=1)).metadata.resource_version
     if newest.isdigit() and int(newest) < int(revision):
         raise UserError(f"the API server is at resourceVersion {newest}, before {revision}", code=2)
@@ -235,7 +235,7 @@ async def _table(client: Client, kind: Kind[Any], namespace: str, asked: _Asked)
 
 
 def set_ages(table: Table, time: datetime.datetime) -> None:
-    """Make the column AGE that of a time of the past: the API server computes it as of now."""
+    """Compute the column AGE for a past time, because the API server computes it for now."""
     for place, column in enumerate(table.column_definitions):
         if column.name != "Age":
             continue

@@ -1,4 +1,4 @@
-"""``pilothouse history``: every change of one object that the API server still knows, as differences."""
+"""``pilothouse history``: every change of one object in the API server's history, as differences."""
 
 import json
 import re
@@ -41,7 +41,7 @@ Usage:
   {program} [-n NAMESPACE | -A] [--since TIME] [flags]
 """
 _QUIET_SECONDS = 2
-"""A watch of an object that is gone ends after that: nothing says which change was the last."""
+"""A watch of a deleted object ends after that, because nothing indicates the last change."""
 _ATTEMPTS = 5
 _TOO_OLD = re.compile(r"too old resource version: \d+ \((\d+)\)")
 """The second number is the oldest that can be watched from (apiserver ``watch_cache.go``, v1.20 to v1.36)."""
@@ -135,7 +135,7 @@ async def _print_writes(parsed: Parsed) -> int:
 
 
 def write_lines(writes: Sequence[Write]) -> list[str]:
-    """A line for each write: when, what, and who."""
+    """A line for each write: time, change, and user."""
     return [
         escaped(f"{each.time}  {f'{each.namespace} ' if each.namespace else ''}{each.object} {each.text}, by {each.by}")
         for each in writes
@@ -174,7 +174,7 @@ async def _run(parsed: Parsed) -> int:
 
 
 async def origins_of(client: Client, kind: Kind[Any], namespace: str, name: str) -> Origins:
-    """Who made each change of the object; nothing where the API server keeps none, or not for this user."""
+    """The origin of each change of the object; empty if the API server has none, or not for this user."""
     try:
         recorded = await recorded_changes(client, kind.group, kind.resource, namespace, name)
     except ApiError:
@@ -185,10 +185,10 @@ async def origins_of(client: Client, kind: Kind[Any], namespace: str, name: str)
 async def versions(
     client: Client, kind: Kind[Any], namespace: str, name: str
 ) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
-    """The oldest resourceVersion that can be read, and what happened to the object since: the type of each event with
-    the object after it; before all, as EXISTED, the object as it was then.
+    """The oldest available resourceVersion, and the changes of the object since: the type of each event with the object
+    after it; first, as EXISTED, the object at that time.
 
-    Asks nothing that kube-apiserver does not answer.
+    Only uses requests that kube-apiserver supports.
     """
     since = 0
     for _ in range(_ATTEMPTS - 1):
@@ -197,14 +197,14 @@ async def versions(
         except _WatchTooOld as error:
             since = error.since
         except Gone:
-            continue  # What was the oldest has been compacted meanwhile.
+            continue  # The oldest one was compacted meanwhile.
     return await _versions(client, kind, namespace, name, since)
 
 
 class _WatchTooOld(Gone):
     """The server lists objects as they were at a resourceVersion, and watches only from a later one, ``since``.
 
-    kube-apiserver lists what etcd has, and watches from its cache, which begins when the program started.
+    kube-apiserver lists from etcd, and watches from its cache, which starts with the program.
     """
 
     def __init__(self, error: Gone, current: str) -> None:
@@ -218,7 +218,7 @@ async def _versions(
 ) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
     raw, selector = kind.raw, f"metadata.name={name}"
     oldest = max(since, await _oldest_kept(client, raw, namespace))
-    # Of one moment: the watch goes on from just that list.
+    # Consistent: the watch continues from exactly that list.
     first = await client.list(
         raw, namespace, field_selector=selector, resource_version=str(oldest), resource_version_match="Exact"
     )
@@ -249,7 +249,7 @@ async def _versions(
 
 
 async def _oldest_kept(client: Client, kind: Kind[Any], namespace: str) -> int:
-    """By bisection: servers say that a resourceVersion is too old, and not which one is old enough."""
+    """By bisection: servers report that a resourceVersion is too old, but not which one is available."""
     page = await client.list(kind, namespace, limit=1)
     try:
         low, high = 0, int(page.metadata.resource_version)
@@ -271,7 +271,7 @@ def described(
     time_of: Callable[[int], str],
     origins: Origins = MappingProxyType({}),
 ) -> Iterator[Version]:
-    """Each version with what it changed, from the object before it."""
+    """Each version with its changes from the previous one."""
     before: dict[str, Any] = {}
     for kind, document in documents:
         is_new, is_gone = kind in ("EXISTED", "ADDED") or not before, kind == "DELETED"
@@ -311,7 +311,7 @@ def _second(time: str) -> str:
 
 
 def without_values(version: Version) -> Version:
-    """A version of a Secret without its data, as kubectl diff shows one: terminals are seen by others, and recorded."""
+    """A version of a Secret with masked data, as in kubectl diff, because terminal output may be seen or recorded."""
     return msgspec.structs.replace(version, changes=tuple(map(_masked, version.changes)))
 
 

@@ -1,8 +1,8 @@
 """The ``kube-apiserver`` of a test suite's assets: the embedded API server with upstream's flags.
 
-What envtest and its like pass is in force: certificates, service account keys, ports, RBAC, the service range. Flags
-that mean nothing here are accepted with a warning. The store is in the data directory of the ``etcd`` of the same
-suite, so that an API server that is restarted finds what it had.
+The flags that envtest and similar suites pass are implemented: certificates, service account keys, ports, RBAC, the
+service range. Others are accepted with a warning. The store is in the data directory of the ``etcd`` of the same suite,
+so that an API server keeps its data over restarts.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _ETCD_PAUSE = 0.05
 
 
 def flag_set(program: str) -> FlagSet:
-    """The flags that mean something here, with upstream's names and defaults; others are accepted with a warning."""
+    """The flags with an effect, with upstream's names and defaults; others are accepted with a warning."""
     flags = FlagSet(USAGE.format(program=program))
     flags.add(
         "etcd",
@@ -167,7 +167,7 @@ def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> A
     )
     if served.authority is not None:
         manager = root_authority.with_ca_bundle(manager, served.authority.certificate)
-        if not served.options.client_authority:  # otherwise no server would accept what is signed
+        if not served.options.client_authority:  # otherwise no server would accept the signed tokens
             manager = root_authority.with_signing_ca(manager, served.authority)
     options = plane.PlaneOptions(nodes=0, scheduler=False, manager=manager)
     return plane.Plane(env, served.store, options, server=served.server).run()
@@ -217,7 +217,7 @@ def _gates(said: Multimap) -> tuple[str, ...]:
 
 
 def _check(parsed: Parsed) -> None:
-    """What upstream does not start with (kubernetes ``pkg/kubeapiserver/options``, v1.36)."""
+    """Flags with which upstream does not start (kubernetes ``pkg/kubeapiserver/options``, v1.36)."""
     if not parsed["service-account-issuer"] or not parsed["service-account-signing-key-file"]:
         raise UserError("--service-account-signing-key-file and --service-account-issuer are required flags")
     if not 1 <= parsed["secure-port"] <= 65535:
@@ -257,7 +257,7 @@ async def _data_of(urls: Sequence[str]) -> dict[str, Any]:
 
 
 def _fetch(url: str) -> dict[str, Any]:
-    """Raises ``OSError`` when no server answers and ``ValueError`` when it is another server."""
+    """Raises ``OSError`` if no server responds and ``ValueError`` if it is another server."""
     parts = urls.urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
     try:

@@ -3,9 +3,9 @@
 Only the lines of that context change; comments, order and whatever other programs keep there stay as they are. A file
 that is not written line by line (JSON, for example) is encoded again from its content, as kubectl does with all files.
 
-What is put in bears a mark, an extension as minikube's, so that a cluster of the same name that is somebody else's is
-never taken for ours. The mark of the context remembers which one was current before, and the directory of the cluster
-that it belongs to: several state directories may have a cluster of the same name.
+Added entries have a mark, an extension as minikube's, so that another cluster with the same name is not mistaken for
+ours. The mark of the context records which one was current before, and the directory of its cluster: several state
+directories may have a cluster with the same name.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ Document = dict[str, Any]
 
 
 class NoKubeconfig(ValueError):
-    """The text is not what a kubeconfig is."""
+    """The text is not a valid kubeconfig."""
 
 
 def read(text: str) -> Document:
-    """What a kubeconfig says. Raises ``NoKubeconfig``."""
+    """Decode a kubeconfig. Raises ``NoKubeconfig``."""
     try:
         document = load_yaml(text)
     except YamlError as error:
@@ -47,7 +47,7 @@ def read(text: str) -> Document:
 
 
 def server_of(document: Document, name: str) -> str:
-    """The server of the cluster with that name, empty if there is none."""
+    """The server of the cluster with that name, empty if it does not exist."""
     return str((_entry(document, "clusters", name).get("cluster") or {}).get("server") or "")
 
 
@@ -62,7 +62,7 @@ def is_marked(document: Document, name: str) -> bool:
 
 
 def owner_of(document: Document, name: str) -> str:
-    """The directory of the cluster that the context with that name belongs to, empty if it has none."""
+    """The directory of the cluster to which the context with that name belongs, empty if it has none."""
     return str((_mark(_entry(document, "contexts", name), "contexts") or {}).get(_OWNER) or "")
 
 
@@ -72,7 +72,7 @@ def has(document: Document, name: str) -> bool:
 
 
 def put_in(text: str, addition: Document, owner: str = "") -> str:
-    """The text with the one cluster, user and context of ``addition``, which becomes the current one. Entries of its
+    """The text with the one cluster, user and context of ``addition``, which becomes the current one. Entries with its
     name are replaced. ``owner``: see ``owner_of``. Raises ``NoKubeconfig``."""
     document = read(text)
     name: str = addition[_CURRENT]
@@ -97,7 +97,7 @@ def take_out(text: str, name: str) -> str:
     for section in SECTIONS:
         text, document = _without_entry(text, document, section, name)
     for entry in document.get("contexts") or ():
-        if _before(document, entry.get("name") or "") == name:  # a later one of ours goes back further
+        if _before(document, entry.get("name") or "") == name:  # an earlier one of ours refers to the one before
             content = {**(_mark(entry, "contexts") or {}), _BEFORE: before}
             text, document = _with_entry(text, document, "contexts", _marked(entry, "contexts", content))
     if document.get(_CURRENT) != name:
@@ -106,14 +106,14 @@ def take_out(text: str, name: str) -> str:
 
 
 def is_empty(text: str) -> bool:
-    """Whether nothing is left but apiVersion and kind."""
+    """Whether only apiVersion and kind remain."""
     document = read(text)
     says_nothing = not any(document.get(key) for key in document if key not in ("apiVersion", "kind"))
     return says_nothing and not any(line.lstrip().startswith("#") for line in text.splitlines())
 
 
 def marked(document: Document) -> Document:
-    """A whole kubeconfig, with the mark on its clusters and contexts."""
+    """A whole kubeconfig, with the mark in its clusters and contexts."""
     return {
         **document,
         **{section: [_marked(entry, section, {}) for entry in document[section]] for section in SECTIONS},
@@ -121,7 +121,7 @@ def marked(document: Document) -> Document:
 
 
 def dumped(value: Any) -> str:
-    """YAML in lines, in the order in which it comes."""
+    """YAML in lines, in the given order."""
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
     return text
 
@@ -159,7 +159,7 @@ def _marked(entry: Document, section: str, content: Document) -> Document:
 
 
 Edit = Callable[[str], str | None]
-"""The text, changed; None if it is not written in a way in which that can be done."""
+"""The changed text; None if its format does not allow that."""
 
 
 def _edited(text: str, desired: Document, edit: Edit) -> tuple[str, Document]:
@@ -168,7 +168,7 @@ def _edited(text: str, desired: Document, edit: Edit) -> tuple[str, Document]:
         edited = edit(text)
         fits = edited is not None and read(edited) == desired
     except (NoKubeconfig, yaml.YAMLError):
-        fits = False  # lines do not show where things are
+        fits = False  # positions cannot be derived from lines
     return (edited if fits and edited is not None else dumped(desired)), desired
 
 
@@ -185,7 +185,7 @@ def _with_entry(text: str, document: Document, section: str, entry: Document) ->
             return f"{_ended(text)}{section}:\n{block}"
         assert entries is not None, "a key has a value"
         if not document.get(section) or entries.flow_style is not False:
-            # A comment behind what was there stays behind the key.
+            # A comment after the old value stays after the key.
             line, _newline, rest = text[max(key.end_mark.index + 1, entries.end_mark.index) :].partition("\n")
             return f"{text[: key.end_mark.index]}:{line.rstrip()}\n{dumped(desired[section])}{rest}"
         at = _end_of(text, entries.value[-1])
@@ -232,7 +232,7 @@ def _with_current(text: str, document: Document, name: str) -> str:
 
 
 def _section(text: str, name: str) -> tuple[Any, Any]:
-    """The nodes of a key of the document and of its value; None for both when it is not there."""
+    """The nodes of a key of the document and of its value; None for both if it is missing."""
     root = yaml.compose(text, Loader=_LOADER)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         raise NoKubeconfig("it is not written in lines")
@@ -240,18 +240,18 @@ def _section(text: str, name: str) -> tuple[Any, Any]:
 
 
 def _line_of(text: str, at: int) -> int:
-    """Where the line begins that something is on."""
+    """The start of the line of a node."""
     return text.rfind("\n", 0, at) + 1
 
 
 def _end_of(text: str, node: Any) -> int:
-    """Where the line ends that the last word of a node is on."""
+    """The end of the line of a node's last token."""
     while isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last
     end: int = node.end_mark.index
     if end and text[end - 1] == "\n":
-        return end  # of a text of several lines
+        return end  # of a multi-line text
     found = text.find("\n", end)
     return len(text) if found < 0 else found + 1
 

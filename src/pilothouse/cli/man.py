@@ -1,4 +1,4 @@
-"""``pilothouse man``: a manual page in roff, made from the flag tables.
+"""``pilothouse man``: a manual page in roff, generated from the flag tables.
 
 ``pilothouse man | man -l -`` shows it; packages write it to ``share/man/man1``.
 """
@@ -25,7 +25,7 @@ _EXITS = (
 
 
 def run(program: str, words: Sequence[str]) -> int:
-    """Print the page. Exit code 2 for a program that there is none of."""
+    """Print the page. Exit code 2 for a program without one."""
     if words and words[0] in {"-h", "--help"}:
         print(USAGE.format(program=program))
         return 0

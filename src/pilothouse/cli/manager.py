@@ -82,7 +82,7 @@ def _warnings(parsed: Parsed, flags: FlagSet, options: Options) -> Iterator[tupl
 
 
 def _end_at_once(lost: Exception) -> None:
-    """Whatever still runs is of no use: nothing may be written any more, and another process is about to begin.
+    """Running syncs are useless now: nothing may be written any more, and another process is about to start.
 
     ``klog.FlushAndExit`` in ``OnStoppedLeading`` (``cmd/kube-controller-manager/app/controllermanager.go``, v1.36).
     """
@@ -109,7 +109,7 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
         tracing_config.TracingError,
         tracing_flags.TracingUnavailable,
     ) as failed:
-        # Alone, or in the groups of those who led or served at that moment.
+        # Alone, or in the exception groups of the tasks that ran at that moment.
         first = first_of(failed)
         raise UserError(str(first), code=2 if isinstance(first, tracing_config.TracingError) else 1) from None
     return 0

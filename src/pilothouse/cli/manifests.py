@@ -21,7 +21,7 @@ from pilothouse.machinery.manifest_text import ManifestError, documents_of
 AGENT = "pilothouse-up"
 ENDINGS = (".json", ".yaml", ".yml")
 STRICT = "Strict"
-"""A field that the server does not know is a mistake in the manifest, as kubectl takes it."""
+"""As with kubectl, an unknown field is an error in the manifest."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Manifest(msgspec.Struct, frozen=True):
     source: str
     document: dict[str, Any]
     namespace: str = "default"
-    """Where the object goes if it names no namespace itself."""
+    """The namespace of objects that have none."""
     is_enforced: bool = False
     """Whether it must not name another one, as with ``kubectl apply --namespace``."""
 
@@ -90,7 +90,7 @@ def _load_file(path: str) -> list[Manifest]:
 
 
 def manifests_in(text: str, path: str) -> list[Manifest]:
-    """The objects of a text, which comes from ``path``. Lists are taken apart. Raises ``UserError``."""
+    """The objects of a text from ``path``. Lists are expanded. Raises ``UserError``."""
     try:
         documents = documents_of(text)
     except ManifestError as error:
@@ -121,7 +121,7 @@ def _checked(document: Any, source: str) -> dict[str, Any]:
 async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
     """Create the object, or merge the manifest into the one that is there.
 
-    Discovery is asked each time, so that a custom resource can follow its definition in the same file.
+    Discovery is requested each time, so that a custom resource can follow its definition in the same file.
     """
     document = manifest.document
     kind = _kind_of(await client.discover(), document, manifest.source)

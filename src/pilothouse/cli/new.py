@@ -33,7 +33,7 @@ def flag_set(program: str) -> FlagSet:
 
 
 def run(program: str, words: Sequence[str]) -> int:
-    """Write the project, and print what can be done with it."""
+    """Write the project, and print the next commands."""
 
     def write(parsed: Parsed) -> str:
         if len(parsed.arguments) != 2 or parsed.arguments[0] != "operator":

@@ -43,7 +43,7 @@ _EVENTS = {"auto": None, "true": True, "false": False}
 
 
 def node_flags(flags: FlagSet) -> None:
-    """Add the flags that say what nodes are like; ``up`` has them too."""
+    """Add the flags of nodes, which ``up`` has, too."""
     flags.add(
         "nodes",
         Flag("nodes", INT32, 3, "Number of nodes", shorthand="n"),
@@ -137,7 +137,7 @@ async def _simulate(parsed: Parsed) -> int:
 
 
 def profile_from(parsed: Parsed) -> "Profile":
-    """What the flags say about nodes: the profile of that name, changed by the flags that were given.
+    """The nodes' settings from the flags: the profile with that name, changed by the given flags.
 
     Raises ``UserError``.
     """

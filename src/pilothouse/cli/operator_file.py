@@ -17,8 +17,8 @@ with lazy_imports():
 def load_app(reference: str) -> "App":
     """The ``App`` in ``FILE`` or ``FILE:NAME``; without a name the file has exactly one.
 
-    The file is run, with its folder on the import path. Raises ``UserError`` for a file that cannot be read or has no
-    such app, and for what the file itself raises: where, and the traceback of the author's own frames.
+    The file is executed, with its directory on the import path. Raises ``UserError`` if it cannot be read or has no
+    such app, and for exceptions of the file itself, with the traceback of its own frames.
     """
     path, _name = file_and_name(reference)
     try:

@@ -1,9 +1,9 @@
 """The process of an operator under ``run --dev``: ``python -m pilothouse.cli.operator_process FILE [flags of run]``.
 
-It loads the file and reports a ``Loaded`` as a line of JSON on standard output, waits for a line on standard input,
-does what ``pilothouse run`` does, and writes another line once ``/readyz`` would answer that it is ready. It ends, as
-after SIGTERM, when standard input ends: it never outlives ``run --dev``. What the operator prints goes to standard
-error. Exit code 1: the file cannot be loaded, and standard error says why.
+It loads the file and prints a ``Loaded`` as a line of JSON to standard output, waits for a line on standard input, runs
+as ``pilothouse run``, and prints another line when ``/readyz`` is ready. It ends, as after SIGTERM, when standard input
+is closed, so it never outlives ``run --dev``. Output of the operator goes to standard error. Exit code 1: the file
+cannot be loaded; the error is on standard error.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.02
 
 def main(words: Sequence[str]) -> int:
     """Load, report, wait, run. Returns the exit code."""
-    # Before anything of the operator runs: what it prints must not get into the report.
+    # Before any code of the operator runs: its output must not be mixed with the report.
     report = os.dup(_OUTPUT)
     os.dup2(_ERRORS, _OUTPUT)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]

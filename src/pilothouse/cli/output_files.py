@@ -1,4 +1,4 @@
-"""Files that a command writes at its end, checked when it starts."""
+"""Output files of a command, which are checked at its start."""
 
 import errno
 import os

@@ -1,7 +1,7 @@
-"""What every command does alike: read flags, configure the log, run a coroutine until a signal, turn errors into exits.
+"""Shared by all commands: parsing flags, configuring the log, running a coroutine until a signal, exit codes.
 
-Exit codes: 0 all went well, also after a first SIGINT or SIGTERM (130 if there was something to wait for); 1 the
-program failed; 2 the command line can't be used. A second signal ends the process at once.
+Exit codes: 0 success, also after a first SIGINT or SIGTERM (130 if the command was waiting for a result); 1 the program
+failed; 2 the command line is invalid. A second signal ends the process at once.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ class UserError(Exception):
 
 
 def parse(flags: FlagSet, program: str, words: Sequence[str], *, most: int = 0) -> Parsed | int:
-    """The parsed flags, or the exit code when help was asked for or the line can't be used: by more than ``most`` words
-    that are no flags, too."""
+    """The parsed flags, or the exit code if help was requested or the command line is invalid, including more than
+    ``most`` positional arguments."""
     try:
         parsed = flags.parse(words)
     except FlagError as error:
@@ -50,7 +50,7 @@ def parse(flags: FlagSet, program: str, words: Sequence[str], *, most: int = 0) 
 def print_text(
     flags: FlagSet, program: str, words: Sequence[str], make: Callable[[Parsed], str], *, most: int = 0
 ) -> int:
-    """Print what ``make`` makes of the command line, or its ``UserError``; for commands without an event loop."""
+    """Print the result of ``make`` for the command line, or its ``UserError``; for commands without an event loop."""
     parsed = parse(flags, program, words, most=most)
     if isinstance(parsed, int):
         return parsed
@@ -63,10 +63,10 @@ def print_text(
 
 
 _START_SECONDS = 2.0
-"""After which a program has started, on most machines. What comes later is collected as usual."""
+"""Seconds after which a program has started, on most machines. Objects created later are collected as usual."""
 _NEW_OBJECTS = 5_000
-"""After so many new objects a program looks for cycles, and after ten times as many among those as well. What cycles
-an outage leaves may stay until then: 50,000 objects, some megabytes."""
+"""The number of new objects after which the cyclic garbage collector runs, and ten times as many for the older
+generation. Cycles left by an outage may stay until then: 50,000 objects, some megabytes."""
 
 
 def serve(
@@ -81,9 +81,9 @@ def serve(
 ) -> int:
     """Run a program on the real loop until it ends or a signal cancels it.
 
-    ``program`` is what the user called, ``stopped`` the exit code after a signal: a program that was to reach something
-    has not reached it then. ``vmodule`` has words of the form ``pattern=N``, ``streams`` says where the log goes: to
-    standard error, unless it is split.
+    ``program`` is the name of the command, ``stopped`` the exit code after a signal: for a command that was waiting for
+    a result. ``vmodule`` has entries ``pattern=N``, ``streams`` are the targets of the log: standard error, unless it
+    is split.
     """
     patterns = [(pattern, int(level)) for pattern, _equals, level in (word.rpartition("=") for word in vmodule)]
     if streams.split and streams.info_buffer:
@@ -118,7 +118,7 @@ def _standard_output() -> TextIO:
 
 
 async def _flushing(work: Coroutine[Any, Any, int], seconds: float) -> int:
-    """The work, with what is kept back of the log written from time to time."""
+    """Run the program, and flush the buffered log periodically."""
     async with TaskGroup("log") as group:
         group.start(_flush_every(seconds), name="flush the log")
         code = await work
@@ -134,7 +134,7 @@ async def _flush_every(seconds: float) -> None:
 
 def _print_error(message: str, program: str, code: int) -> None:
     hint = f'\nSee "{program} --help" for usage.' if code == 2 else ""
-    shown = "\n".join(map(escaped, message.split("\n")))  # it may quote what an API server has said
+    shown = "\n".join(map(escaped, message.split("\n")))  # it may quote text from an API server
     print(f"Error: {shown}{hint}", file=sys.stderr)
 
 
@@ -160,5 +160,5 @@ async def _until_signal(work: Coroutine[Any, Any, int], stopped: int) -> int:
             raise
         return stopped
     except BaseExceptionGroup as group:
-        # Programs are task groups in task groups; what people want to read is the first failure inside.
+        # Programs are nested task groups; show the first failure in them.
         raise first_of(group) from None

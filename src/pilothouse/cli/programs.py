@@ -1,4 +1,4 @@
-"""Every command with its flags, for what is generated from them: shell completion, the manual page and the reference.
+"""All commands with their flags, for generated files: shell completion, the manual page and the reference.
 
 Building this imports all commands, which no running program does.
 """
@@ -81,7 +81,7 @@ def shown_flags(flags: FlagSet) -> Iterator[Flag]:
 
 
 def kind_of_value(flag: Flag) -> str:
-    """What a shell may offer: ``switch`` nothing, ``words`` the choices, ``file``, ``folder``, or ``any`` text."""
+    """The completion of a value: ``switch`` none, ``words`` the choices, ``file``, ``folder``, or ``any`` text."""
     if flag.type is BOOL:
         return "switch"
     if flag.choices:

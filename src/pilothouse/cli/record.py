@@ -47,7 +47,7 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flag_set(program), program, words, most=1)
     if isinstance(parsed, int):
         return parsed
-    # Ctrl-C is how a recording ends.
+    # Ctrl-C is the usual end of a recording.
     return serve(program, _run(parsed, program), v=parsed["v"], stopped=0)
 
 

@@ -80,7 +80,7 @@ def find_resource(discovery: Discovery, text: str) -> Resource:
 async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
     """The resourceVersion that ``text`` names: itself, a time (``2026-01-01T00:00:00Z``), or a time ago (``5m``).
 
-    Times are known to pilothouse's API server alone. Raises ``UserError``.
+    Only pilothouse's API server supports times. Raises ``UserError``.
     """
     if text.isascii() and text.isdigit() and int(text) > 0:
         return text
@@ -110,7 +110,7 @@ async def times_of_revisions(client: Client) -> Callable[[int], str]:
     """When a resourceVersion was written, to a second; "" if the API server keeps no history of times."""
     try:
         response = await client.request("GET", _HISTORY)
-    except ApiError:  # Not ours, or it does not let us: the history is worth printing without.
+    except ApiError:  # Not ours, or forbidden: the history is useful without it.
         return lambda _revision: ""
     marks = msgspec.json.decode(response.body, type=_Marks).marks
     revisions = [int(mark.resource_version) for mark in marks]

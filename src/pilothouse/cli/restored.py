@@ -1,4 +1,4 @@
-"""A cluster that ``up`` goes on with: that of a snapshot, or of a data directory that was made of one."""
+"""The cluster with which ``up`` starts: from a snapshot, or from a data directory that was restored from one."""
 
 import os
 from pathlib import Path
@@ -30,16 +30,16 @@ NO_RECORDS: "tuple[Record, ...]" = ()
 
 
 class RestoredCluster(msgspec.Struct, frozen=True):
-    """What is taken from it."""
+    """Settings from the snapshot."""
 
     records: "tuple[Record, ...]" = ()
-    """What the store begins with; none if it is in the data directory."""
+    """The initial records of the store; none if they are in the data directory."""
     nodes: tuple[str, ...] = ()
     """Those that were ready, which are simulated as they are."""
 
 
 def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:
-    """The flags, with the defaults that suit a restored cluster, and what is in it. Raises ``UserError``."""
+    """The flags, with defaults for a restored cluster, and its content. Raises ``UserError``."""
     directory = parsed["data-dir"]
     given = [name for name in SOURCES if parsed[name]]
     if len(given) == 2:
@@ -99,7 +99,7 @@ def _read_etcd_snapshot(path: str, parsed: Parsed) -> "Restored":
 
 
 def _origin(directory: str) -> "Origin | None":
-    # The module is only loaded for what comes of a snapshot. A directory that can't be read is named when it is opened.
+    # The module is only loaded for snapshots. An unreadable directory is reported when it is opened.
     if not directory or not os.path.exists(Path(directory) / "snapshot.json"):
         return None
     try:

@@ -25,14 +25,14 @@ CONTROLLER_OF = {
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What to show, and whether to stop waiting."""
+    """The progress to show, and whether to stop waiting."""
 
     text: str
     done: bool
 
 
 def progress_of(document: dict[str, Any]) -> Progress:
-    """The progress of an object, given as the API server returned it."""
+    """The progress of an object, as the API server returned it."""
     meta, spec, status = document.get("metadata", {}), document.get("spec") or {}, document.get("status") or {}
     kind = document.get("kind", "")
     if meta.get("deletionTimestamp"):
@@ -55,7 +55,7 @@ def progress_of(document: dict[str, Any]) -> Progress:
 
 
 def is_established(definition: dict[str, Any]) -> bool:
-    """Whether objects of a CustomResourceDefinition can be made."""
+    """Whether objects of a CustomResourceDefinition can be created."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
 

@@ -42,7 +42,7 @@ Usage:
 """
 _OFF = "0"
 WATCH_NAMESPACE = "WATCH_NAMESPACE"
-"""The environment variable with namespaces, separated by commas: what operator-sdk and OLM give to operators."""
+"""The environment variable with namespaces, separated by commas, which operator-sdk and OLM set."""
 _LOG_FORMATS = ("text", "json")
 _DEV_FLAGS = frozenset({"apply", "nodes", "data-dir"})
 _ADDRESSES = ("metrics-bind-address", "health-probe-bind-address")
@@ -138,12 +138,12 @@ def writes_json(parsed: Parsed) -> bool:
 
 
 def _develop(program: str, words: Sequence[str], parsed: Parsed) -> int:
-    # The programs' own lines come with --v=1, as in `up`; those of the operator are its process'.
+    # As in `up`, log lines of the programs need --v=1; those of the operator are in its process.
     return serve(program, dev.develop(words, parsed), v=parsed["v"] - 1)
 
 
 async def run_app(app: "App", parsed: Parsed, health: "operator.Health | None" = None) -> int:
-    """Run an operator as the flags say, until cancelled; ``health`` is what it waits for. Raises ``UserError``."""
+    """Run an operator with these flags, until cancelled; ``health`` has its pending checks. Raises ``UserError``."""
     health = health or operator.Health()
     async with AsyncExitStack() as stack:
         env = await stack.enter_async_context(traced(parsed, Env(), app.name, metrics=app.metrics))
@@ -158,7 +158,7 @@ async def run_app(app: "App", parsed: Parsed, health: "operator.Health | None" =
             if parsed["install"] and webhooks is None:
                 await app.install(client)
             await app.run(client, env, _settings(parsed, webhooks), health)
-        except ValueError as error:  # of settings that do not go together
+        except ValueError as error:  # of contradictory settings
             raise UserError(str(error), code=2) from error
         except (errors.ApiError, election.LeadershipLost, OSError) as error:
             raise UserError(str(error) or type(error).__name__) from error
@@ -186,12 +186,12 @@ def _settings(parsed: Parsed, webhooks: "operator.WebhookSettings | None") -> "o
 
 
 def _watched(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The namespaces that the environment names; none for all."""
+    """The namespaces of the environment variable; none for all."""
     return tuple(filter(None, (each.strip() for each in environ.get(WATCH_NAMESPACE, "").split(","))))
 
 
 def _address(parsed: Parsed, flag: str) -> tuple[str, int] | None:
-    """Host and port, or None for nowhere."""
+    """Host and port, or None to not serve."""
     given: str = parsed[flag]
     if given == _OFF:
         return None

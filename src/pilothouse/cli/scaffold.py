@@ -1,4 +1,4 @@
-"""The files of a new operator: names made from the one that was given, and templates (``operator_skeleton``)."""
+"""The files of a new operator: names derived from the given one, and templates (``operator_skeleton``)."""
 
 import ast
 import keyword
@@ -14,11 +14,11 @@ from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 _TEMPLATES = Path(__file__).parent / "operator_skeleton"
 _SUFFIX = "-operator"
 MANIFESTS = "deploy/operator.yaml"
-"""What ``generate manifests`` writes."""
+"""The output of ``generate manifests``."""
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
-    """What the parts of an operator are called; the fields of the templates."""
+    """The names of an operator's parts; the fields of the templates."""
 
     app: str
     """``backup-schedule-operator``: of the app, the project and its namespace."""
@@ -36,7 +36,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_of(name: str, group: str) -> Names:
-    """The names of an operator for ``name``, with or without ``-operator`` at its end. Raises ``UserError``."""
+    """The names of an operator for ``name``, with or without the suffix ``-operator``. Raises ``UserError``."""
     if errors := dns_label_errors(name):
         raise UserError(f'"{name}" cannot name an operator: {errors[0]}', code=2)
     base = name.removesuffix(_SUFFIX) or name
@@ -94,8 +94,7 @@ def plural(word: str) -> str:
 
 
 def write(directory: Path, contents: dict[str, str], also: str) -> None:
-    """Write files that do not exist yet. Raises ``UserError``, before anything is written if one of them, or ``also``,
-    exists."""
+    """Write new files. Raises ``UserError``, before anything is written, if one of them, or of ``also``, exists."""
     for path in (*contents, also):
         if (directory / path).exists() or (directory / path).is_symlink():
             raise UserError(f"{directory / path} exists and is not overwritten: name another --directory")

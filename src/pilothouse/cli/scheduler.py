@@ -82,7 +82,7 @@ async def _schedule(parsed: Parsed) -> int:
 
 
 async def _elect(parsed: Parsed, env: Env, client: "Client") -> None:
-    """Schedule while this process holds the Lease; the end of that is the end of the program, as kube-scheduler's
+    """Schedule while this process holds the Lease; then the program ends, as kube-scheduler's
     (``cmd/kube-scheduler/app/server.go``, v1.36)."""
     recorder = events.EventRecorder(client, env, parsed["scheduler-name"])
     fence = election.Fence(env)

@@ -5,7 +5,7 @@ import re
 
 _controls = re.compile(
     r"[\x00-\x1f\x7f-\x9f"
-    # What is invisible, or changes the direction of what follows: a text would look other than it is.
+    # Invisible characters, and those that change the direction of text.
     r"\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e0fff"
     # Halves of characters cannot be printed at all.

@@ -1,4 +1,4 @@
-"""Command lines of programs that ours stand in for: flags that we do not have are left out, with a warning each."""
+"""Command lines of programs that ours replace: unknown flags are ignored, with a warning each."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ _log = Log("flags")
 
 
 def known_words(flags: FlagSet, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words that belong to known flags, and the unknown flags as they were written.
+    """The arguments of known flags, and the unknown flags as they were given.
 
-    An unknown flag takes the next word for its value unless it has one behind ``=`` or that word is a flag itself:
-    nothing says whether it is a switch.
+    The next argument is the value of an unknown flag unless it has one after ``=`` or that argument is a flag itself,
+    because it is unknown whether the flag is boolean.
     """
     known: list[str] = []
     unknown: list[str] = []
@@ -33,6 +33,6 @@ def known_words(flags: FlagSet, words: Sequence[str]) -> tuple[list[str], list[s
 
 
 def warn(unknown: Sequence[str]) -> None:
-    """One warning for each flag that was left out."""
+    """One warning for each ignored flag."""
     for word in unknown:
         _log.warning("Unsupported flag is ignored", flag=word.partition("=")[0])

@@ -48,7 +48,7 @@ def flag_set(program: str) -> FlagSet:
 
 
 def run(program: str, words: Sequence[str]) -> int:
-    """Show the cluster until somebody quits."""
+    """Show the cluster until the user quits."""
     parsed = parse(flag_set(program), program, words)
     if isinstance(parsed, int):
         return parsed

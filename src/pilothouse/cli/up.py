@@ -64,7 +64,7 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flag_set(program), program, words)
     if isinstance(parsed, int):
         return parsed
-    # The user of `up` wants to read about the rollout; the programs' own lines come with --v=1.
+    # Users of `up` want the progress of the rollout; log lines of the programs need --v=1.
     with collecting_rarely(older=False):
         return serve(program, _up(parsed), v=parsed["v"] - 1, stopped=130 if parsed["wait"] else 0)
 
@@ -143,7 +143,7 @@ async def _up(parsed: Parsed) -> int:
     ]
     try:
         async with running_plane(parsed) as running:
-            # With --wait it is gone when the manifests are ready: too soon for anybody to use it.
+            # With --wait it is deleted when the manifests are ready: too soon to be used.
             line, *_ = running.greeting.split("\n")
             if not parsed["wait"]:
                 background = os.environ.get(CLUSTER_VARIABLE)
@@ -165,7 +165,7 @@ async def _up(parsed: Parsed) -> int:
 
 
 def _farewell(parsed: Parsed) -> str:
-    """What is left when a signal has ended it."""
+    """Cleanup after a signal has ended it."""
     directory = parsed["data-dir"]
     if not directory:
         return "pilothouse has stopped. The cluster was in memory, and is gone."
@@ -210,12 +210,12 @@ async def _running(
             if shown is not None:
                 shown.cancel()
     finally:
-        # Last, so that the programs can still hand back what they hold: the manager releases its lease.
+        # Last, so that the programs can still release what they hold: the manager's lease.
         await served.stop()
 
 
 class RunningPlane(NamedTuple):
-    """A plane, the kubeconfig that was written for it, and what to say about both."""
+    """A plane, its kubeconfig, and the messages about both."""
 
     plane: "Plane"
     kubeconfig: Path
@@ -250,13 +250,13 @@ def _plane(
     unknown = controller_selection.unknown_names(parsed["controllers"], registry.DESCRIPTORS)
     if unknown:
         raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
-    # The data directory is ours alone, so the previous holder of the lease under this name has ended: a restart takes
-    # it over at once, where a new name would wait for it to expire.
+    # The data directory is locked, so the previous holder of the lease with this name has ended: a restart takes it
+    # over at once, while a new name would wait until it expires.
     identity = f"{socket.gethostname()}_pilothouse-up"
     manager = manager_options.Options(
         controllers=parsed["controllers"],
         leader_election=manager_options.LeaderElection(enabled=True),
-        # What upstream grants is granted to controllers, not to the manager.
+        # Upstream grants these permissions to controllers, not to the manager.
         use_service_account_credentials=parsed["authorization-mode"] == "RBAC",
     )
     manager = manager_options.with_gates(manager, gates_of(parsed), registry.DESCRIPTORS)
@@ -322,8 +322,8 @@ def _greeting(
 
 
 def _missing_controller(one: "AppliedObject", parsed: Parsed) -> str:
-    """The controller that the object needs and that this plane does not start. Without a manager of its own the plane
-    leaves that job to other programs."""
+    """The controller that the object requires and that this plane does not run. Without a manager the plane leaves that
+    to other programs."""
     needed = rollout.CONTROLLER_OF.get(one.kind.kind, "")
     selection = controller_selection.Selection(tuple(parsed["controllers"]))
     if parsed["no-manager"] or any(found.name == needed and selection.enables(found) for found in registry.DESCRIPTORS):

@@ -1,4 +1,4 @@
-"""What ``--version`` prints, for programs with the names of Kubernetes' (component-base ``version/verflag``, v0.36)."""
+"""The output of ``--version``, for programs with Kubernetes' names (component-base ``version/verflag``, v0.36)."""
 
 import platform
 
@@ -7,7 +7,7 @@ from pilothouse.machinery.flag_types import VersionWord
 
 
 def version_text(word: VersionWord) -> str:
-    """The line to print before the program ends; empty if it shall run."""
+    """The line to print before the program exits; empty if it continues."""
     if word not in {"true", "raw"}:
         return ""
     version = word.reported or f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
@@ -18,7 +18,7 @@ def version_text(word: VersionWord) -> str:
     fields = {
         "Major": major,
         "Minor": minor,
-        # Empty, as upstream's: only a server's /version knows them.
+        # Empty, as upstream's: only a server's /version has them.
         "EmulationMajor": "",
         "EmulationMinor": "",
         "MinCompatibilityMajor": "",

@@ -1,4 +1,4 @@
-"""Flags of ``pilothouse run`` that say how the webhooks of an operator are served and reached."""
+"""Flags of ``pilothouse run`` for serving the webhooks of an operator."""
 
 import asyncio
 import ipaddress
@@ -20,7 +20,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def webhook_flags(flags: FlagSet) -> None:
-    """Add the flags; those of controller-runtime's webhook server bear the names that kubebuilder gives them."""
+    """Add the flags; those of controller-runtime's webhook server have kubebuilder's names."""
     flags.add(
         "webhooks",
         Flag("webhook-bind-address", STRING, "", "Address to serve webhooks on; empty: all, or that of --webhook-host"),
@@ -43,8 +43,8 @@ def webhook_flags(flags: FlagSet) -> None:
 
 
 async def webhook_settings(app: "App", parsed: Parsed, client: "Client") -> "WebhookSettings | None":
-    """How webhooks are served; None if there are none, or not at all. Outside of the cluster the API server calls them
-    at this machine; without ``--install`` it would not get the address, and ``UserError`` is raised."""
+    """How webhooks are served; None if there are none, or they are not served. Outside of the cluster the API server
+    calls them at this machine; without ``--install`` it would not have the address, and ``UserError`` is raised."""
     port, install = parsed["webhook-port"], parsed["install"]
     if not app.has_webhooks or not port:
         return None
@@ -71,7 +71,7 @@ async def webhook_settings(app: "App", parsed: Parsed, client: "Client") -> "Web
 
 
 async def _own_address(client: "Client") -> str:
-    """The address of this machine on the way to the API server."""
+    """The address of this machine that the API server can reach."""
     transport = client.transport
     if not isinstance(transport, remote.RemoteTransport):
         return _LOOPBACK

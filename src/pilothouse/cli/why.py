@@ -1,4 +1,4 @@
-"""``pilothouse why``: why an object is as it is, or is gone."""
+"""``pilothouse why``: explains the state of an object, or its deletion."""
 
 import datetime
 import sys
@@ -122,7 +122,7 @@ async def _run(parsed: Parsed) -> int:
 def not_found_lines(
     reference: Reference, cluster: str, alike: Sequence[str], *, unseen: Collection[str] = ()
 ) -> Iterator[str]:
-    """Where was looked, and how the name is found that was meant."""
+    """The context and namespace, and how to find the correct name."""
     yield f"Looked in {cluster}{f', namespace {reference.namespace}' if reference.namespace else ''}."
     if alike:
         yield f"Names that begin alike: {', '.join(alike)}"

@@ -1,8 +1,8 @@
-"""What is stored of a cluster: its directory, and the record in it.
+"""The directory of a cluster, and the record in it.
 
 ``$XDG_STATE_HOME/pilothouse/clusters/NAME/`` has ``cluster.json``, ``lock``, ``log``, ``kubeconfig`` and ``data``. The
-process of the cluster holds the lock for as long as it lives, so that one that was killed is noticed, and a process
-that has got its number is never taken for it.
+process of the cluster holds the lock as long as it runs, so that a killed one is detected, and another process with the
+same process id is not mistaken for it.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class _Format(msgspec.Struct):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What ``cluster.json`` says."""
+    """The content of ``cluster.json``."""
 
     format: int = FORMAT
     name: str
@@ -73,7 +73,7 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """The cluster in messages."""
         return self.record.name
 
     @property
@@ -83,7 +83,7 @@ class Cluster:
 
     @property
     def log(self) -> Path:
-        """What its process prints."""
+        """The output of its process."""
         return self.directory / "log"
 
     @property
@@ -99,14 +99,14 @@ class Cluster:
     @property
     def status(self) -> str:
         """``Running``, ``Stopped``, ``Failed`` if its process has ended by itself, or ``Starting`` until it was ready
-        once: for good if ``create`` was killed meanwhile."""
+        for the first time: permanently if ``create`` was killed meanwhile."""
         if self.is_running:
             return "Running" if self.record.port else "Starting"
         return "Failed" if self.record.started else "Stopped"
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives."""
+        """Whether its process runs."""
         try:
             with self._locked(shared=True):
                 return False
@@ -115,39 +115,40 @@ class Cluster:
 
     @property
     def pid(self) -> int | None:
-        """The process, if it lives."""
+        """The process id, if it runs."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self.is_running:
             text = self._lock_file.read_text(encoding="ascii")
             if text:
                 return int(text)
-            if time.monotonic() > deadline:  # whoever has started it was killed before it wrote the number
+            if time.monotonic() > deadline:  # the command that started it was killed before it wrote the process id
                 raise UserError(f'cluster "{self.name}" runs, and its process is unknown: end it by hand')
             time.sleep(_PAUSE_SECONDS)
         return None
 
     def check_running(self) -> None:
-        """Raises a ``UserError`` with the way out if its process does not live."""
+        """Raises a ``UserError`` with the solution if its process does not run."""
         if not self.is_running:
             raise UserError(f'cluster "{self.name}" does not run; {self.way_out}')
 
     @property
     def way_out(self) -> str:
-        """What becomes of a cluster that does not run."""
+        """The solution for a cluster that does not run."""
         if self.record.in_memory:
             return f"it was in memory, and nothing of it is left; `pilothouse delete cluster {self.name}` deletes it"
         return f"`pilothouse start {self.name}` starts it"
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
-        """Hold the lock, as a descriptor that a process may inherit. Raises ``BlockingIOError`` if another holds it."""
+        """Hold the lock, as a descriptor that a process may inherit. Raises ``BlockingIOError`` if another process
+        holds it."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         with contextlib.ExitStack() as stack:
             while True:
                 try:
                     descriptor = stack.enter_context(self._locked())
                     break
-                except BlockingIOError:  # perhaps by one that only looks whether it is held
+                except BlockingIOError:  # perhaps by one that only checks the lock
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(_PAUSE_SECONDS)
@@ -166,7 +167,7 @@ class Cluster:
             os.close(descriptor)
 
     def write_pid(self, pid: int) -> None:
-        """Remember the process that holds the lock."""
+        """Record the process that holds the lock."""
         self._lock_file.write_text(f"{pid}", encoding="ascii")
 
     def update(self, **changes: object) -> None:
@@ -181,8 +182,8 @@ class Cluster:
     def remove(self) -> None:
         """Remove everything that is stored of it.
 
-        In one step for other commands: of two that remove it at the same time one gets ``FileNotFoundError``. What a
-        killed command left of earlier ones is removed, too.
+        Atomically for other commands: of two concurrent removals one gets ``FileNotFoundError``. Remains of killed
+        commands are removed, too.
         """
         root = self.directory.parent
         try:
@@ -223,7 +224,7 @@ class Clusters:
         return cluster
 
     def _exists(self, made: Cluster) -> str:
-        """Why a cluster can't be created whose directory is there, and the way out."""
+        """Why a cluster cannot be created whose directory exists, and the solution."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             with contextlib.suppress(Missing):
@@ -292,7 +293,7 @@ class Clusters:
 
 
 def _remove_left(root: Path) -> None:
-    """What ``Cluster.remove`` has put aside. Other commands may do the same at the same time."""
+    """Directories that ``Cluster.remove`` has moved aside. Other commands may do the same concurrently."""
     for path in root.glob(f"{_REMOVED}*"):
         while path.exists():
             with contextlib.suppress(FileNotFoundError):
@@ -311,7 +312,7 @@ def is_name(text: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Raises ``UserError`` for what can't be the name of a cluster."""
+    """Raises ``UserError`` for an invalid name."""
     if not is_name(name):
         raise UserError(
             f'"{name}" can\'t be the name of a cluster: up to 50 lower-case letters, digits, "-" and "."', code=2

@@ -33,7 +33,7 @@ from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, Flag, FlagSe
 from pilothouse.machinery.times import format_time, parse_time
 
 CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", "timeout", "kubeconfig", "help", "v")
-"""Flags of ``up`` that mean something else for a cluster in the background, or nothing."""
+"""Flags of ``up`` that have another meaning for a cluster in the background, or none."""
 
 _MOST_SHOWN = 3
 """Manifests that are named in the hint of how to apply them again."""
@@ -163,7 +163,7 @@ def load_flag_set(program: str) -> FlagSet:
 
 
 def _named(program: str, words: Sequence[str]) -> Sequence[str]:
-    """The words behind ``cluster``, which ``create`` and ``delete`` are said with. Raises ``UserError``."""
+    """The arguments after ``cluster``, which ``create`` and ``delete`` require. Raises ``UserError``."""
     if words and words[0] in {"-h", "--help"}:
         return words
     if not words or words[0] not in {"cluster", "clusters"}:
@@ -232,7 +232,7 @@ def _create(parsed: Parsed) -> int:
 
 
 def _shown_sources(parsed: Parsed) -> str:
-    """The flags that name the manifests, as they were given unless they are many."""
+    """The flags with the manifests, abbreviated if there are many."""
     words = [f"-f {shlex.quote(path)}" for path in parsed["filename"]]
     if len(words) > _MOST_SHOWN:
         words = ["-f FILE"]
@@ -244,7 +244,7 @@ def _shown_sources(parsed: Parsed) -> str:
 
 
 def _say_ready(cluster: Cluster, url: str) -> None:
-    """What runs, where, and what to type next."""
+    """The cluster, its address, and the next commands."""
     record = cluster.record
     nodes = up.flag_set("").parse(record.flags)["nodes"]
     counted = "1 node" if nodes == 1 else f"{nodes} nodes"
@@ -296,7 +296,7 @@ def list_(program: str, words: Sequence[str]) -> int:
 
 
 _OF_RECORD = ("server", "stored", "context", "created")
-"""What the record of a cluster says."""
+"""The content of the record of a cluster."""
 
 
 def _row(cluster: Cluster) -> dict[str, Any]:
@@ -391,8 +391,8 @@ def _delete(cluster: Cluster) -> None:
 def _each(
     flags: FlagSet, program: str, words: Sequence[str], act: Callable[[Cluster], None], *, gone: bool = False
 ) -> int:
-    """Do it with each cluster that is named. An error is printed, and the others have their turn. ``gone``: a cluster
-    that is there no more is no error."""
+    """Apply a function to each named cluster. An error is printed, and the next one follows. ``gone``: a missing
+    cluster is not an error."""
     parsed = parse(flags, program, words, most=len(words))
     if isinstance(parsed, int):
         return parsed

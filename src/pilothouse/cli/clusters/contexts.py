@@ -12,8 +12,8 @@ from pilothouse.cli.written_kubeconfig import Server, add_context, check_context
 
 
 def user_kubeconfig(given: str) -> Path:
-    """The file that kubectl would add a context to: the one that was given, else of those in ``$KUBECONFIG`` the first
-    that exists or the last, else ``~/.kube/config`` (client-go ``PathOptions.GetDefaultFilename``, v0.36)."""
+    """The file to which kubectl would add a context: the given one, else the first existing one in ``$KUBECONFIG`` or
+    its last, else ``~/.kube/config`` (client-go ``PathOptions.GetDefaultFilename``, v0.36)."""
     if given:
         return Path(given).expanduser().absolute()
     named = [Path(text).expanduser() for text in (os.environ.get("KUBECONFIG") or "").split(os.pathsep) if text]
@@ -22,7 +22,7 @@ def user_kubeconfig(given: str) -> Path:
 
 
 def check(cluster: Cluster, path: Path) -> None:
-    """Raise the ``UserError`` of ``put_in`` about a context that belongs to another cluster, before this one runs."""
+    """Raise the ``UserError`` of ``put_in`` for a context that belongs to another cluster, before this one runs."""
     check_context(path, cluster.context, cluster.directory.absolute())
 
 
@@ -39,10 +39,10 @@ async def put_in(cluster: Cluster, path: Path) -> None:
 
 
 def namespace_of(cluster: Cluster) -> str:
-    """The namespace that the user has set for its context, empty if none."""
+    """The namespace that the user has set in its context, empty if none."""
     try:
         document = kubeconfig_text.read(Path(cluster.record.user_kubeconfig).read_text(encoding="utf-8"))
-    except (OSError, NoKubeconfig):  # no context was added, or the file is gone
+    except (OSError, NoKubeconfig):  # no context was added, or the file was deleted
         return ""
     if kubeconfig_text.owner_of(document, cluster.context) != str(cluster.directory.absolute()):
         return ""

@@ -1,4 +1,4 @@
-"""What a user of kind types, and how it is said here."""
+"""Commands of kind, and their equivalents here."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ OBJECTS: Mapping[str, str] = {
     "clusters": "`pilothouse list` lists the clusters",
     "kubeconfig": "`pilothouse kubeconfig` prints it",
 }
-"""What ``get`` is asked for that is no resource type."""
+"""Arguments of ``get`` that are not resource types."""
 COMMANDS: Mapping[str, str] = {
     "export": "`pilothouse kubeconfig --merge` adds the context to the kubeconfig, `pilothouse logs` prints the log",
     "ls": "`pilothouse list` lists the clusters",
@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 def of_flags(program: str, words: Sequence[str]) -> str:
-    """The complaint about a flag that kind has and ``program`` has not; empty if there is none."""
+    """The error for a flag that kind has and ``program`` does not; empty if there is none."""
     for at, word in enumerate(words):
         if word == "--":
             break

@@ -17,13 +17,13 @@ from pilothouse.cli.program import UserError
 from pilothouse.cli.up import CLUSTER_VARIABLE
 
 READY = "pilothouse is ready:"
-"""How the line begins that ``pilothouse up`` prints when it can be used."""
+"""The start of the line that ``pilothouse up`` prints when it is ready."""
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
-"""Until a process that was asked to end is killed."""
+"""Seconds until a process that does not stop is killed."""
 _CHECK_SECONDS = 0.02
 _PORTS = range(20000, 30000)
-"""Below what Linux, macOS and the BSDs use for outgoing connections, and what Services have as node ports."""
+"""Below the ephemeral ports of Linux, macOS and the BSDs, and the node ports of Services."""
 _PORTS_TRIED = 100
 _TAIL_LINES = 20
 _READ_BYTES = 1024 * 1024
@@ -32,8 +32,8 @@ _READ_BYTES = 1024 * 1024
 def start(cluster: Cluster, say: Callable[[str], None]) -> str:
     """Start the process, and return the address of its API server once it is ready.
 
-    What it has printed until then, warnings as a rule, goes to ``say``. If anything goes wrong the process is ended.
-    Raises ``UserError``.
+    Its output until then, usually warnings, is passed to ``say``. After an error the process is stopped. Raises
+    ``UserError``.
     """
     try:
         with cluster.locked() as descriptor:
@@ -142,7 +142,7 @@ class _Lines:
 
 
 def stop(cluster: Cluster) -> bool:
-    """End the process; False if there was none. Raises ``UserError`` if it can't be ended."""
+    """Stop the process; False if there was none. Raises ``UserError`` if it cannot be stopped."""
     pid = cluster.pid
     if pid is None:
         cluster.update(started=False)
@@ -151,7 +151,7 @@ def stop(cluster: Cluster) -> bool:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
-            pass  # it has ended meanwhile; the lock says so below
+            pass  # it has ended meanwhile; checked by the lock below
         except PermissionError as error:
             reason = f"process {pid} belongs to another user"
             raise UserError(f'unable to stop cluster "{cluster.name}": {reason}') from error

@@ -16,7 +16,7 @@ _KUSTOMIZE_SECONDS = 120.0
 
 
 def manifests_of(parsed: Parsed) -> list[Manifest]:
-    """What ``-f`` and ``-k`` name, in their order. Raises ``UserError``."""
+    """The sources of ``-f`` and ``-k``, in their order. Raises ``UserError``."""
     found = []
     for path in parsed["filename"]:
         if path.startswith(("https://", "http://")):

@@ -7,7 +7,7 @@ from pilothouse.cli.clusters.process import is_free
 
 
 def check_kubeconfig(path: str) -> None:
-    """Raises a ``UserError`` if this is the kubeconfig of a cluster that does not run: it is removed at the end."""
+    """Raises a ``UserError`` if this is the kubeconfig of a stopped cluster, which removes it."""
     if path:
         for cluster in Clusters().readable():
             if cluster.kubeconfig == Path(path).absolute():

@@ -1,4 +1,4 @@
-"""The application: views, keys, prompts, and what is asked of the cluster for them.
+"""The application: views, keys, prompts, and its requests to the cluster.
 
 Feeds and samples run as tasks of the application. A change only sets a timer, so that the screen is drawn at most ten
 times a second, and less often where drawing takes long: it never takes more than a tenth of the time.
@@ -43,14 +43,14 @@ from pilothouse.ui.rows import TABLES
 
 FRAME_SECONDS = 0.1
 _SHARE = 10
-"""Between two drawings there is so many times what one took."""
+"""The minimum pause between two drawings, as a multiple of the duration of one."""
 _SAMPLE_SECONDS = 2.0
 _STEP = datetime.timedelta(seconds=10)
 _EVENT = next({name: place for place, name in enumerate(table.columns)} for table in TABLES if table.name == "events")
 
 
 class TopApp(App[None]):
-    """The screen. ``client`` is the user's; what it may not read is named in the place of what would be there."""
+    """The screen. ``client`` is the user's; forbidden resources are named instead of their objects."""
 
     CSS = """
     #head, #foot { height: auto; max-height: 4; }
@@ -117,11 +117,11 @@ class TopApp(App[None]):
         self.grid = Grid(self._views[1])
 
     def time(self) -> float:
-        """Now, or the moment that is shown, in seconds since the epoch."""
+        """Now, or the selected time, in seconds since the epoch."""
         return (self._moment or self._env.now()).timestamp()
 
     def compose(self) -> ComposeResult:
-        """The screen: a head, the lines, a foot, and a prompt when something is asked."""
+        """The screen: a header, the lines, a footer, and a prompt when needed."""
         yield Static(id="head", markup=False)
         yield self.grid
         yield Static(id="foot", markup=False)
@@ -139,7 +139,7 @@ class TopApp(App[None]):
             self._read("")
 
     async def on_unmount(self) -> None:
-        """End what runs."""
+        """Stop all tasks."""
         if self._timer is not None:
             self._timer.cancel()
         for task in (self._reading, self._loading):
@@ -149,7 +149,7 @@ class TopApp(App[None]):
     # Reading
 
     def _read(self, revision: str) -> None:
-        """Follow what is, or read what was at a resourceVersion."""
+        """Follow the current state, or read the state at a resourceVersion."""
         if self._reading is not None:
             self._reading.cancel()
         self._revision = revision
@@ -163,14 +163,14 @@ class TopApp(App[None]):
         self._sample()
 
     def _load(self, work: Coroutine[Any, Any, None]) -> None:
-        """One answer at a time: the last one that was asked for."""
+        """One request at a time: only the last one counts."""
         if self._loading is not None:
             self._loading.cancel()
         self._loading = asyncio.get_running_loop().create_task(work, name="answer for the screen")
         self._loading.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        """A task that has failed ends the application, which prints why."""
+        """A failed task ends the application, which prints the error."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.call_later(_raise, error)
@@ -459,7 +459,7 @@ class TopApp(App[None]):
         self._load(self._go("" if moment >= self._env.now() else format_time(moment)))
 
     async def _go(self, text: str) -> None:
-        """Show a moment; an empty text is now."""
+        """Show a time; an empty text is now."""
         self._message = ""
         if not text:
             if self._revision or self._reading is None:
@@ -485,7 +485,7 @@ def _raise(error: BaseException) -> None:
 
 
 def _moment(text: str, now: datetime.datetime) -> datetime.datetime | None:
-    """The time that a moment is at, for ages; None if only its resourceVersion is known."""
+    """The time of a selected state, for ages; None if only its resourceVersion is known."""
     if text.isdigit():
         return None
     try:

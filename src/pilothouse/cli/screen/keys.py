@@ -1,4 +1,4 @@
-"""What the screen says of its keys, and asks for."""
+"""The descriptions of keys, and prompts."""
 
 from collections.abc import Mapping
 
