@@ -60,7 +60,10 @@ KUBECONFIG = {
         ("up --controllers=nope", '"nope" is not in the list of known controllers'),
         ("up --in-memory --data-dir=x", "--in-memory and --data-dir can't be used together"),
         ("apiserver --authorization-mode=ABAC", "--authorization-mode must be AlwaysAllow or RBAC"),
-        ("apiserver --service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24", "there may be one range of each family"),
+        (
+            "apiserver --service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24",
+            "at most one CIDR of each IP family is allowed",
+        ),
         ("apiserver --replica-lag=-1s", "--replica-lag must not be negative"),
         ("apiserver --history-retention=0s", "--history-retention must be positive"),
         ("manager --decision-log=x --decision-log-maxsize=-1", "--decision-log-maxsize -1 can't be a negative number"),

@@ -276,8 +276,7 @@ async def test_virtual_time_has_no_network(api: Api) -> None:
     answer = await api.post(CONFIG_MAPS, config_map())
     assert answer.status == 500
     assert answer.message == (
-        f'{FAILED}failed to call webhook: Post "{URL}": webhooks are called over the network, and this event loop has '
-        "none"
+        f'{FAILED}failed to call webhook: Post "{URL}": webhooks cannot be called: this event loop has no network'
     )
 
 

@@ -135,7 +135,7 @@ NO_JSON = "couldn't get version/kind; json parse error: "
         ),
         "a redirect to a place without TLS": (
             answers(b"307 T\r\nLocation: http://localhost/x", b""),
-            "which is no https URL",
+            "which is not an https URL",
         ),
         "redirects forever": (answers(b"307 T\r\nLocation: /again", b""), "stopped after 10 redirects"),
         "an error with much text": (answers(b"500 E", b"x" * 100_000), 'an error on the server ("' + "x" * 3000),

@@ -93,5 +93,5 @@ async def test_managed_fields_in_versions_that_cannot_be_had(api: Api, caplog: p
     updated = await api.patch(V1 + "/a?fieldManager=one", {"spec": {"hostPort": "n:1"}})
     assert (updated.status, "managedFields" in updated.meta) == (200, False)
     assert [each.getMessage().partition(" kind=")[0] for each in caplog.records] == [
-        "Managed fields of an object are lost"
+        "Failed to update managedFields; the object was stored without them"
     ]

@@ -69,7 +69,7 @@ class Configurations(Generic[T]):
             self._compiled[key] = self._compile(decode(value))
         except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
             # The write is already committed, and the other subscribers must still be notified.
-            _log.error("A stored configuration of admission can't be read", key=shown_key(key), err=error)
+            _log.error("Failed to read a stored admission configuration", key=shown_key(key), err=error)
             return False
         self._unreadable.discard(key)
         return True

@@ -81,7 +81,7 @@ class Validation:
             try:
                 text = await self._message_expression.evaluate(activation, budget)
             except ExpressionError as error:
-                _log.info("a messageExpression failed", error=str(error))
+                _log.info("Failed to evaluate a messageExpression", error=str(error))
                 text = ""
             text = text.strip() if isinstance(text, str) else ""
             if text and "\n" not in text and len(text.encode()) <= _MAX_MESSAGE:

@@ -151,7 +151,7 @@ def _redirected(target: Target, current: Target, location: str) -> Target:
     url = urljoin(current.url, location)
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
-        raise _post_error(target, f"redirected to {quote(url)}, which is no https URL")
+        raise _post_error(target, f"redirected to {quote(url)}, which is not an https URL")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if parts.netloc == urlsplit(target.url).netloc:
         return msgspec.structs.replace(target, url=url, path=path)
@@ -172,7 +172,7 @@ async def _round_trip(target: Target, method: str, body: bytes) -> "_Response":
         reader, writer = await _open(target)
     except NotImplementedError:
         # Raised by asyncio's base class for unimplemented methods of a loop; ``env.virtual`` has no getaddrinfo.
-        raise _post_error(target, "webhooks are called over the network, and this event loop has none") from None
+        raise _post_error(target, "webhooks cannot be called: this event loop has no network") from None
     except NotConnected as error:
         raise _post_error(target, _dial_error(target, error.failures[0])) from None
     except OSError as error:

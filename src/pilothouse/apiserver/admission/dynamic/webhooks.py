@@ -140,7 +140,7 @@ class Webhooks(Plugin):
             if webhook.ignores_failures:
                 if metrics is not None:
                     metrics.admission.webhook_failed_open(webhook.name, self.type)
-                _log.warning("failed to call a webhook, failing open", webhook=webhook.name, error=str(error))
+                _log.warning("Failed calling webhook, failing open", webhook=webhook.name, error=str(error))
                 add_audit_annotation(f"failed-open.{self.annotation_prefix}{annotation}", webhook.name)
                 return None
             raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {error}") from None

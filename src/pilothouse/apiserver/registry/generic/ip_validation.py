@@ -46,7 +46,7 @@ def parse_cidr_sloppy(text: str) -> Network | None:
 
 @bounded_cache(8192)
 def ip_errors(text: str) -> tuple[str, ...]:
-    """The errors in an IP address (``isValidIP``); forms that are not canonical are accepted."""
+    """The errors in an IP address (``parseIP`` with strict validation); forms that are not canonical are accepted."""
     found = parse_ip_sloppy(text)
     if found is None or "%" in text:
         return (_INVALID_IP,)

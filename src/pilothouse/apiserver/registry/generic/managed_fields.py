@@ -540,7 +540,11 @@ class FieldManager:
 def warn_untracked(call: Call) -> None:
     """Log that an object was stored without managed fields. Call it only after the write has succeeded."""
     if call.untracked:
-        _log.warning("Managed fields of an object are lost", kind=call.info.group_kind, error=call.untracked)
+        _log.warning(
+            "Failed to update managedFields; the object was stored without them",
+            kind=call.info.group_kind,
+            error=call.untracked,
+        )
 
 
 def _everything(fields: FieldSet, _version: str) -> FieldSet:
@@ -574,7 +578,7 @@ def without_managed_fields(obj: Object) -> Object:
 
 def same_but_for_times(obj: Object, old: Object, entries: bytes, known: bytes) -> bool:
     """Whether two objects differ only in the timestamps of their entries; such a write is skipped
-    (``NewAvoidTimestampEqualFuncs``)."""
+    (``IgnoreManagedFieldsTimestampsTransformer``)."""
     if obj.keys() != old.keys():
         return False
     for name in reversed(obj):  # the status comes last, and changes most
@@ -597,7 +601,7 @@ def _without_times(entries: bytes) -> list[Any]:
 
 
 def conflict(error: ApplyConflicts) -> errors.StatusError:
-    """The 409 for an apply of fields that other managers own (``newConflictError``)."""
+    """The 409 for an apply of fields that other managers own (``NewConflictError``)."""
     causes = [
         {
             "reason": "FieldManagerConflict",

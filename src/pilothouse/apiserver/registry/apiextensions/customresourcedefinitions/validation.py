@@ -84,7 +84,7 @@ def _shown_versions(versions: Sequence[Object]) -> str:
 
 
 def _validate_stored_versions(obj: Object) -> ErrorList:
-    """``validateCustomResourceDefinitionStoredVersions``: ``storedVersions`` must include the storage version, and the
+    """``ValidateCustomResourceDefinitionStoredVersions``: ``storedVersions`` must include the storage version, and the
     spec must have all of them."""
     stored, path = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
     if stored is None:

@@ -78,7 +78,7 @@ def _validate_key_selector(reference: Object, path: str) -> ErrorList:
 
 
 def _validate_file_key_selector(reference: Object, path: str) -> ErrorList:
-    """``ValidateFileKeySelector``: a key of a file that an init container writes."""
+    """``validateFileKeySelector``: a key of a file that an init container writes."""
     key, volume, file = (reference.get(field) or "" for field in ("key", "volumeName", "path"))
     errors: ErrorList = []
     if not key:

@@ -59,7 +59,7 @@ def ranges_of(text: str) -> tuple[Network, ...]:
     """The ranges of ``--service-cluster-ip-range``: one, or one of each family. Raises ``ValueError``."""
     found = tuple(ipaddress.ip_network(part.strip(), strict=False) for part in text.split(","))
     if len({network.version for network in found}) < len(found):
-        raise ValueError("there may be one range of each family")
+        raise ValueError("at most one CIDR of each IP family is allowed")
     return found
 
 
