@@ -66,9 +66,9 @@ def test_long_questions_are_decided_and_not_remembered() -> None:
         (Identity("jane", (long,)), Attributes("get", path="/")),
         (Identity(long), Attributes("get", path="/")),
     ):
-        assert not rbac.decide(identity, asked).allowed
+        assert not rbac.authorize(identity, asked).allowed
         assert not rbac._decisions
-    rbac.decide(Identity("jane"), Attributes("get", path="/"))
+    rbac.authorize(Identity("jane"), Attributes("get", path="/"))
     assert len(rbac._decisions) == 1
 
 

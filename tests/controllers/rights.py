@@ -44,7 +44,7 @@ def refused(world: World, descriptor: Descriptor) -> list[str]:
         asked = Attributes(
             call.verb, call.group, call.version, call.resource, call.subresource, call.namespace, call.name
         )
-        return roles.decide(account, asked).allowed
+        return roles.authorize(account, asked).allowed
 
     calls = [sent.call for sent in world.seen if sent.call.verb not in ("list", "watch")]
     return list(dict.fromkeys(str(call) for call in calls if not is_allowed(call)))

@@ -91,7 +91,7 @@ def grants() -> Iterator[Any]:
 
 @pytest.mark.parametrize("asked", NEEDED)
 def test_what_the_manager_asks_for_is_allowed(asked: Attributes) -> None:
-    assert authorizer().decide(ACCOUNT, asked).allowed
+    assert authorizer().authorize(ACCOUNT, asked).allowed
 
 
 @pytest.mark.parametrize(("group", "resource", "verb", "namespace", "name"), list(grants()))
@@ -155,7 +155,7 @@ def test_every_controllers_account_has_its_role(client: str) -> None:
     },
 )
 def test_it_may_not_do_more(asked: Attributes) -> None:
-    assert not authorizer().decide(ACCOUNT, asked).allowed
+    assert not authorizer().authorize(ACCOUNT, asked).allowed
 
 
 def test_a_whole_start_asks_for_nothing_else() -> None:
@@ -163,6 +163,6 @@ def test_a_whole_start_asks_for_nothing_else() -> None:
     roles = authorizer()
     asked = {attributes for who, attributes, _decision in start_up().decisions if who.user == MANAGER}
     ours = {msgspec.structs.replace(one, name=LEASE) if one.resource == "leases" and one.name else one for one in asked}
-    refused = [one for one in ours if not roles.decide(ACCOUNT, one).allowed]
+    refused = [one for one in ours if not roles.authorize(ACCOUNT, one).allowed]
     assert not refused
     assert {"leases", "pods", "replicasets", "events"} <= {one.resource for one in ours}

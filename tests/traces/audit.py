@@ -58,7 +58,7 @@ class AuditedServer(ApiServer):
         if not is_manager(identity):
             return
         asked = Attributes.of(info)
-        decision = self._roles.decide(identity, asked)
+        decision = self._roles.authorize(identity, asked)
         self.decisions.append((identity, asked, decision))
         if not decision.allowed:
             raise forbidden(identity, asked, decision.reason)

@@ -49,7 +49,7 @@ def test_the_same_users_ask_as_upstream(scenario: str) -> None:
 def test_roles_allow_what_upstream_was_seen_to_do(scenario: str) -> None:
     authorizer = roles()
     for record in recorded(scenario):
-        assert authorizer.decide(identity(record), attributes(record)).allowed, str(record)
+        assert authorizer.authorize(identity(record), attributes(record)).allowed, str(record)
 
 
 @cases(
@@ -63,7 +63,7 @@ def test_roles_allow_what_upstream_was_seen_to_do(scenario: str) -> None:
     },
 )
 def test_roles_allow_no_other_verbs(user: str, asked: Attributes) -> None:
-    assert not roles().decide(account(user), asked).allowed
+    assert not roles().authorize(account(user), asked).allowed
 
 
 def account(user: str) -> Identity:

@@ -80,10 +80,10 @@ class Core:
         self.attributes = AttributeCache(store)
         self.managed_fields = FieldManager(self)
         self.long_work = LongWork()
-        self.virtual: dict[tuple[str, str, str], Handler] = {}
+        self.handlers: dict[tuple[str, str, str], Handler] = {}
         """Handlers of resources that are not stored, and of subresources with a handler of their own: (group, resource,
         subresource)."""
-        self.special: dict[tuple[str, str, str, str], Handler] = {}
+        self.verb_handlers: dict[tuple[str, str, str, str], Handler] = {}
         """Handlers of single verbs, with precedence over all others: (group, resource, subresource, verb)."""
         self.send_webhook: Callable[[Any, bytes], Awaitable[tuple[int, bytes]]] | None = None
         """Sends requests to admission and conversion webhooks, instead of the network (``webhook_calls.Send``)."""
@@ -98,23 +98,23 @@ class Core:
         """Timers of watches."""
         self.watches: dict[Any, ResourceInfo] = {}
         """Active watches, in the order of their start."""
-        self.quiet: dict[Callable[[], None], None] = {}
+        self.idle_watches: dict[Callable[[], None], None] = {}
         """Callbacks of idle watches, called once at the next commit."""
-        store.on_commit.append(self._notify_quiet)
+        store.on_commit.append(self._notify_idle_watches)
 
     def reading_from(self, store: Store) -> "Core":
         """The same server with another store for reads; writes use this one."""
         other = copy.copy(self)
         other.store = store
         other.attributes = AttributeCache(store)
-        other.quiet = {}
-        store.on_commit.append(other._notify_quiet)
+        other.idle_watches = {}
+        store.on_commit.append(other._notify_idle_watches)
         return other
 
-    def _notify_quiet(self, _changes: Sequence[Change]) -> None:
-        if self.quiet:
-            quiet, self.quiet = self.quiet, {}
-            for notify_written in quiet:
+    def _notify_idle_watches(self, _changes: Sequence[Change]) -> None:
+        if self.idle_watches:
+            callbacks, self.idle_watches = self.idle_watches, {}
+            for notify_written in callbacks:
                 notify_written()
 
     def strategy(self, info: ResourceInfo) -> Strategy:

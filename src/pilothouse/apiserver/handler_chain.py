@@ -23,9 +23,9 @@ from pilothouse.apiserver.authorization.authorizer import (
     AlwaysAllow,
     Attributes,
     Authorizer,
-    Decider,
     Decision,
     RbacAuthorizer,
+    RuleResolvingAuthorizer,
     Union,
     forbidden,
 )
@@ -119,7 +119,7 @@ class HandlerChain:
             lambda namespace, name: find_object(core, "secrets", namespace, name), server.env.now
         )
         self.authenticator = Authenticator((*logins, self.tokens, bootstrap), anonymous=anonymous)
-        self.authorizer: Authorizer
+        self.authorizer: RuleResolvingAuthorizer
         self._allows_all = "AlwaysAllow" in modes
         self._rbac: RbacAuthorizer | None = None
         if "RBAC" in modes:
@@ -161,13 +161,13 @@ class HandlerChain:
         checks: dict[str, Check] = {"storage": lambda: store.is_reachable, "storage_ready": lambda: store.is_reachable}
         others: list[tuple[CallingCheck, CallingCheck]] = []
         if store.is_shared:
-            (asked, asked_ready), *others = [_asked(each) for each in store.parts()]
-            for pair in ((asked, asked_ready), *others):
-                server.asked_checks += pair
-            checks = {"storage": asked, "storage_ready": asked_ready}
-            store.observe(self.metrics.storage.asked)
+            (live, ready), *others = [_backend_checks(each) for each in store.parts()]
+            for pair in ((live, ready), *others):
+                server.calling_checks += pair
+            checks = {"storage": live, "storage_ready": ready}
+            store.observe(self.metrics.storage.observe_backend)
         if server.kms_health is not None:
-            server.asked_checks.append(server.kms_health)
+            server.calling_checks.append(server.kms_health)
         return Health(
             started=lambda: self._started,
             serving=lambda: not self._stopping,
@@ -242,14 +242,14 @@ class HandlerChain:
         context = audit.begin(request)
         token = set_audit_context(context)
         try:
-            asked = self._server.core.requests.read(request.method, request.target)
+            request_info = self._server.core.requests.read(request.method, request.target)
             try:
                 identity = self._authenticate(request, certificate, authenticated)
             except StatusError as error:
-                await audit.fail(context, request, asked, error, remote)
+                await audit.fail(context, request, request_info, error, remote)
                 return self._server.presenter.fail(request, None, error)
             return await audit.answer(
-                context, request, asked, identity, lambda: self._answer(request, identity, read_body), remote
+                context, request, request_info, identity, lambda: self._answer(request, identity, read_body), remote
             )
         finally:
             reset_audit_context(token)
@@ -258,8 +258,8 @@ class HandlerChain:
         """Respond to a request that is rejected before authentication."""
         audit = self._server.audit
         if audit is not None:
-            asked = self._server.core.requests.read(request.method, request.target)
-            await audit.fail(audit.begin(request), request, asked, error, remote)
+            request_info = self._server.core.requests.read(request.method, request.target)
+            await audit.fail(audit.begin(request), request, request_info, error, remote)
         return failure(error)
 
     @property
@@ -328,21 +328,21 @@ class HandlerChain:
     def _read(self, request: Request) -> RequestInfo:
         return self._server.core.requests.read(request.method, request.target)
 
-    def _union(self, modes: Sequence[str]) -> Authorizer:
+    def _union(self, modes: Sequence[str]) -> RuleResolvingAuthorizer:
         if self._rbac is not None and len(modes) == 1:
             return self._rbac
-        deciders: list[Decider] = []
+        authorizers: list[Authorizer] = []
         for mode in modes:
             if mode == "Node":
-                deciders.append(node_authorizer.NodeAuthorizer(self._server.core, node_rules))
+                authorizers.append(node_authorizer.NodeAuthorizer(self._server.core, node_rules))
             elif self._rbac is not None:
-                deciders.append(self._rbac)
-        return Union(deciders, self._rbac)
+                authorizers.append(self._rbac)
+        return Union(authorizers, self._rbac)
 
     def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
         attributes = Attributes.of(info)
         began = self._clock()
-        decision = self.authorizer.decide(identity, attributes)
+        decision = self.authorizer.authorize(identity, attributes)
         self.metrics.access.decided(allowed=decision.allowed, seconds=self._clock() - began)
         if self._server.audit is not None:
             _annotate(decision)
@@ -381,7 +381,7 @@ def _is_public(target: str) -> bool:
     return target.partition("?")[0].strip("/").partition("/")[0] in _PUBLIC
 
 
-def _asked(store: Store) -> tuple[CallingCheck, CallingCheck]:
+def _backend_checks(store: Store) -> tuple[CallingCheck, CallingCheck]:
     """The checks of an etcd: whether it is healthy, and whether that is soon enough for ``/readyz``."""
     return (
         CallingCheck(lambda: store.answers("health"), "/healthz", "/livez", "/readyz"),

@@ -149,7 +149,7 @@ class ApiServer:
         )
         self._find: Find = self._handler if self.tracing is None else self.tracing.spans_of(self._handler)
         store.on_stage.append(stamp_origin)
-        self.core.virtual.update(_VIRTUAL)
+        self.core.handlers.update(_VIRTUAL)
         self._addresses = ServiceAddresses(env, store, self.core.table, self.options.service_range)
         self.core.admission.plugins += [
             *new_from_plugins(self.core, self.options.admission_plugins),
@@ -173,7 +173,7 @@ class ApiServer:
         """Raises ``StatusError`` for requests that the user may not make; None allows everything."""
         self.kms_health: KmsHealth | None = None
         """The health of the KMS plugins; None if there are none."""
-        self.asked_checks: list[CallingCheck] = []
+        self.calling_checks: list[CallingCheck] = []
         """Health checks that make a call."""
         self._events = EventExpiry(self.core)
         self._group_services = GroupServices(self.core)
@@ -204,10 +204,10 @@ class ApiServer:
 
     async def _handle_audited(self, request: Request, identity: Identity) -> Response | Stream:
         """Requests of the same process are audited here, external ones by the handler chain."""
-        assert self.audit is not None, "it is asked before"
-        asked = self.core.requests.read(request.method, request.target)
+        assert self.audit is not None, "checked by the caller"
+        request_info = self.core.requests.read(request.method, request.target)
         context = self.audit.begin(request)
-        return await self.audit.answer(context, request, asked, identity, lambda: self.handle(request, identity))
+        return await self.audit.answer(context, request, request_info, identity, lambda: self.handle(request, identity))
 
     async def run(self) -> None:
         """Run the controllers until cancelled."""
@@ -291,8 +291,8 @@ class ApiServer:
             if request_info.query is TOO_MANY:
                 raise errors.bad_request("number of URL query parameters exceeded limit")
             if not request_info.resource_request:
-                if self.asked_checks and is_health(request_info.path):
-                    await asyncio.gather(*(check.refresh(request_info.path) for check in self.asked_checks))
+                if self.calling_checks and is_health(request_info.path):
+                    await asyncio.gather(*(check.refresh(request_info.path) for check in self.calling_checks))
                 document = self.documents.answer(request, request_info)
                 if self.audit is not None:
                     self._record_document(request, request_info, document)
@@ -436,7 +436,7 @@ class ApiServer:
             await self.store.commit(staged)
         self._unsettled = None
 
-    async def _record_response(self, request: Request, asked: RequestInfo, result: Result) -> None:
+    async def _record_response(self, request: Request, request_info: RequestInfo, result: Result) -> None:
         """Record the object of a response for the audit, as JSON in any format."""
         context = audit_context()
         if context is None or not context.enabled:
@@ -458,19 +458,19 @@ class ApiServer:
         if size > MAX_OBJECT:
             context.omit_objects()
             return
-        value = await self.core.long_work.run(size, self.presenter.as_json, request, asked, result)
+        value = await self.core.long_work.run(size, self.presenter.as_json, request, request_info, result)
         await self.core.long_work.run(size, context.log_response_object, value, status)
 
-    def _record_document(self, request: Request, asked: RequestInfo, document: Response) -> None:
+    def _record_document(self, request: Request, request_info: RequestInfo, document: Response) -> None:
         """Discovery documents are recorded as objects, too."""
         context = audit_context()
         if context is None or not context.records_response or document.status != 200:
             return
-        if asked.path.strip("/").partition("/")[0] not in ("api", "apis"):
+        if request_info.path.strip("/").partition("/")[0] not in ("api", "apis"):
             return
         if document.headers.get("content-type", "").partition(";")[0] != JSON:
             headers = {**request.headers, "accept": JSON}
-            document = self.documents.answer(msgspec.structs.replace(request, headers=headers), asked)
+            document = self.documents.answer(msgspec.structs.replace(request, headers=headers), request_info)
         context.log_response_object(document.body)
 
     def _record_deprecation(self, request_info: RequestInfo, warnings: Sequence[str]) -> None:
@@ -509,20 +509,20 @@ class ApiServer:
         if request.method == "HEAD" or _is_misplaced(request_info):
             # Create-only resources, reviews and bindings, have no paths of single objects.
             raise errors.no_such_resource() if info.verbs == ("create",) else errors.method_not_allowed()
-        virtual = self.core.special.get((info.group, info.resource, request_info.subresource, request_info.verb))
-        if virtual is None:
-            virtual = self.core.virtual.get((info.group, info.resource, request_info.subresource))
+        handler = self.core.verb_handlers.get((info.group, info.resource, request_info.subresource, request_info.verb))
+        if handler is None:
+            handler = self.core.handlers.get((info.group, info.resource, request_info.subresource))
         if not request_info.subresource:
             if request_info.verb not in info.verbs:
                 raise errors.method_not_allowed()
-            return virtual or _VERBS[request_info.verb], info
-        if request_info.sub is None or (request_info.parts_after and virtual is None):
+            return handler or _VERBS[request_info.verb], info
+        if request_info.sub is None or (request_info.parts_after and handler is None):
             if info.custom is not None:
                 raise errors.not_found(info, request_info.name)
             raise errors.no_such_resource()
         if request_info.verb not in request_info.sub.verbs:
             raise errors.method_not_allowed()
-        handler = virtual or _SUBRESOURCES.get((request_info.subresource, request_info.verb))
+        handler = handler or _SUBRESOURCES.get((request_info.subresource, request_info.verb))
         if handler is None:
             raise StatusError(
                 501,

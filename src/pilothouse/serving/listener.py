@@ -36,7 +36,7 @@ class Listener:
         self._accepting: asyncio.Task[None] | None = None
         self._silent: dict[socket.socket, float] = {}
         """Silent connections, with the time of their accept."""
-        self._spoken: deque[socket.socket] = deque()
+        self._readable: deque[socket.socket] = deque()
         """Connections with data that wait for room."""
         self._opening: dict[asyncio.Task[None], None] = {}
         self._room = asyncio.Event()
@@ -59,9 +59,9 @@ class Listener:
             # The loop must remove the socket before it is closed, and its descriptor reused.
             await asyncio.wait([self._accepting])
         self._listening.close()
-        for connected in [*self._silent, *self._spoken]:
+        for connected in [*self._silent, *self._readable]:
             self._forget(connected)
-        self._spoken.clear()
+        self._readable.clear()
         for connection in list(self._state.entered):
             if not connection.made:
                 connection.drop()
@@ -93,11 +93,11 @@ class Listener:
                 self._loop.add_reader(connected, self._has_data, connected)
             except NotImplementedError:  # a loop without reader callbacks: Windows
                 del self._silent[connected]
-                self._spoken.append(connected)
+                self._readable.append(connected)
                 self._admit()
             if self._sweep is None:
                 self._sweep = self._loop.call_later(self._limits.handshake_seconds, self._drop_silent)
-            while len(self._silent) + len(self._spoken) > self._limits.silent:
+            while len(self._silent) + len(self._readable) > self._limits.silent:
                 if self._silent:
                     self._forget(next(iter(self._silent)))
                 else:
@@ -119,21 +119,21 @@ class Listener:
         if gone:
             connected.close()
         else:
-            self._spoken.append(connected)
+            self._readable.append(connected)
             self._admit()
 
     def _admit(self) -> None:
         """Create connections for sockets with data, as far as there is room."""
         self._state.on_room = None
-        while self._spoken and self._has_room():
-            connected = self._spoken.popleft()
+        while self._readable and self._has_room():
+            connected = self._readable.popleft()
             connection = Connection(self._state, self._loop)
             self._state.enter(connection, connected)
             task = self._loop.create_task(self._open(connected, connection))
             self._opening[task] = None
             task.add_done_callback(self._opening.__delitem__)
             self._room.set()
-        if self._spoken:
+        if self._readable:
             self._state.on_room = self._admit
 
     def _has_room(self) -> bool:

@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
         self.stirred_at = loop.time()
         """When it started, or the handshake was completed."""
         self._idle_since = self.stirred_at
-        self._asked = False
+        self._has_had_request = False
         """Whether a request has started."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._extensions: dict[str, Any] = {}
@@ -399,7 +399,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._idle_since = self._loop.time()
-        self._asked = True
+        self._has_had_request = True
         self._in_head = True
         self._begun += 1
         self._url = b""
@@ -559,7 +559,7 @@ class Connection(asyncio.Protocol):
     def _idle_seconds(self) -> float:
         """The idle timeout; shorter before the first request."""
         limits = self._state.limits
-        return limits.idle_seconds if self._asked else min(limits.head_seconds, limits.idle_seconds)
+        return limits.idle_seconds if self._has_had_request else min(limits.head_seconds, limits.idle_seconds)
 
     def _close_if_idle(self) -> None:
         self._idle_timer = None

@@ -29,7 +29,7 @@ class Allows:
     def __init__(self, *allowed: str) -> None:
         self.allowed = allowed
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def authorize(self, identity: Identity, asked: Attributes) -> Decision:
         assert (asked.group, asked.resource) == ("certificates.k8s.io", "signers")
         return Decision(f"{asked.verb} {asked.name}" in self.allowed)
 

@@ -49,8 +49,8 @@ def test_roles_that_cannot_be_read_grant_nothing_and_keep_nobody_from_others(bro
         b'"subjects":[{"kind":"User","name":"jane"}]}',
     }
     rbac = RbacAuthorizer(lambda resource: [broken, *filter(None, [stored.get(resource)]), broken])
-    assert rbac.decide(Identity("jane", ()), Attributes("get", path="/livez")).allowed
-    assert not rbac.decide(Identity("bob", ()), Attributes("get", path="/livez")).allowed
+    assert rbac.authorize(Identity("jane", ()), Attributes("get", path="/livez")).allowed
+    assert not rbac.authorize(Identity("bob", ()), Attributes("get", path="/livez")).allowed
 
 
 def test_a_client_certificate_names_user_and_groups() -> None:

@@ -113,14 +113,14 @@ async def test_a_node(api: Api, asked: Attributes, reason: str | None) -> None:
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
     await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**spec, "claimRef": claim}})
     await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "other"}, "spec": spec})
-    decision = NodeAuthorizer(api.server.core, node_rules).decide(NODE, asked)
+    decision = NodeAuthorizer(api.server.core, node_rules).authorize(NODE, asked)
     assert decision.allowed is (reason is None)
     assert decision.reason == (reason or "")
 
 
 @pytest.mark.parametrize("identity", [Identity("system:node:n1"), Identity("jane", ("system:nodes",))])
 async def test_others_are_not_its_business(api: Api, identity: Identity) -> None:
-    decision = NodeAuthorizer(api.server.core, node_rules).decide(identity, ask("get", "nodes", "n1", namespace=""))
+    decision = NodeAuthorizer(api.server.core, node_rules).authorize(identity, ask("get", "nodes", "n1", namespace=""))
     assert (decision.allowed, decision.reason) == (False, "")
 
 

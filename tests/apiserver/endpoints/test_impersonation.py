@@ -28,7 +28,7 @@ class Rights:
         self.asked: list[Attributes] = []
         self._rules = rules
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def authorize(self, identity: Identity, asked: Attributes) -> Decision:
         self.asked.append(asked)
         return Decision(any(rule.allows(asked) for rule in self._rules))
 

@@ -85,7 +85,7 @@ class Decides:
         self._expected = expected
         self._allowed = allowed
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def authorize(self, identity: Identity, asked: Attributes) -> Decision:
         assert (identity, asked) == (MYNODE, self._expected)
         return Decision(self._allowed)
 

@@ -54,4 +54,4 @@ async def test_its_role_suffices(env: Env) -> None:
             "patch widgets",
             "update storageversionmigrations/status",
         }
-        assert [each for each in asked if not judge.decide(ACCOUNT, each).allowed] == []
+        assert [each for each in asked if not judge.authorize(ACCOUNT, each).allowed] == []

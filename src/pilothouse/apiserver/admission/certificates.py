@@ -28,7 +28,7 @@ def is_authorized_for_signer_name(core: Core, identity: Identity, verb: str, sig
     """Whether the user has the verb on the signer or on its domain (``IsAuthorizedForSignerName``)."""
     domain = signer.partition("/")[0]
     return any(
-        core.authorizer.decide(identity, Attributes(verb, GROUP, "*", "signers", name=name)).allowed
+        core.authorizer.authorize(identity, Attributes(verb, GROUP, "*", "signers", name=name)).allowed
         for name in (signer, f"{domain}/*")
     )
 

@@ -88,10 +88,10 @@ class CustomResources:
             if is_readable(record.value):
                 self._serve(decode(record.value))
         for verb in ("create", "update", "patch", "delete", "deletecollection"):
-            core.special[(GROUP, RESOURCE, "", verb)] = self._handle
+            core.verb_handlers[(GROUP, RESOURCE, "", verb)] = self._handle
         for verb in ("update", "patch"):
             # Conditions that a client changes are corrected.
-            core.special[(GROUP, RESOURCE, "status", verb)] = self._handle
+            core.verb_handlers[(GROUP, RESOURCE, "status", verb)] = self._handle
 
     # Requests for definitions
 
@@ -353,9 +353,9 @@ class CustomResources:
 
     async def _delete_instance(self, info: ResourceInfo, record: Record) -> None:
         head = read_head(record.value).metadata
-        asked = RequestInfo("", NO_QUERY, "delete", True, info=info)
+        request_info = RequestInfo("", NO_QUERY, "delete", True, info=info)
         strategy = self._core.strategy(info)
-        call = Call(Request("DELETE", ""), asked, info, strategy, _SYSTEM, head.namespace, head.name, [])
+        call = Call(Request("DELETE", ""), request_info, info, strategy, _SYSTEM, head.namespace, head.name, [])
         why = f"CustomResourceDefinition {info.resource}.{info.group} is being deleted: its objects go first"
         try:
             with own_writes(self._core.env, f"{info.resource}.{info.group}", why):

@@ -36,25 +36,25 @@ class PolicyRuleEvaluator:
         ]
         self._default = RequestAuditConfig(NONE, frozenset(policy.omit_stages), default)
 
-    def evaluate_policy_rule(self, identity: Identity | None, asked: Attributes) -> RequestAuditConfig:
+    def evaluate_policy_rule(self, identity: Identity | None, attributes: Attributes) -> RequestAuditConfig:
         """The result of the first matching rule. ``identity`` is None if the request was not authenticated."""
         for rule, config in self._rules:
-            if _rule_matches(rule, identity, asked):
+            if _rule_matches(rule, identity, attributes):
                 return config
         return self._default
 
 
-def _rule_matches(rule: PolicyRule, identity: Identity | None, asked: Attributes) -> bool:
+def _rule_matches(rule: PolicyRule, identity: Identity | None, attributes: Attributes) -> bool:
     if rule.users and (identity is None or identity.user not in rule.users):
         return False
     if rule.user_groups and (identity is None or not any(group in rule.user_groups for group in identity.groups)):
         return False
-    if rule.verbs and asked.verb not in rule.verbs:
+    if rule.verbs and attributes.verb not in rule.verbs:
         return False
     if rule.namespaces or rule.resources:
-        return _matches_resource(rule, asked)
+        return _matches_resource(rule, attributes)
     if rule.non_resource_urls:
-        return bool(asked.path) and any(_path_matches(asked.path, url) for url in rule.non_resource_urls)
+        return bool(attributes.path) and any(_path_matches(attributes.path, url) for url in rule.non_resource_urls)
     return True
 
 
@@ -62,29 +62,29 @@ def _path_matches(path: str, url: str) -> bool:
     return url in ("*", path) or (url.endswith("*") and path.startswith(url.rstrip("*")))
 
 
-def _matches_resource(rule: PolicyRule, asked: Attributes) -> bool:
-    if asked.path:
+def _matches_resource(rule: PolicyRule, attributes: Attributes) -> bool:
+    if attributes.path:
         return False
     # Resources without a namespace are in the namespace "".
-    if rule.namespaces and asked.namespace not in rule.namespaces:
+    if rule.namespaces and attributes.namespace not in rule.namespaces:
         return False
     if not rule.resources:
         return True
     for one in rule.resources:
-        if one.group not in (asked.group, "*"):
+        if one.group not in (attributes.group, "*"):
             continue
         if not one.resources:
             return True
-        if one.resource_names and asked.name not in one.resource_names:
+        if one.resource_names and attributes.name not in one.resource_names:
             continue
-        if any(_resource_matches(resource, asked) for resource in one.resources):
+        if any(_resource_matches(resource, attributes) for resource in one.resources):
             return True
     return False
 
 
-def _resource_matches(resource: str, asked: Attributes) -> bool:
-    if resource in ("*", asked.full_resource):
+def _resource_matches(resource: str, attributes: Attributes) -> bool:
+    if resource in ("*", attributes.full_resource):
         return True
-    if asked.subresource and resource == f"*/{asked.subresource}":
+    if attributes.subresource and resource == f"*/{attributes.subresource}":
         return True
-    return resource == f"{asked.resource}/*"
+    return resource == f"{attributes.resource}/*"

@@ -85,13 +85,13 @@ class Audit:
         self,
         context: AuditContext,
         request: Request,
-        asked: RequestInfo,
+        request_info: RequestInfo,
         identity: Identity,
         handle: Handle,
         remote: str = "",
     ) -> Response | Stream:
         """Call ``handle`` and record the request. ``remote`` is the address of the client."""
-        audited = _RequestAudit(self, context, request, asked, identity, remote)
+        audited = _RequestAudit(self, context, request, request_info, identity, remote)
         if not audited.enabled:
             return await handle()
         if not await audited.process(REQUEST_RECEIVED):
@@ -120,10 +120,10 @@ class Audit:
         return _AuditedBatches(answer, audited) if isinstance(answer, _Batches) else _AuditedStream(answer, audited)
 
     async def fail(
-        self, context: AuditContext, request: Request, asked: RequestInfo, error: StatusError, remote: str = ""
+        self, context: AuditContext, request: Request, request_info: RequestInfo, error: StatusError, remote: str = ""
     ) -> None:
         """Record a request that is rejected before authentication. It has one stage only."""
-        audited = _RequestAudit(self, context, request, asked, None, remote)
+        audited = _RequestAudit(self, context, request, request_info, None, remote)
         if audited.enabled:
             context.log_error(error)
             context.set_code(error.code)
@@ -133,9 +133,9 @@ class Audit:
         """Write the remaining events."""
         await self._backend.close()
 
-    def evaluate(self, identity: Identity | None, asked: RequestInfo) -> RequestAuditConfig:
+    def evaluate(self, identity: Identity | None, request_info: RequestInfo) -> RequestAuditConfig:
         """Evaluate the policy for a request."""
-        config = self._evaluator.evaluate_policy_rule(identity, Attributes.of(asked))
+        config = self._evaluator.evaluate_policy_rule(identity, Attributes.of(request_info))
         self.metrics.levels.labels(config.level).inc()
         return config
 
@@ -157,38 +157,38 @@ class _RequestAudit:
         audit: Audit,
         context: AuditContext,
         request: Request,
-        asked: RequestInfo,
+        request_info: RequestInfo,
         identity: Identity | None,
         remote: str,
     ) -> None:
         self._audit = audit
         self._context = context
-        self._config = context.config = audit.evaluate(identity, asked)
+        self._config = context.config = audit.evaluate(identity, request_info)
         self.enabled = self._config.level != NONE
         self._completed = False
         if not self.enabled:
             return
-        self.long_running = asked.verb == "watch" or asked.subresource in _LONG_RUNNING
+        self.long_running = request_info.verb == "watch" or request_info.subresource in _LONG_RUNNING
         self._received = timestamp(context.received_at)
         self._head: dict[str, Any] = {
             "api_version": EVENT_API_VERSION,
             "level": self._config.level,
             "audit_id": context.audit_id,
             "request_uri": request.target,
-            "verb": asked.verb,
+            "verb": request_info.verb,
             "user": UserInfo.of(identity),
             "source_ips": tuple(source_ips(request.headers, remote)),
             "user_agent": _user_agent(request.headers),
             "request_received_timestamp": self._received,
         }
-        if asked.resource_request:
+        if request_info.resource_request:
             context.object_ref = ObjectReference(
-                resource=asked.resource,
-                namespace=asked.namespace,
-                name=asked.name,
-                api_group=asked.group,
-                api_version=asked.version,
-                subresource=asked.subresource,
+                resource=request_info.resource,
+                namespace=request_info.namespace,
+                name=request_info.name,
+                api_group=request_info.group,
+                api_version=request_info.version,
+                subresource=request_info.subresource,
             )
 
     async def process(self, stage: str) -> bool:

@@ -70,14 +70,14 @@ def load_policy_from_bytes(text: bytes) -> Policy:
 
 def _type_of(value: Mapping[str, object]) -> tuple[str, str]:
     """apiVersion and kind, with the decoder's defaults. Raises ``PolicyError``."""
-    said = [value.get(field) or "" for field in ("apiVersion", "kind")]
-    for field, one in zip(("apiVersion", "kind"), said, strict=True):
+    type_meta = [value.get(field) or "" for field in ("apiVersion", "kind")]
+    for field, one in zip(("apiVersion", "kind"), type_meta, strict=True):
         if not isinstance(one, str):
             raise PolicyError(
                 "failed decoding: couldn't get version/kind; json parse error: json: cannot unmarshal "
                 f"{_go_kind(one)} into Go struct field .{field} of type string"
             )
-    api_version, kind = str(said[0]) or f"{GROUP}/__internal", str(said[1]) or "Policy"
+    api_version, kind = str(type_meta[0]) or f"{GROUP}/__internal", str(type_meta[1]) or "Policy"
     known = api_version in (API_VERSION, f"{GROUP}/__internal")
     if not known or (kind != "Policy" and kind not in _OTHER_KINDS):
         raise PolicyError(

@@ -106,15 +106,15 @@ def _path_matches(url: str, path: str) -> bool:
     return url in ("*", path) or (url.endswith("*") and path.startswith(url[:-1]))
 
 
-class Decider(Protocol):
-    """Authorizes requests (``authorizer.Authorizer``)."""
+class Authorizer(Protocol):
+    """Authorizes requests (``authorizer.RuleResolvingAuthorizer``)."""
 
-    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether the user may make this request."""
         ...
 
 
-class Authorizer(Decider, Protocol):
+class RuleResolvingAuthorizer(Authorizer, Protocol):
     """Can also list the rules of a user (``authorizer.RuleResolver``)."""
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
@@ -132,7 +132,7 @@ _EVERYTHING = [
 class AlwaysAllow:
     """``--authorization-mode=AlwaysAllow``."""
 
-    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
         """Allow."""
         return Decision(allowed=True)
 
@@ -186,17 +186,17 @@ ListResource = Callable[[str], Iterable[bytes]]
 class Union:
     """Several authorizers in order: the first that allows decides. The reasons of the denials are joined."""
 
-    def __init__(self, authorizers: Sequence[Decider], rules: Authorizer | None) -> None:
+    def __init__(self, authorizers: Sequence[Authorizer], rules: RuleResolvingAuthorizer | None) -> None:
         self._authorizers = tuple(authorizers)
         self._rules = rules
 
-    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether one of them allows the request; system:masters is allowed everything before any of them is called."""
         if MASTERS in identity.groups:
             return Decision(allowed=True)
         reasons: list[str] = []
         for authorizer in self._authorizers:
-            decision = authorizer.decide(identity, attributes)
+            decision = authorizer.authorize(identity, attributes)
             if decision.allowed:
                 return decision
             if decision.reason:
@@ -227,21 +227,21 @@ class RbacAuthorizer:
         self._known = None
         self._decisions.clear()
 
-    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether a rule of a role bound to the user, or to one of the user's groups, allows the request."""
         if MASTERS in identity.groups:
             return Decision(allowed=True)
         key = (identity.user, identity.groups, attributes)
         found = self._decisions.get(key)
         if found is None:
-            found = self._decide(identity, attributes)
+            found = self._authorize(identity, attributes)
             if _length(identity, attributes) <= _LONGEST_REMEMBERED:
                 if len(self._decisions) >= _REMEMBERED:
                     self._decisions.clear()
                 self._decisions[key] = found
         return found
 
-    def _decide(self, identity: Identity, attributes: Attributes) -> Decision:
+    def _authorize(self, identity: Identity, attributes: Attributes) -> Decision:
         errors: list[str] = []
         for granted in self._compiled().granted(identity, "" if attributes.path else attributes.namespace, errors):
             if granted.rule.allows(attributes):

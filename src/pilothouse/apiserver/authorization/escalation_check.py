@@ -84,13 +84,15 @@ class EscalationCheck(Plugin):
         self._confirm_no_escalation(write, obj, rules)
 
     def _is_authorized(self, write: AdmissionAttributes, attributes: Attributes) -> bool:
-        return self._authorizer.decide(write.identity, attributes).allowed
+        return self._authorizer.authorize(write.identity, attributes).allowed
 
     def _confirm_no_escalation(self, write: AdmissionAttributes, obj: Object, rules: Iterable[Rule]) -> None:
         """Raise 403 unless the writer has all these rules."""
         identity = write.identity
         owned, error = self._rbac.rules(identity, write.namespace)
-        missing = [rule for rule in _breakdown_rules(rules) if not any(_rule_covers(mine, rule) for mine in owned)]
+        missing = [
+            rule for rule in _breakdown_rules(rules) if not any(_rule_covers(owner_rule, rule) for owner_rule in owned)
+        ]
         if not missing:
             return
         groups = " ".join(map(quote, identity.groups))
@@ -142,34 +144,34 @@ def _breakdown_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
                         yield Rule((verb,), (group,), (resource,), (name,))
 
 
-def _rule_covers(mine: Rule, part: Rule) -> bool:
+def _rule_covers(owner_rule: Rule, part: Rule) -> bool:
     """Whether one rule covers a part."""
-    if not _has(mine.verbs, part.verbs):
+    if not _has(owner_rule.verbs, part.verbs):
         return False
     if part.non_resource_urls:
-        return all(_non_resource_url_covers(mine.non_resource_urls, url) for url in part.non_resource_urls)
-    if not _has(mine.api_groups, part.api_groups):
+        return all(_non_resource_url_covers(owner_rule.non_resource_urls, url) for url in part.non_resource_urls)
+    if not _has(owner_rule.api_groups, part.api_groups):
         return False
-    if not all(_resource_covers(mine.resources, resource) for resource in part.resources):
+    if not all(_resource_covers(owner_rule.resources, resource) for resource in part.resources):
         return False
-    if not mine.resource_names:
+    if not owner_rule.resource_names:
         return True
-    return bool(part.resource_names) and all(name in mine.resource_names for name in part.resource_names)
+    return bool(part.resource_names) and all(name in owner_rule.resource_names for name in part.resource_names)
 
 
-def _has(mine: tuple[str, ...], desired: tuple[str, ...]) -> bool:
-    return "*" in mine or all(value in mine for value in desired)
+def _has(owner_rule: tuple[str, ...], desired: tuple[str, ...]) -> bool:
+    return "*" in owner_rule or all(value in owner_rule for value in desired)
 
 
-def _resource_covers(mine: tuple[str, ...], resource: str) -> bool:
-    if "*" in mine or resource in mine:
+def _resource_covers(owner_rule: tuple[str, ...], resource: str) -> bool:
+    if "*" in owner_rule or resource in owner_rule:
         return True
     _, separator, subresource = resource.partition("/")
-    return bool(separator) and f"*/{subresource}" in mine
+    return bool(separator) and f"*/{subresource}" in owner_rule
 
 
-def _non_resource_url_covers(mine: tuple[str, ...], url: str) -> bool:
-    return any(own == url or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in mine)
+def _non_resource_url_covers(owner_rule: tuple[str, ...], url: str) -> bool:
+    return any(own == url or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in owner_rule)
 
 
 def _compact_rules(parts: Iterable[Rule]) -> Iterator[Rule]:

@@ -47,7 +47,7 @@ class NodeAuthorizer:
             ("", "pods"): self._pod,
         }
 
-    def decide(self, identity: Identity, attributes: Attributes) -> Decision:
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether the node may make this request."""
         node = node_identity(identity)
         if node is None:

@@ -68,7 +68,7 @@ class ParameterRights(Plugin):
             found = (info.resource for info in self._core.table if _is_of(info.api_version, info.kind, kind))
             resource = next(found, "*")
         attributes = Attributes("get", group, version, resource, "", namespace, name)
-        return self._authorizer.decide(identity, attributes).allowed
+        return self._authorizer.authorize(identity, attributes).allowed
 
 
 def _is_of(api_version: str, name: str, kind: Object) -> bool:

@@ -50,8 +50,8 @@ class ResourceMetrics:
         self._core = core
         self._metering = metering
         core.table.set_virtual(INFOS)
-        core.virtual[GROUP, "nodes", ""] = self._nodes
-        core.virtual[GROUP, "pods", ""] = self._pods
+        core.handlers[GROUP, "nodes", ""] = self._nodes
+        core.handlers[GROUP, "pods", ""] = self._pods
         self._stored = {resource: core.table.built_in("", resource) for resource in ("nodes", "pods")}
 
     async def publish(self) -> None:

@@ -159,17 +159,17 @@ def _decode(data: bytes) -> EncryptionConfiguration:
 
 
 def _type_of(value: dict[str, Any]) -> tuple[str, str]:
-    said = []
+    type_meta = []
     for field in ("apiVersion", "kind"):
         one = value.get(field) or ""
         if not isinstance(one, str):
             raise DecodeError(f"couldn't get version/kind; {field} is no string")
-        said.append(one)
-    for field, one in (("Kind", said[1]), ("apiVersion", said[0])):
+        type_meta.append(one)
+    for field, one in (("Kind", type_meta[1]), ("apiVersion", type_meta[0])):
         if not one:
             # Upstream prints the whole file here, secrets included.
             raise DecodeError(f"Object '{field}' is missing")
-    return said[0], said[1]
+    return type_meta[0], type_meta[1]
 
 
 def _with_defaults(config: EncryptionConfiguration) -> EncryptionConfiguration:

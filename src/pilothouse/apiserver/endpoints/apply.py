@@ -127,16 +127,16 @@ def handle_duplicates(call: Call, options: WriteOptions, repeated: list[str]) ->
 
 def check_config(config: Object, api_version: str, kind: str, type_: MergeType) -> None:
     """Reject a configuration of another kind, and what can't be typed."""
-    said_version, said_kind = config.get("apiVersion") or "", config.get("kind") or ""
-    if (said_version, said_kind) != (api_version, kind):
-        raise errors.bad_request(f"invalid object type: {_kind_text(said_version, said_kind)}")
+    actual_version, actual_kind = config.get("apiVersion") or "", config.get("kind") or ""
+    if (actual_version, actual_kind) != (api_version, kind):
+        raise errors.bad_request(f"invalid object type: {_kind_text(actual_version, actual_kind)}")
     meta = config.get("metadata")
     if isinstance(meta, dict) and isinstance(meta.get("managedFields"), list):
         raise errors.bad_request("metadata.managedFields must be nil")
     found = all_errors(config, type_)
     if found:
         raise errors.plain(
-            f"failed to create typed patch object ({_place_text(config)}; {_kind_text(said_version, said_kind)}): "
+            f"failed to create typed patch object ({_place_text(config)}; {_kind_text(actual_version, actual_kind)}): "
             f"{error_text(found)}"
         )
 

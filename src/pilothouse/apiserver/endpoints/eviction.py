@@ -56,8 +56,8 @@ async def evict(core: Core, call: Call) -> StatusResult:
     options = _delete_options(call, sent)
     await core.admission.validate(write)
     # From here on metadata and status of the pod are written, as through pods/status.
-    asked = msgspec.structs.replace(call.request_info, subresource="status", query=NO_QUERY)
-    one = msgspec.structs.replace(call, request_info=asked, admitted=True)
+    request_info = msgspec.structs.replace(call.request_info, subresource="status", query=NO_QUERY)
+    one = msgspec.structs.replace(call, request_info=request_info, admitted=True)
     pod = await _pod(core, one)
     attempts = 1 if _revision(options) else _ATTEMPTS
     for attempt in range(attempts):

@@ -135,7 +135,7 @@ class _Check:
         return Attributes(self._verb, chosen, "v1", resource, subresource, "", name)
 
     def _authorize(self, attributes: Attributes) -> None:
-        decision = self._authorizer.decide(self._caller, attributes)
+        decision = self._authorizer.authorize(self._caller, attributes)
         if not decision.allowed:
             raise forbidden(self._caller, attributes, decision.reason)
 
@@ -178,7 +178,7 @@ class _Check:
                 self._authorize(self._attributes("userextras", value, group=_GROUP, subresource=key))
 
     def _may(self, attributes: Attributes) -> bool:
-        return self._authorizer.decide(self._caller, attributes).allowed
+        return self._authorizer.authorize(self._caller, attributes).allowed
 
     def _reject(self, attributes: Attributes, reason: str) -> None:
         raise forbidden(self._caller, attributes, reason)

@@ -202,21 +202,21 @@ def check_patched_kind(
     reason = type_meta_error(obj)
     if reason:
         raise _bad_patch(msgspec.json.encode(obj).decode() if shown is None else shown(), reason)
-    said_kind, said_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
-    if said_kind == kind and said_version == api_version:
+    actual_kind, actual_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
+    if actual_kind == kind and actual_version == api_version:
         return
     if info.custom is not None and kind == info.kind:
         all_errors = [
             field_errors.invalid(field, said, f"must be {desired}")
-            for field, said, desired in (("kind", said_kind, kind), ("apiVersion", said_version, api_version))
+            for field, said, desired in (("kind", actual_kind, kind), ("apiVersion", actual_version, api_version))
             if said != desired
         ]
         name = (obj.get("metadata") or {}).get("name") or ""
-        raise errors.invalid(said_version.rpartition("/")[0], said_kind, name, all_errors)
+        raise errors.invalid(actual_version.rpartition("/")[0], actual_kind, name, all_errors)
     known = _known_kinds()
-    if said_kind != kind or (said_version, said_kind) not in known:
+    if actual_kind != kind or (actual_version, actual_kind) not in known:
         text = msgspec.json.encode(obj).decode() if shown is None else shown()
-        raise _bad_patch(text, kind_mismatch(said_version, said_kind, kind, api_version, known))
+        raise _bad_patch(text, kind_mismatch(actual_version, actual_kind, kind, api_version, known))
 
 
 def _check_touched(obj: Object, definition: Definition, touched: Collection[str]) -> Object | None:

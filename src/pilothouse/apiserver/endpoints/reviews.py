@@ -14,7 +14,7 @@ from pilothouse.apiserver import errors, field_errors
 from pilothouse.apiserver.authentication.authenticator import Authenticator, authenticated
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authentication.service_account_tokens import ServiceAccountTokens
-from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer, Rule
+from pilothouse.apiserver.authorization.authorizer import Attributes, Rule, RuleResolvingAuthorizer
 from pilothouse.apiserver.authorization.selector_attributes import (
     build_evaluation_error,
     field_selector_text,
@@ -39,7 +39,7 @@ _BOUND_KINDS = {"Pod": ("pod", "pods"), "Secret": ("secret", "secrets"), "Node":
 
 
 def register(
-    core: Core, authenticator: Authenticator, authorizer: Authorizer, tokens: ServiceAccountTokens | None
+    core: Core, authenticator: Authenticator, authorizer: RuleResolvingAuthorizer, tokens: ServiceAccountTokens | None
 ) -> None:
     """Serve the reviews from ``core``, and token requests if it can issue tokens."""
     reviews = _Reviews(authenticator, authorizer, tokens)
@@ -49,11 +49,11 @@ def register(
         ("selfsubjectaccessreviews", reviews.self_access),
         ("selfsubjectrulesreviews", reviews.self_rules),
     ):
-        core.virtual[(_AUTHORIZATION, resource, "")] = handler
-    core.virtual[(_AUTHENTICATION, "selfsubjectreviews", "")] = reviews.self_subject
-    core.virtual[(_AUTHENTICATION, "tokenreviews", "")] = reviews.token
+        core.handlers[(_AUTHORIZATION, resource, "")] = handler
+    core.handlers[(_AUTHENTICATION, "selfsubjectreviews", "")] = reviews.self_subject
+    core.handlers[(_AUTHENTICATION, "tokenreviews", "")] = reviews.token
     if tokens is not None:
-        core.virtual[("", "serviceaccounts", "token")] = reviews.request_token
+        core.handlers[("", "serviceaccounts", "token")] = reviews.request_token
 
 
 def find_object(core: Core, resource: str, namespace: str, name: str) -> Mapping[str, Any] | None:
@@ -67,7 +67,7 @@ def find_object(core: Core, resource: str, namespace: str, name: str) -> Mapping
 
 class _Reviews:
     def __init__(
-        self, authenticator: Authenticator, authorizer: Authorizer, tokens: ServiceAccountTokens | None
+        self, authenticator: Authenticator, authorizer: RuleResolvingAuthorizer, tokens: ServiceAccountTokens | None
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -101,7 +101,7 @@ class _Reviews:
 
     def _decide(self, call: Call, review: dict[str, Any], identity: Identity) -> ObjectResult:
         resource, path = review["spec"].get("resourceAttributes"), review["spec"].get("nonResourceAttributes")
-        decision = self._authorizer.decide(identity, _attributes(resource, path))
+        decision = self._authorizer.authorize(identity, _attributes(resource, path))
         status: dict[str, Any] = {"allowed": decision.allowed}
         if decision.reason:
             status["reason"] = decision.reason

@@ -322,7 +322,7 @@ class Watch:
         self._alarm_at = -1.0
         if now < self._deadline and not self._has_news:
             # The store is idle. Until the next write there is no bookmark to send each minute.
-            self._core.quiet[self.notify_written] = None
+            self._core.idle_watches[self.notify_written] = None
             # A watch that waits for a future revision sends no last bookmark, and just ends.
             self._bookmark_at = self._last_bookmark if now < self._last_bookmark else self._deadline
             self._set_alarm(self._bookmark_at)
@@ -451,7 +451,7 @@ class Watch:
         if self._converting is not None and not self._converting.expired():
             self._converting.reschedule(self._core.env.monotonic())
         self._core.watches.pop(self, None)
-        self._core.quiet.pop(self.notify_written, None)
+        self._core.idle_watches.pop(self.notify_written, None)
         if self._alarm_at >= 0:
             self._core.alarms.cancel(self._alarm_at, self)
             self._alarm_at = -1.0

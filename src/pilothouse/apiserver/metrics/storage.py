@@ -162,7 +162,7 @@ class StorageMetrics:
         self.wrote(staged, seconds)
         self._errors.labels(_OPERATIONS[staged.change.type], *_names(staged.resource)).inc()
 
-    def asked(self, operation: str, kind: str, seconds: float, failed: bool) -> None:
+    def observe_backend(self, operation: str, kind: str, seconds: float, failed: bool) -> None:
         """A request to etcd. Writes are counted by ``wrote``, once they are visible."""
         if operation not in ("get", "list"):
             return

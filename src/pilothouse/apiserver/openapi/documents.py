@@ -82,9 +82,9 @@ class OpenApi:
         self._hashes: dict[str, str] = {}
         self._documents: dict[str, bytes] = {}
         self._protobuf: dict[str, bytes] = {}
-        self._second_made = -1
-        self._second_json = b""
-        self._second_protobuf = b""
+        self._v2_documents = -1
+        self._v2_json = b""
+        self._v2_protobuf = b""
         self._second_etag = ""
 
     def answer(self, request: Request, path: str, query: Mapping[str, list[str]]) -> Response | None:
@@ -112,9 +112,9 @@ class OpenApi:
             by_key.setdefault(document_key(info.group, info.version), []).append(info)
         self._by_key = by_key
         hashes = {key: _hash(key, infos) for key, infos in by_key.items()}
-        for made in (self._documents, self._protobuf):
-            for key in [key for key in made if hashes.get(key) != self._hashes.get(key)]:
-                del made[key]
+        for cache in (self._documents, self._protobuf):
+            for key in [key for key in cache if hashes.get(key) != self._hashes.get(key)]:
+                del cache[key]
         self._hashes = hashes
 
     def _url(self, key: str) -> str:
@@ -140,10 +140,10 @@ class OpenApi:
         return Response(200, headers, self._v3_body(key, infos, form))
 
     def _v3_body(self, key: str, infos: list[ResourceInfo], form: str) -> bytes:
-        made, encode = (self._documents, _encode) if form == negotiation.JSON else (self._protobuf, _encode_v3)
-        body = made.get(key)
+        cache, encode = (self._documents, _encode) if form == negotiation.JSON else (self._protobuf, _encode_v3)
+        body = cache.get(key)
         if body is None:
-            body = made[key] = encode(document(infos))
+            body = cache[key] = encode(document(infos))
         return body
 
     def _serve_v2(self, request: Request) -> Response:
@@ -154,17 +154,17 @@ class OpenApi:
         headers = {"etag": self._second_etag, "vary": "Accept", "cache-control": "no-cache, private"}
         if request.headers.get("if-none-match", "") == self._second_etag:
             return Response(304, headers)
-        body = self._second_json if form == negotiation.JSON else self._second_protobuf
+        body = self._v2_json if form == negotiation.JSON else self._v2_protobuf
         return Response(200, {**headers, "content-type": form}, body)
 
     def _create_v2(self) -> None:
-        if self._second_made == self._table.generation:
+        if self._v2_documents == self._table.generation:
             return
-        made = v2_document(self._table)
-        self._second_json = _encode(made)
-        self._second_protobuf = encode_protobuf("v2.Document", made)
-        self._second_etag = f'"{hashlib.sha512(self._second_json).hexdigest().upper()}"'
-        self._second_made = self._table.generation
+        document = v2_document(self._table)
+        self._v2_json = _encode(document)
+        self._v2_protobuf = encode_protobuf("v2.Document", document)
+        self._second_etag = f'"{hashlib.sha512(self._v2_json).hexdigest().upper()}"'
+        self._v2_documents = self._table.generation
 
 
 _PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -182,16 +182,16 @@ def _form(request: Request, protobuf: str) -> str | None:
     return None
 
 
-def _encode_v3(made: Mapping[str, Any]) -> bytes:
-    return encode_protobuf("v3.Document", made)
+def _encode_v3(document: Mapping[str, Any]) -> bytes:
+    return encode_protobuf("v3.Document", document)
 
 
 def _hash(key: str, infos: Iterable[ResourceInfo]) -> str:
-    made_from = [__version__, KUBERNETES_VERSION, key, str(is_described())]
+    inputs = [__version__, KUBERNETES_VERSION, key, str(is_described())]
     for info in infos:
         if info.custom is not None:
-            made_from += [info.resource, info.kind, repr(sorted(info.subresources)), *schema_inputs(info)]
-    return hashlib.sha512("\n".join(made_from).encode()).hexdigest().upper()
+            inputs += [info.resource, info.kind, repr(sorted(info.subresources)), *schema_inputs(info)]
+    return hashlib.sha512("\n".join(inputs).encode()).hexdigest().upper()
 
 
 def document(infos: Iterable[ResourceInfo]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def _printer_of(info: ResourceInfo) -> Printer:
 
 
 def _custom_printer(info: ResourceInfo) -> Printer:
-    asked: Sequence[dict[str, Any]] = getattr(info.custom, "printer_columns", ()) or (_CREATED,)
+    printer_columns: Sequence[dict[str, Any]] = getattr(info.custom, "printer_columns", ()) or (_CREATED,)
     columns = [Column("Name", format="name", description=_NAME_DESCRIPTION)]
     columns += [
         Column(
@@ -104,11 +104,13 @@ def _custom_printer(info: ResourceInfo) -> Printer:
             or f"Custom resource definition column (in JSONPath format): {column.get('jsonPath', '')}",
             column.get("priority", 0),
         )
-        for column in asked
+        for column in printer_columns
     ]
 
     def cells(value: Any, now: datetime.datetime) -> list[Any]:
-        found = [cell(value, column.get("jsonPath", ""), column.get("type", "string"), now) for column in asked]
+        found = [
+            cell(value, column.get("jsonPath", ""), column.get("type", "string"), now) for column in printer_columns
+        ]
         return [name_of(value), *found]
 
     return Printer(columns, cells)

@@ -134,34 +134,34 @@ def type_meta_error(document: Object) -> str:
 
 def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]) -> None:
     """Reject an object of another kind or version. Built-in kinds default both."""
-    said_version, said_kind = obj.get("apiVersion") or "", obj.get("kind") or ""
-    if said_version == api_version and said_kind == kind:
+    actual_version, actual_kind = obj.get("apiVersion") or "", obj.get("kind") or ""
+    if actual_version == api_version and actual_kind == kind:
         return
     if info.custom is not None and kind == info.kind:
-        _check_custom_kind(obj, info, said_version, said_kind)
+        _check_custom_kind(obj, info, actual_version, actual_kind)
         return
-    if said_kind in ("", kind) and said_version in ("", api_version):
+    if actual_kind in ("", kind) and actual_version in ("", api_version):
         return
-    said_version = said_version or api_version
-    said_kind = said_kind or kind
-    if said_kind == kind and (said_version, said_kind) in known_kinds:
+    actual_version = actual_version or api_version
+    actual_kind = actual_kind or kind
+    if actual_kind == kind and (actual_version, actual_kind) in known_kinds:
         raise errors.bad_request(
-            f"the API version in the data ({said_version}) does not match the expected API version ({api_version})"
+            f"the API version in the data ({actual_version}) does not match the expected API version ({api_version})"
         )
-    reason = kind_mismatch(said_version, said_kind, kind, api_version, known_kinds)
+    reason = kind_mismatch(actual_version, actual_kind, kind, api_version, known_kinds)
     raise errors.bad_request(
-        f'{said_kind} in version "{said_version.rpartition("/")[2]}" cannot be handled as a {kind}: {reason}'
+        f'{actual_kind} in version "{actual_version.rpartition("/")[2]}" cannot be handled as a {kind}: {reason}'
     )
 
 
 def kind_mismatch(
-    said_version: str, said_kind: str, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]
+    actual_version: str, actual_kind: str, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]
 ) -> str:
     """The error about an object of another kind."""
-    if (said_version, said_kind) in known_kinds:
-        return f"converting (v1.{said_kind}) to ({_package(api_version)}.{kind}): unknown conversion"
+    if (actual_version, actual_kind) in known_kinds:
+        return f"converting (v1.{actual_kind}) to ({_package(api_version)}.{kind}): unknown conversion"
     scheme = _SCHEMES.get(api_version.rpartition("/")[0], _SCHEME)
-    return f'no kind "{said_kind}" is registered for version "{said_version}" in scheme "{scheme}"'
+    return f'no kind "{actual_kind}" is registered for version "{actual_version}" in scheme "{scheme}"'
 
 
 def _package(api_version: str) -> str:

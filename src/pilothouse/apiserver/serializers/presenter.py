@@ -283,8 +283,8 @@ def _kind_of(info: RequestInfo) -> tuple[str, str]:
 
 
 def _pretty(request: Request, info: RequestInfo | None) -> bool:
-    asked = info.query.first("pretty") if info is not None else ""
-    return negotiation.wants_pretty(asked, request.headers.get("user-agent", ""))
+    value = info.query.first("pretty") if info is not None else ""
+    return negotiation.wants_pretty(value, request.headers.get("user-agent", ""))
 
 
 def _choice(request: Request, info: RequestInfo) -> Choice:

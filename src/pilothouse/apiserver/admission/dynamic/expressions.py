@@ -245,7 +245,7 @@ def _authorizer_of(core: Core, identity: Identity) -> Callable[[dict[str, str]],
             user = Identity(name, groups)
         fields = ("verb", "group", "resource", "subresource", "namespace", "name", "path")
         attributes = Attributes(**{"verb": "", **{key: check[key] for key in fields if key in check}})
-        decision = core.authorizer.decide(user, attributes)
+        decision = core.authorizer.authorize(user, attributes)
         return decision.allowed, decision.reason, decision.error
 
     return authorize

@@ -50,7 +50,7 @@ def _validate_audience(core: Core, write: AdmissionAttributes, pod: Object, audi
         listed = all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]"
         return f"error validating audience {quote(audience)}: {listed}"
     attributes = Attributes(_VERB, "", "v1", audience, namespace=write.namespace, name=write.name)
-    decision = core.authorizer.decide(write.identity, attributes)
+    decision = core.authorizer.authorize(write.identity, attributes)
     if decision.allowed:
         return ""
     user, missing = write.identity.user, f"audience {quote(audience)} not found in pod spec volume"
