@@ -142,12 +142,17 @@ async def serve(listen: str, backends: list[str]) -> None:
         await task
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(description="A TCP load balancer for API servers.")
-    parser.add_argument("--listen", required=True, help="HOST:PORT to listen on")
-    parser.add_argument("--backends", required=True, help="HOST:PORT of each API server, comma separated")
-    arguments = parser.parse_args()
+    found = argparse.ArgumentParser(description="A TCP load balancer for API servers.")
+    found.add_argument("--listen", required=True, help="HOST:PORT to listen on")
+    found.add_argument("--backends", required=True, help="HOST:PORT of each API server, comma separated")
+    return found
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    arguments = parser().parse_args()
     asyncio.run(serve(arguments.listen, arguments.backends.split(",")))
 
 

@@ -46,7 +46,7 @@ STEADY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 START_SECONDS = 120.0
 IMAGE = "registry.example.com/pilothouse:v0.1.0"
-ETCD_IMAGE = "registry.k8s.io/etcd:3.6.6-0"
+ETCD_IMAGE = "registry.k8s.io/etcd:3.6.8-0"
 
 
 def local(directory: Path, port: int) -> Layout:
@@ -198,11 +198,11 @@ def print_kubeconfig(keys: Path, server: str) -> str:
     return json.dumps(kubeconfig(ADMIN, cluster, (keys / "admin.token").read_text()), indent=2) + "\n"
 
 
-def is_ready(address: str) -> bool:
-    """Whether an API server says so."""
+def is_ready(address: str, path: str = "/readyz") -> bool:
+    """Whether an API server, or another program at its own path, answers 200."""
     unverified = ssl._create_unverified_context()
     try:
-        with urllib.request.urlopen(f"https://{address}/readyz", context=unverified, timeout=2) as answer:
+        with urllib.request.urlopen(f"https://{address}{path}", context=unverified, timeout=2) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -313,9 +313,16 @@ def compose() -> dict[str, object]:
                 "command": ["etcd", *flags],
                 "volumes": volumes,
                 "restart": "always",
+                "healthcheck": healthcheck("etcdctl", "endpoint", "health"),
             }
             continue
-        service = {**ours, "command": [first, *flags], "volumes": [keys], "depends_on": after_keys, "restart": "always"}
+        service = {
+            **ours,
+            "command": [first, *flags],
+            "volumes": [keys, here],
+            "depends_on": after_keys,
+            "restart": "always",
+        }
         if first == "balancer.py":
             service = {
                 **ours,
@@ -324,8 +331,18 @@ def compose() -> dict[str, object]:
                 "ports": ["127.0.0.1:6443:6443"],
                 "restart": "always",
             }
+        # Schedulers and nodes listen nowhere.
+        if program.name in (*API_SERVERS, *MANAGERS, BALANCER):
+            path = "/healthz" if program.name in MANAGERS else "/readyz"
+            address = f"127.0.0.1:{layout.port(program.name, 'https')}"
+            service["healthcheck"] = healthcheck("python", "/ha/ha.py", "healthy", f"--address={address}{path}")
         services[program.name] = service
     return {"name": "pilothouse-ha", "services": services, "volumes": {name: {} for name in ("keys", *ETCD)}}
+
+
+def healthcheck(*command: str) -> dict[str, object]:
+    """A check that is run in the container. Compose only shows the outcome."""
+    return {"test": ["CMD", *command], "interval": "10s", "timeout": "5s", "retries": 3, "start_period": "60s"}
 
 
 def as_yaml(value: object, indent: str = "") -> str:
@@ -349,6 +366,13 @@ def make_keys(_arguments: argparse.Namespace) -> None:
     prepare(composed(), Path("/keys"))
 
 
+def check_health(arguments: argparse.Namespace) -> None:
+    """Exit with 1 unless the address answers 200."""
+    address, slash, path = arguments.address.partition("/")
+    if not is_ready(address, slash + path or "/readyz"):
+        raise SystemExit(f"{arguments.address} is not healthy")
+
+
 COMMANDS = {
     "start": (start, "start the cluster in the background"),
     "run": (run, "run the cluster in the foreground"),
@@ -356,6 +380,7 @@ COMMANDS = {
     "status": (status, "list the programs"),
     "kubeconfig": (show_kubeconfig, "print the administrator's kubeconfig"),
     "compose": (show_compose, "print compose.yaml"),
+    "healthy": (check_health, "exit with 1 unless --address, HOST:PORT/PATH, answers 200 over HTTPS"),
     "prepare": (make_keys, "in a container: make tokens and kubeconfigs in /keys"),
 }
 
@@ -372,6 +397,8 @@ def main() -> None:
         )
         command.add_argument("--port", type=int, default=6443, help="port of the API; others follow it (default 6443)")
         command.add_argument("--etcd", default="", help="the etcd to run")
+        if name == "healthy":
+            command.add_argument("--address", required=True, help="HOST:PORT, and a path; /readyz by default")
         if name == "kubeconfig":
             command.add_argument("--server", default="", help="URL of the API server in it")
             command.add_argument("--keys", type=Path, help="directory of the keys")

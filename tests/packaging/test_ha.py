@@ -1,7 +1,10 @@
 """``deploy/ha``: one declaration for local processes and compose, flags that exist, a load balancer that works."""
 
 import asyncio
+import re
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,48 @@ def test_the_programs_know_their_flags(layout: str) -> None:
             _FLAGS[command].flag_set(command).parse(flags)
             checked.add(command)
     assert checked == set(_FLAGS)
+
+
+def test_the_etcd_is_that_of_the_release() -> None:
+    """kubeadm's ``DefaultEtcdVersion`` of v1.36 (``cmd/kubeadm/app/constants``), and tagged images everywhere."""
+    document: Any = ha.compose()
+    images = {service["image"] for service in document["services"].values() if "build" not in service}
+    assert images == {"registry.k8s.io/etcd:3.6.8-0"}
+    built = {service["build"]["dockerfile_inline"] for service in document["services"].values() if "build" in service}
+    (first,) = {text.splitlines()[0] for text in built}
+    documented = re.findall(
+        r"podman build -f deploy/Containerfile -t (\S+)", (ROOT / "deploy/Containerfile").read_text()
+    )
+    assert first == f"FROM {documented[0]}"
+
+
+def test_scripts_in_containers_need_nothing_but_python() -> None:
+    for name in ("ha.py", "programs.py", "balancer.py"):
+        code = f"import sys; sys.path.insert(0, {str(ROOT / 'deploy/ha')!r}); import {name.removesuffix('.py')}"
+        subprocess.run([sys.executable, "-SIc", code], check=True)
+
+
+def test_every_command_of_compose_that_is_python_is_understood() -> None:
+    document: Any = ha.compose()
+    checks = {
+        name: service["healthcheck"]["test"]
+        for name, service in document["services"].items()
+        if "healthcheck" in service
+    }
+    assert {name for name, test in checks.items() if test[1] == "etcdctl"} == set(declared.ETCD)
+    scripts = {name: test[2:] for name, test in checks.items() if test[1] == "python"}
+    assert set(scripts) == {*declared.API_SERVERS, *declared.MANAGERS, declared.BALANCER}
+    for name, (script, *words) in scripts.items():
+        assert script == "/ha/ha.py"
+        assert "./:/ha:ro" in document["services"][name]["volumes"]
+        done = subprocess.run(
+            [sys.executable, "-SEs", str(ROOT / "deploy/ha/ha.py"), *words], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr.split(" ", 1)[1]) == (1, "is not healthy\n"), "nothing listens here"
+    balancing: Any = document["services"][declared.BALANCER]["command"]
+    assert balancing[:2] == ["python", "/ha/balancer.py"]
+    assert balancer.parser().parse_args(balancing[2:]).listen == "0.0.0.0:6443"
+    assert "ha.py prepare" in document["services"]["keys"]["command"][2]
 
 
 def test_keys_and_tokens_are_made_once(tmp_path: Path) -> None:
@@ -146,6 +191,8 @@ async def test_the_load_balancer_leads_to_those_that_are_ready(tmp_path: Path, m
         assert name in ("", "two")
     connections += [await connect() for _ in range(3)]
     assert {await ask(*each) for each in connections[-3:]} == {"two"}
+    for one in servers:  # as the health checks of compose ask
+        assert await asyncio.to_thread(ha.is_ready, f"127.0.0.1:{one.port}") is one.ready
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     for server in listening:
