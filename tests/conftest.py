@@ -156,8 +156,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, o
     """
     problem = missing_programs()
     for item in items:
-        if stores.chosen == "etcd" and (mark := item.get_closest_marker("not_on_etcd")):
-            item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+        if (mark := item.get_closest_marker("not_on")) and stores.chosen in mark.args:
+            item.add_marker(pytest.mark.skip(reason=mark.kwargs["reason"]))
         if "real_cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.real)
             if problem:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from pilothouse.env import Env
 from pilothouse.storage import MemoryStore, Retention, Store
 
 if TYPE_CHECKING:
+    from tests.etcd import Etcd
+
     from pilothouse.storage.etcd.options import EtcdOptions
 
 KINDS = ("memory", "sqlite", "etcd")
@@ -47,13 +50,15 @@ def new_store(env: Env, retention: Retention | None = None, kind: str = "") -> S
         directory = Path(tempfile.mkdtemp(prefix="pilothouse-store-"))
         store = SqliteStore.open(env, directory, retention=kept, inline=True, fsync=False)
         return _opened_store(store, directory)
+    from tests.etcd import shared_etcd
     from tests.virtual_etcd import VirtualEtcdStore  # needs an extra
 
     from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec
 
+    etcd = shared_etcd()
     return _opened_store(
         VirtualEtcdStore.open(
-            env, _options(), KeyLayout(_root()), ObjectCodec(), retention=kept, lasting=_seconds_kept
+            env, _options(etcd), KeyLayout(etcd.root()), ObjectCodec(), retention=kept, lasting=_seconds_kept
         ),
         None,
     )
@@ -70,13 +75,15 @@ def served_store(env: Env) -> Store:
     from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec
     from pilothouse.storage.etcd.store import EtcdStore  # needs an extra
 
-    return EtcdStore.open(env, _options(), KeyLayout(_root()), ObjectCodec(), lasting=_seconds_kept)
+    etcd = _etcd_of_servers()
+    return EtcdStore.open(env, _options(etcd), KeyLayout(etcd.root()), ObjectCodec(), lasting=_seconds_kept)
 
 
 def flags() -> tuple[str, ...]:
     """For a program that serves; it is started in a new directory."""
     if chosen == "etcd":
-        return (f"--etcd-servers={_options().servers[0]}", f"--etcd-prefix={_root()}")
+        etcd = _etcd_of_servers()
+        return (f"--etcd-servers={etcd.url}", f"--etcd-prefix={etcd.root()}")
     return ("--data-dir=data",) if chosen == "sqlite" else ()
 
 
@@ -98,19 +105,19 @@ def _opened_store(store: Store, directory: Path | None) -> Store:
     return store
 
 
-def _options() -> "EtcdOptions":
-    from tests.etcd import shared_etcd
+@cache
+def _etcd_of_servers() -> "Etcd":
+    """Another one than that of the virtual loop, whose tests compact it."""
+    from tests.etcd import Etcd
 
+    return Etcd().start()
+
+
+def _options(etcd: "Etcd") -> "EtcdOptions":
     from pilothouse.storage.etcd.options import EtcdOptions
 
     # Nothing is done from time to time: in virtual time it would be done all the time.
-    return EtcdOptions(servers=(shared_etcd().url,), compaction_interval=0, db_metric_poll_interval=0)
-
-
-def _root() -> str:
-    from tests.etcd import shared_etcd
-
-    return shared_etcd().root()
+    return EtcdOptions(servers=(etcd.url,), compaction_interval=0, db_metric_poll_interval=0)
 
 
 def _seconds_kept(key: str) -> float:

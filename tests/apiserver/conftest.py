@@ -16,11 +16,10 @@ ALSO_ON_ETCD = frozenset(f"test_{verb}.py" for verb in ("create", "get", "update
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of the chosen modules that have ``api`` run on either store."""
     path = metafunc.definition.path
-    if "api" in metafunc.fixturenames and path.parent.name == "endpoints" and path.name in ALSO_ON_ETCD:
-        left_out = stores.chosen != "memory" or metafunc.definition.get_closest_marker("not_on_etcd") is not None
-        kinds = [""] if left_out else ["", pytest.param("etcd", id="etcd", marks=pytest.mark.real)]
-        if len(kinds) > 1:
-            metafunc.parametrize("store_kind", kinds, indirect=True)
+    is_chosen = "api" in metafunc.fixturenames and path.parent.name == "endpoints" and path.name in ALSO_ON_ETCD
+    if is_chosen and stores.chosen == "memory" and metafunc.definition.get_closest_marker("not_on") is None:
+        on_etcd = pytest.param("etcd", id="etcd", marks=pytest.mark.real)
+        metafunc.parametrize("store_kind", ["memory", on_etcd], indirect=True)
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ async def test_no_request_brings_one_in(api: Api, number: str, bugs: list[loggin
     assert bugs == []
 
 
-@pytest.mark.not_on_etcd("what no server writes can not be encoded")
+@pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_one_that_a_store_has_is_an_internal_error(api: Api, bugs: list[logging.LogRecord]) -> None:
     made = await api.made(SETS, daemon_set())
     key = f"{storage_prefix('apps', 'daemonsets')}default/d"

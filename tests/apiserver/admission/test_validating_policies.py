@@ -322,7 +322,7 @@ async def test_a_selector_that_is_none_fails_as_the_policy_says(
     assert not message or last.message == f'configmaps "c" is forbidden: {message}'
 
 
-@pytest.mark.not_on_etcd("what no server writes can not be encoded")
+@pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_what_a_policy_was_stays_in_force_when_nobody_can_read_it_any_more(api: Api) -> None:
     await api.made(POLICIES, policy(ONE))
     await api.made(BINDINGS, binding())
@@ -338,7 +338,7 @@ async def test_what_a_policy_was_stays_in_force_when_nobody_can_read_it_any_more
 
 
 @pytest.mark.parametrize("key", [KEY, BINDING_KEY])
-@pytest.mark.not_on_etcd("what no server writes can not be encoded")
+@pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_a_server_that_cannot_read_what_is_stored_is_not_ready_until_that_is_gone(api: Api, key: str) -> None:
     await api.made(POLICIES, policy(ONE))
     await api.made(BINDINGS, binding())
@@ -354,7 +354,7 @@ async def test_a_server_that_cannot_read_what_is_stored_is_not_ready_until_that_
 
 
 @pytest.mark.parametrize("key", [KEY, BINDING_KEY])
-@pytest.mark.not_on_etcd("what no server writes can not be encoded")
+@pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_a_first_one_that_nobody_can_read_stops_no_server_that_runs(api: Api, key: str) -> None:
     """It was known that there is none, and that stays in force."""
     before = await api.post(CONFIG_MAPS, config_map("before"))

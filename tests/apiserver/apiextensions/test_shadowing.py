@@ -45,7 +45,7 @@ async def test_a_built_in_resource_is_not_served_as_a_custom_one(env: Env, versi
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"group": "a.b"}, {"group": "a.b", "names": {"plural": "cs", "kind": "C"}}])
-@pytest.mark.not_on_etcd("what no server writes can not be encoded")
+@pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_definitions_that_were_never_validated_are_passed_over(env: Env, spec: Any) -> None:
     api = Api(env)
     whole = {

@@ -19,7 +19,7 @@ async def write(api: Api, key: str, value: bytes) -> None:
     await api.server.core.commit(api.store.stage(key, lambda _revision: value, expected=0))
 
 
-@pytest.mark.not_on_etcd("what no server writes can not be encoded")
+@pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_leases_that_cannot_be_read_are_passed_over(env: Env) -> None:
     api = Api(env)
     for number, value in enumerate(BROKEN):
@@ -60,7 +60,7 @@ RANGES = (*BROKEN, b'{"range":"::/0","data":"!"}', b'{"range":"1-2","data":"AQ"}
 
 
 @pytest.mark.parametrize("value", RANGES, ids=range(len(RANGES)))
-@pytest.mark.not_on_etcd("what no server writes can not be encoded")
+@pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_ranges_that_cannot_be_read_have_nothing_taken(env: Env, value: bytes) -> None:
     api = Api(env)
     for key in (ADDRESSES, NODE_PORTS):

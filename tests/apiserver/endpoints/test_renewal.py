@@ -200,7 +200,7 @@ def _renewal(api: Api, target: str = _LEASE, agent: str = "test") -> Callable[[s
     return api.server.renewal(Request("PUT", target, headers), Identity("test"))
 
 
-@pytest.mark.not_on_etcd("a write to etcd has to be waited for")
+@pytest.mark.not_on("etcd", "sqlite", reason="a write has to be waited for")
 async def test_without_a_request_the_same_is_stored(api: Api, env: Env) -> None:
     await api.made(LEASES, _lease())
     assert _renewal(api) is None, "it was not renewed yet"
@@ -238,7 +238,7 @@ async def test_without_a_request_the_same_is_stored(api: Api, env: Env) -> None:
         "another kind": ("/api/v1/namespaces/default/configmaps/a", "test"),
     },
 )
-@pytest.mark.not_on_etcd("a write to etcd has to be waited for")
+@pytest.mark.not_on("etcd", "sqlite", reason="a write has to be waited for")
 async def test_what_takes_a_request(api: Api, target: str, agent: str) -> None:
     await api.made(LEASES, _lease())
     await api.put(_LEASE, _renewed(_stored(api)))

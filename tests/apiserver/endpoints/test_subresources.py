@@ -185,7 +185,7 @@ async def test_an_update_keeps_what_was_allocated(api: Api) -> None:
 # The local transport
 
 
-@pytest.mark.not_on_etcd("a write to etcd takes more turns of the loop")
+@pytest.mark.not_on("etcd", reason="a write to etcd takes more turns of the loop")
 async def test_a_call_yields_and_a_cancelled_write_may_have_happened(api: Api) -> None:
     found = []
     for turns in range(3):

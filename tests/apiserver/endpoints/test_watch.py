@@ -245,7 +245,7 @@ async def test_closing_ends_a_watch_for_its_reader(api: Api) -> None:
     assert await reading == []
 
 
-@pytest.mark.not_on_etcd("etcd ends leases by its own clock")
+@pytest.mark.not_on("etcd", reason="etcd ends leases by its own clock")
 async def test_events_live_for_an_hour_after_their_last_write(api: Api) -> None:
     target = "/api/v1/namespaces/default/events"
 
