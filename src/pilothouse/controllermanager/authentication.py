@@ -1,9 +1,9 @@
 """Authentication of the secure port: a front proxy's headers, a client certificate, a bearer token, or anonymous.
 
-The order, and what counts as a wrong credential, are those of the apiserver library's delegating authenticator (v0.36
-``pkg/authentication/authenticatorfactory/delegating.go``): authenticators are tried in order, and the first that
-identifies the user wins. If none does, an invalid credential is a 401, and no credential is the anonymous user.
-``client_trust`` has the CAs, ``delegation`` reviews tokens.
+The order of authenticators and the handling of invalid credentials are those of the apiserver library's delegating
+authenticator (v0.36 ``pkg/authentication/authenticatorfactory/delegating.go``): authenticators are tried in order, and
+the first that identifies the user wins. If none does, an invalid credential is a 401, and no credential is the
+anonymous user. ``client_trust`` has the CAs, ``delegation`` reviews tokens.
 """
 
 import hashlib

@@ -173,7 +173,7 @@ class _Sampler:
 
     def stop(self) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        # A pending signal needs a handler: by default it ends the process.
+        # Without a handler a pending signal would end the process.
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:

@@ -119,10 +119,10 @@ def _delegate(env: Env, serving: Serving, kubeconfig: str, metrics: RestClientMe
 async def _read_authentication_config(env: Env, client: Client, trust: ClientTrust, serving: Serving) -> None:
     """Read the cluster's part of the trust once, before the port opens.
 
-    A ConfigMap that is not there configures nothing, and ``ClientTrust.follow`` takes it up when it comes. Only what it
-    says about front proxies is required: upstream reads users' authorities by the watch alone
-    (``DelegatingAuthenticationOptions.ApplyTo``, apiserver v0.36). An API server that is not up yet is waited for as
-    long as the manager itself would wait.
+    A missing ConfigMap configures nothing, and ``ClientTrust.follow`` applies it when it is created. Only its request
+    header part is required: upstream reads the client CA by the watch alone
+    (``DelegatingAuthenticationOptions.ApplyTo``, apiserver v0.36). If the API server is not ready yet, it is waited for
+    as long as the manager itself would wait.
     """
     tolerant = serving.authentication_tolerate_lookup_failure or bool(serving.request_header.client_ca_file)
     deadline = env.monotonic() + WAIT_SECONDS

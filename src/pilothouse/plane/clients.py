@@ -30,10 +30,10 @@ MIN_WATCH_SECONDS = 12 * 3600
 """A watch in one process can't break unnoticed: reopening it every few minutes would be useless."""
 
 SERVICES = {"manager": "kube-controller-manager", "scheduler": "kube-scheduler", "nodes": "kubelet"}
-"""What the programs are called in traces. Other clients are not part of the plane."""
+"""The components' names in traces. Other clients are not part of the plane."""
 
 Wrap = Callable[[str, wire.Transport], wire.Transport]
-"""Given a program's name (``manager``, ``scheduler``, ``nodes``) and its transport, the transport it really gets."""
+"""Given a program's name (``manager``, ``scheduler``, ``nodes``) and its transport, return the transport to use."""
 
 
 def as_it_is(_program: str, transport: wire.Transport) -> wire.Transport:
@@ -49,7 +49,7 @@ def env_of(env: Env, program: str) -> Env:
 
 
 class LocalClients:
-    """Makes clients of one embedded API server. Decoded watch events are shared between all of them: see ``Client``,
+    """Creates clients of one embedded API server. Decoded watch events are shared between all of them: see ``Client``,
     also for ``wider``."""
 
     def __init__(
@@ -81,7 +81,7 @@ class LocalClients:
         qps: float = 0,
         burst: int = 0,
     ) -> Client:
-        """A client of ``program`` that the API server knows as ``user``."""
+        """A client of ``program``, authenticated as ``user``."""
         user_agent = agent or default_user_agent(f"pilothouse-{program}")
         transport = self._server.transport(
             user, (*groups, AUTHENTICATED), user_agent=user_agent, metrics=self._metrics.get(program)
@@ -100,18 +100,18 @@ class LocalClients:
             memo=self._memo,
             wider=self._wider,
             host="local",
-            # What is wrapped may die without a word, as a network does.
+            # A wrapped transport may fail silently, as a network does.
             min_watch_seconds=MIN_WATCH_SECONDS if self._wrap is as_it_is else 0,
         )
 
     def manager(self, *, use_service_accounts: bool = True, throttled: bool = False) -> "ManagerClients":
-        """The manager's clients, in the form in which it asks for them. ``throttled``: with its qps and burst, as over
-        a network; without, nothing is throttled."""
+        """The manager's client factory. ``throttled``: with its QPS and burst, as over a network; otherwise nothing is
+        throttled."""
         return ManagerClients(self, use_service_accounts=use_service_accounts, throttled=throttled)
 
 
 class ManagerClients:
-    """What the manager asks for its clients (``controllermanager.manager.ClientFactory``).
+    """The client factory of the manager (``controllermanager.manager.ClientFactory``).
 
     In one process identity is a statement, not a proof: each controller simply is its service account, without tokens.
     """

@@ -13,7 +13,7 @@ from pilothouse.storage.etcd.store import EtcdStore
 
 
 def open_store(env: Env, etcd: EtcdOptions, retention: Retention, at_rest: EncryptionAtRest | None = None) -> Store:
-    """Read what the etcds have. Raises as ``EtcdStore.open``."""
+    """Open the store, and read its data from etcd. Raises as ``EtcdStore.open``."""
     layout, codec = KeyLayout(etcd.prefix), ObjectCodec()
 
     def opened(servers: tuple[str, ...], keys: Keys) -> EtcdStore:

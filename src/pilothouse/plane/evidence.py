@@ -59,7 +59,7 @@ class StoreEvidence:
         return [self.described(each) for each in found if since < each.revision < before]
 
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
-        """The change that made a version of the object; None if it is not known."""
+        """The change that wrote a version of the object; None if it is unknown."""
         return change_at(await self.changes(reference), resource_version)
 
     def described(self, change: Change) -> ObjectChange:
@@ -82,7 +82,7 @@ class StoreEvidence:
         )
 
     async def before(self, change: ObjectChange) -> Document | None:
-        """The object before a change; None if it was not there, or is not known."""
+        """The object before a change; None if it did not exist or is unknown."""
         found = self._by_revision.get(change.revision)
         return None if found is None or found.previous is None else msgspec.json.decode(found.previous)
 
@@ -92,7 +92,7 @@ class StoreEvidence:
         return None if found is None else msgspec.json.decode(found.value)
 
     async def get(self, reference: Reference) -> Document | None:
-        """The object now; None if it is not there."""
+        """The current object; None if it does not exist."""
         record = self._store.get(_key(reference))
         return None if record is None else msgspec.json.decode(record.value)
 

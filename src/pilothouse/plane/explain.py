@@ -1,4 +1,4 @@
-"""Why an object is not as desired: the newest warnings about it, or about what it owns.
+"""Why an object is not as desired: the newest warning events about it, or about the objects it owns.
 
 That the pods of a Deployment fit nowhere is recorded in an event about a pod of one of its ReplicaSets. Events are read
 on request, and the owners of each are followed.
@@ -30,7 +30,7 @@ _read = msgspec.json.Decoder(_Owned).decode
 
 
 class Explainer:
-    """Reads events and owners with a client. What it has learned of owners it remembers: they do not change."""
+    """Reads events and owners with a client. Owners are cached, because they do not change."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -38,8 +38,8 @@ class Explainer:
         self._owners: dict[str, ObjectReference | None] = {}
 
     async def warnings(self, kind: str, name: str, namespace: str, uid: str = "") -> list[str]:
-        """The newest warnings about an object and what belongs to it, as lines for people; each says what it is about.
-        Without ``uid``, of an object that is not there, also those that mention its name.
+        """The newest warnings about an object and its dependents, as lines for people; each names its object. Without
+        ``uid``, for an object that does not exist, also those that mention its name.
 
         That they cannot be read is a line as well.
         """
@@ -53,8 +53,8 @@ class Explainer:
         return _lines(found)
 
     async def normal_events(self, kind: str, name: str, namespace: str) -> list[str]:
-        """The newest events about an object itself that are no warnings, as lines. None if they cannot be read, which
-        ``warnings`` says."""
+        """The newest events about an object itself that are not warnings, as lines. None if they cannot be read; then
+        ``warnings`` reports it."""
         try:
             events = (await self._client.list(EVENTS, namespace)).items
         except (ApiError, OSError):
@@ -70,7 +70,7 @@ class Explainer:
             if about is None:
                 return False
             if (about.kind, about.name) == (target.kind, target.name):
-                # Of nodes and the like, whose events have no uid that means anything, there is one of each name.
+                # Events of nodes and the like have no meaningful uid, but their names are unique.
                 return not target.uid or not namespace or about.uid in ("", target.uid)
             about = await self._owner_of(about, namespace)
         return False

@@ -1,8 +1,8 @@
 """An API server over plain HTTP: without authentication, every caller is the administrator.
 
-For tests on loopback. A web page must not be such a caller: a browser on the same machine reaches the port as well, and
-a page whose name is made to resolve to 127.0.0.1 (DNS rebinding) may even read the answers. So a request has to name
-this machine as its host, and must not come from a page: only browsers send ``Origin``.
+For tests on loopback. A web page must not be able to use it: a browser on the same machine can reach the port, and a
+page whose name resolves to 127.0.0.1 (DNS rebinding) can even read the responses. So the request's host must be this
+machine, and it must not have an ``Origin`` header, which only browsers send.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable

@@ -1,4 +1,4 @@
-"""``Plane``: a whole control plane on the running loop."""
+"""``Plane``: a whole control plane on the running event loop."""
 
 import asyncio
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
 
 class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plane consists of."""
+    """The components of a plane and their options."""
 
     nodes: int = 3
     node_prefix: str = "node-"
@@ -72,28 +72,28 @@ class PlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     adopted_nodes: tuple[str, ...] = ()
     """Nodes that are in the store already, and are simulated as they are, with ``profile``."""
     derive_behaviour: DeriveBehaviour = behaviour_of
-    """What the pods on the nodes do."""
+    """The behaviour of the pods on the nodes."""
     stages: "tuple[Stage, ...]" = ()
-    """Take the place of what nodes or pods do by themselves (``pilothouse.nodes.stages``)."""
+    """Override the built-in behaviour of nodes and pods (``pilothouse.nodes.stages``)."""
     resource_metrics: bool = True
-    """Whether metrics.k8s.io is served: what the pods on the nodes use, as their annotations say."""
+    """Whether metrics.k8s.io is served, with the usage from the pods' annotations."""
     scheduler: bool = True
     scheduler_rate: tuple[float, int] = (0.0, 0)
     """Requests of the scheduler a second, and at once; 0: no limit."""
     on_demand: bool = False
-    """Whether the scheduler, and controllers that can, are built with the first object that gives them something to
-    do (``runtime.on_demand``)."""
+    """Whether the scheduler, and the controllers that support it, are created with the first object that they have to
+    process (``runtime.on_demand``)."""
     storage: bool = False
-    """A default StorageClass, and a CSI driver that makes its volumes (``pilothouse.nodes.driver``)."""
+    """Create a default StorageClass, and a CSI driver that provisions its volumes (``pilothouse.nodes.driver``)."""
     attach: bool | None = None
-    """Whether those have to be attached; None: if the plane's manager runs the controller that does."""
+    """Whether its volumes have to be attached; None: if the plane's manager runs the attach-detach controller."""
     cloud: bool = False
     """A simulated cloud, in which Services get load balancers (``pilothouse.controllers.shared.simulated_cloud``)."""
     gates: tuple[str, ...] = ()
-    """Feature gates of the API server, as in ``ServerOptions``; the manager's are its own. Only for a plane that makes
+    """Feature gates of the API server, as in ``ServerOptions``; the manager has its own. Only for a plane that creates
     its server."""
     service_range: str = SERVICE_RANGE
-    """As ``--service-cluster-ip-range``. Only for a plane that makes its server."""
+    """As ``--service-cluster-ip-range``. Only for a plane that creates its server."""
     manager: Options | None = Options(leader_election=LeaderElection(enabled=False))
     """None for a plane without a manager."""
     manager_identity: str = ""
@@ -122,7 +122,8 @@ class Plane:
         self.options = options or PlaneOptions()
         self._descriptors = descriptors
         self.server = server or ApiServer(env, store, options=_server_options(self.options))
-        # With nodes everybody has the kubelets' pods: one that shows more, instead of two.
+        # With nodes, all programs share the kubelets' decoded pods, which have more fields, instead of decoding them
+        # twice.
         self.node_profiles = _profiles(self.options)
         self.node_names = list(self.node_profiles)
         wider = {Pod: NodePod} if self.node_names else NOTHING_WIDER
@@ -152,7 +153,7 @@ class Plane:
         return self._outside.client("client", user, groups, agent=agent)
 
     def _client_metrics(self) -> "dict[str, ClientMetrics]":
-        """What counts the requests of the programs that have a page for metrics, if there is one."""
+        """Counts the requests of the programs that serve metrics; None if there is none."""
         if self.server.core.metrics is None:
             return {}
         registries = {"manager": self.manager_metrics, "scheduler": self.scheduler_metrics}
@@ -239,7 +240,7 @@ class Plane:
         )
 
     async def run(self) -> None:
-        """Run every program until cancelled, or until one of them fails."""
+        """Run all programs until cancelled, or until one of them fails."""
         async with TaskGroup("plane: API server") as outer:
             outer.start(self.server.run(), name="API server")
             async with TaskGroup("plane: programs") as group:
@@ -292,8 +293,8 @@ def _server_options(options: PlaneOptions) -> ServerOptions:
 async def _manage(manager: Manager) -> None:
     """Run the manager until cancelled, and restart it when it has lost its lease.
 
-    A program of its own ends then, is started again, and waits for the lease like any other. Here the end of the
-    process would be the end of the API server as well, and of a cluster in memory.
+    A separate process would exit then, be restarted, and wait for the lease. Here the exit of the process would also
+    end the API server, and lose a cluster in memory.
     """
     while True:
         try:
@@ -303,7 +304,7 @@ async def _manage(manager: Manager) -> None:
 
 
 def with_cloud(provider: "CloudProvider") -> dict[str, msgspec.Struct]:
-    """The options of the cloud controllers that make them work for that provider."""
+    """The options with which the cloud controllers use that provider."""
     return {
         cloud_node_lifecycle.DESCRIPTOR.name: cloud_node_lifecycle.CloudNodeLifecycleOptions(provider=provider),
         service_lb.DESCRIPTOR.name: service_lb.ServiceLBOptions(provider=provider),

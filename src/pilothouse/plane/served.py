@@ -1,6 +1,6 @@
 """The embedded API server on a port: store, certificates, tokens and HTTP put together.
 
-For ``pilothouse up``, ``pilothouse apiserver`` and test fixtures over HTTP. What has to outlive the process (store, CA,
+For ``pilothouse up``, ``pilothouse apiserver`` and test fixtures over HTTP. What must survive the process (store, CA,
 keys, token) is in the data directory; without one it is created in memory at each start.
 """
 
@@ -56,7 +56,7 @@ with lazy_imports():
     from pilothouse.controllermanager import build_metrics, feature_gates
     from pilothouse.plane import etcd_store, plain_http
     from pilothouse.runtime import process_metrics
-    from pilothouse.serving import certificates, tls, worker_thread  # of which plain HTTP needs nothing
+    from pilothouse.serving import certificates, tls, worker_thread  # Plain HTTP needs none of them.
     from pilothouse.storage import sqlite
 
 ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
@@ -71,7 +71,7 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int | None = None
-    """None is 6443 or the next free one, 0 any free one."""
+    """None is 6443 or the next free port, 0 any free port."""
     data_dir: str = ""
     """Empty keeps everything in memory."""
     secure: bool = True
@@ -84,26 +84,27 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     replica_lag: float = 0.0
     """How far behind lists and watches from the cache are, in seconds (``apiserver.lagging``)."""
     history: float = Retention().seconds
-    """How long changes are remembered, in seconds: what goes on from an older resource version gets 410. Those of
-    Leases for five minutes at most, unless this is infinite."""
+    """How long changes are kept, in seconds: a watch from an older resource version gets 410. Changes of Leases are
+    kept for at most five minutes, unless this is infinite."""
     history_bytes: int = Retention().total_bytes
     """How many bytes of changes are remembered, of one resource a quarter of it."""
     certificate: tuple[str, str] | None = None
-    """Files with the certificate to serve with and its key, in place of one that is issued."""
+    """Files with the serving certificate and its key, instead of an issued one."""
     client_authority: str = ""
-    """A file with the authorities of client certificates, in place of the server's own."""
+    """A file with the CAs for client certificates, instead of the server's own."""
     issuer: str = "https://kubernetes.default.svc.cluster.local"
     audiences: tuple[str, ...] = ()
-    """What service account tokens are for; empty is the issuer."""
+    """The audiences of service account tokens; if empty, the issuer."""
     signing_key: str = ""
-    """A file with the key for service account tokens, in place of one that is made."""
+    """A file with the key for service account tokens, instead of a generated one."""
     verification_keys: tuple[str, ...] = ()
     """Files with further keys that may have signed service account tokens."""
     anonymous: bool = True
     fsync: bool = True
-    """Off: a write is acknowledged before the disk has it. It still survives the end of the process."""
+    """If false, a write is acknowledged before it is on the disk. It survives the end of the process, but may be lost
+    if the machine crashes."""
     audit: "AuditLogOptions | None" = None
-    """What is recorded of requests, and where; None for nothing."""
+    """Which requests are audited, and where to; None for no audit."""
     etcd: "EtcdOptions | None" = None
     """The etcd that the cluster is stored in; ``data_dir`` then has certificates, keys and tokens only."""
     server: ServerOptions = ServerOptions()
@@ -117,12 +118,12 @@ class Mounted(Protocol):
         ...
 
     async def stop(self) -> None:
-        """End what it streams."""
+        """End the streamed responses."""
         ...
 
 
 class ServedApiServer:
-    """One API server with its port. ``start``, then ``run`` the core in a task group, and ``stop`` at the end."""
+    """One API server with its port. Call ``start``, then ``run`` the core in a task group, and ``stop`` at the end."""
 
     def __init__(self, env: Env, options: ServedOptions, records: Sequence[Record] = ()) -> None:
         """``records`` are in the store from the beginning, if it is in memory."""
@@ -208,7 +209,7 @@ class ServedApiServer:
         """Listen. Raises ``serving.server.CannotListen``."""
         await self.handler_chain.start()
         if self._authentication is not None:
-            # Before the first request: a manager that starts at the same time exits if it finds none.
+            # Before the first request: a manager that starts at the same time exits if it does not find the file.
             await self._authentication.sync()
         self.server.set_lag(self.options.replica_lag)
         await self._http.start()
@@ -259,7 +260,7 @@ class ServedApiServer:
 
     @property
     def _trusted(self) -> bytes:
-        """Who signs clients' certificates."""
+        """The CA that signs clients' certificates."""
         if self.authority is None:
             return b""
         return _read(self.options.client_authority) if self.options.client_authority else self.authority.certificate
@@ -301,7 +302,8 @@ def _retention(options: ServedOptions) -> Retention:
 
 
 def _open_encryption(env: Env, etcd: "EtcdOptions | None") -> "OpenedEncryption | None":
-    """What is encrypted at rest, if anything is. Raises ``EncryptionConfigError``, ``ModuleNotFoundError``."""
+    """The encryption at rest, None if nothing is encrypted. Raises ``EncryptionConfigError``,
+    ``ModuleNotFoundError``."""
     if etcd is None or not etcd.encryption_provider_config:
         return None
     return opened.OpenedEncryption(
@@ -313,7 +315,7 @@ def _open_encryption(env: Env, etcd: "EtcdOptions | None") -> "OpenedEncryption 
 
 
 def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions", encryption: "OpenedEncryption | None") -> Store:
-    """Raises ``ModuleNotFoundError`` without the extra, ``StoreUnavailable`` when no etcd answers."""
+    """Raises ``ModuleNotFoundError`` without the extra, ``StoreUnavailable`` if no etcd responds."""
     if options.data_dir:
         make_private_directory(Path(options.data_dir))
     at_rest = None if encryption is None else encryption.at_rest
@@ -362,7 +364,7 @@ def _signing_key(directory: Path | None) -> PrivateKey | None:
 
 
 def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes:
-    """The content of a private file, made when it is not there."""
+    """The content of a private file, which is created if it does not exist."""
     if directory is None:
         return make()
     path = directory / name

@@ -1,9 +1,9 @@
-"""OpenTelemetry traces: a request, its admission, the commit, the watch events, the syncs that follow, and what those
-write, as one trace.
+"""OpenTelemetry traces: a request, its admission, the commit, the watch events, the syncs that they trigger, and the
+writes of those, as one trace.
 
-``Tracing`` (``provider``) is one program's tracer. ``Env.tracing`` has it, or None, which is what costs nothing: no
-module of this package is loaded then, but for ``flags``. Client and controllers are traced by what is here, the API
-server by ``apiserver.tracing``.
+``Tracing`` (``provider``) is one program's tracer. It is in ``Env.tracing``, or None without tracing: then no module of
+this package but ``flags`` is imported. Client and controllers are traced by this package, the API server by
+``apiserver.tracing``.
 
 The SDK and the exporter are an extra: ``pip install 'pilothouse[tracing]'``.
 """

@@ -1,7 +1,7 @@
 """``Commits``: which span has written a revision, for the syncs that its event triggers.
 
-The API server of a process notes its commits here. A program in front of another API server of ours gets them with its
-watches, where both are traced.
+The API server of a process records its commits here. A client of another API server of ours gets them with its watch
+events, if both are traced.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opentelemetry.trace import SpanContext
 
 MAX_COMMITS = 8192
-"""The oldest are forgotten. A sync that its event triggers later than that begins a trace of its own."""
+"""The oldest commits are dropped. A sync that the event of a dropped commit triggers starts a new trace."""
 
 
 class Commit(NamedTuple):
@@ -32,12 +32,12 @@ class Commits:
     def remember(self, resource_version: str, context: SpanContext, at: int) -> None:
         """This span has written the version."""
         found = self._found
-        # As the newest, also if the request's span was noted before that of its commit.
+        # It becomes the newest, also if the request's span was recorded before the commit's.
         found.pop(resource_version, None)
         if len(found) >= MAX_COMMITS:
             del found[next(iter(found))]
         found[resource_version] = Commit(context, at)
 
     def get(self, resource_version: str) -> Commit | None:
-        """Who has written the version, if that is known."""
+        """The span that wrote the version; None if it is unknown."""
         return self._found.get(resource_version)

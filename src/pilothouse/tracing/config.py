@@ -37,9 +37,9 @@ class TracingConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     """Where spans go, and how many."""
 
     endpoint: str | None = None
-    """Of a collector that takes OTLP over gRPC, without TLS; None: ``DEFAULT_ENDPOINT``."""
+    """An OTLP collector over gRPC, without TLS; None: ``DEFAULT_ENDPOINT``."""
     sampling_rate_per_million: int | None = None
-    """So many of a million traces are sampled. None and 0: those whose parent is."""
+    """Samples per million traces. None and 0: only those whose parent is sampled."""
 
 
 def load_tracing_configuration(path: str) -> TracingConfiguration:
@@ -93,7 +93,7 @@ def parse_tracing_configuration(text: bytes) -> TracingConfiguration:
 
 
 def validate_tracing_configuration(configuration: TracingConfiguration) -> list[str]:
-    """What is wrong with it."""
+    """The errors of a configuration."""
     errors = []
     rate = configuration.sampling_rate_per_million
     if rate is not None and rate < 0:
@@ -129,7 +129,7 @@ def _validate_endpoint(endpoint: str) -> list[str]:
         return [f"endpoint: Invalid value: {quote(endpoint)}: parse {quote(endpoint)}: {error}"]
     authority, slash, name = rest.removeprefix("//").partition("/")
     if scheme == "dns" and authority and slash:
-        # Where the name is looked up. The exporter would send its spans there.
+        # The authority is the DNS server. The exporter would send its spans to it.
         return [f"endpoint: Invalid value: {quote(endpoint)}: the DNS server can't be chosen here: use dns:///{name}"]
     if scheme.lower() in _SCHEMES:
         return []

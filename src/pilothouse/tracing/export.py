@@ -1,7 +1,7 @@
 """Sends spans to a collector, in a thread.
 
-What waits is bounded. A collector that is gone or slow costs spans, which are counted and logged every now and then,
-and nothing else: the loop never waits for it.
+The queue is bounded. If the collector is gone or slow, spans are dropped, counted and logged now and then; the event
+loop never waits for it.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ MAX_BATCH = 256
 DELAY_SECONDS = 1.0
 """How long a span waits until there is a batch of them."""
 EXPORT_SECONDS = 10.0
-"""How long a collector may take for a batch, attempts included; then it is lost."""
+"""The timeout for one batch, retries included; then it is dropped."""
 LAST_SECONDS = 3.0
-"""How long a program that ends waits for what is not sent yet."""
+"""How long the program waits at its end for the remaining spans."""
 _END_SECONDS = 1.0
 _LOG_SECONDS = 60.0
 
 _LIBRARY = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
-"""What the exporter says of every attempt."""
+"""The exporter's logger, which logs every attempt."""
 _THREAD = "pilothouse-tracing"
 
 _log = Log("tracing")
 
 
 class Exporter(SpanProcessor):
-    """Takes finished spans. The thread is started with the first one; ``close`` ends it."""
+    """Receives finished spans. The thread is started with the first one; ``close`` ends it."""
 
     def __init__(self, exporter: SpanExporter, endpoint: str, metrics: Registry | None = None) -> None:
         self._exporter = exporter
@@ -64,7 +64,7 @@ class Exporter(SpanProcessor):
         """Nothing to do yet."""
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Hand over a span. Called on the loop; never waits."""
+        """Queue a span. Called on the event loop; never waits."""
         context = span.context
         if context is None or not context.trace_flags.sampled:
             return
@@ -89,17 +89,17 @@ class Exporter(SpanProcessor):
         self._thread.start()
 
     def _is_foreign(self, record: logging.LogRecord) -> bool:
-        """Whether a line is of an exporter of somebody else. What this one has to say is said by ``_lost``."""
+        """Whether a log line comes from another exporter. Failures of this one are logged by ``_lost``."""
         return record.threadName != _THREAD
 
     async def close(self) -> None:
-        """Send what is left. A collector that does not answer is left after some seconds."""
+        """Send the remaining spans. Gives up after some seconds if the collector does not respond."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, LAST_SECONDS)
-        # Ends an attempt that is under way.
+        # Ends a running attempt.
         await asyncio.to_thread(self._exporter.shutdown)
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, _END_SECONDS)
@@ -124,7 +124,7 @@ class Exporter(SpanProcessor):
                 self._report(len(batch))
 
     def _next_batch(self) -> list[ReadableSpan]:
-        """The spans to send next; none when it is closed and all are sent."""
+        """The next batch of spans; None when it is closed and all are sent."""
         with self._changed:
             while not self._spans and not self._closing:
                 self._changed.wait()

@@ -23,7 +23,7 @@ APISERVER, MANAGER, SCHEDULER, NODES = "apiserver", "kube-controller-manager", "
 
 
 class TracingUnavailable(Exception):
-    """There is nothing to send spans with. The message says what to install."""
+    """The OpenTelemetry packages are missing. The message names what to install."""
 
 
 def add_tracing_flags(flags: FlagSet, program: str, *, extra: bool = False) -> None:
@@ -40,8 +40,8 @@ async def traced(
     attributes: Mapping[str, str] | None = None,
     metrics: "Registry | None" = None,
 ) -> AsyncIterator[Env]:
-    """The same ``Env`` with the tracing that the file asks for; as it is, without a file. What is left is sent in the
-    end. Raises ``config.TracingError`` and ``TracingUnavailable``."""
+    """A copy of ``Env`` with the tracing that the file configures; the same ``Env`` without a file. The remaining spans
+    are sent at the end. Raises ``config.TracingError`` and ``TracingUnavailable``."""
     if not path:
         yield env
         return

@@ -9,7 +9,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 TRACEPARENT = "traceparent"
 WATCH_HEADER = "pilothouse-watch-traceparent"
-"""Asks for the ``traceparent`` of each event of a watch. Other API servers ignore it."""
+"""Requests the ``traceparent`` of each event of a watch. Other API servers ignore it."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _is_traceparent = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmatch
@@ -28,11 +28,11 @@ def current_header() -> str:
 
 
 def read_headers(headers: Mapping[str, str]) -> SpanContext | None:
-    """The span that a request comes from, None if it names none, or nothing that can be read."""
+    """The parent span of a request, None if the header is missing or invalid."""
     text = headers.get(TRACEPARENT)
     if text is None or len(text) > _LONGEST or len(headers.get("tracestate", "")) > _LONGEST:
         return None
-    # Without a context of its own it would find this task's span where the header can't be read.
+    # With the default context this task's span would be returned for an invalid header.
     context = trace.get_current_span(_PROPAGATOR.extract(headers, trace.set_span_in_context(trace.INVALID_SPAN)))
     found = context.get_span_context()
     return found if found.is_valid else None

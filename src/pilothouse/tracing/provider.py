@@ -1,7 +1,7 @@
 """``Tracing``: starts the spans of one program, with the clock and the random numbers of its ``Env``.
 
-The programs of one process have a ``Tracing`` each, since a span bears the name of its service. They share a
-``Pipeline``: the sampler, what receives finished spans, and the commits that syncs follow from.
+The programs of one process have a ``Tracing`` each, since a span has the name of its service. They share a
+``Pipeline``: the sampler, the processor of finished spans, and the commits from which syncs continue traces.
 """
 
 import datetime
@@ -24,7 +24,7 @@ from pilothouse.tracing.config import MILLION, TracingConfiguration
 
 SCOPE = "pilothouse"
 MAX_TEXT = 500
-"""Characters of what a span says of an error or a decision."""
+"""The maximum length of an error or a decision in a span."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -48,14 +48,14 @@ class _Ids(IdGenerator):
 
 
 def sampler_of(configuration: TracingConfiguration) -> Sampler:
-    """As component-base's ``tracing.NewProvider``: what the parent says, or else a share of the traces. Whether a trace
-    is sampled follows from its id."""
+    """As component-base's ``tracing.NewProvider``: sampled if the parent is, without a parent by ratio. The ratio is
+    applied to the trace's id."""
     rate = configuration.sampling_rate_per_million or 0
     return ParentBased(TraceIdRatioBased(rate / MILLION) if rate > 0 else ALWAYS_OFF)
 
 
 class Pipeline:
-    """What the programs of one process have in common. Finished spans go to ``processor``."""
+    """The shared part of all programs of one process. Finished spans go to ``processor``."""
 
     def __init__(self, env: Env, configuration: TracingConfiguration, processor: SpanProcessor) -> None:
         self.env = env
@@ -67,7 +67,7 @@ class Pipeline:
         self._services: dict[str, Tracing] = {}
 
     def service(self, name: str, attributes: Mapping[str, str] | None = None) -> "Tracing":
-        """The ``Tracing`` of a program, the same one each time. ``attributes`` are those of its resource besides the
+        """The ``Tracing`` of a program, the same one each time. ``attributes`` are added to its resource, besides the
         name of the service."""
         found = self._services.get(name)
         if found is None:
@@ -109,28 +109,28 @@ class Tracing:
         links: Sequence[Link] = (),
         at: int | None = None,
     ) -> Span:
-        """A span that begins now, or ``at``. Without ``parent`` it is a child of this task's span. ``end`` ends it."""
+        """Start a span now, or ``at``. Without ``parent`` it is a child of this task's span. ``end`` ends it."""
         above = trace.get_current_span(parent).get_span_context()
         if above.is_valid and not above.trace_flags.sampled:
-            # The sampler would say no to each: what is below goes by the one above.
+            # The sampler would reject every child as well.
             return trace.NonRecordingSpan(above)
         return self._tracer.start_span(
             name, parent, kind, attributes, links, start_time=self.now() if at is None else at
         )
 
     def end(self, span: Span) -> None:
-        """The span ends now."""
+        """End the span now."""
         span.end(self.now())
 
     def within(self, span: Span) -> "Within":
-        """A block that is the work of the span, and what it ends with."""
+        """Run a block as the work of the span, and end the span with it."""
         return Within(self, span)
 
 
 class Within:
-    """The span of this task, and of all tasks that it creates, for the length of a block. It ends with the block, with
-    the exception as its status if that is a fault of the program: no answer of less than 500. ``end=False``: it goes on
-    after the block."""
+    """Make the span the current one of this task, and of all tasks that it creates, within a block. It ends with the
+    block. An exception sets its error status, unless it is a response below 500. ``end=False``: it continues after the
+    block."""
 
     __slots__ = ("_end", "_span", "_token", "_tracing")
 
@@ -154,17 +154,17 @@ class Within:
 
 
 def set_error(span: Span, error: BaseException) -> None:
-    """The span fails with that, unless it is an answer that says what the client did wrong."""
+    """Set the span's error status, unless the error is a response for a mistake of the client."""
     code: Any = getattr(error, "code", None)
     if not isinstance(code, int) or code >= 500:
         span.set_status(Status(StatusCode.ERROR, (str(error) or type(error).__name__)[:MAX_TEXT]))
 
 
 def current_context() -> SpanContext:
-    """Of this task's span; invalid if there is none."""
+    """The context of this task's span; invalid if there is none."""
     return trace.get_current_span().get_span_context()
 
 
 def child_of(parent: SpanContext) -> Context:
-    """What makes a span a child of that one. A root, if it is invalid."""
+    """A context in which new spans are children of that one. They are roots, if it is invalid."""
     return trace.set_span_in_context(trace.NonRecordingSpan(parent), Context())

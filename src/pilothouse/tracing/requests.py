@@ -1,7 +1,7 @@
 """``TracedTransport``: each request that a program sends is a span, which the API server gets with its headers.
 
-Named as Go's ``otelhttp.Transport`` does, which upstream's programs have around theirs. A write also says what made the
-program write: component, key and decision.
+Spans are named as by Go's ``otelhttp.Transport``, which upstream's programs use. For a write there are attributes with
+its cause: component, key and decision.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ _READS = ("GET", "HEAD", "OPTIONS")
 
 
 class TracedTransport:
-    """The same transport with spans. ``remote``: to another process, whose watches are asked for the spans of their
-    events."""
+    """A transport that adds spans. ``remote``: to another process, whose watch events are requested with their
+    spans."""
 
     def __init__(self, inner: wire.Transport, tracing: Tracing, *, remote: bool) -> None:
         self._inner = inner
@@ -45,7 +45,7 @@ class TracedTransport:
             self._tracing.end(span)
 
     async def open(self, request: wire.Request) -> wire.Stream:
-        """The span ends when the answer begins: it may last for hours."""
+        """The span ends when the response begins: a watch may last for hours."""
         span = self._start(request)
         headers = {TRACEPARENT: _traceparent(span)}
         if self._remote:
@@ -76,7 +76,7 @@ class TracedTransport:
         return self._tracing.start(f"HTTP {request.method}", attributes, parent=self._parent(), kind=SpanKind.CLIENT)
 
     def _parent(self) -> Context | None:
-        """This task's span, or, for what is written later or beside a sync, the commit that had led to it."""
+        """This task's span, or, for writes that are made later or outside a sync, the commit that caused it."""
         if current_context().is_valid:
             return None
         commits = commits_of(current_triggers(), self._tracing)

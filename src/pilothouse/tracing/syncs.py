@@ -1,8 +1,8 @@
 """Spans of syncs: the events that had a key enqueued are their cause.
 
-The span of the commit that had the key enqueued first is the parent, with a span between them for the time that the
-event took to be delivered; the commits of further events are links. A sync for a time that the sync before it had
-chosen goes on in that one's trace, for a while. What follows from nothing that is known begins a trace of its own.
+The parent is the span of the commit that first enqueued the key, with a span between them for the delivery of the
+event; the commits of further events are links. A sync that the previous sync scheduled (``AddAfter``) continues its
+trace, for a limited time. A sync without a known cause starts a new trace.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator
@@ -19,17 +19,17 @@ from pilothouse.tracing.provider import MAX_TEXT, Tracing, child_of
 K = TypeVar("K", bound=Hashable)
 
 LONGEST_DELAY = 60 * 1_000_000_000
-"""Nanoseconds after the commit in which a list, or a time that a sync has chosen, still belongs to its trace. What is
-done once in a while follows from nothing, and a trace of all of it would have no end."""
+"""Nanoseconds after the commit within which a list, or a sync that was scheduled for later, still belongs to its trace.
+Periodic syncs have no cause, and one trace of all of them would have no end."""
 MAX_COMING_BACK = 4096
-"""Keys of a pool of which it is known what they wait for."""
+"""The maximum number of keys of a pool whose causes are kept."""
 _NANOSECONDS = 1_000_000_000
 _UPSTREAM_NAMES = {"node pods": "syncPod"}
 """The spans that upstream has, too, by the name of the pool (``pkg/kubelet/kubelet.go``, v1.36)."""
 
 
 class Queue(Protocol):
-    """A work queue, as far as it is asked."""
+    """The part of a work queue that is used here."""
 
     @property
     def waited(self) -> float:
@@ -41,24 +41,24 @@ class Queue(Protocol):
         ...
 
     def seconds_until_due(self, key: Any) -> float | None:
-        """When a key is handed out; None if nothing has it come."""
+        """When a key is due; None if it is not scheduled."""
         ...
 
 
 class Pool(Protocol):
-    """The workers of a queue, as far as they are asked."""
+    """The part of the workers that is used here."""
 
     name: str
     component: str
 
     @property
     def queue(self) -> Queue:
-        """What they take keys from."""
+        """The queue that they process."""
         ...
 
 
 class Requeue:
-    """What a sync says of the next one of its key."""
+    """The result of a sync, as far as it schedules the next one of its key."""
 
     __slots__ = ("_span", "asked")
 
@@ -67,25 +67,25 @@ class Requeue:
         self.asked = False
 
     def note(self, after: float | None) -> None:
-        """It is to come in so many seconds, if not None."""
+        """Seconds until the next sync, None if there is none."""
         if after is not None:
             self.asked = True
             self._span.set_attribute("requeue_after_seconds", after)
 
 
 class Origin(NamedTuple):
-    """What a sync follows from."""
+    """The causes of a sync."""
 
     parent: SpanContext | None
     links: tuple[SpanContext, ...]
     began: int
-    """When the trace was begun, as far as it is known."""
+    """When the trace was started, if known."""
     event: tuple[Trigger, Commit] | None
     """The event whose commit the parent is."""
 
 
 def commits_of(triggers: Triggers | None, tracing: Tracing) -> list[tuple[Trigger, Commit]]:
-    """The events of which it is known what has committed them, oldest first."""
+    """The events whose commits are known, oldest first."""
     if triggers is None:
         return []
     found, now = [], tracing.now()
@@ -97,19 +97,19 @@ def commits_of(triggers: Triggers | None, tracing: Tracing) -> list[tuple[Trigge
 
 
 class TracedSyncs:
-    """The syncs of one pool, or one scheduler. ``seconds_until_due`` says whether a key comes back."""
+    """The syncs of one pool, or one scheduler. ``seconds_until_due`` returns when a key is due."""
 
     def __init__(self, tracing: Tracing, seconds_until_due: Callable[[Any], float | None]) -> None:
         self._tracing = tracing
         self._seconds_until_due = seconds_until_due
         self._coming_back: dict[Any, tuple[SpanContext, int]] = {}
-        """The last syncs of keys that wait for their time, and when their traces were begun."""
+        """The last syncs of keys that are scheduled for later, and when their traces were started."""
 
     @contextmanager
     def sync(
         self, name: str, component: str, key: Any, triggers: Triggers | None, waited: float | None
     ) -> "Iterator[Requeue]":
-        """A block that is the sync of a key. An exception is the end of the span, and goes on."""
+        """A block that is the sync of a key. An exception ends the span, and is raised again."""
         tracing = self._tracing
         origin = self._origin(key, triggers)
         taken = tracing.now()

@@ -1,7 +1,7 @@
-"""The spans of watch events: what one of our API servers adds to the events of a watch that asks for it.
+"""The spans of watch events: the field that our API servers add to the events of a watch on request.
 
-``{"type":"ADDED","object":{…},"traceparent":"00-…"}``: the span that has committed the change. The client takes it off
-again, so that nothing behind it sees another form of events.
+``{"type":"ADDED","object":{…},"traceparent":"00-…"}``: the span of the commit. The client removes it, so that all other
+code gets the usual form of events.
 """
 
 import re
@@ -15,7 +15,7 @@ from pilothouse.tracing.propagation import header_of, read_traceparent
 from pilothouse.tracing.provider import Tracing
 
 _TAIL = 100
-"""So many bytes at the end of a line hold a ``traceparent``."""
+"""The number of bytes at the end of a line that can contain a ``traceparent``."""
 _traceparent = re.compile(rb',"traceparent":"([0-9a-f-]{55})"\}\s*$').search
 
 
@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 def _version(line: bytes) -> str:
-    """The resource version of what an event shows; empty for a bookmark, which shows nothing, and an error."""
+    """The resource version of an event's object; empty for a bookmark and an error, which have no object."""
     try:
         event = _decode(line)
     except msgspec.DecodeError:
@@ -53,7 +53,7 @@ def with_traceparent(line: bytes, commits: Commits) -> bytes:
 
 
 class TracedStream:
-    """A watch from another process whose events name their spans, which are noted as commits. Pieces are whole
+    """A watch from another process whose events contain their spans, which are recorded as commits. Chunks are whole
     lines."""
 
     def __init__(self, stream: wire.Stream, tracing: Tracing) -> None:
