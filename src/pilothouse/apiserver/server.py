@@ -377,7 +377,7 @@ class ApiServer:
             or request_info.subresource
             or not request_info.name
             or request_info.query is TOO_MANY
-            or not core.strategy(info).renewed
+            or not core.strategy(info).has_renewal_path
             or core.strategy(info).deprecation_warnings
             or not self.presenter.is_plain(request, request_info)
         ):

@@ -162,7 +162,7 @@ def stage_roles(core: Core) -> Staged | None:
             continue
         changed = reconciled(msgspec.json.decode(record.value), desired)
         if changed is not None:
-            core.managed_fields.rewritten(info, record.value, changed)
+            core.managed_fields.updated_by_server(info, record.value, changed)
             staged = _write(core, info, changed, expected=record.revision)
     return staged
 
@@ -178,7 +178,7 @@ def stage_current(core: Core, group: str, resource: str, desired: Object) -> Sta
     changed = {**known, **{field: value for field, value in desired.items() if field != "metadata"}}
     if changed == known:
         return None
-    core.managed_fields.rewritten(info, record.value, changed)
+    core.managed_fields.updated_by_server(info, record.value, changed)
     return _write(core, info, changed, expected=record.revision)
 
 

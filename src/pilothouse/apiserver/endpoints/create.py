@@ -13,7 +13,7 @@ from pilothouse.apiserver.endpoints.request_objects import read_object
 from pilothouse.apiserver.objects import Object, encode_object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.registry.generic import object_meta
-from pilothouse.apiserver.registry.generic.managed_fields import put_entries, remember_size, warn_untracked
+from pilothouse.apiserver.registry.generic.managed_fields import remember_size, set_managed_fields, warn_untracked
 from pilothouse.apiserver.registry.generic.validation import validate_create
 from pilothouse.apiserver.serializers.results import ObjectResult
 from pilothouse.machinery import resource_versions
@@ -109,7 +109,7 @@ def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: 
             call.warnings += object_meta.dedup_owner_references(obj["metadata"], admitted=False)
         core.managed_fields.created(call, obj, options, sent)
     else:
-        put_entries(obj, owners)
+        set_managed_fields(obj, owners)
 
 
 def _check(call: Call, obj: Object) -> Iterable[str]:

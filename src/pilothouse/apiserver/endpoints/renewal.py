@@ -18,7 +18,7 @@ from pilothouse.apiserver.core import Core, Owner
 from pilothouse.apiserver.objects import with_revision
 from pilothouse.apiserver.options import WriteOptions
 from pilothouse.apiserver.origins import begin_writes, current_origin, end_writes, repeat_writes
-from pilothouse.apiserver.registry.generic.managed_fields import manager_of
+from pilothouse.apiserver.registry.generic.managed_fields import manager_or_user_agent
 from pilothouse.apiserver.serializers.results import ObjectResult
 from pilothouse.machinery.causes import HEADER, Origin
 from pilothouse.storage import Mismatch, Record, Staged
@@ -143,7 +143,7 @@ def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtO
     if known is None or known[0] != record.revision:
         return None
     owner = known[1]
-    if owner.manager != manager_of(call, options) or owner.api_version != call.info.api_version:
+    if owner.manager != manager_or_user_agent(call, options) or owner.api_version != call.info.api_version:
         return None
     return RenewalAtOnce(core, call, record, owner)
 
@@ -170,7 +170,11 @@ def _owner_of_renewal(core: Core, call: Call, record: Record, options: WriteOpti
         return None
     known = core.renewed.get(record.key)
     owner = known[1] if known is not None and known[0] == record.revision else _only_owner(record.value)
-    if owner is None or owner.manager != manager_of(call, options) or owner.api_version != call.info.api_version:
+    if (
+        owner is None
+        or owner.manager != manager_or_user_agent(call, options)
+        or owner.api_version != call.info.api_version
+    ):
         return None
     return owner
 

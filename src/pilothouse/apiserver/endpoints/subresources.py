@@ -123,7 +123,7 @@ async def patch_scale(core: Core, call: Call) -> ObjectResult:
     options = read_patch_options(call)
     if call.content_type == APPLY_PATCH:
         return await _apply_scale(core, call, options)
-    owners = lambda: core.managed_fields.of_scale(call.info, stored_owners(core, call))  # noqa: E731
+    owners = lambda: core.managed_fields.scale_managed_fields(call.info, stored_owners(core, call))  # noqa: E731
     apply = await core.long_work.run(call.size, patch_function, call, call.info, options, kind="Scale", owners=owners)
 
     def desired(current: Object) -> Object:

@@ -36,9 +36,9 @@ from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.registry.generic import object_meta
 from pilothouse.apiserver.registry.generic.managed_fields import (
-    put_entries,
     remember_size,
     same_but_for_times,
+    set_managed_fields,
     split,
     warn_untracked,
     without_unchanged_managed_fields,
@@ -63,7 +63,7 @@ async def update(core: Core, call: Call) -> ObjectResult:
     context = audit_context()
     # The whole body is decoded if it is audited, because the audit event has the object as it was sent.
     if record is not None and (context is None or not context.enabled):
-        if call.strategy.renewed and not call.request_info.subresource:
+        if call.strategy.has_renewal_path and not call.request_info.subresource:
             answer = await renew(core, call, record, options)
             if answer is not None:
                 return answer
@@ -255,7 +255,7 @@ async def read_stored(core: Core, call: Call, record: Record, *, fresh: bool = F
     ``Core.shown``."""
     plain, owners = split(await core.shown(call.info, record.value, fresh=fresh))
     obj = decode(plain, record.key)
-    put_entries(obj, owners)
+    set_managed_fields(obj, owners)
     return obj
 
 
@@ -277,8 +277,8 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         return core.managed_fields.updated(call, old, obj, known, options) if change.tracked else known
 
     owners = await core.run_converting(info, attempt.size, complete)
-    put_entries(obj, owners)
-    put_entries(old, known)
+    set_managed_fields(obj, owners)
+    set_managed_fields(old, known)
     write = AdmissionAttributes(
         operation="UPDATE",
         info=info,

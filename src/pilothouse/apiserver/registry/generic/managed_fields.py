@@ -130,7 +130,7 @@ def _agent_name(agent: str) -> str:
     return "".join(char for char in cut if char.isprintable())
 
 
-def manager_of(call: Call, options: WriteOptions) -> str:
+def manager_or_user_agent(call: Call, options: WriteOptions) -> str:
     """The manager of a request (``managerOrUserAgent``)."""
     return options.field_manager or _agent_name(call.request.headers.get("user-agent", ""))
 
@@ -300,7 +300,7 @@ class FieldManager:
         tracker = self.tracker(info)
         before = None if not sent or managed_fields.is_reset(sent) else managed_fields.read_entries(_plain(sent))
         if before:
-            live, writer = tracker.zero, Writer(manager_of(call, options), info.api_version)
+            live, writer = tracker.zero, Writer(manager_or_user_agent(call, options), info.api_version)
             try:
                 entries = managed_fields.follow(
                     before, live, obj, tracker.versions, tracker.filter_fields, writer, self._core.time.now
@@ -308,7 +308,7 @@ class FieldManager:
             except ConversionFailed as error:
                 call.untracked = str(error)
                 return
-            put_entries(obj, managed_fields.encode_entries(entries) if entries else b"")
+            set_managed_fields(obj, managed_fields.encode_entries(entries) if entries else b"")
             return
         key = self._shared_key(call, obj)
         fields = self._shared.get(key) if key is not None else None
@@ -326,16 +326,16 @@ class FieldManager:
         if len(fields) <= 2:
             return
         entry = managed_fields.Entry(
-            manager_of(call, options) or "unknown",
+            manager_or_user_agent(call, options) or "unknown",
             "Update",
             info.api_version,
             obj["metadata"]["creationTimestamp"],
             "FieldsV1",
             fields,
         )
-        put_entries(obj, managed_fields.encode_entries([entry]))
+        set_managed_fields(obj, managed_fields.encode_entries([entry]))
 
-    def reviewed(self, call: Call, review: Object, options: WriteOptions) -> None:
+    def created_review(self, call: Call, review: Object, options: WriteOptions) -> None:
         """Set the managed fields of a review, which is returned but not stored."""
         api_version: str = review["apiVersion"]
         group, _slash, version = api_version.rpartition("/")
@@ -345,11 +345,11 @@ class FieldManager:
         found = managed_fields.created_fields(zero, review, versions, _everything)
         if found:
             fields = msgspec.Raw(field_sets.encode_fields(found))
-            manager, now = manager_of(call, options) or "unknown", self._core.time.now()
+            manager, now = manager_or_user_agent(call, options) or "unknown", self._core.time.now()
             entry = managed_fields.Entry(
                 manager, "Update", api_version, now, "FieldsV1", fields, call.request_info.subresource
             )
-            put_entries(review, managed_fields.encode_entries([entry]))
+            set_managed_fields(review, managed_fields.encode_entries([entry]))
 
     def _shared_key(self, call: Call, obj: Object) -> tuple[ResourceInfo, str, bytes] | None:
         """The cache key for the fields of a new object: its body without its name.
@@ -376,9 +376,9 @@ class FieldManager:
             fields = msgspec.Raw(field_sets.encode_fields(found))
             time: str = obj["metadata"]["creationTimestamp"]
             entry = managed_fields.Entry(SERVER, "Update", info.api_version, time, "FieldsV1", fields)
-            put_entries(obj, managed_fields.encode_entries([entry]))
+            set_managed_fields(obj, managed_fields.encode_entries([entry]))
 
-    def rewritten(self, info: ResourceInfo, before: bytes, obj: Object, subresource: str = "") -> None:
+    def updated_by_server(self, info: ResourceInfo, before: bytes, obj: Object, subresource: str = "") -> None:
         """Update the managed fields for a write of the server itself. ``before`` is the stored object; managedFields of
         ``obj`` are replaced."""
         plain, known = split(self._core.view(info, before))
@@ -391,7 +391,7 @@ class FieldManager:
             result = managed_fields.follow(
                 entries, decode(plain), obj, tracker.versions, tracker.filter_fields, writer, now, tracker.skip
             )
-            put_entries(obj, managed_fields.encode_entries(result) if result else b"")
+            set_managed_fields(obj, managed_fields.encode_entries(result) if result else b"")
 
     def updated(self, call: Call, old: Object, obj: Object, known: bytes, options: WriteOptions) -> bytes:
         """The entries after an update from ``old``, which has the entries ``known``, to ``obj``.
@@ -415,7 +415,9 @@ class FieldManager:
             entries = managed_fields.decode_entries(known)
         assert entries is not None, "either sent or stored entries exist"
         try:
-            return self.follow(call, old, obj, entries, b"" if uses_sent else known, manager_of(call, options))
+            return self.follow(
+                call, old, obj, entries, b"" if uses_sent else known, manager_or_user_agent(call, options)
+            )
         except ConversionNeeded:
             if sent is not _NONE:
                 obj["metadata"]["managedFields"] = sent  # the computation will be repeated
@@ -473,7 +475,7 @@ class FieldManager:
         paths = self._replica_paths(call.info)
         before = scale_fields.to_scale(entries, paths)
         types = Versions(scale_fields.VERSION, self._scale_type, lambda obj, _source, _target: obj)
-        writer = Writer(manager_of(call, options) or "unknown", scale_fields.VERSION, "scale")
+        writer = Writer(manager_or_user_agent(call, options) or "unknown", scale_fields.VERSION, "scale")
         now = self._core.time.now
         if applied:
             zero: Object = {"metadata": {}, "spec": {}, "status": {"replicas": 0}}
@@ -490,7 +492,7 @@ class FieldManager:
         result = scale_fields.to_object(entries, after, paths, call.info.api_version)
         return scale, managed_fields.encode_entries(result) if result else b""
 
-    def of_scale(self, info: ResourceInfo, owners: list[Any]) -> list[Any]:
+    def scale_managed_fields(self, info: ResourceInfo, owners: list[Any]) -> list[Any]:
         """The managedFields of the Scale of an object with the managedFields ``owners``."""
         entries = managed_fields.read_entries(owners) or []
         found = scale_fields.to_scale(entries, self._replica_paths(info))
@@ -555,7 +557,7 @@ def _plain(document: Any) -> Any:
     return msgspec.json.decode(document) if isinstance(document, msgspec.Raw) else document
 
 
-def put_entries(obj: Object, entries: bytes) -> None:
+def set_managed_fields(obj: Object, entries: bytes) -> None:
     """Set the encoded entries, if there are any."""
     if entries:
         obj["metadata"]["managedFields"] = msgspec.Raw(entries)

@@ -129,14 +129,14 @@ def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
 
 
 class MetadataErrors(msgspec.Struct, frozen=True):
-    """The errors in the metadata of an update. ``whole``: of ``ValidateObjectMeta``; ``change``: of
+    """The errors in the metadata of an update. ``object_meta``: of ``ValidateObjectMeta``; ``update``: of
     ``ValidateObjectMetaUpdate``. ``common_…`` are the rules for all kinds; the others include the rules of built-in
     kinds for finalizers."""
 
-    common_whole: Sequence[FieldError] = ()
-    common_change: Sequence[FieldError] = ()
-    whole: Sequence[FieldError] = ()
-    change: Sequence[FieldError] = ()
+    common_object_meta: Sequence[FieldError] = ()
+    common_update: Sequence[FieldError] = ()
+    object_meta: Sequence[FieldError] = ()
+    update: Sequence[FieldError] = ()
 
 
 _NO_ERRORS = MetadataErrors()
@@ -151,19 +151,19 @@ def validate_update(
         for name in ("labels", "annotations", "ownerReferences", "finalizers", "generateName")
         if (value := metadata.get(name)) and value != old.get(name)
     }
-    change = _validate_change(metadata, old)
-    if not changed and not change:
+    update = _validate_object_meta_change(metadata, old)
+    if not changed and not update:
         return _NO_ERRORS
     user_fields = _validate_user_fields(changed)
-    change += user_fields
+    update += user_fields
     prefix, finalizers = changed.get("generateName"), changed.get("finalizers") or ()
-    whole = user_fields + _validate_finalizers(finalizers)
-    own = _validate_kube_finalizers(finalizers) if kube_finalizers else []
+    object_meta = user_fields + _validate_finalizers(finalizers)
+    of_kind = _validate_kube_finalizers(finalizers) if kube_finalizers else []
     return MetadataErrors(
-        common_whole=(_validate_generate_name(prefix, path_segment_errors) if prefix else []) + whole,
-        common_change=change,
-        whole=(_validate_generate_name(prefix, name_errors) if prefix else []) + whole + own,
-        change=change + own,
+        common_object_meta=(_validate_generate_name(prefix, path_segment_errors) if prefix else []) + object_meta,
+        common_update=update,
+        object_meta=(_validate_generate_name(prefix, name_errors) if prefix else []) + object_meta + of_kind,
+        update=update + of_kind,
     )
 
 
@@ -252,7 +252,7 @@ def _validate_finalizers(finalizers: Sequence[str]) -> ErrorList:
     return errors
 
 
-def _validate_change(metadata: Object, old: Object) -> ErrorList:
+def _validate_object_meta_change(metadata: Object, old: Object) -> ErrorList:
     errors: ErrorList = []
     if old.get("deletionTimestamp"):
         known = set(old.get("finalizers") or ())

@@ -58,7 +58,7 @@ class Strategy:
     """Whether the response to a DELETE is the deleted object rather than a Status (``ReturnDeletedObject``)."""
     orphans_by_default = False
     """Whether a DELETE without a propagation policy orphans the dependents."""
-    renewed = False
+    has_renewal_path = False
     """Whether PUTs that change only ``spec.renewTime`` have a fast path (``endpoints.renewal``)."""
     delete_warning = ""
     """The warning for a DELETE without a propagation policy."""

@@ -44,12 +44,12 @@ def validate_update(
     meta = object_meta.validate_update(
         obj["metadata"], old["metadata"], strategy.name_errors(obj), kube_finalizers=strategy.kube_finalizers
     )
-    errors = [*meta.common_whole, *meta.common_change]
+    errors = [*meta.common_object_meta, *meta.common_update]
     for step in steps:
         if step == "object meta":
-            errors += meta.whole
+            errors += meta.object_meta
         elif step == "object meta update":
-            errors += meta.change
+            errors += meta.update
         elif step == "object":
             errors += strategy.validate_object_on_update(obj, old)
         elif step == "more":

@@ -18,7 +18,7 @@ class LeaseStrategy(Strategy):
     allow_unconditional_update = False
     allow_create_on_update = True
     kube_finalizers = False
-    renewed = True
+    has_renewal_path = True
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         self.prepare_for_update(obj, {})
