@@ -20,11 +20,11 @@ MAX_RETRIES = 10
 """How often a request is repeated, at most."""
 
 
-def retry_after(answer: wire.Response | wire.Stream) -> int | None:
+def retry_after(response: wire.Response | wire.Stream) -> int | None:
     """The seconds to wait before retrying because of this response, or None."""
-    if answer.status != 429 and answer.status < 500:
+    if response.status != 429 and response.status < 500:
         return None
-    text = answer.headers.get("retry-after", "").strip()
+    text = response.headers.get("retry-after", "").strip()
     # Upstream accepts what strconv.Atoi parses; dates, the header's other form, are ignored.
     digits = text[1:] if text[:1] in {"+", "-"} else text
     return max(0, int(text)) if digits.isascii() and digits.isdigit() else None

@@ -36,8 +36,8 @@ def metric_settings(parsed: Parsed) -> MetricSettings:
     return MetricSettings(disabled=parsed["disabled-metrics"], allowed=allowed)
 
 
-def _add(allowed: AllowedLabelValues, said: Mapping[str, str], source: str) -> None:
-    for key, values in said.items():
+def _add(allowed: AllowedLabelValues, settings: Mapping[str, str], source: str) -> None:
+    for key, values in settings.items():
         metric, comma, label = key.partition(",")
         if not metric or not comma or not label or "," in label:
             raise FlagError(f'{source}: "{key}" must have the format metricName,labelName')

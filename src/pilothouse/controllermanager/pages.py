@@ -87,8 +87,8 @@ def health_page(health: Health, endpoint: str) -> Page:
     """``/healthz``, ``/livez`` or ``/readyz``."""
 
     def page(request: Request) -> Response:
-        asked = request.query
-        return _report_page(health.report(endpoint, verbose="verbose" in asked, exclude=asked.get("exclude", ())))
+        excluded = request.query
+        return _report_page(health.report(endpoint, verbose="verbose" in excluded, exclude=excluded.get("exclude", ())))
 
     return page
 

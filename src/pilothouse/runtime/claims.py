@@ -125,20 +125,20 @@ class Claims(Generic[T]):
         await self._check_owner(meta)
         record_decision(f"adopting {meta.name}: it has no controller and matches the selector {self._selector}")
         try:
-            answer = await self._patch(meta, adoption_patch(meta.uid, self._reference, self._finalizers))
+            response = await self._patch(meta, adoption_patch(meta.uid, self._reference, self._finalizers))
         except NotFound:
             return False
-        self._record_write(answer.metadata)
+        self._record_write(response.metadata)
         return True
 
     async def _release(self, meta: ObjectMeta) -> None:
         record_decision(f"releasing {meta.name}: it no longer matches the selector {self._selector}")
         try:
-            answer = await self._patch(meta, release_patch(meta.uid, self._reference.uid, self._finalizers))
+            response = await self._patch(meta, release_patch(meta.uid, self._reference.uid, self._finalizers))
         except (NotFound, Invalid):
             # Deleted, or (422) replaced by an object with another uid, or without owner references: nothing to release.
             return
-        self._record_write(answer.metadata)
+        self._record_write(response.metadata)
 
     async def _patch(self, meta: ObjectMeta, patch: Patch) -> Object:
         return await self._client.patch(self._kind, meta.name, patch, meta.namespace)

@@ -37,8 +37,8 @@ _PEM = re.compile(rb"-----BEGIN ([^-]*)-----(.*?)-----END \1-----", re.DOTALL)
 
 def is_approved(request: CertificateSigningRequest) -> bool:
     """Whether it is approved and not denied."""
-    said = {condition.type for condition in request.status.conditions}
-    return APPROVED in said and DENIED not in said
+    condition_types = {condition.type for condition in request.status.conditions}
+    return APPROVED in condition_types and DENIED not in condition_types
 
 
 def is_decided(request: CertificateSigningRequest) -> bool:

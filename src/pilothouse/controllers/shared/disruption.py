@@ -50,7 +50,7 @@ def status_patch(
 
 def _changes(old: PodCondition | None, new: PodCondition, now: datetime.datetime) -> dict[str, Any] | None:
     """The entries of the patch for the list of conditions."""
-    whole: dict[str, Any] = {
+    full: dict[str, Any] = {
         "type": new.type,
         "status": new.status,
         "reason": new.reason,
@@ -58,7 +58,7 @@ def _changes(old: PodCondition | None, new: PodCondition, now: datetime.datetime
         "observedGeneration": new.observed_generation,
     }
     if old is None:
-        return {**whole, "lastProbeTime": None, "lastTransitionTime": format_time(now)}
+        return {**full, "lastProbeTime": None, "lastTransitionTime": format_time(now)}
     before = {
         "type": old.type,
         "status": old.status,
@@ -66,7 +66,7 @@ def _changes(old: PodCondition | None, new: PodCondition, now: datetime.datetime
         "message": old.message,
         "observedGeneration": old.observed_generation,
     }
-    changed = {name: value for name, value in whole.items() if before[name] != value}
+    changed = {name: value for name, value in full.items() if before[name] != value}
     # As upstream, nothing is written if only the generation is newer.
     if not changed.keys() - {"observedGeneration"}:
         return None

@@ -223,5 +223,5 @@ class History:
             # It was written or read live in this sync, so it equals the server's version.
             live = await self._client.get(CONTROLLER_REVISIONS.raw, meta.name, meta.namespace)
             raw = bytes(live)
-        whole = replace_fields(raw, {**changes, "metadata.managedFields": None})
-        return await self._client.update(CONTROLLER_REVISIONS, meta.name, whole, meta.namespace)
+        new_body = replace_fields(raw, {**changes, "metadata.managedFields": None})
+        return await self._client.update(CONTROLLER_REVISIONS, meta.name, new_body, meta.namespace)

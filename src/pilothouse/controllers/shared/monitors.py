@@ -76,7 +76,7 @@ class ResourceMonitors(ABC):
         self,
         client: Client,
         factory: InformerFactory,
-        whole: InformerFactory,
+        object_informers: InformerFactory,
         *,
         subject: str,
         env: Env,
@@ -86,7 +86,7 @@ class ResourceMonitors(ABC):
     ) -> None:
         self._client = client
         self._factory = factory
-        self._whole = whole
+        self._whole = object_informers
         self._subject = subject
         self._env = env
         self._log = log

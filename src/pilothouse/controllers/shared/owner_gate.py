@@ -122,13 +122,13 @@ class OwnerGate(Generic[O]):
             finalizers=finalizers,
         )
 
-    async def delete_pod(self, control: PodControl, key: str, pod: str, about: ObjectReference) -> None:
+    async def delete_pod(self, control: PodControl, key: str, pod: str, reference: ObjectReference) -> None:
         """Delete the pod with this key, for whose deletion an expectation is set. A pod that does not exist is not an
         error."""
         namespace, _slash, name = pod.partition("/")
         deleted = False
         try:
-            await control.delete_pod(namespace, name, about)
+            await control.delete_pod(namespace, name, reference)
             deleted = True
         except NotFound:
             return
@@ -141,10 +141,10 @@ class OwnerGate(Generic[O]):
 
     async def put_status(self, key: str, owner: ObjectMeta, raw: bytes, status: bytes) -> O:
         """Update the status of the owner, whose JSON is ``raw``."""
-        whole = replace_fields(raw, {"status": status, "metadata.managedFields": None})
-        answer = await self._client.update(self.kind, owner.name, whole, owner.namespace, subresource="status")
-        self.writes.wrote(key, owner.uid, self.kind.group_resource, answer.metadata.resource_version)
-        return answer
+        new_body = replace_fields(raw, {"status": status, "metadata.managedFields": None})
+        response = await self._client.update(self.kind, owner.name, new_body, owner.namespace, subresource="status")
+        self.writes.wrote(key, owner.uid, self.kind.group_resource, response.metadata.resource_version)
+        return response
 
     async def read_for_status(self, key: str, owner: ObjectMeta) -> bytes | None:
         """The JSON of the live owner, to retry an update of the status after a conflict; ``None`` if a status for a

@@ -37,7 +37,7 @@ class Monitors(ResourceMonitors):
         self,
         client: Client,
         factory: InformerFactory,
-        whole: InformerFactory,
+        object_informers: InformerFactory,
         graph: Graph,
         *,
         apply: Callable[[Instructions], None],
@@ -54,7 +54,7 @@ class Monitors(ResourceMonitors):
         super().__init__(
             client,
             factory,
-            whole,
+            object_informers,
             subject="garbage collector",
             env=env,
             log=log,

@@ -112,7 +112,7 @@ class NodeRouteController(ManagedController):
         if has_condition(node, desired):
             return
         now = format_time(self.env.now())
-        said = {
+        current = {
             "type": desired.type,
             "status": desired.status,
             "reason": desired.reason,
@@ -120,7 +120,7 @@ class NodeRouteController(ManagedController):
             "lastHeartbeatTime": now,
             "lastTransitionTime": now,
         }
-        patch = strategic_merge_patch({"status": {"conditions": [said]}})
+        patch = strategic_merge_patch({"status": {"conditions": [current]}})
         begin_sync(self.name, node.metadata.name, current_triggers())
         cidrs = ", ".join(node.spec.pod_cidrs) or "no CIDR"
         record_decision(f"the cloud has {'' if routed else 'not '}a route for each pod CIDR of the node: {cidrs}")

@@ -221,10 +221,10 @@ class ResourceClaimController(ManagedController):
         if isinstance(named, ClaimOfEntry):
             # It was created once, and the pod may be running with it: the cache is not sufficient to conclude that it
             # was deleted.
-            there = [
+            cached = [
                 created for created in self._created_claims.of(pod.metadata.uid) if created.metadata.name == named.name
             ]
-            live = there[0] if there else await self._live_claim(pod, named.name)
+            live = cached[0] if cached else await self._live_claim(pod, named.name)
             if live is not None:
                 self._created_claims.put(live)
                 return live
@@ -339,8 +339,8 @@ class ResourceClaimController(ManagedController):
             if claim is None:
                 return
             if found.made and not is_for_pod(pod, claim):
-                who = f"Pod {object_key(pod.metadata)}"
-                raise ClaimNotOwned(f"ResourceClaim {key} was not created for {who} (Pod is not owner)")
+                owner_text = f"Pod {object_key(pod.metadata)}"
+                raise ClaimNotOwned(f"ResourceClaim {key} was not created for {owner_text} (Pod is not owner)")
             if needs_reservation(pod, claim):
                 assert raw is not None, "what is written back whole is cached with its JSON"
                 user = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}

@@ -135,9 +135,9 @@ class EndpointSliceController(ManagedController):
         if not is_selecting(service):
             return
         pods = self._pods.selected_by(service)
-        slices = self._own.of(key)
-        slices = [each for each in slices if each.metadata.deletion_timestamp is None]
-        for each in slices:
+        owned = self._own.of(key)
+        slices = [each for each in owned if each.metadata.deletion_timestamp is None]
+        for each in owned:
             if each.metadata.deletion_timestamp is not None:
                 # It is being deleted. Upstream waits until its last finalizer is removed.
                 self._tracker.deleted(key, each)
@@ -156,7 +156,9 @@ class EndpointSliceController(ManagedController):
         for each in slices:
             if each.address_type not in wanted_types:
                 self._topology.remove_hints(key, each.address_type)
-                record_decision(f"Service {key} no longer has the address type {each.address_type}: its slice goes")
+                record_decision(
+                    f"Service {key} no longer has the address type {each.address_type}: its slice is deleted"
+                )
                 try:
                     await self._writes.delete(key, each)
                 except (ApiError, OSError) as error:
@@ -164,8 +166,8 @@ class EndpointSliceController(ManagedController):
                     errors.append(f"error deleting {name}: {error}")
         if errors:
             different = list(dict.fromkeys(errors))  # both families may have the same error (``aggregate.Error``)
-            distribution_name = different[0] if len(different) == 1 else f"[{', '.join(different)}]"
-            message = f"Error updating Endpoint Slices for Service {key}: {distribution_name}"
+            error_text = different[0] if len(different) == 1 else f"[{', '.join(different)}]"
+            message = f"Error updating Endpoint Slices for Service {key}: {error_text}"
             reference = object_reference(SERVICES, service.metadata)
             self._recorder.event(reference, "Warning", "FailedToUpdateEndpointSlices", message)
             raise ReconcileError(message)
@@ -212,10 +214,10 @@ class EndpointSliceController(ManagedController):
             if isinstance(found, str):
                 topology.remove_hints(key, address_type)
                 return without_hints(plan), [("Warning", "TopologyAwareHintsDisabled", found)]
-            hinted, given = found
+            hinted, hinted_endpoints = found
             enabled = ("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled")
             events = [] if topology.has_hints(key) else [enabled]
-            topology.set_hints(key, address_type, given)
+            topology.set_hints(key, address_type, hinted_endpoints)
             return hinted, events
         events = []
         if topology.has_hints(key):

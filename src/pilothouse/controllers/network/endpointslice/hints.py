@@ -124,25 +124,25 @@ def add_hints(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, 
     Correct slices are not changed. In the others each endpoint gets its own zone first, then zones with too many
     endpoints give some to zones with too few.
     """
-    given: dict[str, int] = {}
+    hinted_endpoints: dict[str, int] = {}
     unchanged: list[EndpointSlice] = []
     changed: list[EndpointSlice] = []
     for each in plan.unchanged:
-        counts = _get_hints_by_zone(each, given, allocations)
+        counts = _get_hints_by_zone(each, hinted_endpoints, allocations)
         if counts is None:
             changed.append(each)
         else:
             unchanged.append(each)
             for zone, number in counts.items():
-                given[zone] = given.get(zone, 0) + number
+                hinted_endpoints[zone] = hinted_endpoints.get(zone, 0) + number
     updates = (*plan.updates, *changed)
     for each in (*plan.creates, *updates):
         for endpoint in each.endpoints or ():
             if _is_ready(endpoint):
                 if not endpoint.zone:
                     return NO_ZONE
-                given[endpoint.zone] = given.get(endpoint.zone, 0) + 1
-    giving, receiving = _get_giving_and_receiving_zones(allocations, given)
+                hinted_endpoints[endpoint.zone] = hinted_endpoints.get(endpoint.zone, 0) + 1
+    giving, receiving = _get_giving_and_receiving_zones(allocations, hinted_endpoints)
 
     def desired(endpoint: Endpoint) -> EndpointHints | None:
         if not _is_ready(endpoint):
@@ -151,7 +151,7 @@ def add_hints(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, 
         if giving.get(zone) and receiving:
             taker = next(iter(receiving))
             for zones, name, step in ((giving, zone, -1), (receiving, taker, 1)):
-                given[name] = given.get(name, 0) + step
+                hinted_endpoints[name] = hinted_endpoints.get(name, 0) + step
                 zones[name] -= 1
                 if not zones[name]:
                     del zones[name]
@@ -166,13 +166,13 @@ def add_hints(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, 
 
     creates = rewritten(plan.creates)
     updates = rewritten(updates)
-    if not given:
+    if not hinted_endpoints:
         return NO_HINTS
-    return replace(plan, creates=creates, updates=updates, unchanged=tuple(unchanged)), given
+    return replace(plan, creates=creates, updates=updates, unchanged=tuple(unchanged)), hinted_endpoints
 
 
 def _get_hints_by_zone(
-    each: EndpointSlice, given: Mapping[str, int], allocations: Mapping[str, Allocation]
+    each: EndpointSlice, hinted_endpoints: Mapping[str, int], allocations: Mapping[str, Allocation]
 ) -> dict[str, int] | None:
     """The number of endpoints per zone in the slice's hints; None if it must be rewritten."""
     counts: dict[str, int] = {}
@@ -185,17 +185,17 @@ def _get_hints_by_zone(
             if zone.name not in allocations:
                 return None
             counts[zone.name] = counts.get(zone.name, 0) + 1
-    if any(number + given.get(zone, 0) > allocations[zone].maximum for zone, number in counts.items()):
+    if any(number + hinted_endpoints.get(zone, 0) > allocations[zone].maximum for zone, number in counts.items()):
         return None
     return counts
 
 
 def _get_giving_and_receiving_zones(
-    allocations: Mapping[str, Allocation], given: Mapping[str, int]
+    allocations: Mapping[str, Allocation], hinted_endpoints: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The number of endpoints that each zone gives and receives: one at a time from the largest surplus to the largest
     deficit, as long as it is at least half an endpoint for both and a whole one for either."""
-    surplus = {zone: given.get(zone, 0) - allocations[zone].desired for zone in sorted(allocations)}
+    surplus = {zone: hinted_endpoints.get(zone, 0) - allocations[zone].desired for zone in sorted(allocations)}
     to_give = {zone: amount for zone, amount in surplus.items() if amount > 0}
     to_receive = {zone: -amount for zone, amount in surplus.items() if amount < 0}
     giving: dict[str, int] = {}

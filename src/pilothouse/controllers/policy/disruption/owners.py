@@ -152,8 +152,8 @@ class ScaleFinder:
         """Whether the 404 was about the object and not its scale subresource. Not cached, since the cached discovery
         may be the cause."""
         root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
-        answer = await self._client.request("GET", root)
-        listed = msgspec.json.decode(answer.body, type=_Resources)
+        response = await self._client.request("GET", root)
+        listed = msgspec.json.decode(response.body, type=_Resources)
         return any(
             each.name == f"{resource.name}/scale" and (each.group, each.version, each.kind) in SCALE_FORMS
             for each in listed.resources

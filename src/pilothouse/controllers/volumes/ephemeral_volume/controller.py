@@ -71,8 +71,8 @@ class EphemeralVolumeController(ManagedController):
         for step in decide(pod, lambda name: self._claims.get(f"{namespace}/{name}")):
             reason = await self._create_claim(step, namespace) if isinstance(step, CreateClaim) else step.reason
             if reason:
-                about, message = object_reference(PODS, pod.metadata), f"ephemeral volume {step.volume}: {reason}"
-                self._recorder.event(about, WARNING, "FailedBinding", message)
+                reference, message = object_reference(PODS, pod.metadata), f"ephemeral volume {step.volume}: {reason}"
+                self._recorder.event(reference, WARNING, "FailedBinding", message)
                 raise EphemeralVolumeError(f"pod {key}, {message}")
         return None
 

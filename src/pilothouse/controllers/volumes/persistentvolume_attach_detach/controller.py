@@ -355,7 +355,7 @@ class AttachDetachController(ManagedController):
                     self._fail(operation, timeout_message("detach", "unknown", handle))
 
     async def _detach_undesired_volumes(self) -> None:
-        going: dict[str, list[tuple[Attachment, Detach]]] = {}
+        to_detach: dict[str, list[tuple[Attachment, Detach]]] = {}
         now = self.env.monotonic()
         for pair in sorted(self._open):
             found = self._actual.get(pair)
@@ -380,20 +380,20 @@ class AttachDetachController(ManagedController):
             )
             decision = decide_detach(observed)
             if isinstance(decision, Detach):
-                going.setdefault(found.node, []).append((found, decision))
-        for node_name in sorted(going):
-            await self._detach_from_node(node_name, going[node_name])
+                to_detach.setdefault(found.node, []).append((found, decision))
+        for node_name in sorted(to_detach):
+            await self._detach_from_node(node_name, to_detach[node_name])
 
-    async def _detach_from_node(self, node: str, going: list[tuple[Attachment, Detach]]) -> None:
+    async def _detach_from_node(self, node: str, to_detach: list[tuple[Attachment, Detach]]) -> None:
         """Update the node's status first: from then on no pod mounts the volumes."""
-        for found, decision in going:
+        for found, decision in to_detach:
             if decision.forced:
                 # The status of an unchecked node may have been written by another manager.
                 self._actual.force_removal_from_report((found.volume, node))
             else:
                 self._actual.remove_volume_from_report_as_attached((found.volume, node))
         reported = not self._actual.is_status_update_needed(node) or await self._update_node_status(node)
-        for found, decision in going:
+        for found, decision in to_detach:
             pair = (found.volume, node)
             if self._actual.get(pair) is not found:
                 continue

@@ -129,8 +129,8 @@ class ExpanderController(ManagedController):
             raise ExpansionFailed(message) from error
 
     def _record_event(self, claim: PersistentVolumeClaim, type_: str, message: str) -> None:
-        about = object_reference(PERSISTENT_VOLUME_CLAIMS, claim.metadata)
-        self._recorder.event(about, type_, "ExternalExpanding", message)
+        reference = object_reference(PERSISTENT_VOLUME_CLAIMS, claim.metadata)
+        self._recorder.event(reference, type_, "ExternalExpanding", message)
 
 
 build = ExpanderController

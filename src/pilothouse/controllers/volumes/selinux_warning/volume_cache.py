@@ -66,8 +66,8 @@ class VolumeCache:
             known = {}
         if complete:
             names = {place.name for place in uses}  # never iterated
-            for gone in [name for name in known if name not in names]:
-                self._remove_from_volume(pod, gone, known.pop(gone))
+            for removed in [name for name in known if name not in names]:
+                self._remove_from_volume(pod, removed, known.pop(removed))
         found: list[Conflict] = []
         for place, use in uses.items():
             before = known.get(place.name)

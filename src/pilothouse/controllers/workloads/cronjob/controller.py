@@ -208,15 +208,15 @@ class CronJobController(ManagedController):
         self._record_event(sync.cron_job, CronJobEvent(WARNING, "UnexpectedJob", text))
 
     async def _create_job(self, sync: _SyncContext, decision: Decision) -> None:
-        cron_job, moment = sync.cron_job, decision.start
-        assert moment is not None, "asked only when there is one"
+        cron_job, scheduled_time = sync.cron_job, decision.start
+        assert scheduled_time is not None, "asked only when there is one"
         spec = cron_job.spec
-        due = f"schedule {spec.schedule} is due at {format_time(moment)}"
+        due = f"schedule {spec.schedule} is due at {format_time(scheduled_time)}"
         if decision.replace:
             record_decision(f"{due}, concurrencyPolicy Replace: {len(sync.status.active)} active Jobs are deleted")
             await self._replace_active(sync)
         meta = cron_job.metadata
-        name = job_name(cron_job, moment)
+        name = job_name(cron_job, scheduled_time)
         deadline = spec.starting_deadline_seconds
         limit = f", startingDeadlineSeconds {deadline}" if deadline is not None else ""
         record_decision(
@@ -225,7 +225,9 @@ class CronJobController(ManagedController):
             f"Jobs are active{limit}"
         )
         try:
-            created_at = await self._client.create(JOBS, get_job_from_template(cron_job, moment), meta.namespace)
+            created_at = await self._client.create(
+                JOBS, get_job_from_template(cron_job, scheduled_time), meta.namespace
+            )
         except AlreadyExists:
             # Created by us and not in the status yet, or by another client.
             existing = await self._client.get(JOBS, name, meta.namespace)
@@ -233,7 +235,7 @@ class CronJobController(ManagedController):
             if known or not is_controlled_by(existing.metadata, meta.uid):
                 return
             self.log.info("Job already exists", job=name, namespace=meta.namespace)
-            sync.status = add_to_active_list(sync.status, existing.metadata, moment)
+            sync.status = add_to_active_list(sync.status, existing.metadata, scheduled_time)
             return
         except _FAILURES as error:
             if not has_cause(error, "NamespaceTerminating"):
@@ -241,11 +243,11 @@ class CronJobController(ManagedController):
             raise
         created = created_at.metadata.creation_timestamp
         if created is not None:
-            self._skew.observe((created - moment).total_seconds())
+            self._skew.observe((created - scheduled_time).total_seconds())
         self._record_event(
             cron_job, CronJobEvent(NORMAL, "SuccessfulCreate", f"Created job {created_at.metadata.name}")
         )
-        sync.status = add_to_active_list(sync.status, created_at.metadata, moment)
+        sync.status = add_to_active_list(sync.status, created_at.metadata, scheduled_time)
 
     async def _replace_active(self, sync: _SyncContext) -> None:
         for reference in sync.status.active:

@@ -73,10 +73,10 @@ def most_recent_schedule_time(
     interval = second - first  # at least a second: moments are full seconds
     missed = (now - first) // _SECOND * _SECOND // interval + 1
     last: datetime.datetime | None = None
-    moment = schedule.next(first + (missed - 2) * interval)
-    while moment is not None and moment <= now:
-        last = moment
-        moment = schedule.next(moment)
+    scheduled_time = schedule.next(first + (missed - 2) * interval)
+    while scheduled_time is not None and scheduled_time <= now:
+        last = scheduled_time
+        scheduled_time = schedule.next(scheduled_time)
     return MissedSchedules(since, last, missed)
 
 
@@ -89,5 +89,5 @@ def next_schedule_time_duration(cron_job: CronJob, schedule: Schedule, now: date
         base = now
     else:
         base = due.at or (now if due.missed else due.since)
-    moment = schedule.next(base)
-    return None if moment is None else (moment - now).total_seconds() + PADDING
+    scheduled_time = schedule.next(base)
+    return None if scheduled_time is None else (scheduled_time - now).total_seconds() + PADDING

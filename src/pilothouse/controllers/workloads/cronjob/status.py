@@ -22,8 +22,8 @@ def delete_from_active_list(status: CronJobStatus, uids: Collection[str]) -> Cro
     return replace(status, active=tuple(job for job in status.active if job.uid not in uids))
 
 
-def add_to_active_list(status: CronJobStatus, job: ObjectMeta, moment: datetime.datetime) -> CronJobStatus:
-    return replace(status, active=(*status.active, object_reference(JOBS, job)), last_schedule_time=moment)
+def add_to_active_list(status: CronJobStatus, job: ObjectMeta, scheduled_time: datetime.datetime) -> CronJobStatus:
+    return replace(status, active=(*status.active, object_reference(JOBS, job)), last_schedule_time=scheduled_time)
 
 
 def update_active_list(status: CronJobStatus, jobs: Iterable[Job]) -> tuple[CronJobStatus, list[CronJobEvent]]:

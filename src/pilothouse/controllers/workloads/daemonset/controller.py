@@ -389,11 +389,11 @@ class DaemonSetController(ManagedController):
         return errors
 
     async def _delete_pods(self, sync: _SyncContext, reasons: Mapping[str, str]) -> list[Exception]:
-        namespace, about = sync.meta.namespace, sync.about
+        namespace, owner_reference = sync.meta.namespace, sync.about
 
         async def delete(name: str, reason: str) -> None:
             record_decision(reason)
-            await self._gate.delete_pod(self._pod_control, sync.key, f"{namespace}/{name}", about)
+            await self._gate.delete_pod(self._pod_control, sync.key, f"{namespace}/{name}", owner_reference)
 
         errors = await run_all([delete(name, reason) for name, reason in reasons.items()])
         return [error for error in errors if error is not None]

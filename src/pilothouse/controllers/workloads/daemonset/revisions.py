@@ -124,15 +124,15 @@ class DaemonHistory:
             number=number,
         )
         try:
-            made = await self._history.create(meta.namespace, body)
+            created = await self._history.create(meta.namespace, body)
         except AlreadyExists:
             existing = await self._history.read(meta.namespace, name)
             if equal_revision(existing.data, blueprint.patch):
                 return existing
             await self._count_collision(owner)
             raise
-        self._record_write(owner, made)
-        return made
+        self._record_write(owner, created)
+        return created
 
     def _record_write(self, owner: DaemonSet, revision: ControllerRevision) -> None:
         self._wrote(owner, CONTROLLER_REVISIONS, revision.metadata.resource_version)
@@ -152,8 +152,8 @@ class DaemonHistory:
         record_decision(f"the name of the next ControllerRevision is taken by another template: collisionCount {count}")
         status = replace_fields(take_field(raw, "status") or b"{}", {"collisionCount": msgspec.json.encode(count)})
         body_ = replace_fields(raw, {"status": status, "metadata.managedFields": None})
-        answer = await self._client.update(DAEMON_SETS, meta.name, body_, meta.namespace, subresource="status")
-        self._wrote(owner, DAEMON_SETS, answer.metadata.resource_version)
+        response = await self._client.update(DAEMON_SETS, meta.name, body_, meta.namespace, subresource="status")
+        self._wrote(owner, DAEMON_SETS, response.metadata.resource_version)
         self._log.info("Found a hash collision for DaemonSet", v=2, name=meta.name, collision_count=count)
 
     async def cleanup_history(

@@ -70,21 +70,21 @@ def reconcile_old_replica_sets(deployment: Deployment, new: ReplicaSet, old: Seq
     for each in ordered:
         size = sizes[each.metadata.name] = size_of(each)
         unhealthy = size - each.status.available_replicas
-        gone = min(max_scaled_down, unhealthy)
-        if gone > 0:
+        removed_pods = min(max_scaled_down, unhealthy)
+        if removed_pods > 0:
             reason = f"{unhealthy} of its pods are not available; {bound}, so {max_scaled_down} may go"
-            max_scaled_down -= gone
-            sizes[each.metadata.name] = size - gone
-            steps.append(Resize(each.metadata.name, size - gone, reason=reason))
+            max_scaled_down -= removed_pods
+            sizes[each.metadata.name] = size - removed_pods
+            steps.append(Resize(each.metadata.name, size - removed_pods, reason=reason))
     available = sum(map(min_available_replicas, (new, *active)))
     spare = available - min_available
     for each in ordered:
         size = sizes[each.metadata.name]
-        gone = min(size, spare)
-        if gone > 0:
-            spare -= gone
+        removed_pods = min(size, spare)
+        if removed_pods > 0:
+            spare -= removed_pods
             reason = f"{available} pods are available, {bound}"
-            steps.append(Resize(each.metadata.name, size - gone, reason=reason))
+            steps.append(Resize(each.metadata.name, size - removed_pods, reason=reason))
     return steps
 
 

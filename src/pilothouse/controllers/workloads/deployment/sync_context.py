@@ -237,9 +237,9 @@ class SyncContext:
                 self.record_event("Normal", "ScalingReplicaSet", message)
         return changed
 
-    async def delete(self, doomed: Iterable[ReplicaSet]) -> None:
+    async def delete(self, to_delete: Iterable[ReplicaSet]) -> None:
         limit = self.deployment.spec.revision_history_limit
-        for each in doomed:
+        for each in to_delete:
             record_decision(
                 f"deleting ReplicaSet {each.metadata.name} (revision {_revision(each.metadata.annotations)}), without "
                 f"pods: {len(self.old)} old ones, revisionHistoryLimit {limit}"

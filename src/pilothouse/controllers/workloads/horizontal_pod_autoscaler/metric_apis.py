@@ -78,14 +78,14 @@ class MetricApis:
         """The usage of a resource by each pod, or by its container of that name."""
         what = "resource metrics API"
         target = f"/apis/{RESOURCE_METRICS}/namespaces/{quote(namespace)}/pods"
-        answer = await self._read(
+        response = await self._read(
             what, _with(target, labelSelector=str(selector)), "pods.metrics.k8s.io", _PodMetricsList
         )
-        if not answer.items:
+        if not response.items:
             raise MetricUnavailable(f"no metrics returned from {what}")
         samples: dict[str, Sample] = {}
         try:
-            for pod in answer.items:
+            for pod in response.items:
                 value = self._used(pod, resource, container)
                 if value is not None:
                     window = parse_duration(pod.window) if pod.window else 0.0
@@ -102,9 +102,9 @@ class MetricApis:
         if not texts or None in texts:
             if container and of:
                 return None
-            said = "Missing container metric" if container else "Missing resource metric"
-            about = {"container": container} if container else {"resourceMetric": resource}
-            self._log.info(said, v=2, pod=f"{pod.metadata.namespace}/{pod.metadata.name}", **about)
+            message = "Missing container metric" if container else "Missing resource metric"
+            described = {"container": container} if container else {"resourceMetric": resource}
+            self._log.info(message, v=2, pod=f"{pod.metadata.namespace}/{pod.metadata.name}", **described)
             return None
         return sum(parse_quantity(text).milli_value for text in texts if text is not None)
 
@@ -123,18 +123,21 @@ class MetricApis:
         }
 
     async def object(
-        self, metric: str, namespace: str, about: CrossVersionObjectReference, metric_selector: Selector
+        self, metric: str, namespace: str, described: CrossVersionObjectReference, metric_selector: Selector
     ) -> int:
         """The value of a metric of an object. Of namespaces only that of the autoscaler can be read."""
         root = await self._custom_root()
-        group, _slash, _version = about.api_version.rpartition("/")
-        if about.kind == "Namespace" and not group:
-            target, asked = f"{root}/namespaces/{quote(namespace)}/metrics/{quote(metric)}", f"namespaces {namespace}"
+        group, _slash, _version = described.api_version.rpartition("/")
+        if described.kind == "Namespace" and not group:
+            target, request_target = (
+                f"{root}/namespaces/{quote(namespace)}/metrics/{quote(metric)}",
+                f"namespaces {namespace}",
+            )
         else:
-            resource = await self._resource_of(group, about.kind)
-            target = f"{root}/namespaces/{quote(namespace)}/{resource}/{quote(about.name)}/{quote(metric)}"
-            asked = f"{resource}.{CUSTOM_GROUP} {about.name}"
-        values = await self._custom_values(_with(target, metricLabelSelector=str(metric_selector)), asked)
+            resource = await self._resource_of(group, described.kind)
+            target = f"{root}/namespaces/{quote(namespace)}/{resource}/{quote(described.name)}/{quote(metric)}"
+            request_target = f"{resource}.{CUSTOM_GROUP} {described.name}"
+        values = await self._custom_values(_with(target, metricLabelSelector=str(metric_selector)), request_target)
         if len(values) != 1:
             raise MetricUnavailable(
                 "unable to fetch metrics from custom metrics API: the custom metrics API server returned "
@@ -146,15 +149,15 @@ class MetricApis:
         """The values of an external metric."""
         what = "external metrics API"
         target = f"/apis/{EXTERNAL_METRICS}/namespaces/{quote(namespace)}/{quote(metric)}"
-        answer = await self._read(
+        response = await self._read(
             what, _with(target, labelSelector=str(selector)), f"{metric}.external.metrics.k8s.io", _MetricValues
         )
-        if not answer.items:
+        if not response.items:
             raise MetricUnavailable(f"no metrics returned from {what}")
-        return [_milli(each, "external") for each in answer.items]
+        return [_milli(each, "external") for each in response.items]
 
-    async def _custom_values(self, target: str, asked: str) -> tuple[_MetricValue, ...]:
-        return (await self._read("custom metrics API", target, asked, _MetricValues)).items
+    async def _custom_values(self, target: str, request_target: str) -> tuple[_MetricValue, ...]:
+        return (await self._read("custom metrics API", target, request_target, _MetricValues)).items
 
     async def _custom_root(self) -> str:
         now = self._env.monotonic()
@@ -186,13 +189,13 @@ class MetricApis:
             raise MetricUnavailable(f"unable to fetch metrics from custom metrics API: {reason}")
         return found[0].group_resource
 
-    async def _read(self, what: str, target: str, asked: str, view: type[T]) -> T:
+    async def _read(self, what: str, target: str, request_target: str, view: type[T]) -> T:
         try:
             response = await self._client.request("GET", target)
             return msgspec.json.decode(response.body, type=view)
         except (ApiError, OSError, msgspec.MsgspecError) as error:
             raise MetricUnavailable(
-                f"unable to fetch metrics from {what}: {_error_text(error, 'get', asked)}"
+                f"unable to fetch metrics from {what}: {_error_text(error, 'get', request_target)}"
             ) from error
 
 
@@ -221,11 +224,11 @@ def _with(target: str, **query: str) -> str:
     return f"{target}?{urlencode(given)}" if given else target
 
 
-def _error_text(error: Exception, verb: str, asked: str) -> str:
+def _error_text(error: Exception, verb: str, request_target: str) -> str:
     """The error as client-go prints it: a response that is not a Status is described by the request (apimachinery
     ``NewGenericServerResponse``, v0.36)."""
     if isinstance(error, ApiError):
         for cause in error.causes:
             if cause.reason == "UnexpectedServerResponse":
-                return f"{str(error).removesuffix(f': {cause.message}')} ({verb} {asked})"
+                return f"{str(error).removesuffix(f': {cause.message}')} ({verb} {request_target})"
     return str(error) or type(error).__name__

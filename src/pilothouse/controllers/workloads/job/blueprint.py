@@ -24,9 +24,9 @@ class Blueprint(msgspec.Struct, frozen=True):
     def of_index(self, index: int, annotations: dict[str, str]) -> bytes:
         whole: dict[str, Any] = msgspec.json.decode(self.template)
         meta = whole["metadata"]
-        said = {INDEX: str(index)}
-        meta["annotations"] = {**(meta.get("annotations") or {}), **said, **annotations}
-        meta["labels"] = {**(meta.get("labels") or {}), **said}
+        annotations_of_template = {INDEX: str(index)}
+        meta["annotations"] = {**(meta.get("annotations") or {}), **annotations_of_template, **annotations}
+        meta["labels"] = {**(meta.get("labels") or {}), **annotations_of_template}
         whole["spec"]["hostname"] = f"{self.name}-{index}"
         return msgspec.json.encode(whole)
 

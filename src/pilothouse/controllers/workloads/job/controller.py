@@ -358,19 +358,19 @@ class JobController(ManagedController):
 
         async def remove(pod: Pod) -> None:
             meta = pod.metadata
-            gone = False
+            missing = False
             try:
                 if TRACKING in meta.finalizers:
                     await self._remove_tracking_finalizer(key, sync.job, pod)
                 await self._pod_control.delete_pod(meta.namespace, meta.name, reference)
-                gone = True
+                missing = True
             except NotFound:
                 return
             except _FAILURES as error:
                 self._writes.failed(key, error)
                 raise
             finally:
-                if not gone:
+                if not missing:
                     self._expectations.deletion_observed(key, object_key(meta))
 
         sync.removed(pods, await run_all([remove(pod) for pod in pods]))
@@ -486,15 +486,15 @@ class JobController(ManagedController):
     async def _put_status(self, key: str, sync: _SyncJobContext, status: JobStatus) -> None:
         meta = sync.job.metadata
         record_decision(describe_status(sync.job, status))
-        whole = replace_fields(sync.raw, {"status": msgspec.json.encode(status), "metadata.managedFields": None})
+        new_body = replace_fields(sync.raw, {"status": msgspec.json.encode(status), "metadata.managedFields": None})
         try:
-            answer = await self._client.update(JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
+            response = await self._client.update(JOBS.raw, meta.name, new_body, meta.namespace, subresource="status")
         except NotFound as error:
             self._writes.record_owner_missing(key, meta, error)
             raise
-        sync.raw = bytes(answer)
+        sync.raw = bytes(response)
         sync.job = replace(sync.job, status=status)
-        version = take_field(answer, "metadata.resourceVersion")
+        version = take_field(response, "metadata.resourceVersion")
         if version is not None:
             self._writes.wrote(key, meta.uid, JOBS.group_resource, bytes(version).decode().strip('"'))
 

@@ -374,7 +374,7 @@ class ReplicaSetController(ManagedController):
         record_decision(describe(owner, seen, failure))
         meta, body = owner.metadata, encode(status)
         try:
-            answer = await self._gate.put_status(key, meta, raw, body)
+            response = await self._gate.put_status(key, meta, raw, body)
         except (ApiError, OSError) as error:
             try:
                 live = await self._gate.read_for_status(key, meta)
@@ -382,11 +382,11 @@ class ReplicaSetController(ManagedController):
                 raise error from None
             if live is None:
                 raise
-            answer = await self._gate.put_status(key, meta, live, body)
+            response = await self._gate.put_status(key, meta, live, body)
         if status.terminating_replicas is not None:
             # Servers before v1.35 drop the field unless its gate is on. Writing it again would be one request per sync
             # that changes nothing.
-            self._terminating_is_dropped = answer.status.terminating_replicas is None
+            self._terminating_is_dropped = response.status.terminating_replicas is None
 
     def _terminating_replicas(self, terminating: int) -> int | None:
         return None if self._terminating_is_dropped or not self._options.report_terminating else terminating

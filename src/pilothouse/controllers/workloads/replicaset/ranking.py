@@ -113,7 +113,7 @@ class ActivePodsWithRanks:
         if len(chosen) < count and (related_by_node := neighbours()):
             related = "{} active pods of related owners on its node"
             rest = _choose_groups(
-                list(_by_node(rest, related_by_node)), count, chosen, lambda answer: related.format(-answer)
+                list(_by_node(rest, related_by_node)), count, chosen, lambda value: related.format(-value)
             )
         if len(chosen) < count:
             recent = "ready for a shorter time (by powers of two)"
@@ -191,15 +191,15 @@ class _Chosen:
 def _choose_groups(answered: list[tuple[int, _Group]], count: int, chosen: _Chosen, reason: _Reason) -> list[_Group]:
     """Choose the groups that the rule decides on, at most ``count`` pods, and return the undecided ones."""
     by_answer: defaultdict[int, list[_Group]] = defaultdict(list)
-    for answer, group in answered:
-        by_answer[answer].append(group)
-    for answer in sorted(by_answer):
-        groups = by_answer[answer]
+    for value, group in answered:
+        by_answer[value].append(group)
+    for value in sorted(by_answer):
+        groups = by_answer[value]
         if len(chosen) + sum(len(some) for _kind, some in groups) > count:
-            if answer != max(by_answer):
-                chosen.narrow(reason(answer))
+            if value != max(by_answer):
+                chosen.narrow(reason(value))
             return groups
-        chosen.add([pod for _kind, some in groups for pod in some], reason(answer))
+        chosen.add([pod for _kind, some in groups for pod in some], reason(value))
     return []
 
 
@@ -208,8 +208,8 @@ def _by_node(groups: Iterable[_Group], related_by_node: Mapping[str, int]) -> It
         apart: defaultdict[int, list[Pod]] = defaultdict(list)
         for pod in pods:
             apart[-related_by_node.get(pod.spec.node_name, 0)].append(pod)
-        for answer, some in apart.items():
-            yield answer, (kind, some)
+        for value, some in apart.items():
+            yield value, (kind, some)
 
 
 def _by_ready_time(groups: Iterable[_Group], count: int, bucket: "_Buckets") -> Iterable[Pod]:

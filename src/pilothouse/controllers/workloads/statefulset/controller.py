@@ -318,9 +318,9 @@ class StatefulSetController(ManagedController):
 
     async def _put_status(self, sync: _SyncContext, raw: bytes, status: StatefulSetStatus) -> None:
         body = encode(status, take_field(raw, "status"))
-        answer = await self._gate.put_status(sync.key, sync.meta, raw, body)
+        response = await self._gate.put_status(sync.key, sync.meta, raw, body)
         # Servers before v1.22 do not have the field. Writing it again would be one useless request per sync.
-        self._available_is_dropped = answer.status.available_replicas is None
+        self._available_is_dropped = response.status.available_replicas is None
 
     def _wrote_revision(self, owner: StatefulSet, revision: ControllerRevision) -> None:
         meta = owner.metadata

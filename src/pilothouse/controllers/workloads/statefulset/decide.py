@@ -223,15 +223,15 @@ def _pods_to_update(observed: Observed) -> tuple[DeletePod, ...]:
     room = 1
     if rules.max_unavailable is not None:
         room = rules.max_unavailable - unavailable_replicas(observed)
-    taken = 0
+    in_use = 0
     for slot in reversed(observed.replicas.slots[rules.first_to_update :]):
-        if taken >= room:
+        if in_use >= room:
             break
         pod = slot.pod
         if pod is not None and pod.metadata.deletion_timestamp is None:
             revision = revision_of(pod.metadata)
             if revision != observed.update:
-                taken += 1
+                in_use += 1
                 # A finished pod was already deleted in this sync. Upstream deletes it again here and counts it twice
                 # against maxUnavailable, because it is unavailable, too.
                 if not is_terminal(pod):

@@ -158,7 +158,7 @@ class StatefulHistory:
                 number=number,
             )
             try:
-                made = await self._history.create(meta.namespace, body)
+                created = await self._history.create(meta.namespace, body)
             except AlreadyExists:
                 # Created by an earlier sync that the cache does not show yet, or by an earlier StatefulSet.
                 existing = await self._history.read(meta.namespace, name)
@@ -166,8 +166,8 @@ class StatefulHistory:
                     return existing, collisions
                 collisions += 1
             else:
-                self._wrote(owner, made)
-                return made, collisions
+                self._wrote(owner, created)
+                return created, collisions
 
     async def truncate(self, owner: StatefulSet, revisions: Sequence[ControllerRevision], live: Iterable[str]) -> None:
         """Delete unused revisions over the limit."""

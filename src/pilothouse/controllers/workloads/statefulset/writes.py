@@ -89,11 +89,11 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         """Delete a pod with its own grace period. A pod that does not exist is not an error. The next sync waits until
         the cache has the deletion."""
         try:
-            answer = await self.client.delete(PODS, name, self.owner.namespace)
-            going = msgspec.json.decode(answer, type=Object)
+            response = await self.client.delete(PODS, name, self.owner.namespace)
+            terminating = msgspec.json.decode(response, type=Object)
             # Else a Status: it was deleted immediately.
-            if going.metadata.name == name and going.metadata.resource_version:
-                self.wrote(PODS.group_resource, going.metadata.resource_version)
+            if terminating.metadata.name == name and terminating.metadata.resource_version:
+                self.wrote(PODS.group_resource, terminating.metadata.resource_version)
         except NotFound:
             pass
         except (ApiError, OSError) as error:
@@ -116,8 +116,8 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             if await self._settle(name, pod.metadata.uid):
                 attempted = True
             if better is not None:
-                answer = await self.client.update(_POD_META, name, better, self.owner.namespace)
-                self.wrote(PODS.group_resource, answer.metadata.resource_version)
+                response = await self.client.update(_POD_META, name, better, self.owner.namespace)
+                self.wrote(PODS.group_resource, response.metadata.resource_version)
 
         try:
             await retry_on_conflict(write, BACKOFF)
@@ -197,12 +197,14 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
                 "metadata.managedFields": None,
             }
             try:
-                answer = await self.client.update(_CLAIM_META, name, replace_fields(raw, changes), self.owner.namespace)
+                response = await self.client.update(
+                    _CLAIM_META, name, replace_fields(raw, changes), self.owner.namespace
+                )
             except (ApiError, OSError) as error:
                 raise ClaimUpdateFailed(
                     f"could not update claim {name} for delete policy ownerRefs: {error}"
                 ) from error
-            self.wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, answer.metadata.resource_version)
+            self.wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, response.metadata.resource_version)
         return changed
 
     # Events
