@@ -387,7 +387,7 @@ class Client:
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete every object that the selectors pick. A namespaced kind needs a namespace."""
+        """Delete all objects that the selectors match. A namespaced kind needs a namespace."""
         target = with_query(
             creation_path(kind, namespace),
             labelSelector=label_selector,

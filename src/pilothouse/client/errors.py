@@ -75,7 +75,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: authorization or admission refused."""
+    """403: rejected by authorization or admission."""
 
 
 class NotFound(ApiError):
@@ -91,7 +91,7 @@ class NotAcceptable(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """409: an object of that name is there already."""
+    """409: an object with that name exists."""
 
 
 class Conflict(ApiError):

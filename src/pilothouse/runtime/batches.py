@@ -1,7 +1,7 @@
 """Runs many similar calls in growing batches, and stops after a failure (upstream's ``slowStartBatch``).
 
 A controller that must create 500 pods sends one, then two, four, eight …, and stops after the first batch with a
-failure: if a quota or a webhook rejects, one request finds out, not 500 (``slowStartBatch``, v1.36 replica_set.go).
+failure: if a quota or a webhook rejects, only one request fails, not 500 (``slowStartBatch``, v1.36 replica_set.go).
 """
 
 import asyncio

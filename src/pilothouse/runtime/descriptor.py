@@ -13,7 +13,7 @@ from pilothouse.runtime.watches import Watch
 
 
 class RunnableController(Protocol):
-    """The result of ``build``."""
+    """A built controller."""
 
     @property
     def name(self) -> str:

@@ -136,11 +136,11 @@ class LeaderElector:
     ``run(lead)`` waits for the lease, then runs ``lead()`` and renews. Guarantees:
 
     * ``lead`` runs only after the lease was acquired, and ``fence`` is open by then.
-    * If the lease cannot be renewed within ``renew_deadline_seconds``, or is seen in another's hands, the fence is
+    * If the lease cannot be renewed within ``renew_deadline_seconds``, or another holder is observed, the fence is
       closed, ``on_lost`` is called, ``lead`` is cancelled and waited for, and ``LeadershipLost`` is raised. The program
       should end then, and one that will not wait for ``lead`` ends itself in ``on_lost``; the lease is not touched.
-      ``LeadershipLost`` is also what a ``lead`` ends with that raises ``LostLease``, the fence's refusal.
-      (Upstream leads on until the deadline in the second case, too.)
+      ``LeadershipLost`` is also what a ``lead`` ends with that raises ``LostLease``, the fence's refusal. (Upstream
+      leads on until the deadline in the second case, too.)
     * If ``run`` is cancelled, or ``lead`` returns, the lease is kept until ``lead`` has ended and then released, so
       that the next process need not wait for it to expire (upstream's managers let it expire unless a gate is on). A
       lease that was being asked for, and may have been given, is released too.
@@ -189,18 +189,19 @@ class LeaderElector:
         self._lock = f"{namespace}/{name}"
         self._cached: bytes = b""
         self._sent = b""
-        """The spec that was written last by a request."""
+        """The spec of the last request."""
         self._at_once: Callable[[str], bytes | None] | None = None
-        """Renews the Lease without one."""
+        """Renews the Lease without a request."""
         self._moment: Moment | None = None
-        """Of these renewals."""
+        """The origin of renewals without a request."""
         self._meta = ObjectMeta(name=name, namespace=namespace)
         self._observed: Record | None = None
         self._observed_at = 0.0
         self._compared: tuple[object, ...] | None = None
         self._reported = ""
         self._undecided = False
-        """Whether a write had no response, so that this process may hold the lease without knowing."""
+        """Whether a write had no response, so that this process may hold the lease although it has not observed
+        that."""
         self._master = self._slow_path = None
         if metrics is not None:
             self._master = metrics.gauge(
@@ -229,9 +230,8 @@ class LeaderElector:
         return self.leader == self.identity
 
     def check(self, tolerance_seconds: float = 20.0) -> str | None:
-        """For a health endpoint: why this process is unhealthy, or None.
-
-        A leader whose lease has been over for ``tolerance_seconds`` should long have stopped.
+        """For a health endpoint: the reason why this process is unhealthy, or None. A leader whose lease expired more
+        than ``tolerance_seconds`` ago should have stopped.
         """
         if self.is_leader and self._env.monotonic() - self._observed_at > self._duration + tolerance_seconds:
             return f"failed election to renew leadership on lease {self.name}"
@@ -337,8 +337,8 @@ class LeaderElector:
             await self._next_renewal()
 
     async def _next_renewal(self) -> None:
-        """Wait until it is time for one that has to be waited for. Those whose answer is there at once are made
-        meanwhile, without waking this task."""
+        """Wait until a renewal requires a request. Renewals without a request are done meanwhile, without waking this
+        task."""
         loop = asyncio.get_running_loop()
         due = loop.create_future()
         timer: asyncio.TimerHandle
@@ -572,7 +572,7 @@ class LeaderElector:
 
 
 def _renewal_of(mine: Record, before: Record) -> Record:
-    """A renewal: acquired when it was, as often handed over as it was."""
+    """The record of a renewal: acquire time and transitions do not change."""
     return Record(
         mine.holder, mine.duration_seconds, before.acquired_at, mine.renewed_at, before.transitions, before.strategy
     )

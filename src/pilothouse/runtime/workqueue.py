@@ -142,9 +142,9 @@ class WorkQueue(Generic[K]):
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = 0
         self._triggers: dict[K, Triggers] = {}
-        """Of keys that are due or delayed."""
+        """The triggers of keys that are due or delayed."""
         self._taken: dict[K, Triggers] = {}
-        """Of keys that are being processed."""
+        """The triggers of keys that are being processed."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._shutting_down = False
@@ -163,7 +163,7 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     def add(self, key: K) -> None:
-        """Have ``key`` worked on. Does nothing when that is already due, or once the queue is shut down."""
+        """Add ``key``. Does nothing if it is queued already, or after the queue was shut down."""
         if self._shutting_down:
             return
         if DISPATCH.type:
@@ -331,7 +331,7 @@ class WorkQueue(Generic[K]):
         return key in self._processing
 
     def is_taken(self, key: K) -> bool:
-        """Whether ``key`` is being worked on, or will be without further ado."""
+        """Whether ``key`` is being worked on, or is ready to be processed."""
         return key in self._processing or key in self._dirty
 
     def shut_down(self) -> None:

@@ -110,7 +110,7 @@ def take_census(observed: Observed) -> Census:
     kept: dict[int, Pod] = {}
     if indexed and job.spec.backoff_limit_per_index is not None:
         before = Indexes.parse(status.failed_indexes or "", completions)
-        # Upstream counts completed ones, too (``calculateFailedIndexes``), and its status is rejected from then on.
+        # Upstream counts completed ones, too (``calculateFailedIndexes``), and its status is then always rejected.
         failed_indexes = before.plus(
             index for pod in failed_pods if (index := index_of_pod(pod)) not in completed and _is_index_failed(job, pod)
         )
@@ -186,7 +186,7 @@ def new_failure_count_annotations(job: Job, last: Pod | None) -> dict[str, str]:
 
 
 def decide_ending(observed: Observed, census: Census, started: datetime.datetime | None) -> Ending | None:
-    """Why no more pods are to run, or ``None``. The condition in the status takes precedence."""
+    """The reason to finish the Job, or ``None``. The condition in the status takes precedence."""
     job, spec = observed.job, observed.job.spec
     met = true_condition(job, SUCCESS_CRITERIA_MET)
     if met is not None:

@@ -2,7 +2,7 @@
 
 A pod that has ended is counted in three steps: its uid is added to ``status.uncountedTerminatedPods`` (of a succeeded
 one of an indexed Job its index to ``completedIndexes``), its finalizer is removed, and its uid is replaced by an
-increment of the counter. So any sync sees which steps are done. Upstream: v1.36
+increment of the counter. So any sync can determine which steps are done. Upstream: v1.36
 ``pkg/controller/job/job_controller.go`` (``trackJobStatusAndRemoveFinalizers``).
 """
 
@@ -28,7 +28,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     status: JobStatus
     """Must be written first, if it differs from the stored one."""
     release: tuple[Pod, ...]
-    """Whose finalizers go then."""
+    """The pods whose finalizers are removed then."""
     full: bool
     """Whether there are more to count than fit: then the Job cannot finish yet."""
     handled: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ class PodToDelete(NamedTuple):
     pod: Pod
     reason: str
     """Its rank, and the rules that decided in their order: ``rank 1 of 3 by upstream's order: not ready, then 2
-    restarts``. Rules on which it differs from none of the pods that were left then are not among them."""
+    restarts``. Rules by which it equals all remaining pods are omitted."""
 
 
 _Group = tuple[_Kind, list[Pod]]
@@ -63,7 +63,7 @@ class ActivePodsWithRanks:
         return self._count
 
     def add(self, pod: Pod) -> bool:
-        """Add a pod. False if it is there already as it is."""
+        """Add a pod. False if the same version is stored already."""
         kind = _kind_of(pod)
         pods = self._kinds.get(kind)
         if pods is None:
@@ -75,7 +75,7 @@ class ActivePodsWithRanks:
         return True
 
     def remove(self, pod: Pod) -> bool:
-        """Remove a pod, as it was when it was added. False if it is not there like this."""
+        """Remove a pod, in the version that was added. False if that version is not stored."""
         kind = _kind_of(pod)
         pods = self._kinds.get(kind)
         if pods is None or pods.pop(pod.metadata.name, None) is None:
@@ -127,7 +127,8 @@ class ActivePodsWithRanks:
         return chosen.victims
 
     def age_ratios(self, chosen_pods: Iterable[Pod], now: datetime.datetime) -> list[float]:
-        """For every ready victim, its age relative to that of the youngest ready pod, in whole numbers as upstream.
+        """For every ready pod to delete, its age relative to that of the youngest ready pod, in whole numbers as
+        upstream.
 
         Empty when the youngest has no age yet; upstream divides by zero there.
         """
@@ -165,7 +166,7 @@ def _kind_of(pod: Pod) -> _Kind:
 
 
 class _Chosen:
-    """The victims so far, of ``total`` pods."""
+    """The pods chosen so far, of ``total`` pods."""
 
     def __init__(self, total: int) -> None:
         self.victims: list[PodToDelete] = []
@@ -224,7 +225,7 @@ def _by_ready_time(groups: Iterable[_Group], count: int, bucket: "_Buckets") -> 
     lines: defaultdict[datetime.datetime | None, list[_Group]] = defaultdict(list)
     for group in groups:
         lines[group[0].ready_since].append(group)
-    # From each line no more can go than go at all.
+    # No line can contribute more pods than are to be deleted in total.
     return _merged([_first_of_line(line, count, bucket) for line in lines.values()])
 
 
@@ -282,7 +283,7 @@ class _LastRules:
         if line[kind.restarts, age] > 1 or len(self._lines) > 1:
             found.append("smaller uid")
         line[kind.restarts, age] -= 1
-        line += Counter()  # without what none is left of
+        line += Counter()  # drops zero counts
         if not line:
             del self._lines[kind.ready_since]
         return ", then ".join(found)

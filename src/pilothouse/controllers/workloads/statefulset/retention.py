@@ -90,7 +90,7 @@ class ClaimRetention(msgspec.Struct, frozen=True):
     owner: Holder
     pod: Holder
     desired: bool
-    """Whether the pod's ordinal is among those that there should be."""
+    """Whether the pod's ordinal is in the range of replicas."""
 
     def desired_owners(self) -> tuple[Holder, ...]:
         policy = self.policy
