@@ -15,12 +15,15 @@ pytestmark = pytest.mark.slow
 NAME = "widget-labeler"
 COPIED = ("src", "scripts", "deploy", "docs", "pyproject.toml")
 NEEDED = (
+    "connections.py",
     "controllers/api_world.py",
     "controllers/conftest.py",
     "controllers/node_world.py",
     "controllers/rights.py",
     "coroutines.py",
     "packaging/manifests.py",
+    "real_cluster.py",
+    "stores.py",
 )
 """Of the tests: what the generated test imports and runs on."""
 

@@ -110,7 +110,7 @@ def normalize(name: str) -> str:
 def closest(name: str, known: Sequence[str]) -> str:
     """The closest known name, for a hint; empty if there is none."""
     similar = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILAR)
-    # Of a short name two letters in the wrong order are more than what is similar.
+    # Transposed letters of a short name make the similarity too low.
     similar += [each for each in known if sorted(each) == sorted(name)]
     return next(iter(similar), "")
 

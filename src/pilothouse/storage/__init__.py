@@ -7,17 +7,17 @@ commit, and one suite (``tests/conformance/test_store_*.py``) tests both.
 
     OSError
      └─ DataDirectoryError        a data directory that can't be used
-         ├─ DataDirectoryLocked   another process has it
-         ├─ NewerFormat           a newer pilothouse wrote it
-         └─ DamagedStore          what is on disk is not what was written
+         ├─ DataDirectoryLocked   another process uses it
+         ├─ NewerFormat           written by a newer pilothouse
+         └─ DamagedStore          checksums or contents are wrong
     StoreError
-     ├─ Mismatch                  the key is not in the state that the write expects
-     ├─ CommitFailed              the write was staged and did not become durable
-     ├─ Compacted                 that much history is not kept
-     ├─ FutureRevision            that revision does not exist yet
-     ├─ WatcherOverrun            the watcher did not keep up
-     ├─ StoreUnavailable          the storage behind it does not answer, or takes no writes
-     │   └─ BackendError          in the words of the program that keeps it (etcd)
+     ├─ Mismatch                  the key is not in the state that the write requires
+     ├─ CommitFailed              the write was staged but could not be made durable
+     ├─ Compacted                 the history does not reach back to the revision
+     ├─ FutureRevision            the revision does not exist yet
+     ├─ WatcherOverrun            the watcher was too slow
+     ├─ StoreUnavailable          the backend does not respond, or rejects writes
+     │   └─ BackendError          with the message of the backend (etcd)
      └─ StoreClosed
 """
 

@@ -58,7 +58,7 @@ class StoreUnavailable(StoreError):
 
 
 class BackendError(StoreUnavailable):
-    """What the program behind the store (etcd) has answered, or what has happened to the connection, in its words."""
+    """The response of the backend (etcd), or the failure of the connection, with its message."""
 
 
 class StoreClosed(StoreError):

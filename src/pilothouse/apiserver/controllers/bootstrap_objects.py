@@ -126,7 +126,7 @@ def stage_endpoints(core: Core, addresses: Sequence[str], port: int) -> Staged |
 
 
 def stage_endpoint_slice(core: Core, addresses: Sequence[str], port: int) -> Staged | None:
-    """Stage the EndpointSlice that says the same as the Endpoints; None if it does."""
+    """Stage the EndpointSlice that mirrors the Endpoints; None if it is up to date."""
     slice_ = {
         "metadata": {
             "name": "kubernetes",
