@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,19 +65,21 @@ def new_store(env: Env, retention: Retention | None = None, kind: str = "") -> S
     )
 
 
-def served_store(env: Env) -> Store:
-    """A store for a server on a real loop, which closes it."""
+def served_store() -> Callable[[Env], Store]:
+    """What makes the store of a server on a real loop, which closes it. To be called in the main thread: etcd ends with
+    the thread that has started it."""
     if chosen == "memory":
-        return MemoryStore(env)
+        return MemoryStore
     if chosen == "sqlite":
         from pilothouse.storage.sqlite import SqliteStore  # most runs do without
 
-        return SqliteStore.open(env, tempfile.mkdtemp(prefix="pilothouse-store-"), fsync=False)
+        return lambda env: SqliteStore.open(env, tempfile.mkdtemp(prefix="pilothouse-store-"), fsync=False)
     from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec
     from pilothouse.storage.etcd.store import EtcdStore  # needs an extra
 
     etcd = _etcd_of_servers()
-    return EtcdStore.open(env, _options(etcd), KeyLayout(etcd.root()), ObjectCodec(), lasting=_seconds_kept)
+    options, layout = _options(etcd), KeyLayout(etcd.root())
+    return lambda env: EtcdStore.open(env, options, layout, ObjectCodec(), lasting=_seconds_kept)
 
 
 def flags() -> tuple[str, ...]:

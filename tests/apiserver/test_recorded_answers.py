@@ -14,14 +14,13 @@ from tests.apiserver.recorded.player import Player
 from tests.apiserver.recorded.recording import LONG, SHORT, scenarios
 from tests.apiserver.recorded.rows import ROWS, table
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
-from tests.stores import served_store
 
 from pilothouse.env import Env
 from pilothouse.storage import Store
 
 
 @contextlib.contextmanager
-def playing(directory: Path, store: Callable[[Env], Store] = served_store) -> Iterator[Player]:
+def playing(directory: Path, store: Callable[[Env], Store] | None = None) -> Iterator[Player]:
     """A player of a fresh server."""
     with EmbeddedServer(directory, store) as embedded:
         context = ssl.create_default_context(cadata=embedded.authority.decode())

@@ -33,9 +33,9 @@ ADMIN_TOKEN = "admin-token"
 class EmbeddedServer:
     """Serves from ``__enter__`` to ``__exit__``. ``directory`` takes the files it writes."""
 
-    def __init__(self, directory: Path, store: Callable[[Env], Store] = served_store) -> None:
+    def __init__(self, directory: Path, store: Callable[[Env], Store] | None = None) -> None:
         self.directory = directory
-        self._store = store
+        self._store = store or served_store()
         self.url = ""
         self._env = Env()
         self._authority = make_authority("test-ca", self._env.now())
