@@ -41,7 +41,7 @@ class Asked(Protocol):
     def __call__(self, operation: str, kind: str, seconds: float, failed: bool) -> None: ...
 
 
-_EXPIRY_SECONDS = 30.0
+_EXPIRY_SECONDS = 10.0
 """While there are writes, history is checked for expired changes at this interval; readers check it again."""
 _MARKS = 3600
 """The maximum number of marks that are returned."""
