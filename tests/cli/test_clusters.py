@@ -134,13 +134,14 @@ def test_what_is_stored_survives_a_stop_and_a_kill(user: User) -> None:
     user.run("start")
     assert yaml.safe_load(user.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == server
     assert "deployments.apps/web in kube-public created" in user.run("load", "-f", "web.yaml")
-    assert "deployments.apps/web in default configured" in user.run("load", "-f", "web.yaml", "-n", "default")
+    assert "deployments.apps/web in default unchanged" in user.run("load", "-f", "web.yaml", "-n", "default")
 
     pid = user.process("pilothouse")
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
     while user.listed() != {"pilothouse": "Failed"}:
         assert time.monotonic() < deadline
+    (user.home / "web.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
     assert "configured" in user.run("start") + user.run("load", "-f", "web.yaml")
     assert user.run("start") == f'cluster "pilothouse" runs already: {server}\n'
     assert "pilothouse is ready" in user.run("logs", "--tail=5")

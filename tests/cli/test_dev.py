@@ -242,7 +242,7 @@ async def test_another_api_server_can_be_given(session: Session, client: Client)
     (session.folder / "more").mkdir()
     other = Session(session.folder / "more", f"--kubeconfig={kubeconfig}", "--metrics-bind-address=127.0.0.1:0")
     with other.program as program:
-        text = other.until("greetings.example.com/ada in default configured\n")
+        text = other.until("greetings.example.com/ada in default unchanged\n")
         assert "pilothouse is ready" not in text
         assert f"  kubectl --kubeconfig {kubeconfig} get greetings --all-namespaces\n" in text
         assert program.stop() == 0

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Set
 from pilothouse.cli.clusters.commands import CHOSEN_HERE
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.cli.programs import flag_sets, shown_flags
-from pilothouse.machinery.flag_types import BOOL
 from pilothouse.machinery.flags import Flag, FlagSet, explain
 
 _HEAD = """# Commands
@@ -81,7 +80,7 @@ def _command(flags: FlagSet, passed_on: Set[str] = frozenset()) -> Iterator[str]
 def _row(flag: Flag) -> str:
     name = f"`-{flag.shorthand}`, `--{flag.name}`" if flag.shorthand else f"`--{flag.name}`"
     default = flag.shown_default
-    shown = "" if default in {"", "[]"} or flag.type is BOOL else f"`{default}`"
+    shown = "" if default in {"", "[]", "false"} else f"`{default}`"
     return f"| {name} | {shown} | {_cell(_DEFAULT.sub('', explain(flag)))} |"
 
 
