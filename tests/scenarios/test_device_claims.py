@@ -178,8 +178,8 @@ async def replaced_unseen(simulation: Simulation) -> None:
 decide_reservation = decide.decide_reservation
 
 
-def as_upstream(user: object, pod: object, *, seen_to_go: bool) -> Reservation:
-    found = decide_reservation(user, pod, observed_deleted=seen_to_go)  # type: ignore[arg-type]  # passed through
+def as_upstream(user: object, pod: object, *, observed_deleted: bool) -> Reservation:
+    found = decide_reservation(user, pod, observed_deleted=observed_deleted)  # type: ignore[arg-type]  # passed through
     return Reservation.DROP if found is Reservation.READ_LIVE and pod is not None else found
 
 

@@ -364,6 +364,22 @@ async def test_the_claim_of_a_pod_that_has_ended_is_deleted(world: World) -> Non
     assert await world.events("FailedResourceClaimCreation") == []
 
 
+async def test_a_second_claim_for_the_same_entry_is_deleted_with_the_pods_end(world: World) -> None:
+    """As left by a manager that lost the response to a create and was restarted. The status names the other claim."""
+    await template(world)
+    await pod(world)
+    await soon()
+    first = (await the_claim(world))["metadata"]
+    copied = {name: first[name] for name in ("annotations", "labels", "ownerReferences")}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
+    await world.request("POST", CLAIMS, {"metadata": {**copied, "generateName": "pod-gpu-"}, "spec": spec})
+    await soon()
+    assert len(await claims(world)) == 2
+    await phase_of(world, "pod", "Succeeded")
+    await soon()
+    assert await claims(world) == []
+
+
 async def test_a_claim_that_is_deleted_in_use_waits_for_its_pod(world: World) -> None:
     """clear-reserved-structured-deleted."""
     await claim(world)

@@ -131,6 +131,10 @@ class ResourceClaimController(ManagedController):
         if deleted or is_done(pod):
             for name in claims_to_release(pod):
                 self.queue.add(f"{_CLAIM}{namespace}/{name}")
+            # A claim whose creation was repeated by a restarted manager is in no status. Upstream leaves it until the
+            # pod is deleted.
+            for claim in self._claims.by_index(OWNER_INDEX, pod.metadata.uid):
+                self.queue.add(_CLAIM + object_key(claim.metadata))
         if not deleted and needs_sync(pod, lambda name: self._claims.get(f"{namespace}/{name}")):
             self.queue.add(_POD + object_key(pod.metadata))
 
