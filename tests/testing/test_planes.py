@@ -106,6 +106,17 @@ def test_a_wait_in_vain_shows_what_was_there(shared: Cluster) -> None:
         shared.wait_for("v1", "ConfigMap", "absent", lambda found: found is not None, seconds=0.05)
 
 
+def test_a_field_that_is_not_set_yet_is_waited_for(shared: Cluster) -> None:
+    shared.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}})
+    with pytest.raises(Timeout, match=r"after 0\.05 s, the condition raised KeyError\('data'\)"):
+        shared.wait_for("v1", "ConfigMap", "plain", lambda found: (found or {})["data"]["a"] == "b", seconds=0.05)
+    with pytest.raises(Timeout, match=r"the condition raised TypeError\(.*; it does not exist"):
+        shared.wait_for("v1", "ConfigMap", "later", lambda found: found["data"]["a"] == "b", seconds=0.05)  # type: ignore[index]  # as users write it
+    shared.patch("v1", "ConfigMap", "plain", {"data": {"a": "b"}})
+    found = shared.wait_for("v1", "ConfigMap", "plain", lambda found: (found or {})["data"]["a"] == "b")
+    assert found is not None and found["data"] == {"a": "b"}
+
+
 def _too_large(name: str, replicas: int = 3) -> dict[str, Any]:
     """A Deployment whose pods fit on no node."""
     document = _replica_set(name, replicas)

@@ -126,7 +126,7 @@ def test_waits_in_vain(pilothouse):
     pilothouse.wait_for("v1", "Pod", "none", lambda pod: pod is not None, seconds=0.01)
 
 def test_asks_wrongly(pilothouse):
-    pilothouse.wait_for("v1", "Namespace", "default", lambda namespace: namespace["nothing"])
+    pilothouse.wait_for("v1", "Namespace", "default", lambda namespace: namespace.nothing)
 """
 
 

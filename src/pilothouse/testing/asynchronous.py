@@ -325,9 +325,10 @@ class AsyncCluster:
     ) -> Object | None:
         """Wait until the condition is true for the object, ``None`` if it does not exist; returns it.
 
-        Every change is observed, without polling. Raises ``Timeout`` with the last state of the object and the reasons:
-        its conditions, events of it and its dependents, and missing permissions of programs under test; for an ``App``
-        the backoff of the object and the error of its last sync.
+        Every change is observed, without polling. A ``LookupError`` or ``TypeError`` of the condition means that it
+        is not true yet, as for a field that is not set. Raises ``Timeout`` with the last state of the object and the
+        reasons: its conditions, events of it and its dependents, and missing permissions of programs under test; for
+        an ``App`` the backoff of the object and the error of its last sync.
         """
         of = await self._kind(api_version, kind)
         seen = _Seen()
@@ -337,7 +338,8 @@ class AsyncCluster:
                     pass
         except TimeoutError:
             why = await self._explain(of, name, seen.object)
-            raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s{why}") from None
+            raised = f", the condition raised {seen.error!r}" if seen.error is not None else ""
+            raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s{raised}{why}") from None
         return seen.object
 
     async def _explain(self, of: Kind[msgspec.Raw], name: str, seen: Object | None) -> str:
@@ -372,7 +374,7 @@ class AsyncCluster:
         only = f"metadata.name={name}"
         found = await self.client.list(kind, self.namespace, field_selector=only)
         seen.object = _decoded(found.items[0]) if found.items else None
-        if condition(seen.object):
+        if seen.meets(condition):
             return True
         version = found.metadata.resource_version
         watch = self.client.watch(kind, self.namespace, resource_version=version, field_selector=only)
@@ -383,7 +385,7 @@ class AsyncCluster:
                         if event.type == "BOOKMARK":
                             continue
                         seen.object = None if event.type == "DELETED" else _decoded(event.object)
-                        if condition(seen.object):
+                        if seen.meets(condition):
                             return True
         return False
 
@@ -432,6 +434,17 @@ class _Seen:
 
     def __init__(self) -> None:
         self.object: Object | None = None
+        self.error: Exception | None = None
+        """What the condition raised for it."""
+
+    def meets(self, condition: Condition) -> bool:
+        """Whether the condition is true for it."""
+        self.error = None
+        try:
+            return condition(self.object)
+        except (LookupError, TypeError) as error:
+            self.error = error
+            return False
 
 
 class Served:

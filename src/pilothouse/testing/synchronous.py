@@ -165,8 +165,9 @@ class Cluster:
     ) -> Object | None:
         """Wait until the condition is true for the object, ``None`` if it does not exist; returns it.
 
-        The condition is called in the plane's thread, after every change. Raises ``Timeout`` (an ``AssertionError``)
-        with the last state of the object and the reasons: its conditions, events of it and its dependents, and missing
+        The condition is called in the plane's thread, after every change; a ``LookupError`` or ``TypeError`` of it
+        means that it is not true yet, as for a field that is not set. Raises ``Timeout`` (an ``AssertionError``) with
+        the last state of the object and the reasons: its conditions, events of it and its dependents, and missing
         permissions of programs under test; for an ``App`` the backoff of the object and the error of its last sync.
         """
         return self._thread.call(self._cluster.wait_for(api_version, kind, name, condition, seconds=seconds))
