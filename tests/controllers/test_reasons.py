@@ -229,7 +229,7 @@ async def _namespaces(cluster: AsyncCluster) -> None:
                     "namespaces",
                     "team",
                     "namespace-controller",
-                    "namespace team is empty: its finalizer kubernetes goes",
+                    "namespace team is empty: its finalizer kubernetes is removed",
                 ),
                 (
                     "endpointslices.discovery.k8s.io",

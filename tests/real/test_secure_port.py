@@ -280,6 +280,6 @@ def test_a_server_without_client_authorities_is_managed_and_they_count_when_they
             )
             until(lambda: get(served.port, "/metrics", certificate=certificate)[0] == 200, "the authority counts", 10)
             assert program.stop() == 0
-        assert program.log.count("The cluster configures no client authorities") == 1
+        assert program.log.count("The cluster has no client CAs") == 1
     finally:
         cluster.stop()

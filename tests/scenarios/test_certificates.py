@@ -50,8 +50,8 @@ class Rights(AlwaysAllow):
     def __init__(self) -> None:
         self.granted: set[str] = set()
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
-        return Decision(allowed=asked.subresource in self.granted)
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
+        return Decision(allowed=attributes.subresource in self.granted)
 
 
 class Everybody(Restless):

@@ -27,8 +27,8 @@ ADMIN = Identity("admin", ("system:masters", "system:authenticated"), uid="admin
 class Bound(AlwaysAllow):
     """The ClusterRoleBinding of the scenario."""
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
-        return Decision(allowed="system:bootstrappers" in identity.groups and asked.subresource == "nodeclient")
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
+        return Decision(allowed="system:bootstrappers" in identity.groups and attributes.subresource == "nodeclient")
 
 
 async def ask(stage: Stage, who: Identity, method: str, path: str, body: Doc) -> Doc:

@@ -17,6 +17,7 @@ from pilothouse.cli.apiserver import (
     warn_of_idle_gates,
 )
 from pilothouse.cli.clientside import PATHS, common_flags, decision_log, traced
+from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE
 from pilothouse.cli.nodes import node_flags, profile_from, stages_from
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.restored import RestoredCluster, restored_cluster
@@ -50,8 +51,6 @@ with lazy_imports():
     from pilothouse.plane import plane
     from pilothouse.plane import served as served_plane
 
-CLUSTER_VARIABLE = "PILOTHOUSE_CLUSTER"
-"""The environment variable with the name of the cluster, if it runs in the background."""
 USAGE = """A Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
 
 Usage:

@@ -121,7 +121,7 @@ class Granting(AlwaysAllow):
         self.granted = set(granted)
         self.user: list[tuple[str, tuple[str, ...], str]] = []
 
-    def decide(self, identity: Identity, user: Attributes) -> Decision:
+    def authorize(self, identity: Identity, user: Attributes) -> Decision:
         self.user.append((identity.user, identity.groups, user.subresource))
         return Decision(allowed=user.subresource in self.granted)
 

@@ -24,6 +24,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 DEFAULT_NAME = "pilothouse"
+CLUSTER_VARIABLE = "PILOTHOUSE_CLUSTER"
+"""The environment variable with the name of the cluster, if it runs in the background."""
 FORMAT = 1
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,48}[a-z0-9])?")
 _RESERVED = ("cluster", "clusters")

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pilothouse.cli import kubeconfig_text
-from pilothouse.cli.clusters.cluster import Cluster
+from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE, Cluster
 from pilothouse.cli.kubeconfig_text import NoKubeconfig
 from pilothouse.cli.program import UserError
-from pilothouse.cli.up import CLUSTER_VARIABLE
 
 READY = "pilothouse is ready:"
 """The start of the line that ``pilothouse up`` prints when it is ready."""
