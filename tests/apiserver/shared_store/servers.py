@@ -25,23 +25,30 @@ def open_store(env: Env, etcd: Etcd, root: str, *, event_ttl: float = 3600) -> E
 
 
 @contextlib.asynccontextmanager
-async def servers(env: Env, count: int = 2, *, event_ttl: float = 3600) -> AsyncIterator[list[Api]]:
-    """So many servers that run on one root."""
-    etcd = shared_etcd()
-    root = etcd.root()
-    found = [Api(env, store=open_store(env, etcd, root, event_ttl=event_ttl)) for _ in range(count)]
+async def running(*found: Api) -> AsyncIterator[None]:
+    """Run servers that share a store, and close them."""
     try:
         async with TaskGroup() as group:
             for each in found:
                 group.start(each.server.run())
             for each in found:
-                # Whoever comes first makes the namespaces; the others find them.
+                # The first one creates the namespaces.
                 assert (await each.get("/api/v1/namespaces/default")).status == 200
-            yield found
+            yield
             group.cancel()
     finally:
         for each in found:
             await each.server.close()
+
+
+@contextlib.asynccontextmanager
+async def servers(env: Env, count: int = 2, *, event_ttl: float = 3600) -> AsyncIterator[list[Api]]:
+    """So many servers on one root."""
+    etcd = shared_etcd()
+    root = etcd.root()
+    found = [Api(env, store=open_store(env, etcd, root, event_ttl=event_ttl)) for _ in range(count)]
+    async with running(*found):
+        yield found
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Api
+from tests.apiserver.shared_store.servers import running
 from tests.real_cluster import RealCluster, RequestFailed, missing_programs
 
 from pilothouse.apiserver import ServerOptions
 from pilothouse.apiserver.encryption_config.opened import OpenedEncryption
 from pilothouse.apiserver.resources import ResourceInfo, built_in
 from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
@@ -88,14 +89,8 @@ async def ours(env: Env, go: RealCluster, tmp_path: Path) -> AsyncIterator[Api]:
     encryption = OpenedEncryption(env, str(config), reload=False, server_id="").at_rest
     store = EtcdStore.open(env, options, KeyLayout(), ObjectCodec(), encryption=encryption)
     api = Api(env, ServerOptions(service_range="10.0.0.0/16"), store=store)
-    try:
-        async with TaskGroup() as group:
-            group.start(api.server.run())
-            assert (await api.get("/api/v1/namespaces/default")).status == 200
-            yield api
-            group.cancel()
-    finally:
-        await api.server.close()
+    async with running(api):
+        yield api
 
 
 async def _in_etcd(ours: Api, resource: str, name: str, namespace: str = "default") -> bytes:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api
-from tests.apiserver.shared_store.servers import config_map, open_store
+from tests.apiserver.shared_store.servers import config_map, open_store, running
 from tests.etcd import Etcd
 from tests.small_disks import fill, small_disk
 
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env
 
 pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=120)]
 
@@ -24,14 +24,8 @@ MIB = 1024 * 1024
 @contextlib.asynccontextmanager
 async def _server(env: Env, etcd: Etcd) -> AsyncIterator[Api]:
     api = Api(env, store=open_store(env, etcd, "/registry"))
-    try:
-        async with TaskGroup() as group:
-            group.start(api.server.run())
-            assert (await api.get("/api/v1/namespaces/default")).status == 200
-            yield api
-            group.cancel()
-    finally:
-        await api.server.close()
+    async with running(api):
+        yield api
 
 
 async def _create_until_it_fails(api: Api, size: int) -> tuple[list[str], Answer]:

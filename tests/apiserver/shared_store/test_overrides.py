@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, Api, pod
-from tests.apiserver.shared_store.servers import config_map
+from tests.apiserver.shared_store.servers import config_map, running
 from tests.etcd import Etcd, shared_etcd
 
 from pilothouse.apiserver.handler_chain import HandlerChain
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env
 from pilothouse.plane.etcd_store import open_store
 from pilothouse.storage import Retention
 from pilothouse.storage.etcd.options import EtcdOptions, parse_overrides
@@ -66,17 +66,8 @@ async def two() -> AsyncIterator[Two]:
 @contextlib.asynccontextmanager
 async def _servers(env: Env, two: Two, *resources: str, count: int = 1) -> AsyncIterator[list[Api]]:
     found = [Api(env, store=open_store(env, two.options(*resources), Retention())) for _ in range(count)]
-    try:
-        async with TaskGroup() as group:
-            for each in found:
-                group.start(each.server.run())
-            for each in found:
-                assert (await each.get("/api/v1/namespaces/default")).status == 200
-            yield found
-            group.cancel()
-    finally:
-        for each in found:
-            await each.server.close()
+    async with running(*found):
+        yield found
 
 
 def _deployment(name: str) -> dict[str, Any]:

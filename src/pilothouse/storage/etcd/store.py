@@ -25,6 +25,7 @@ from pilothouse.storage.etcd.follower import Follower, Stale
 from pilothouse.storage.etcd.leases import LeaseManager
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.pages import PastStore, key_of, page_request, read_all, read_all_async
+from pilothouse.storage.etcd.progress_requester import ProgressRequester
 from pilothouse.storage.etcd.transactions import Transaction, Write
 from pilothouse.storage.etcd.values import Values
 from pilothouse.storage.history import KEPT, Retention
@@ -41,8 +42,6 @@ _AT_ONCE = 20
 _CATCH_UP_SECONDS = 10.0
 """Timeout until the watch has reported what etcd has stored. Upstream waits three seconds for its watch cache, and then
 reads from etcd."""
-_ASK_AGAIN = 0.1
-"""Timeout of a progress request in seconds."""
 _MOST_IN_FLIGHT = 500
 _MOST_GIVEN_UP = 10_000
 """Keys: far more than are written while a request is handled."""
@@ -110,11 +109,7 @@ class EtcdStore(Store):
         """Whether the watch is up."""
         self._checks: dict[str, tuple[float, bool]] = {}
         """The time of the last health check of etcd, and its result."""
-        self._catching_up: dict[asyncio.Future[None], float] = {}
-        """Requests that wait for a revision of etcd, and since when."""
-        self._asking: asyncio.TimerHandle | None = None
-        self._questions: set[asyncio.Task[None]] = set()
-        """About the progress of the watch."""
+        self._progress_requester = ProgressRequester(self._follower.ask_progress)
         self._retry = asyncio.Event()
         """Set when values that could not be decrypted may be decryptable."""
 
@@ -521,36 +516,18 @@ class EtcdStore(Store):
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
         self._awaited.append((revision, waiter))
-        self._catching_up[waiter] = loop.time()
-        if self._asking is None:
-            self._asking = loop.call_later(_ASK_AGAIN / 20, self._ask_progress)
+        self._progress_requester.add(waiter)
         patience = loop.call_later(_CATCH_UP_SECONDS, self._lags, waiter, revision)
         try:
             await waiter
         finally:
             patience.cancel()
-            self._catching_up.pop(waiter, None)
+            self._progress_requester.remove(waiter)
 
     def _lags(self, waiter: "asyncio.Future[None]", revision: int) -> None:
         if not waiter.done():
             message = f"Timeout: Too large resource version: {revision}, current: {self.revision}"
             waiter.set_exception(StoreUnavailable(message))
-
-    def _ask_progress(self) -> None:
-        """Request a progress notification for callers that have been waiting: if nothing under the root has changed
-        there is no event."""
-        self._asking = None
-        if not self._catching_up:
-            return
-        loop = asyncio.get_running_loop()
-        left = next(iter(self._catching_up.values())) + _ASK_AGAIN / 20 - loop.time()
-        if left > 0:
-            self._asking = loop.call_later(left, self._ask_progress)
-            return
-        self._asking = loop.call_later(_ASK_AGAIN, self._ask_progress)
-        asking = loop.create_task(self._follower.ask_progress())
-        self._questions.add(asking)
-        asking.add_done_callback(self._questions.discard)
 
     def _watch_ended(self, task: "asyncio.Task[None]") -> None:
         """It runs until the store is closed, unless there is a bug: then the state is no longer updated, and the server
@@ -699,12 +676,10 @@ class EtcdStore(Store):
             self.start()
             await self.flush()
         await super().close()
-        if self._asking is not None:
-            self._asking.cancel()
-        tasks = [*self.tasks, *self._questions]
-        for task in tasks:
+        await self._progress_requester.close()
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         if self.values.encryption is not None:
             await self.values.encryption.close()
         await self.client.close()
