@@ -1,5 +1,6 @@
 """Runs of scenarios: the same seed gives the same run, and what does not hold is found."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pilothouse.simulate.jobs import Job
 from pilothouse.simulate.outputs.replay import Replay
 from pilothouse.simulate.outputs.text import found_lines, run_lines, search_lines
 from pilothouse.simulate.result import Result
-from pilothouse.simulate.run import run
+from pilothouse.simulate.run import check_parts, run
 from pilothouse.simulate.scenario import ScenarioError, load
 from pilothouse.simulate.search import Found
 
@@ -31,6 +32,7 @@ WEB = """
   ready: 30s
   until: {time: 5m}
 """
+_TWO_ENTRIES = "  timeline: [{at: 1m, crash: {selector: app=web}}, {at: 2m, crash: {selector: app=web}}]\n"
 _DIGEST = """
 import sys
 sys.path[:] = eval(sys.argv[1])
@@ -211,6 +213,23 @@ def test_what_did_not_happen_is_noticed(tmp_path: Path) -> None:
         [*search_lines("s", [(Job(number=0, seed=0), found)] * 2, 2), ""]
     )
     assert next(search_lines("s", [(Job(number=0, seed=0), found)], 1)).startswith("s: 1 run, ")
+
+
+def test_a_budget_counts_time_as_the_timeline_does(tmp_path: Path) -> None:
+    spec = WEB.replace("30s", "2m") + "  timeline: [{at: 1m, crash: {selector: app=web}}]\n"
+    spec += "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 1}]}\n"
+    found = result(tmp_path, spec)
+    assert found.failure is not None
+    assert (found.failure.at, found.budgets[0].at) == (60.0, 60.0)
+    assert "exceeded first at 1m" in found.failure.message
+    recorded = run(load(str(tmp_path / "s.yaml")), 0, record=True).recording
+    assert recorded is not None
+    assert [(mark.kind, mark.at - recorded.zero) for mark in recorded.marks] == [("action", 60.0), ("violation", 60.0)]
+
+
+def test_quiet_is_shorter_than_the_time_after_which_the_run_fails(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"until.*quiet must be shorter than time"):
+        result(tmp_path, WEB.replace("{time: 5m}", "{quiet: 3h, time: 2h}"))
 
 
 def test_a_limit_in_percent_is_of_the_replicas_at_that_moment(tmp_path: Path) -> None:
@@ -422,6 +441,23 @@ def test_parts_can_be_left_out(tmp_path: Path) -> None:
     found = result(tmp_path, spec, only=frozenset({0}))
     assert found.failure is None
     assert [(part.number, part.text) for part in found.parts] == [(0, "at 1m: scale deployments/web replicas 5")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "only", "message"),
+    [
+        pytest.param("", {0}, "there is no part 0: there are none", id="no timeline"),
+        pytest.param(_TWO_ENTRIES, {0, 7}, "there is no part 7: they are 0 to 1", id="beyond the last"),
+        pytest.param(_TWO_ENTRIES, {0, 1}, "", id="there"),
+        pytest.param(_TWO_ENTRIES, set(), "", id="none"),
+    ],
+)
+def test_parts_that_no_run_has(tmp_path: Path, spec: str, only: set[int], message: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(HEAD + WEB + spec)
+    context = pytest.raises(ValueError, match=message) if message else contextlib.nullcontext()
+    with context:
+        check_parts([load(str(path))], range(3), only)
 
 
 def test_a_recording_has_the_actions_and_the_violation(tmp_path: Path) -> None:

@@ -134,6 +134,11 @@ class _Command:
     def run(self) -> int:
         """Returns the exit code."""
         scenarios = self._load()
+        if self._only is not None:
+            try:
+                runs.check_parts(scenarios, self._seeds, self._only)
+            except ValueError as error:
+                raise ValueError(f"--only: {error}") from None
         wanted = [
             jobs.Job(number=number, variant=variant, seed=seed, only=self._only)
             for number, (variant, seed) in enumerate(itertools.product(range(len(self._variants)), self._seeds))

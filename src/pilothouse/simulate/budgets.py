@@ -152,6 +152,11 @@ class Usage(Invariant):
         for usage in self._workloads.values():
             usage.required = min(usage.desired, len(usage.ready))
 
+    def begin_timeline(self) -> None:
+        """Count times from now on, as expectations and actions do."""
+        assert self._simulation is not None, "it measures already"
+        self._began = self._simulation.env.monotonic()
+
     # Changes
 
     def committed(self, change: Change, _origin: Origin | None) -> None:

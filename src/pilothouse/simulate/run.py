@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -22,6 +22,7 @@ from pilothouse.simulate.expectations import Compiled, Expectations, compile_all
 from pilothouse.simulate.result import BudgetResult, Failure, Part, Result
 from pilothouse.simulate.scenario import Scenario, ScenarioError
 from pilothouse.simulate.scenario.scalars import counted, shown_seconds
+from pilothouse.simulate.seeds import shown_parts
 from pilothouse.simulate.timeline import Timeline, entry_text, fault_text
 
 with lazy_imports():
@@ -95,6 +96,20 @@ def validate(scenario: Scenario) -> None:
             raise ScenarioError(f"{scenario.where(f'spec.expect.invariants[{number}]')}: {error}") from None
 
 
+def check_parts(scenarios: Sequence[Scenario], seeds: Iterable[int], only: Collection[int]) -> None:
+    """Raises ``ValueError`` for numbers that no part of any run has (``parts_of``)."""
+    unknown, most = set(only), 0
+    for scenario in scenarios:
+        for seed in seeds:
+            if not unknown:
+                return
+            most = max(most, len(parts_of(scenario, seed)))
+            unknown = {number for number in unknown if number >= most}
+    if unknown:
+        parts = f"they are 0 to {most - 1}" if most else "there are none"
+        raise ValueError(f"there is no part {shown_parts(sorted(unknown))}: {parts}")
+
+
 class _Run:
     def __init__(
         self, scenario: Scenario, seed: int, only: frozenset[int] | None, *, record: bool, running: Running
@@ -145,7 +160,9 @@ class _Run:
         if self._failure is None:
             self._failure = failure
             if self._recorder is not None and self._recording is None:
-                self._recorder.mark(recording.VIOLATION, failure.summary, why=failure.why)
+                # Budgets are evaluated at the end, and have the time at which they were exceeded.
+                at = failure.at if failure.kind == "budget" else None
+                self._recorder.mark(recording.VIOLATION, failure.summary, why=failure.why, at=at)
         if self._failed is not None:
             self._failed.set()
 
@@ -195,6 +212,7 @@ class _Run:
         await self._apply(timeline)
         await asyncio.sleep(scenario.spec.ready)
         self._began = env.monotonic()
+        self._usage.begin_timeline()
         if self._recorder is not None:
             self._recorder.begin_timeline()
         left_out = [

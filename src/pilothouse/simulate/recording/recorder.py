@@ -87,14 +87,23 @@ class Recorder:
         """The times of a scenario count from now on."""
         self._zero = self.now
 
-    def mark(self, kind: str, text: str, object: str = "", *, why: str = "") -> None:  # noqa: A002  # as in ``Mark``
-        """Put an ACTION, FAULT or VIOLATION on the axis, now. ``why`` explains a violation, in the lines of a tree."""
+    def mark(
+        self,
+        kind: str,
+        text: str,
+        object: str = "",  # noqa: A002  # as in ``Mark``
+        *,
+        why: str = "",
+        at: float | None = None,
+    ) -> None:
+        """Put an ACTION, FAULT or VIOLATION on the axis, now or ``at`` a time of the timeline. ``why`` explains a
+        violation, in the lines of a tree."""
         if len(self._marks) >= MOST_MARKS and kind != structs.VIOLATION:
             self._more_marks += 1
             return
         self._marks.append(
             structs.Mark(
-                at=round(self.now, 3),
+                at=round(self.now if at is None else self._zero + at, 3),
                 kind=kind,
                 text=_short(text, LONGEST_TEXT),
                 object=_short(object, LONGEST_TEXT),
@@ -140,7 +149,7 @@ class Recorder:
             events=events,
             more_events=more_events,
             event_rates=self._events.rates(),
-            marks=self._marks,
+            marks=sorted(self._marks, key=lambda mark: mark.at),
             more_marks=self._more_marks,
             writes=sorted(writes, key=lambda each: (-each.total, each.client, each.resource)),
         )

@@ -223,6 +223,8 @@ class Until(_Strict, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.time is None and self.quiet is None:
             raise ValueError("until has a time, quiet, or both")
+        if self.time is not None and self.quiet is not None and self.quiet >= self.time:
+            raise ValueError("quiet must be shorter than time, or the run can't end in it")
 
 
 class Rule(_Strict, frozen=True, kw_only=True):
@@ -282,7 +284,8 @@ class Budget(_Strict, frozen=True, kw_only=True):
     namespace: str = "default"
     """Of the workload."""
     max_unavailable: Share | None = None
-    """Pods of the workload that are not available at once, after it was complete for the first time."""
+    """Pods of the workload that are not available at once, after it was complete for the first time. A percentage is of
+    the replicas at that moment, rounded down as for a Deployment; a PodDisruptionBudget rounds up."""
     time_to_ready: TimeToReady | None = None
     writes: Limit | None = None
     """The maximum number of changes of objects during the whole run, including heartbeats."""
