@@ -110,7 +110,6 @@ NOT_RUN = {
     "python deploy/ha/ha.py": "tests/robustness",
     "pytest tests/robustness": "runs of half an hour",
     "kubectl --kubeconfig ha/kubeconfig": "tests/robustness",
-    "kubectl events": "not in kubectl v1.20",
     "$ kubectl --client-certificate": "`auth whoami` is not in kubectl v1.20",
     "$ pilothouse simulate examples/scenarios/sizing/rollout-rate.yaml": "four rollouts of 3,000 pods",
     "$ pilothouse bugs run --all": "tests/simulate runs all of them",
