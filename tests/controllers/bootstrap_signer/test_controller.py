@@ -31,15 +31,15 @@ SIGNATURE = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiYzEyMyJ9..QSxpUG7Q542CirTI2ECPSZjvB
 """Of "payload", by the token abc123 with the secret "tokenSecret", as upstream's test has it."""
 
 COVERED: Cases = {
-    "TestNoConfigMap": "test_nothing_is_written_where_there_is_nothing_to_sign",
-    "TestSimpleSign": "test_which_signatures_belong_there",
-    "TestNoSignNeeded": "test_which_signatures_belong_there",
-    "TestUpdateSignature": "test_which_signatures_belong_there",
-    "TestRemoveSignature": "test_which_signatures_belong_there",
+    "TestNoConfigMap": "test_config_map_without_kubeconfig_is_not_written",
+    "TestSimpleSign": "test_expected_signatures",
+    "TestNoSignNeeded": "test_expected_signatures",
+    "TestUpdateSignature": "test_expected_signatures",
+    "TestRemoveSignature": "test_expected_signatures",
 }
 
 
-def test_every_case_of_upstreams_is_somewhere() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -78,9 +78,7 @@ def token(number: str = "abc123", **data: str) -> Secret:
         "nothing at all": ({}, [token()], None),
     },
 )
-def test_which_signatures_belong_there(
-    data: dict[str, str], secrets: list[Secret], expected: dict[str, str] | None
-) -> None:
+def test_expected_signatures(data: dict[str, str], secrets: list[Secret], expected: dict[str, str] | None) -> None:
     assert signed_data(data, secrets, NOW) == expected
 
 
@@ -123,7 +121,7 @@ async def seen(world: World) -> dict[str, str]:
     return found
 
 
-async def test_nothing_is_written_where_there_is_nothing_to_sign(world: World) -> None:
+async def test_config_map_without_kubeconfig_is_not_written(world: World) -> None:
     await make_token(world, "abc123", "tokenSecret")
     await asyncio.sleep(1)
     await make_map(world, other="text")
@@ -132,7 +130,7 @@ async def test_nothing_is_written_where_there_is_nothing_to_sign(world: World) -
     assert world.requests() == []
 
 
-async def test_signatures_follow_text_and_tokens(world: World) -> None:
+async def test_signatures_are_updated_when_kubeconfig_or_tokens_change(world: World) -> None:
     await make_map(world, kubeconfig="payload", more="x")
     await make_token(world, "abc123", "tokenSecret")
     await make_token(world, "def456", "another secret")
@@ -158,7 +156,7 @@ async def test_signatures_follow_text_and_tokens(world: World) -> None:
     assert set(world.requests()) == {"update configmaps cluster-info"}
 
 
-async def test_it_comes_to_rest(world: World) -> None:
+async def test_no_writes_once_signatures_are_current(world: World) -> None:
     await make_map(world, kubeconfig="payload")
     await make_token(world, "abc123", "tokenSecret")
     await asyncio.sleep(5)
@@ -168,7 +166,7 @@ async def test_it_comes_to_rest(world: World) -> None:
     assert world.requests() == []
 
 
-async def test_a_signature_goes_with_its_token(world: World) -> None:
+async def test_signature_is_removed_when_its_token_expires(world: World) -> None:
     """Behaviour 19 of the two together: a bootstrap token ends, its Secret is deleted, its signature vanishes."""
     await world.start(CLEANER)
     await make_map(world, kubeconfig="payload")
@@ -179,7 +177,7 @@ async def test_a_signature_goes_with_its_token(world: World) -> None:
     assert await seen(world) == {"kubeconfig": "payload"}
 
 
-async def test_a_write_that_met_a_newer_map_is_made_for_that_one(world: World) -> None:
+async def test_update_is_retried_on_the_newer_config_map_after_a_conflict(world: World) -> None:
     await make_map(world, kubeconfig="payload")
     await asyncio.sleep(1)
     world.faults.add(Rule(fail(500), verb="update", resource="configmaps", nth=1))
@@ -192,7 +190,7 @@ async def test_a_write_that_met_a_newer_map_is_made_for_that_one(world: World) -
     assert is_good("newer", (await seen(world))[KEY], "tokenSecret")
 
 
-async def test_secrets_are_in_no_metric_and_no_request_but_their_own(
+async def test_token_secrets_do_not_leak_into_metrics_or_requests(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     canary = "canary0123456789"

@@ -67,7 +67,7 @@ def wanted(name: str = NODE, *organizations: str) -> RequestedNames:
         "not what it is for": (user(usages=("key encipherment", "digital signature")), wanted(), ()),
     },
 )
-def test_which_right_lets_a_request_through(
+def test_recognizers(
     request_: CertificateSigningRequest, requested: RequestedNames, expected: tuple[CSRRecognizer, ...]
 ) -> None:
     assert recognizers_for(request_, requested) == expected
@@ -86,11 +86,11 @@ def test_which_right_lets_a_request_through(
         "somebody else's signer": (user(signer="example.com/own"), False),
     },
 )
-def test_what_there_is_to_decide(request_: CertificateSigningRequest, expected: bool) -> None:
+def test_requests_needing_a_decision(request_: CertificateSigningRequest, expected: bool) -> None:
     assert is_undecided(request_) is expected
 
 
-def test_the_review_is_about_who_asked() -> None:
+def test_subject_access_review_names_the_requestor() -> None:
     spec = CertificateSigningRequestSpec(username="u", uid="1", groups=("g", "h"), extra={"example.com/x": ("y", "z")})
     attributes = {
         "verb": "create",
@@ -164,7 +164,7 @@ REVIEW = "create subjectaccessreviews "
         "for a node that is yet to be": (("nodeclient",), "system:bootstrap:abcdef", ANY.message),
     },
 )
-async def test_whoever_may_is_approved(env: Env, granted: tuple[str, ...], by: str, message: str) -> None:
+async def test_authorized_requestor_is_approved(env: Env, granted: tuple[str, ...], by: str, message: str) -> None:
     async with running(env, *granted) as (world, judge):
         made = await ask(world, by=by)
         await asyncio.sleep(1)
@@ -185,7 +185,7 @@ async def test_whoever_may_is_approved(env: Env, granted: tuple[str, ...], by: s
         assert world.requests().count(APPROVAL) == 1
 
 
-async def test_whoever_may_not_is_asked_about_again_and_approved_when_the_right_is_there(env: Env) -> None:
+async def test_unauthorized_requestor_is_retried_and_approved_once_authorized(env: Env) -> None:
     async with running(env) as (world, judge):
         await ask(world)
         await asyncio.sleep(2)
@@ -199,7 +199,7 @@ async def test_whoever_may_not_is_asked_about_again_and_approved_when_the_right_
         assert "pilothouse_reconcile_errors_total{" not in text, "it is no error"
 
 
-async def test_whoever_asks_for_another_node_is_not_asked_about_the_own(env: Env) -> None:
+async def test_request_for_another_node_is_not_checked_for_selfnodeclient(env: Env) -> None:
     async with running(env, "selfnodeclient") as (world, judge):
         await ask(world, by="system:node:other")
         await asyncio.sleep(0.1)
@@ -210,7 +210,7 @@ async def test_whoever_asks_for_another_node_is_not_asked_about_the_own(env: Env
 @pytest.mark.parametrize(
     ("signer", "usages"), [(KUBELET_SERVING, SERVING), (API_SERVER_CLIENT, CLIENT), (KUBELET_CLIENT, SERVING)]
 )
-async def test_what_is_not_for_a_kubelet_to_log_in_with_is_left_to_people(
+async def test_requests_that_are_not_kubelet_client_certificates_are_left_pending(
     env: Env, signer: str, usages: tuple[str, ...]
 ) -> None:
     async with running(env, "nodeclient", "selfnodeclient") as (world, _judge):
@@ -219,7 +219,7 @@ async def test_what_is_not_for_a_kubelet_to_log_in_with_is_left_to_people(
         assert world.requests() == []
 
 
-async def test_what_was_denied_stays_denied(env: Env) -> None:
+async def test_denied_request_is_not_approved(env: Env) -> None:
     """Also if the cache has not heard of it: the write is refused, and then the cache has."""
     async with running(env) as (world, judge):
         made = await ask(world)
@@ -242,7 +242,7 @@ async def test_what_was_denied_stays_denied(env: Env) -> None:
         "conflict": (conflict(), "update", "certificatesigningrequests"),
     },
 )
-async def test_what_fails_is_tried_again(env: Env, fault: Action, verb: str, resource: str) -> None:
+async def test_failed_requests_are_retried(env: Env, fault: Action, verb: str, resource: str) -> None:
     async with running(env, "nodeclient") as (world, _judge):
         world.faults.add(Rule(fault, verb=verb, resource=resource, times=2))
         await ask(world)

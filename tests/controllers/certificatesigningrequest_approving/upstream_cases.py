@@ -3,16 +3,18 @@
 from tests.controllers.upstream_coverage import Cases
 
 _RIGHTS, _ASKED = (
-    "test_which_right_lets_a_request_through",
-    "test_whoever_may_not_is_asked_about_again_and_approved_when_the_right_is_there",
+    "test_recognizers",
+    "test_unauthorized_requestor_is_retried_and_approved_once_authorized",
 )
 
 COVERED: Cases = {
     "TestHasKubeletUsages": _RIGHTS,
-    "TestHandle: not recognized, not allowed": "test_what_is_not_for_a_kubelet_to_log_in_with_is_left_to_people",
-    "TestHandle: not recognized, allowed": "test_what_is_not_for_a_kubelet_to_log_in_with_is_left_to_people",
+    "TestHandle: not recognized, not allowed": (
+        "test_requests_that_are_not_kubelet_client_certificates_are_left_pending"
+    ),
+    "TestHandle: not recognized, allowed": "test_requests_that_are_not_kubelet_client_certificates_are_left_pending",
     "TestHandle: recognized, not allowed": _ASKED,
-    "TestHandle: recognized, allowed": "test_whoever_may_is_approved",
+    "TestHandle: recognized, allowed": "test_authorized_requestor_is_approved",
     "TestRecognizers: good": _RIGHTS,
     "TestRecognizers: bad cn": _RIGHTS,
     "TestRecognizers: no organization": _RIGHTS,

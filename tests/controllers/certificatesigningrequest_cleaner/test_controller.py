@@ -73,7 +73,7 @@ APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
         "made at no time: never too old": (asked(age=None), False),
     },
 )
-def test_whose_time_is_over(request_: CertificateSigningRequest, goes: bool) -> None:
+def test_expired_requests(request_: CertificateSigningRequest, goes: bool) -> None:
     assert (cleanup_reason(request_, NOW) is not None) is goes
 
 
@@ -88,7 +88,7 @@ async def names(world: World) -> list[str]:
     return [each["metadata"]["name"] for each in (await world.see(REQUESTS))["items"]]
 
 
-async def test_every_hour_those_go_whose_time_is_over(world: World) -> None:
+async def test_expired_requests_are_deleted_every_hour(world: World) -> None:
     for name in ("pending", "denied", "served"):
         made = await ask(world, name)
         if name != "pending":
@@ -106,7 +106,7 @@ async def test_every_hour_those_go_whose_time_is_over(world: World) -> None:
     assert await names(world) == []
 
 
-async def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again(world: World) -> None:
+async def test_failed_deletion_does_not_block_others_and_is_retried(world: World) -> None:
     for name in ("a", "b"):
         await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(await ask(world, name), "Denied"))
     await asyncio.sleep(2 * 3600)
@@ -118,7 +118,7 @@ async def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_
     assert await names(world) == []
 
 
-async def test_another_request_of_the_name_is_not_meant(world: World) -> None:
+async def test_recreated_request_of_the_same_name_is_not_deleted(world: World) -> None:
     """What goes is what was looked at, however old the cache was."""
     made = await ask(world, "a")
     await world.request("PUT", f"{REQUESTS}/a/approval", decided(made, "Denied"))
@@ -134,7 +134,7 @@ async def test_another_request_of_the_name_is_not_meant(world: World) -> None:
     assert found["metadata"]["uid"] != made["metadata"]["uid"]
 
 
-def test_the_rows_mean_what_they_say() -> None:
+def test_test_cases_are_consistent() -> None:
     ends = {x509.load_pem_x509_certificate(pem).not_valid_after_utc > NOW for pem in (LIVING,)}
     assert ends == {True}
     assert x509.load_pem_x509_certificate(ENDED).not_valid_after_utc < NOW

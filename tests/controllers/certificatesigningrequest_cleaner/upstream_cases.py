@@ -2,7 +2,7 @@
 
 from tests.controllers.upstream_coverage import Cases
 
-_OVER = "test_whose_time_is_over"
+_OVER = "test_expired_requests"
 
 COVERED: Cases = {
     "no delete approved not passed deadline": _OVER,

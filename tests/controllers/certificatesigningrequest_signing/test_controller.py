@@ -111,7 +111,7 @@ SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
         "somebody else's": (document("r", USER, "example.com/sample-name"), "Approved", False, ""),
     },
 )
-async def test_who_is_served(world: World, body: Doc, said: str, served: bool, reason: str) -> None:
+async def test_handle_signs_or_fails_requests(world: World, body: Doc, said: str, served: bool, reason: str) -> None:
     await ask(world, body, said)
     await asyncio.sleep(3600)
     certificate, why = await end_of(world)
@@ -119,7 +119,7 @@ async def test_who_is_served(world: World, body: Doc, said: str, served: bool, r
     assert world.requests() == ([STATUS] if served or reason else []), "one write, and that is all"
 
 
-async def test_a_condition_says_why_and_when(world: World) -> None:
+async def test_failed_condition_has_reason_and_time(world: World) -> None:
     await ask(world, document("r", USER, KUBELET_SERVING, SERVING))
     await asyncio.sleep(1)
     conditions = (await world.see(f"{REQUESTS}/r"))["status"]["conditions"]
@@ -134,7 +134,7 @@ async def test_a_condition_says_why_and_when(world: World) -> None:
     assert "lastTransitionTime" not in sent["status"]["conditions"][1]
 
 
-async def test_nothing_is_done_for_a_request_that_has_failed(world: World) -> None:
+async def test_failed_request_is_not_signed(world: World) -> None:
     body = document("r", SERVER, KUBELET_SERVING, SERVING)
     made = await world.request("POST", REQUESTS, body)
     failed = {"type": "Failed", "status": "True", "reason": "Mine", "message": "somebody else's"}
@@ -158,7 +158,7 @@ async def test_nothing_is_done_for_a_request_that_has_failed(world: World) -> No
         "less than that: it ends before it begins": (None, -1, -1 * HOUR),
     },
 )
-async def test_how_long_a_certificate_is_good(
+async def test_issued_certificate_duration(
     env: Env, seconds: int | None, limit: int, after: datetime.timedelta
 ) -> None:
     async with running(env, SigningOptions(pair=OURS, duration=limit * 3600.0)) as world:
@@ -174,7 +174,7 @@ async def test_how_long_a_certificate_is_good(
 @pytest.mark.parametrize(
     "fault", [fail(500), conflict(), fail(403, "Forbidden"), lose_answer()], ids=["500", "409", "403", "answer lost"]
 )
-async def test_a_write_that_fails_is_tried_again_and_one_certificate_comes_of_it(world: World, fault: Action) -> None:
+async def test_failed_status_update_is_retried_with_one_certificate_issued(world: World, fault: Action) -> None:
     world.faults.add(Rule(fault, verb="update", resource="certificatesigningrequests", times=2))
     await ask(world, document("r", USER, API_SERVER_CLIENT))
     await asyncio.sleep(5)
@@ -184,7 +184,7 @@ async def test_a_write_that_fails_is_tried_again_and_one_certificate_comes_of_it
     assert (await end_of(world))[0] == first
 
 
-async def test_another_request_of_the_name_is_not_meant(world: World) -> None:
+async def test_recreated_request_of_the_same_name_is_not_signed(world: World) -> None:
     """It was approved, deleted, and made anew by somebody else while the cache still shows the first one."""
     await ask(world, document("r", USER, API_SERVER_CLIENT), "")
     await asyncio.sleep(1)
@@ -200,7 +200,7 @@ async def test_another_request_of_the_name_is_not_meant(world: World) -> None:
     assert await end_of(world) == (None, "")
 
 
-async def test_an_authority_that_has_ended_leaves_requests_waiting_for_the_next(env: Env, tmp_path: Path) -> None:
+async def test_requests_wait_while_the_ca_is_expired(env: Env, tmp_path: Path) -> None:
 
     files = tmp_path / "ca.crt", tmp_path / "ca.key"
     make_authority("old", virtual.START - datetime.timedelta(days=4000)).save(*files)
@@ -231,7 +231,7 @@ def signers(tmp_path: Path, **named: str) -> dict[str, str]:
     return {signer: source().certificate.subject.rfc4514_string() for signer, source in found.items()}
 
 
-def test_one_pair_is_for_all_and_own_pairs_are_for_those_alone(tmp_path: Path) -> None:
+def test_cluster_signing_files_apply_to_all_signers_and_own_files_to_one(tmp_path: Path) -> None:
     every = (KUBELET_SERVING, KUBELET_CLIENT, API_SERVER_CLIENT, LEGACY_UNKNOWN)
     assert signers(tmp_path, **{"": "one"}) == dict.fromkeys(every, "CN=one")
     assert signers(tmp_path, kubelet_serving="a", legacy_unknown="b") == {
@@ -257,7 +257,7 @@ def test_one_pair_is_for_all_and_own_pairs_are_for_those_alone(tmp_path: Path) -
         "no file, but an embedded server's": ({"pair": OURS}, True, 0),
     },
 )
-def test_which_files_go_together(options: dict[str, str], can: bool, errors: int) -> None:
+def test_certificate_and_key_flags_must_be_set_together(options: dict[str, str], can: bool, errors: int) -> None:
     made = SigningOptions(**options)  # type: ignore[arg-type]
     assert (made.can_sign, len(made.validate())) == (can, errors)
 
@@ -273,7 +273,7 @@ def test_which_files_go_together(options: dict[str, str], can: bool, errors: int
         "the key of another": (OURS.certificate, authority(virtual.START, "other").key, "is not the key of"),
     },
 )
-def test_files_that_cannot_be_used_end_the_start_and_are_not_repeated(
+def test_unusable_files_fail_startup_without_printing_their_content(
     certificate: bytes | None, key: bytes | None, text: str, tmp_path: Path
 ) -> None:
     paths = tmp_path / "ca.crt", tmp_path / "ca.key"
@@ -288,7 +288,7 @@ def test_files_that_cannot_be_used_end_the_start_and_are_not_repeated(
     assert "PRIVATE" not in str(caught.value)
 
 
-def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
+def test_changed_files_are_reloaded(tmp_path: Path) -> None:
     first, second = OURS, authority(virtual.START, "second")
     paths = tmp_path / "ca.crt", tmp_path / "ca.key"
     first.save(*paths)
@@ -308,7 +308,9 @@ def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     assert name() == "CN=test-ca"
 
 
-async def test_a_key_reaches_no_log_event_or_metric(env: Env, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_private_keys_do_not_leak_into_logs_events_or_metrics(
+    env: Env, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """With everything told, and with files that go wrong in the middle."""
     paths = tmp_path / "ca.crt", tmp_path / "ca.key"
     OURS.save(*paths)

@@ -37,11 +37,11 @@ MINUTE, HOUR, DAY = (datetime.timedelta(**{unit: 1}) for unit in ("minutes", "ho
         "nothing said: the limit": (None, 3600),
     },
 )
-def test_how_long_a_certificate_is_good(seconds: int | None, expected: int) -> None:
+def test_signer_duration(seconds: int | None, expected: int) -> None:
     assert certificate_duration(seconds, 3600.0) == datetime.timedelta(seconds=expected)
 
 
-def test_a_limit_below_ten_minutes_is_the_limit() -> None:
+def test_maximum_duration_below_ten_minutes_applies() -> None:
     assert certificate_duration(None, 60.0) == MINUTE
     assert certificate_duration(120, 60.0) == MINUTE
     assert certificate_duration(30, 60.0) == 10 * MINUTE, (
@@ -60,7 +60,7 @@ def test_a_limit_below_ten_minutes_is_the_limit() -> None:
         "never longer than the authority (truncate expiration)": (48 * HOUR, DAY, DAY),
     },
 )
-def test_from_when_and_until_when(
+def test_not_before_and_not_after(
     length: datetime.timedelta, authority: datetime.timedelta, expected: datetime.timedelta
 ) -> None:
     assert validity(NOW, length, NOW + authority) == (NOW - 5 * MINUTE, NOW + expected)
@@ -76,7 +76,7 @@ def test_from_when_and_until_when(
         ),
     },
 )
-def test_an_authority_that_has_ended_signs_nothing(ended: datetime.timedelta, text: str) -> None:
+def test_expired_ca_does_not_sign(ended: datetime.timedelta, text: str) -> None:
     with pytest.raises(AuthorityExpired, match=text):
         validity(NOW, HOUR, NOW - ended)
 
@@ -91,7 +91,7 @@ def test_an_authority_that_has_ended_signs_nothing(ended: datetime.timedelta, te
         "none": ((), "missing required usage for client certificate: client auth"),
     },
 )
-def test_what_a_client_may_use_its_key_for(usages: tuple[str, ...], expected: str | None) -> None:
+def test_allowed_usages_by_signer(usages: tuple[str, ...], expected: str | None) -> None:
     assert VALIDATIONS[API_SERVER_CLIENT](RequestedNames(), usages) == expected
     assert VALIDATIONS[LEGACY_UNKNOWN](RequestedNames(), usages) is None
 
@@ -114,5 +114,5 @@ def said(*conditions: str, served: bool = False) -> CertificateSigningRequest:
         "served": (said("Approved", served=True), False),
     },
 )
-def test_whose_turn_it_is(request_: CertificateSigningRequest, expected: bool) -> None:
+def test_requests_ready_for_signing(request_: CertificateSigningRequest, expected: bool) -> None:
     assert needs_certificate(request_) is expected

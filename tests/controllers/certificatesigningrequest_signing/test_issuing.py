@@ -37,7 +37,7 @@ def issued(pem: bytes | None = None, usages: tuple[str, ...] = CLIENT, by: Autho
     return x509.load_pem_x509_certificate(issue(by, parse_request(pem or request_pem()), usages, VALID))
 
 
-def test_the_certificate_of_a_kubelet() -> None:
+def test_kubelet_client_certificate() -> None:
     usages = ("signing", "key encipherment", "server auth", "client auth")
     found = issued(usages=usages)
     assert found.version is x509.Version.v3
@@ -64,7 +64,7 @@ def test_the_certificate_of_a_kubelet() -> None:
     found.verify_directly_issued_by(OURS.certificate)
 
 
-def test_names_are_those_of_the_request_in_gos_order_and_no_others() -> None:
+def test_subject_alternative_names_are_those_of_the_request_in_gos_order() -> None:
     pem = request_pem(
         dns=["a.example", "b.example"],
         emails=["c@example"],
@@ -84,14 +84,14 @@ def test_names_are_those_of_the_request_in_gos_order_and_no_others() -> None:
     ]
 
 
-def test_without_a_subject_the_names_are_critical_and_without_both_there_are_none() -> None:
+def test_subject_alternative_names_are_critical_if_the_subject_is_empty() -> None:
     names = issued(request_pem("", [], dns=["a.example"])).extensions
     assert names.get_extension_for_class(x509.SubjectAlternativeName).critical
     with pytest.raises(x509.ExtensionNotFound):
         issued(request_pem("", [])).extensions.get_extension_for_class(x509.SubjectAlternativeName)
 
 
-def test_the_subject_has_what_go_knows_in_gos_order() -> None:
+def test_subject_has_the_attributes_known_to_go_in_gos_order() -> None:
     """Among what goes is the uid of Kubernetes' users (1.3.6.1.4.1.57683.2): nobody asks for that of somebody else."""
     more = [
         x509.NameAttribute(NameOID.ORGANIZATION_NAME, "third"),
@@ -106,7 +106,7 @@ def test_the_subject_has_what_go_knows_in_gos_order() -> None:
     assert [each.value for rdn in subject.rdns[2:] for each in rdn] == ["c", "7"]
 
 
-def test_extensions_that_are_asked_for_are_not_given() -> None:
+def test_requested_extensions_are_ignored() -> None:
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     builder = builder.add_extension(x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3"), b"x"), critical=True)
@@ -132,17 +132,19 @@ def test_extensions_that_are_asked_for_are_not_given() -> None:
         "none": ((), set(), []),
     },
 )
-def test_usages_are_translated(usages: tuple[str, ...], bits: set[int], purposes: list[x509.ObjectIdentifier]) -> None:
+def test_key_usages_from_strings(
+    usages: tuple[str, ...], bits: set[int], purposes: list[x509.ObjectIdentifier]
+) -> None:
     found, listed = usages_of(usages)
     assert (set(found), listed) == (bits, purposes)
 
 
-def test_a_usage_that_is_not_known_is_refused() -> None:
+def test_unknown_usage_is_rejected() -> None:
     with pytest.raises(CannotIssue, match='unrecognized usage values: \\["unsupported string"\\]'):
         issued(usages=("client auth", "unsupported string"))
 
 
-def test_every_usage_can_be_written() -> None:
+def test_every_key_usage_combination_is_encoded() -> None:
     """Also those that the library's own type refuses together."""
     words = ("digital signature", "content commitment", "key encipherment", "data encipherment", "key agreement")
     signs = ("cert sign", "crl sign", "encipher only", "decipher only")
@@ -174,16 +176,16 @@ def test_every_usage_can_be_written() -> None:
         "of both": ({0, 8}, "0303078080"),
     },
 )
-def test_bits_are_written_as_der_wants(bits: set[int], expected: str) -> None:
+def test_key_usage_bits_are_der_encoded(bits: set[int], expected: str) -> None:
     assert _encoded(frozenset(bits)).hex() == expected
 
 
-def test_no_usage_of_the_key_is_no_extension() -> None:
+def test_key_usage_extension_is_omitted_if_empty() -> None:
     with pytest.raises(x509.ExtensionNotFound):
         issued(usages=("client auth",)).extensions.get_extension_for_class(x509.KeyUsage)
 
 
-def test_a_request_that_somebody_else_signed_is_refused() -> None:
+def test_request_signed_by_another_key_is_rejected() -> None:
     der = bytearray(x509.load_pem_x509_csr(request_pem()).public_bytes(Encoding.DER))
     der[-1] ^= 1
     with pytest.raises(CannotIssue):
@@ -207,7 +209,7 @@ def self_signed(key: SigningKey) -> Authority:
         "Ed25519": (ed25519.Ed25519PrivateKey.generate, None),
     },
 )
-def test_any_kind_of_authority_signs_as_go_would(key: Callable[[], SigningKey], digest: str | None) -> None:
+def test_signature_algorithm_depends_on_the_ca_key_as_in_go(key: Callable[[], SigningKey], digest: str | None) -> None:
     by = self_signed(key())
     found = issued(by=by)
     found.verify_directly_issued_by(by.certificate)
@@ -215,7 +217,7 @@ def test_any_kind_of_authority_signs_as_go_would(key: Callable[[], SigningKey], 
     assert (chosen.name if chosen is not None else None) == digest
 
 
-def test_openssl_accepts_it(tmp_path: Path) -> None:
+def test_openssl_verifies_the_certificate(tmp_path: Path) -> None:
     pem = issue(OURS, parse_request(request_pem(ips=["10.0.0.1"])), ("digital signature", "server auth"), VALID)
     (tmp_path / "ca.crt").write_bytes(authority(NOW).certificate)
     (tmp_path / "it.crt").write_bytes(pem)
@@ -225,7 +227,7 @@ def test_openssl_accepts_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_nothing_shows_a_key() -> None:
+def test_repr_does_not_show_keys() -> None:
     pair = authority(NOW)
     body = pair.key.decode().splitlines()[1]
     assert body not in repr(pair) + repr(OURS)

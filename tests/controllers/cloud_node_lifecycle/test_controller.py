@@ -75,7 +75,7 @@ async def soon(seconds: float = 6.0) -> None:
         "node is ready, and its machine is said to be off": (HEALTHY, "stopped", True, []),
     },
 )
-async def test_what_becomes_of_a_node(
+async def test_node_by_instance_state(
     world: World, conditions: dict[str, str], instance: str, stays: bool, taints: list[str]
 ) -> None:
     await world.node("n", conditions=conditions, annotations={INSTANCE: instance})
@@ -92,7 +92,7 @@ async def test_what_becomes_of_a_node(
         assert writes == []
 
 
-async def test_a_machine_that_is_switched_on_again_loses_the_taint(world: World) -> None:
+async def test_shutdown_taint_is_removed_when_the_instance_runs_again(world: World) -> None:
     await world.node("n", conditions=UNREADY, annotations={INSTANCE: "stopped"})
     await world.taint("n", {"key": "other", "effect": "NoSchedule"})
     await soon()
@@ -102,7 +102,7 @@ async def test_a_machine_that_is_switched_on_again_loses_the_taint(world: World)
     assert await world.taints("n") == ["other:NoSchedule"]
 
 
-async def test_a_node_that_is_ready_by_now_is_not_deleted(env: Env) -> None:
+async def test_node_that_is_ready_on_the_server_is_not_deleted(env: Env) -> None:
     """The cache does not know yet. Upstream goes by the cache."""
     async with node_world.world(env) as world:
         cloud, machines = SimulatedCloud(world.env), Machines()
@@ -121,7 +121,7 @@ async def test_a_node_that_is_ready_by_now_is_not_deleted(env: Env) -> None:
         assert await world.get(f"{NODES}/n") is None
 
 
-async def test_a_cloud_that_does_not_answer_costs_one_node_its_turn(env: Env) -> None:
+async def test_cloud_provider_error_skips_only_one_node(env: Env) -> None:
     async with node_world.world(env) as world:
         cloud = SimulatedCloud(world.env)
         cloud.instances = Unreachable()
@@ -133,7 +133,7 @@ async def test_a_cloud_that_does_not_answer_costs_one_node_its_turn(env: Env) ->
         assert [item["metadata"]["name"] for item in items] == ["mute"]
 
 
-async def test_writes_that_fail_are_made_in_the_next_pass(world: World) -> None:
+async def test_failed_writes_are_retried_in_the_next_pass(world: World) -> None:
     world.faults.add(Rule(conflict(), verb="patch", resource="nodes", times=2))
     world.faults.add(Rule(fail(500), verb="delete", resource="nodes", times=2))
     await world.node("off", conditions=UNREADY, annotations={INSTANCE: "stopped"})

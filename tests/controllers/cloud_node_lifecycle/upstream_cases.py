@@ -3,7 +3,7 @@ each of them is. Whether a cloud has upstream's older or newer interface is no q
 
 from tests.controllers.upstream_coverage import NOT, Cases
 
-_BECOMES, _MUTE = "test_what_becomes_of_a_node", "test_a_cloud_that_does_not_answer_costs_one_node_its_turn"
+_BECOMES, _MUTE = "test_node_by_instance_state", "test_cloud_provider_error_skips_only_one_node"
 
 COVERED: Cases = {
     "Test_NodesDeleted: node is not ready and does not exist": _BECOMES,

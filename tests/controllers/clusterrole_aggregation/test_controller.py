@@ -85,20 +85,20 @@ SAW = role("saw", NOT_BAR, BOARDS)
         ),
     },
 )
-def test_what_a_role_made_of_others_allows(
+def test_aggregated_rules(
     roles: list[ClusterRole], aggregate: ClusterRole, expected: tuple[PolicyRule, ...] | None
 ) -> None:
     for order in (1, -1):
         assert desired_rules(aggregate, [*roles, aggregate][::order]) == expected
 
 
-def test_expressions_select_as_well() -> None:
+def test_match_expressions_select_cluster_roles() -> None:
     picks = LabelSelector(match_expressions=(LabelSelectorRequirement(key="foo", operator="Exists"),))
     aggregate = msgspec.structs.replace(combined(), aggregation_rule=AggregationRule(cluster_role_selectors=(picks,)))
     assert desired_rules(aggregate, [HAMMER, SAW, role("x", {})]) == (NAILS, WEDGES, BOARDS)
 
 
-def test_what_is_sent_is_the_rules_alone() -> None:
+def test_apply_contains_only_rules() -> None:
     sent = msgspec.json.decode(msgspec.json.encode(rules_to_apply(ObjectMeta(name="combined", uid="u"), (NAILS,))))
     assert sent == {
         "kind": "ClusterRole",
@@ -133,7 +133,7 @@ async def rules_of(world: World, name: str) -> list[list[str]]:
 world = started(DESCRIPTOR, seconds=1.0)
 
 
-async def test_the_roles_for_users_are_filled_level_by_level(env: Env) -> None:
+async def test_admin_edit_and_view_are_aggregated_transitively(env: Env) -> None:
     async with node_world.world(env) as world:
         for name, one in json.loads(BOOTSTRAP.read_text())["clusterroles"].items():
             if name in ("view", "edit", "admin") or name.startswith("system:aggregate-to-"):
@@ -154,7 +154,7 @@ async def test_the_roles_for_users_are_filled_level_by_level(env: Env) -> None:
         assert len(world.requests()) <= 6, "and then there is nothing more to do"
 
 
-async def test_parts_come_change_and_go(world: World) -> None:
+async def test_aggregated_rules_follow_selected_roles(world: World) -> None:
     """15c-clusterrole-aggregation, step by step."""
     await world.request("POST", ROLES, picking("sum", part="yes"))
     await asyncio.sleep(1)
@@ -176,7 +176,7 @@ async def test_parts_come_change_and_go(world: World) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 0], ids=["what the parts say is put back", "without parts nothing is left"])
-async def test_rules_written_by_hand_do_not_stay(world: World, parts: int) -> None:
+async def test_manually_written_rules_are_overwritten(world: World, parts: int) -> None:
     for number in range(parts):
         await world.request("POST", ROLES, part(f"part-{number}", rule("mine"), part="yes"))
     await world.request("POST", ROLES, {**picking("sum", part="yes"), "rules": [rule("secrets")]})
@@ -191,7 +191,7 @@ async def test_rules_written_by_hand_do_not_stay(world: World, parts: int) -> No
     assert len(world.requests()) == sent, "nothing is applied over and over"
 
 
-async def test_two_roles_that_pick_each_other_come_to_rest(world: World) -> None:
+async def test_roles_selecting_each_other_converge(world: World) -> None:
     one, other = picking("one", part="two"), picking("two", part="one")
     one["metadata"]["labels"], other["metadata"]["labels"] = {"part": "one"}, {"part": "two"}
     for each in (one, other, part("x", rule("xs"), part="one"), part("y", rule("ys"), part="two")):
@@ -212,7 +212,7 @@ async def test_two_roles_that_pick_each_other_come_to_rest(world: World) -> None
         "an answer that is lost": Rule(lose_answer(), verb="patch", resource="clusterroles", nth=1),
     },
 )
-async def test_what_fails_is_tried_again(world: World, fault: Any) -> None:
+async def test_failed_apply_is_retried(world: World, fault: Any) -> None:
     world.faults.add(fault)
     await world.request("POST", ROLES, picking("sum", part="yes"))
     await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
@@ -220,7 +220,7 @@ async def test_what_fails_is_tried_again(world: World, fault: Any) -> None:
     assert await rules_of(world, "sum") == [["things"]]
 
 
-async def test_a_server_without_server_side_apply_is_sent_the_whole_role(world: World) -> None:
+async def test_falls_back_to_update_without_server_side_apply(world: World) -> None:
     world.faults.add(Rule(fail(415), verb="patch", resource="clusterroles"))
     await world.request("POST", ROLES, {**picking("sum", part="yes"), "rules": [rule("secrets")]})
     await world.merge(f"{ROLES}/sum", {"metadata": {"annotations": {"kept": "yes"}}})
@@ -234,7 +234,7 @@ async def test_a_server_without_server_side_apply_is_sent_the_whole_role(world: 
     assert sent.count("patch clusterroles sum") == sent.count("update clusterroles sum") >= 1
 
 
-async def test_a_role_that_is_gone_stays_gone(world: World) -> None:
+async def test_deleted_role_is_not_recreated_by_apply(world: World) -> None:
     """Also when the cache still has it: what is applied to nothing makes it."""
     await world.request("POST", ROLES, picking("sum", part="yes"))
     await asyncio.sleep(1)
@@ -247,7 +247,7 @@ async def test_a_role_that_is_gone_stays_gone(world: World) -> None:
     assert await world.get(f"{ROLES}/sum") is None
 
 
-async def test_a_watch_that_breaks_costs_no_change(world: World) -> None:
+async def test_no_change_is_lost_when_the_watch_breaks(world: World) -> None:
     await world.request("POST", ROLES, picking("sum", part="yes"))
     await asyncio.sleep(1)
     world.faults.end_watches(resource="clusterroles", with_=gone())

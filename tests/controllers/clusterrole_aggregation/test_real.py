@@ -12,7 +12,7 @@ POD_READERS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 
 
-def test_a_role_follows_the_roles_that_it_is_made_of(real_cluster: RealCluster, tmp_path: Path) -> None:
+def test_aggregated_role_follows_selected_roles(real_cluster: RealCluster, tmp_path: Path) -> None:
     kubeconfig = real_cluster.user("aggregation", cluster_roles=NEEDED)
     whole, part = f"{ROLES}/aggregation-whole", f"{ROLES}/aggregation-part"
     picks = {"clusterRoleSelectors": [{"matchLabels": {"aggregation": "part"}}]}

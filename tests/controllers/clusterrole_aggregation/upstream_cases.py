@@ -3,7 +3,7 @@ each of them is."""
 
 from tests.controllers.upstream_coverage import Cases
 
-_ALLOWS = "test_what_a_role_made_of_others_allows"
+_ALLOWS = "test_aggregated_rules"
 
 COVERED: Cases = {
     "TestSyncClusterRole: remove dead rules": _ALLOWS,
@@ -12,5 +12,5 @@ COVERED: Cases = {
     "TestSyncClusterRole: select properly with multiple selectors": _ALLOWS,
     "TestSyncClusterRole: select properly remove duplicates": _ALLOWS,
     "TestSyncClusterRole: no diff skip": _ALLOWS,
-    "TestSyncClusterRole: without server-side apply": "test_a_server_without_server_side_apply_is_sent_the_whole_role",
+    "TestSyncClusterRole: without server-side apply": "test_falls_back_to_update_without_server_side_apply",
 }

@@ -97,7 +97,7 @@ def minutes(*numbers: int) -> list[str]:
     return [format_time(START + datetime.timedelta(minutes=number)) for number in numbers]
 
 
-async def test_a_job_every_minute(world: World, ender: Ender) -> None:
+async def test_one_job_per_minute(world: World, ender: Ender) -> None:
     await make(world)
     await asyncio.sleep(62)
     first = f"tick-{int(START.timestamp()) // 60 + 1}"
@@ -117,7 +117,7 @@ async def test_a_job_every_minute(world: World, ender: Ender) -> None:
     assert [line for line in world.requests() if line.startswith("get")] == [], "nothing is asked twice"
 
 
-async def test_of_failed_jobs_one_stays(world: World, ender: Ender) -> None:
+async def test_failed_jobs_history_limit_keeps_one(world: World, ender: Ender) -> None:
     ender.failing = True
     await make(world)
     await asyncio.sleep(250)
@@ -126,7 +126,7 @@ async def test_of_failed_jobs_one_stays(world: World, ender: Ender) -> None:
     assert "lastSuccessfulTime" not in await status_of(world)
 
 
-async def test_with_forbid_a_moment_is_made_up_for_when_the_job_has_ended(world: World, ender: Ender) -> None:
+async def test_forbid_starts_the_missed_job_after_the_active_one_finishes(world: World, ender: Ender) -> None:
     """Traces 08b."""
     ender.seconds = 80
     await make(world, concurrencyPolicy="Forbid")
@@ -138,7 +138,7 @@ async def test_with_forbid_a_moment_is_made_up_for_when_the_job_has_ended(world:
     assert (await status_of(world))["lastScheduleTime"] == minutes(2)[0]
 
 
-async def test_with_allow_they_run_side_by_side(world: World, ender: Ender) -> None:
+async def test_allow_runs_jobs_concurrently(world: World, ender: Ender) -> None:
     ender.seconds = 1000
     await make(world, concurrencyPolicy="Allow")
     await asyncio.sleep(200)
@@ -146,7 +146,7 @@ async def test_with_allow_they_run_side_by_side(world: World, ender: Ender) -> N
     assert len((await status_of(world))["active"]) == 3
 
 
-async def test_with_replace_the_old_one_goes_first(world: World, ender: Ender) -> None:
+async def test_replace_deletes_the_active_job_first(world: World, ender: Ender) -> None:
     ender.seconds = 1000
     await make(world, concurrencyPolicy="Replace")
     await asyncio.sleep(200)
@@ -165,7 +165,7 @@ async def test_with_replace_the_old_one_goes_first(world: World, ender: Ender) -
     ]
 
 
-async def test_a_suspended_one_rests_and_then_makes_up_for_the_last_moment(world: World, ender: Ender) -> None:
+async def test_resuming_starts_only_the_latest_missed_schedule(world: World, ender: Ender) -> None:
     """kubernetes#42649: however many moments were missed."""
     await make(world, suspend=True)
     await asyncio.sleep(200 * 60 + 30)
@@ -178,7 +178,7 @@ async def test_a_suspended_one_rests_and_then_makes_up_for_the_last_moment(world
     assert ender.moments == minutes(200, 201)
 
 
-async def test_past_the_deadline_nothing_is_made_up_for(world: World, ender: Ender) -> None:
+async def test_missed_schedule_past_the_starting_deadline_is_skipped(world: World, ender: Ender) -> None:
     await make(world, "0 * * * *", suspend=True, startingDeadlineSeconds=100)
     await asyncio.sleep(3600 + 300)
     await world.merge(CRON, {"spec": {"suspend": False}})
@@ -188,7 +188,7 @@ async def test_past_the_deadline_nothing_is_made_up_for(world: World, ender: End
     assert ender.moments == minutes(120)
 
 
-async def test_a_change_of_schedule_counts_from_the_next_moment(world: World, ender: Ender) -> None:
+async def test_changed_schedule_applies_from_the_next_time(world: World, ender: Ender) -> None:
     await make(world, "0 0 1 1 *")
     await asyncio.sleep(90)
     await world.merge(CRON, {"spec": {"schedule": "*/2 * * * *"}})
@@ -206,7 +206,7 @@ async def test_a_change_of_schedule_counts_from_the_next_moment(world: World, en
         "more often": ("@every 6m", "@every 2m", (6, 8, 10)),
     },
 )
-async def test_a_change_of_every_counts_from_the_last_moment(
+async def test_changed_every_schedule_counts_from_the_last_schedule_time(
     world: World, ender: Ender, before: str, after: str, moments: tuple[int, ...]
 ) -> None:
     """TestControllerV2UpdateCronJob, "spec.schedule with @every changed". The last one was a second ago."""
@@ -217,7 +217,7 @@ async def test_a_change_of_every_counts_from_the_last_moment(
     assert ender.moments == minutes(*moments)
 
 
-async def test_a_foreign_job_of_the_name_is_left_alone_and_the_next_time_comes(world: World, ender: Ender) -> None:
+async def test_existing_job_of_the_same_name_skips_one_schedule(world: World, ender: Ender) -> None:
     name = f"tick-{int(START.timestamp()) // 60 + 1}"
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
     meta = {"name": name, "annotations": {SCHEDULED: "elsewhere"}}
@@ -229,7 +229,7 @@ async def test_a_foreign_job_of_the_name_is_left_alone_and_the_next_time_comes(w
     assert ender.moments == ["elsewhere", *minutes(2)]
 
 
-async def test_a_job_that_vanished_is_active_no_more(world: World, ender: Ender) -> None:
+async def test_deleted_job_is_removed_from_active(world: World, ender: Ender) -> None:
     ender.seconds = 1000
     await make(world, concurrencyPolicy="Forbid")
     await asyncio.sleep(65)
@@ -242,7 +242,7 @@ async def test_a_job_that_vanished_is_active_no_more(world: World, ender: Ender)
     assert ender.moments == minutes(1, 2)
 
 
-async def test_an_unexpected_job_is_reported_and_left(world: World, ender: Ender) -> None:
+async def test_unexpected_job_is_reported_and_kept(world: World, ender: Ender) -> None:
     await make(world, "0 0 1 1 *", concurrencyPolicy="Forbid")
     uid = (await world.see(CRON))["metadata"]["uid"]
     reference = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": uid, "controller": True}
@@ -255,14 +255,14 @@ async def test_an_unexpected_job_is_reported_and_left(world: World, ender: Ender
     assert "active" not in await status_of(world)
 
 
-async def test_a_namespace_that_goes_away_is_no_reason_to_complain(world: World, ender: Ender) -> None:
+async def test_job_creation_in_a_terminating_namespace_emits_no_event(world: World, ender: Ender) -> None:
     world.faults.add(Rule(namespace_ends(), verb="create", resource="jobs.batch"))
     await make(world)
     await asyncio.sleep(90)
     assert await world.events("FailedCreate") == []
 
 
-async def test_a_rejected_job_is_reported(world: World, ender: Ender) -> None:
+async def test_rejected_job_creation_emits_an_event(world: World, ender: Ender) -> None:
     world.faults.add(Rule(fail(403), verb="create", resource="jobs.batch", times=1))
     await make(world)
     await asyncio.sleep(62)
@@ -271,7 +271,7 @@ async def test_a_rejected_job_is_reported(world: World, ender: Ender) -> None:
     assert ender.moments == minutes(1), "and tried again at once"
 
 
-async def test_a_job_that_comes_and_goes_at_once_is_not_made_again(world: World, ender: Ender) -> None:
+async def test_job_deleted_at_once_is_not_recreated_with_a_stale_cache(world: World, ender: Ender) -> None:
     """Its moment is in a status that the cache does not show yet; the Job itself is gone."""
     ender.seconds = 0.5
     world.faults.add(Rule(delay(8.0, 8.0), verb="watch", resource="cronjobs.batch"))
@@ -292,7 +292,7 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 
 @pytest.mark.parametrize("policy", ["Allow", "Forbid", "Replace"])
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_every_moment_brings_one_job_whatever_fails(
+async def test_one_job_per_schedule_under_faults(
     world: World, ender: Ender, fault: str, policy: str, seed: int
 ) -> None:
     ender.seconds = 60
@@ -343,7 +343,7 @@ at = datetime.datetime.fromisoformat
         ),
     },
 )
-async def test_a_week_in_which_the_clocks_are_set(
+async def test_schedules_across_daylight_saving_time(
     world: World, ender: Ender, start: datetime.datetime, zone: str, sunday: str, half_past_two: list[str]
 ) -> None:
     """kubernetes#121763, #86647: no burst, and none left out for a short deadline; kubernetes#104012: no drift."""

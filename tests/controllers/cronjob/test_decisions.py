@@ -137,7 +137,7 @@ def cron(
         ),
     },
 )
-def test_which_moment_is_due(
+def test_most_recent_schedule_time(
     given: CronJob, now: Seconds, heed: bool, since: Seconds, due: Seconds | None, many: int
 ) -> None:
     """TestMostRecentScheduleTime."""
@@ -148,7 +148,7 @@ def test_which_moment_is_due(
     assert found.missed == many
 
 
-def test_days_that_do_not_exist() -> None:
+def test_schedules_that_never_occur() -> None:
     """TestMostRecentScheduleTime, "rogue cronjob"; TestNextScheduleTime, case 8."""
     rogue = cron("59 23 31 2 *", created=10)
     with pytest.raises(NoScheduledTime, match="time difference between two schedules is less than 1 second"):
@@ -172,7 +172,7 @@ def test_days_that_do_not_exist() -> None:
         ),
     },
 )
-def test_what_is_unmet(given: CronJob, now: Seconds, due: Seconds | None) -> None:
+def test_next_schedule_time(given: CronJob, now: Seconds, due: Seconds | None) -> None:
     """TestNextScheduleTime."""
     found = most_recent_schedule_time(given, schedule_of(given, datetime.UTC), at(now)).at
     assert found == (None if due is None else at(due))
@@ -191,7 +191,7 @@ def test_what_is_unmet(given: CronJob, now: Seconds, due: Seconds | None) -> Non
         "never started": (cron("0 12 * * 5"), 6 * HOUR, 20 * HOUR),
     },
 )
-def test_how_long_until_the_next(given: CronJob, now: Seconds, expected: Seconds) -> None:
+def test_next_schedule_time_duration(given: CronJob, now: Seconds, expected: Seconds) -> None:
     """TestNextScheduleTimeDuration."""
     assert next_schedule_time_duration(given, schedule_of(given, datetime.UTC), at(now)) == pytest.approx(
         expected + 0.1
@@ -217,7 +217,7 @@ ZONES = ("UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")
     last=st.integers(-400 * DAY, 0),
     now=st.floats(0.001, 400 * DAY),
 )
-def test_no_key_is_due_before_its_time(schedule: str, zone: str, last: int, now: float) -> None:
+def test_requeue_delay_is_never_in_the_past(schedule: str, zone: str, last: int, now: float) -> None:
     """kubernetes#118706: an uneven schedule led to a wake-up in the past, and so to one without end."""
     given_ = cron(schedule, created=last, last=last, time_zone=zone)
     parsed, instant = schedule_of(given_, datetime.UTC), at(now)
@@ -372,7 +372,7 @@ MANY = "Warning TooManyMissedTimes"
         ),
     ],
 )  # fmt: skip
-def test_what_to_do(
+def test_sync_cron_job(
     given: CronJob, now: Seconds, start: Seconds | None, wait: Seconds | None, events: list[str]
 ) -> None:
     """TestControllerV2SyncCronJob."""
@@ -403,11 +403,11 @@ def test_what_to_do(
             "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"),
     },
 )  # fmt: skip
-def test_what_it_says(given: CronJob, now: Seconds, message: str) -> None:
+def test_events_of_a_sync(given: CronJob, now: Seconds, message: str) -> None:
     assert [event.message for event in decide(given, given.status, at(now)).events] == [message]
 
 
-def test_without_a_zone_the_machines_counts() -> None:
+def test_local_time_zone_is_the_default() -> None:
     given_ = cron("0 12 * * *")
     tokyo = datetime.timezone(datetime.timedelta(hours=9))
     assert decide(given_, given_.status, at(18 * HOUR), tokyo).start == at(17 * HOUR)
@@ -450,15 +450,13 @@ HISTORY = [
         "the oldest": (1, 1, [job("a", "Complete", began=9), job("b", "Complete", began=1)], ["b"]),
     },
 )
-def test_which_finished_jobs_go(
-    succeeded: int | None, failed: int | None, jobs: list[Job], expected: list[str]
-) -> None:
+def test_cleanup_finished_jobs(succeeded: int | None, failed: int | None, jobs: list[Job], expected: list[str]) -> None:
     """TestControllerV2CleanupFinishedJobs, TestByJobStartTime."""
     given_ = cron(successful_jobs_history_limit=succeeded, failed_jobs_history_limit=failed)
     assert [gone.metadata.name for gone in jobs_to_clean_up(given_, jobs)] == expected
 
 
-def test_what_became_of_the_jobs() -> None:
+def test_status_of_active_and_successful_jobs() -> None:
     """TestControllerV2SyncCronJob, its checks of lastSuccessfulTime and active."""
     before = cron(active=("a", "b", "c")).status
     jobs = [job("a", "Complete", ended=5), job("b", "Failed"), job("c"), job("d", "Complete", ended=3), job("e")]
@@ -476,7 +474,7 @@ def test_what_became_of_the_jobs() -> None:
     assert delete_from_active_list(before, ()) is before
 
 
-def test_a_job_that_was_started_is_noted() -> None:
+def test_started_job_is_added_to_the_status() -> None:
     made = ObjectMeta(name="n", namespace="snazzycats", uid="u", resource_version="7")
     status = add_to_active_list(cron(active=("a",)).status, made, TEN)
     assert (status.active[1].kind, status.active[1].api_version) == ("Job", "batch/v1")
@@ -493,7 +491,7 @@ def test_a_job_that_was_started_is_noted() -> None:
         "a zone that is like UTC": ("Africa/Abidjan", {}, "2016-05-19T10:00:00Z"),
     },
 )
-def test_the_job_for_a_moment(zone: str | None, annotations: dict[str, str], expected: str) -> None:
+def test_job_from_template(zone: str | None, annotations: dict[str, str], expected: str) -> None:
     """TestGetJobFromTemplate2."""
     template = JobTemplate(
         metadata=JobTemplateMeta(labels={"a": "b"}, annotations=annotations),

@@ -7,32 +7,30 @@ from pathlib import Path
 
 from tests.controllers.upstream_coverage import Cases, missing
 
-_SYNC = "test_what_to_do"
+_SYNC = "test_sync_cron_job"
 
 COVERED: Cases = {
     # cronjob_controllerv2_test.go
     "TestControllerV2SyncCronJob": _SYNC,
-    "TestControllerV2SyncCronJob: active and lastSuccessfulTime": "test_what_became_of_the_jobs",
-    "TestControllerV2SyncCronJob: what it says": "test_what_it_says",
-    "TestControllerV2SyncCronJob: a time zone": "test_which_moment_is_due",
-    "TestControllerV2UpdateCronJob": "test_a_change_of_schedule_counts_from_the_next_moment",
+    "TestControllerV2SyncCronJob: active and lastSuccessfulTime": "test_status_of_active_and_successful_jobs",
+    "TestControllerV2SyncCronJob: what it says": "test_events_of_a_sync",
+    "TestControllerV2SyncCronJob: a time zone": "test_most_recent_schedule_time",
+    "TestControllerV2UpdateCronJob": "test_changed_schedule_applies_from_the_next_time",
     "TestControllerV2UpdateCronJob: spec.schedule with @every changed": (
-        "test_a_change_of_every_counts_from_the_last_moment"
+        "test_changed_every_schedule_counts_from_the_last_schedule_time"
     ),
-    "TestControllerV2GetJobsToBeReconciled": ("test_a_foreign_job_of_the_name_is_left_alone_and_the_next_time_comes"),
-    "TestControllerV2CleanupFinishedJobs": "test_which_finished_jobs_go",
-    "TestControllerV2JobAlreadyExistsButNotInActiveStatus": "test_every_moment_brings_one_job_whatever_fails",
-    "TestControllerV2JobAlreadyExistsButDifferentOwner": (
-        "test_a_foreign_job_of_the_name_is_left_alone_and_the_next_time_comes"
-    ),
+    "TestControllerV2GetJobsToBeReconciled": ("test_existing_job_of_the_same_name_skips_one_schedule"),
+    "TestControllerV2CleanupFinishedJobs": "test_cleanup_finished_jobs",
+    "TestControllerV2JobAlreadyExistsButNotInActiveStatus": "test_one_job_per_schedule_under_faults",
+    "TestControllerV2JobAlreadyExistsButDifferentOwner": ("test_existing_job_of_the_same_name_skips_one_schedule"),
     # utils_test.go
-    "TestGetJobFromTemplate2": "test_the_job_for_a_moment",
-    "TestNextScheduleTime": "test_what_is_unmet",
-    "TestByJobStartTime": "test_which_finished_jobs_go",
-    "TestMostRecentScheduleTime": "test_which_moment_is_due",
-    "TestMostRecentScheduleTime: rogue cronjob": "test_days_that_do_not_exist",
-    "TestNextScheduleTimeDuration": "test_how_long_until_the_next",
-    "TestIsJobSucceeded": "test_what_became_of_the_jobs",
+    "TestGetJobFromTemplate2": "test_job_from_template",
+    "TestNextScheduleTime": "test_next_schedule_time",
+    "TestByJobStartTime": "test_cleanup_finished_jobs",
+    "TestMostRecentScheduleTime": "test_most_recent_schedule_time",
+    "TestMostRecentScheduleTime: rogue cronjob": "test_schedules_that_never_occur",
+    "TestNextScheduleTimeDuration": "test_next_schedule_time_duration",
+    "TestIsJobSucceeded": "test_status_of_active_and_successful_jobs",
 }
 
 

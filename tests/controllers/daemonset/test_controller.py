@@ -186,7 +186,7 @@ async def the_same_template(sync: Syncs) -> None:
         the_same_template,
     ],
 )
-async def test_updates_turn_by_turn(env: Env, tell: Callable[[Syncs], Awaitable[None]]) -> None:
+async def test_rolling_update_sync_by_sync(env: Env, tell: Callable[[Syncs], Awaitable[None]]) -> None:
     async with idle(env, nodes=5) as world:
         await world.create_set(updateStrategy={"type": "OnDelete"})
         await world.settle(0.1)
@@ -273,7 +273,7 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
         ),
     },
 )
-async def test_pods_that_are_there_already(
+async def test_existing_pods_are_adopted_released_or_deleted(
     env: Env, selector: Doc | None, rolling: Doc | None, pods: list[Doc], expected: Any
 ) -> None:
     """Where there is none one is made; of several the oldest stays; where none should be none stays. Those that the
@@ -295,7 +295,7 @@ async def test_pods_that_are_there_already(
         assert owned == {"agent"}
 
 
-async def test_pods_are_pinned_and_not_bound(env: Env) -> None:
+async def test_pods_have_node_affinity_and_no_node_name(env: Env) -> None:
     async with idle(env, nodes=5) as world:
         await world.create_set()
         await world.settle(0.1)
@@ -305,7 +305,7 @@ async def test_pods_are_pinned_and_not_bound(env: Env) -> None:
         assert not any(pod["spec"].get("nodeName") for pod in pods)
 
 
-async def test_without_nodes_nothing_is_made(env: Env) -> None:
+async def test_no_pods_without_nodes(env: Env) -> None:
     async with idle(env, nodes=0) as world:
         await world.create_set()
         await world.settle(0.1)
@@ -313,7 +313,7 @@ async def test_without_nodes_nothing_is_made(env: Env) -> None:
         assert (await world.status())["desiredNumberScheduled"] == 0
 
 
-async def test_a_quota_ends_the_batches(env: Env) -> None:
+async def test_slow_start_stops_when_the_quota_is_exceeded(env: Env) -> None:
     """Ten pods are allowed, a hundred are wanted: 1, 2, 4, 3 of 8, and no batch more. Nothing is waited for after."""
     async with idle(env, nodes=100) as world:
         allowed = 10
@@ -342,7 +342,7 @@ async def test_a_quota_ends_the_batches(env: Env) -> None:
         "both fail: the create is told": (True, True, PodWriteErrors),
     },
 )
-async def test_of_two_failures_the_first_is_raised(
+async def test_first_of_two_errors_is_raised(
     env: Env, creates: bool, statuses: bool, expected: type[Exception]
 ) -> None:
     async with idle(env, nodes=1) as world:
@@ -367,7 +367,7 @@ async def test_of_two_failures_the_first_is_raised(
         "not even read": (1, 1, (1, 1)),
     },
 )
-async def test_a_status_is_put_once_more_on_the_live_object(
+async def test_status_update_is_retried_on_the_live_object(
     env: Env, updates: int, gets: int, sent: tuple[int, int]
 ) -> None:
     async with idle(env, nodes=1) as world:
@@ -384,7 +384,7 @@ async def test_a_status_is_put_once_more_on_the_live_object(
         assert (puts, get.hits + len(world.sent("get", "daemonsets"))) == sent
 
 
-async def test_conditions_resources_and_ports_do_not_matter(env: Env) -> None:
+async def test_node_conditions_resources_and_ports_are_ignored(env: Env) -> None:
     """Only name, labels and taints of a node decide; what does not fit otherwise is for the scheduler to find."""
     async with idle(env, nodes=1) as world:
         conditions = [
@@ -408,7 +408,7 @@ async def test_conditions_resources_and_ports_do_not_matter(env: Env) -> None:
         assert await sync() == (0, 0), "its own pod on that port is no reason either"
 
 
-async def test_a_set_that_selects_all_gets_nothing(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_empty_selector_creates_no_pods(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """No API server of today takes such a DaemonSet; an older one may have."""
     async with idle(env, nodes=1) as world:
         await world.create_set()
@@ -426,7 +426,7 @@ async def test_a_set_that_selects_all_gets_nothing(env: Env, monkeypatch: pytest
         assert world.sent("update", "daemonsets/status") == []
 
 
-async def test_an_owner_that_is_going_on_the_server_adopts_nothing(env: Env) -> None:
+async def test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing(env: Env) -> None:
     async with idle(env, nodes=5) as world:
         await world.create_set()
         spec = {"nodeName": "n0", "containers": [{"name": "main", "image": "pause:1"}]}
@@ -440,7 +440,7 @@ async def test_an_owner_that_is_going_on_the_server_adopts_nothing(env: Env) -> 
         assert world.sent("create", "pods") == world.sent("patch", "pods") == []
 
 
-async def test_a_set_made_again_expects_nothing_of_the_one_before(env: Env) -> None:
+async def test_recreated_set_has_no_expectations_of_its_predecessor(env: Env) -> None:
     async with idle(env, nodes=1) as world:
         await world.create_set()
         await world.settle(0.1)
@@ -460,7 +460,7 @@ async def test_a_set_made_again_expects_nothing_of_the_one_before(env: Env) -> N
 # Revisions
 
 
-async def test_revisions_are_claimed_in_one_namespace(env: Env) -> None:
+async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env) -> None:
     """Own ones and orphans of the namespace that match; one that no longer matches is let go; no others."""
     async with idle(env, nodes=0) as world:
         owner = await world.create_set()
@@ -494,7 +494,7 @@ async def test_revisions_are_claimed_in_one_namespace(env: Env) -> None:
 
 
 @pytest.mark.parametrize("owned", [True, False], ids=["to be released", "to be adopted"])
-async def test_a_revision_that_goes_while_it_is_claimed(env: Env, owned: bool) -> None:
+async def test_revision_deleted_while_being_claimed_is_no_error(env: Env, owned: bool) -> None:
     """It is not there: nothing to claim, and no failure."""
     async with idle(env, nodes=0) as world:
         owner = await world.create_set()

@@ -87,7 +87,9 @@ async def costs(env: Env, monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[s
     return found
 
 
-async def test_with_ten_times_the_nodes_a_change_costs_the_same(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cost_of_a_change_does_not_grow_with_the_number_of_nodes(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few, many = await costs(env, monkeypatch, 20), await costs(env, monkeypatch, 200)
     assert few == many
     assert many["a heartbeat of every node"] == (0, 0, 0)

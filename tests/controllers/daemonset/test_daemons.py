@@ -9,7 +9,7 @@ from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.env import Env
 
 
-async def test_every_node_gets_a_pod_and_the_status_says_so(world: World) -> None:
+async def test_every_node_gets_a_pod_and_is_counted_in_the_status(world: World) -> None:
     await world.create_set()
     await world.settle()
     assert await world.nodes() == ["n0", "n1", "n2"]
@@ -31,7 +31,7 @@ async def test_every_node_gets_a_pod_and_the_status_says_so(world: World) -> Non
     assert len(world.requests) == before, "nothing to do: nothing is sent"
 
 
-async def test_nodes_that_come_change_and_go_move_pods(world: World) -> None:
+async def test_pods_follow_added_changed_and_deleted_nodes(world: World) -> None:
     await world.create_set(template={"nodeSelector": {"pool": "yes"}})
     await world.settle()
     assert await world.nodes() == []
@@ -54,7 +54,7 @@ async def test_nodes_that_come_change_and_go_move_pods(world: World) -> None:
 
 
 @pytest.mark.parametrize(("enabled", "wanted"), [(True, 1), (False, 0)])
-async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, wanted: int) -> None:
+async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: bool, wanted: int) -> None:
     """``TaintTolerationComparisonOperators``: stored past the API server, which refuses such tolerations."""
     async with uncontrolled(env) as world:
         await world.add_nodes(3)
@@ -73,7 +73,7 @@ async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, wa
         assert (await world.status())["desiredNumberScheduled"] == wanted
 
 
-async def test_all_sets_come_back_when_a_taint_goes(world: World) -> None:
+async def test_pods_of_all_sets_are_recreated_when_a_taint_is_removed(world: World) -> None:
     """kubernetes#95432: one of three was not made again."""
     for name in ("a", "b", "c"):
         await world.create_set(name)
@@ -88,7 +88,7 @@ async def test_all_sets_come_back_when_a_taint_goes(world: World) -> None:
         assert await world.nodes(name) == ["n0", "n1", "n2"]
 
 
-async def test_a_change_of_a_node_that_enqueues_nothing_sends_nothing(world: World) -> None:
+async def test_irrelevant_node_updates_send_no_requests(world: World) -> None:
     """As recorded (04a): a NoSchedule taint where a pod runs makes no request; heartbeats never do."""
     await world.create_set()
     await world.settle()
@@ -101,7 +101,7 @@ async def test_a_change_of_a_node_that_enqueues_nothing_sends_nothing(world: Wor
     assert len(world.requests) == before
 
 
-async def test_pods_of_a_deleted_node_are_not_made_again(world: World) -> None:
+async def test_pods_of_a_deleted_node_are_not_recreated(world: World) -> None:
     """kubernetes#22545. The bound pod is for the pod garbage collector; one that was never bound goes at once."""
     await world.create_set()
     await world.settle()
@@ -119,7 +119,7 @@ async def test_pods_of_a_deleted_node_are_not_made_again(world: World) -> None:
     assert "" not in await world.nodes()
 
 
-async def test_a_deleted_pod_is_replaced_when_it_is_gone(world: World) -> None:
+async def test_deleted_pod_is_replaced_after_its_removal(world: World) -> None:
     await world.create_set()
     await world.settle()
     world.kubelets = False
@@ -132,7 +132,7 @@ async def test_a_deleted_pod_is_replaced_when_it_is_gone(world: World) -> None:
     assert await world.nodes() == ["n0", "n1", "n2"]
 
 
-async def test_failed_pods_are_killed_at_growing_intervals(world: World) -> None:
+async def test_failed_pods_are_deleted_with_backoff(world: World) -> None:
     await world.create_set()
     await world.settle()
     gone_at: list[float] = []
@@ -153,7 +153,7 @@ async def test_failed_pods_are_killed_at_growing_intervals(world: World) -> None
     assert killed[0].endswith(" on node n1, will try to kill it")
 
 
-async def test_a_pod_that_ended_well_is_replaced_too(world: World) -> None:
+async def test_succeeded_pod_is_replaced(world: World) -> None:
     await world.create_set()
     await world.settle()
     pod = (await world.pods())[0]["metadata"]["name"]
@@ -166,7 +166,7 @@ async def test_a_pod_that_ended_well_is_replaced_too(world: World) -> None:
     )
 
 
-async def test_duplicates_go_and_orphans_are_adopted(world: World) -> None:
+async def test_duplicates_are_deleted_and_orphans_adopted(world: World) -> None:
     spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "pause:1"}]}
     await world.request("POST", PODS, {"metadata": {"name": "mine", "labels": {"app": "agent"}}, "spec": spec})
     await world.settle()
@@ -187,7 +187,7 @@ async def test_duplicates_go_and_orphans_are_adopted(world: World) -> None:
     assert await world.nodes() == ["n0", "n1", "n2"]
 
 
-async def test_one_sync_creates_and_deletes_no_more_than_the_limit(env: Env) -> None:
+async def test_burst_replicas_limits_creates_and_deletes_per_sync(env: Env) -> None:
     async with controlled(env, DaemonSetOptions(burst=4), nodes=10) as world:
         world.kubelets = False
         with world.faults.hold(resource="pods"):
@@ -198,7 +198,7 @@ async def test_one_sync_creates_and_deletes_no_more_than_the_limit(env: Env) -> 
         assert len(await world.pods()) == 10
 
 
-async def test_a_rejected_create_ends_the_batches_of_this_sync(world: World) -> None:
+async def test_rejected_create_stops_the_slow_start(world: World) -> None:
     rule = world.faults.add(Rule(fail(403), verb="create", resource="pods", times=1))
     await world.create_set()
     await world.settle(0.001)
@@ -208,7 +208,7 @@ async def test_a_rejected_create_ends_the_batches_of_this_sync(world: World) -> 
     assert any(reason == "FailedCreate" for _type, reason, _message in await world.events())
 
 
-async def test_while_the_namespace_goes_away_nothing_is_created_and_the_numbers_are_reported_once_a_second(
+async def test_terminating_namespace_stops_creates_and_status_is_synced_once_a_second(
     env: Env,
 ) -> None:
     """One try, no event; the expectation stays and holds the owner back for five minutes."""
@@ -228,7 +228,7 @@ async def test_while_the_namespace_goes_away_nothing_is_created_and_the_numbers_
         assert len(world.sent("update", "daemonsets/status")) == 3, "at once, and after either second"
 
 
-async def test_a_set_that_is_being_deleted_makes_no_pods(world: World) -> None:
+async def test_terminating_set_creates_no_pods(world: World) -> None:
     """TestDontDoAnythingIfBeingDeleted, and TestDontDoAnythingIfBeingDeletedRace for the adoption."""
     await world.create_set()
     await world.settle()
@@ -242,7 +242,7 @@ async def test_a_set_that_is_being_deleted_makes_no_pods(world: World) -> None:
     assert world.sent("update", "daemonsets/status")[-1].request.body.count(b"deletionTimestamp") == 0
 
 
-async def test_the_stuck_set_reports_what_it_has_and_goes_on(world: World) -> None:
+async def test_current_number_scheduled_recovers_after_failed_creates(world: World) -> None:
     """kubernetes#75836: current stayed below desired until some node changed."""
     world.faults.add(Rule(fail(403), verb="create", resource="pods", times=7))
     await world.create_set()
@@ -251,7 +251,7 @@ async def test_the_stuck_set_reports_what_it_has_and_goes_on(world: World) -> No
     assert status["currentNumberScheduled"] == status["desiredNumberScheduled"] == 3
 
 
-async def test_a_revision_that_was_deleted_is_written_again(world: World) -> None:
+async def test_deleted_revision_is_recreated(world: World) -> None:
     await world.create_set()
     await world.settle()
     (name, number), *_rest = await world.revisions()
@@ -261,7 +261,7 @@ async def test_a_revision_that_was_deleted_is_written_again(world: World) -> Non
     assert len(world.sent("create", "pods")) == 3
 
 
-async def test_sets_of_one_name_one_after_the_other_are_two(world: World) -> None:
+async def test_recreated_set_of_the_same_name_is_a_new_set(world: World) -> None:
     await world.create_set()
     await world.settle()
     await world.request("DELETE", AGENT)
@@ -274,7 +274,7 @@ async def test_sets_of_one_name_one_after_the_other_are_two(world: World) -> Non
     assert (await world.status())["currentNumberScheduled"] == 3
 
 
-async def test_nothing_is_sent_for_no_sets(world: World) -> None:
+async def test_no_requests_without_daemon_sets(world: World) -> None:
     await world.settle(10)
     assert (await world.request("GET", SETS))["items"] == []
     assert [seen for seen in world.requests if seen.call.verb not in ("list", "watch", "get")] == []

@@ -73,7 +73,7 @@ def later(made: Pod, **changes: Any) -> Pod:
         "TestDeleteFinalStateUnknown": (lambda events: events.delete_owner(named("one"), True), ["one"]),
     },
 )
-async def test_events_enqueue_those_they_concern(
+async def test_events_enqueue_matching_daemon_sets(
     env: Env, event: Callable[[DaemonEvents], None], enqueued: list[str]
 ) -> None:
     """DaemonSets one and two select app=agent, three selects something else."""
@@ -117,7 +117,7 @@ ALLOCATABLE = msgspec.structs.replace(node(), status=NodeStatus(allocatable={"cp
         "the resources changed": (node(), ALLOCATABLE, {}, False, False),
     },
 )
-async def test_only_labels_and_taints_of_a_node_enqueue_anything(
+async def test_only_label_and_taint_updates_of_a_node_enqueue(
     env: Env, old: Node | None, new: Node, template: Doc, synced: bool, enqueued: bool
 ) -> None:
     """TestUpdateNode, TestAddNode, TestShouldIgnoreNodeUpdate."""
@@ -146,7 +146,7 @@ async def test_only_labels_and_taints_of_a_node_enqueue_anything(
     assert len(queue) == (1 if enqueued else 0)
 
 
-def test_which_pods_count_for_a_node() -> None:
+def test_get_nodes_to_daemon_pods() -> None:
     """TestGetNodesToDaemonPods: what has ended and is being deleted does not, but protects its revision."""
     node_pods, nodes = NodeToDaemonPods(), NodeTable()
     nodes.put(node("n0"))

@@ -27,7 +27,7 @@ def one_pod_per_node(pods: list[Doc]) -> None:
         "expectations alone give up after five minutes": (False, 6),
     },
 )
-async def test_an_old_cache_makes_no_second_pod(env: Env, wait_for_own_writes: bool, created: int) -> None:
+async def test_stale_cache_creates_no_second_pod(env: Env, wait_for_own_writes: bool, created: int) -> None:
     """kubernetes#134937."""
     async with controlled(env, DaemonSetOptions(wait_for_own_writes=wait_for_own_writes)) as world:
         with world.faults.hold(resource="pods"):
@@ -42,7 +42,7 @@ async def test_an_old_cache_makes_no_second_pod(env: Env, wait_for_own_writes: b
         assert (skips > 0) == wait_for_own_writes
 
 
-async def test_a_manager_that_dies_after_its_creates_leaves_no_second_pods(env: Env) -> None:
+async def test_no_duplicate_pods_when_the_manager_dies_after_creates(env: Env) -> None:
     """kubernetes#54096: the next one lists before it acts, and not from an old cache."""
     async with uncontrolled(env) as made:
         await made.add_nodes(5)
@@ -60,7 +60,7 @@ async def test_a_manager_that_dies_after_its_creates_leaves_no_second_pods(env: 
         assert await made.nodes() == ["n0", "n1", "n2", "n3", "n4"]
 
 
-async def test_nothing_happens_before_the_nodes_are_known(env: Env) -> None:
+async def test_no_sync_before_the_node_cache_is_synced(env: Env) -> None:
     """kubernetes#14528: a failed list of nodes was taken for no nodes, or for few."""
     async with uncontrolled(env) as world:
         await world.add_nodes(4)
@@ -76,7 +76,7 @@ async def test_nothing_happens_before_the_nodes_are_known(env: Env) -> None:
         assert await world.nodes() == ["n0", "n1", "n2", "n3"]
 
 
-async def test_a_list_of_nodes_that_breaks_later_sends_no_pod_away(world: World) -> None:
+async def test_failed_relist_of_nodes_deletes_no_pods(world: World) -> None:
     """kubernetes#14528, the other half: the nodes that are known stay known."""
     await world.create_set()
     await world.settle()
@@ -90,7 +90,7 @@ async def test_a_list_of_nodes_that_breaks_later_sends_no_pod_away(world: World)
 
 
 @pytest.mark.parametrize("happened", [False, True], ids=["the pod was not created", "the pod was created"])
-async def test_a_create_without_an_answer_makes_no_second_pod(world: World, happened: bool) -> None:
+async def test_lost_create_response_creates_no_second_pod(world: World, happened: bool) -> None:
     world.checks.append(one_pod_per_node)
     world.faults.add(Rule(time_out(sent=happened), verb="create", resource="pods", nth=1))
     await world.create_set()
@@ -98,7 +98,7 @@ async def test_a_create_without_an_answer_makes_no_second_pod(world: World, happ
     assert await world.nodes() == ["n0", "n1", "n2"]
 
 
-async def test_a_lost_answer_and_a_slow_watch_make_no_second_pod(world: World) -> None:
+async def test_lost_create_response_with_a_slow_watch_creates_no_second_pod(world: World) -> None:
     """What the first request did is looked up before another one is sent: the cache can't tell yet."""
     world.faults.add(Rule(lose_answer(), verb="create", resource="pods", nth=1))
     with world.faults.hold(resource="pods"):
@@ -111,7 +111,7 @@ async def test_a_lost_answer_and_a_slow_watch_make_no_second_pod(world: World) -
     assert await world.nodes() == ["n0", "n1", "n2"]
 
 
-async def test_every_second_answer_is_lost(env: Env, seed: int) -> None:
+async def test_every_second_response_is_lost(env: Env, seed: int) -> None:
     async with controlled(env, nodes=10) as world:
         world.checks.append(one_pod_per_node)
         rule = world.faults.add(Rule(lose_answer(), verb="create", resource="pods", probability=0.5))
@@ -127,7 +127,7 @@ async def test_every_second_answer_is_lost(env: Env, seed: int) -> None:
         assert (await world.status())["updatedNumberScheduled"] == 10
 
 
-async def test_a_status_that_meets_a_conflict_is_put_on_the_live_object(world: World) -> None:
+async def test_status_conflict_is_retried_on_the_live_object(world: World) -> None:
     world.faults.add(Rule(fail(409), verb="update", resource="daemonsets.apps", subresource="status", nth=1))
     await world.create_set()
     await world.settle()
@@ -135,7 +135,7 @@ async def test_a_status_that_meets_a_conflict_is_put_on_the_live_object(world: W
     assert len(world.sent("get", "daemonsets")) == 1
 
 
-async def test_a_pod_that_goes_while_another_one_is_adopted_is_gone(world: World) -> None:
+async def test_pod_deleted_during_an_adoption_is_not_counted(world: World) -> None:
     """It was adopted, and its end was seen before the sync went on: nothing of it may stay in the books."""
     await world.create_set(updateStrategy={"type": "OnDelete"})
     await world.settle()
@@ -155,7 +155,7 @@ async def test_a_pod_that_goes_while_another_one_is_adopted_is_gone(world: World
     assert len(world.sent("delete", "pods")) == 1, "of the second one, which is one too many"
 
 
-async def test_a_node_that_rejects_pods_does_not_get_them_without_end_during_a_surge(env: Env) -> None:
+async def test_surge_pods_rejected_by_a_node_are_recreated_with_backoff(env: Env) -> None:
     """Upstream makes the next one as soon as one has failed."""
     async with controlled(env, nodes=1) as world:
         world.kubelets = False
@@ -171,7 +171,7 @@ async def test_a_node_that_rejects_pods_does_not_get_them_without_end_during_a_s
         assert len(world.sent("create", "pods")) <= 9
 
 
-async def test_a_list_that_is_still_being_delivered_makes_no_daemon_twice(env: Env) -> None:
+async def test_sync_during_delivery_of_a_relist_creates_no_duplicates(env: Env) -> None:
     """The cache has all of a new list at once, handlers hear of its pods by the hundred, and syncs come in between."""
     async with controlled(env, nodes=450) as world:
         with world.faults.hold(resource="pods"):
@@ -183,7 +183,7 @@ async def test_a_list_that_is_still_being_delivered_makes_no_daemon_twice(env: E
         assert len(world.sent("create", "pods")) == 450
 
 
-async def test_a_process_with_an_old_cache_does_not_take_the_generation_back(world: World) -> None:
+async def test_stale_process_does_not_lower_the_observed_generation(world: World) -> None:
     await world.create_set()
     await world.settle()
     with world.faults.hold(resource="daemonsets"):
@@ -198,7 +198,7 @@ async def test_a_process_with_an_old_cache_does_not_take_the_generation_back(wor
     assert await world.images() == ["pause:2"] * 3
 
 
-async def test_for_an_owner_that_is_found_to_be_another_one_nothing_more_is_written(world: World) -> None:
+async def test_nothing_is_written_after_the_owner_was_found_recreated(world: World) -> None:
     """The read before an adoption tells what the watch does not yet. What was made for the old one would be collected
     as garbage, and each deletion bring the next sync."""
     await world.create_set()
@@ -220,7 +220,7 @@ async def test_for_an_owner_that_is_found_to_be_another_one_nothing_more_is_writ
 
 
 @pytest.mark.parametrize("wait_for_own_writes", [True, False], ids=["consistency store", "by expectations alone"])
-async def test_an_owner_that_is_replaced_during_a_sync_gets_no_more_pods(env: Env, wait_for_own_writes: bool) -> None:
+async def test_owner_recreated_during_a_sync_gets_no_more_pods(env: Env, wait_for_own_writes: bool) -> None:
     """They would be expected in the name of its successor, which then waited five minutes for them."""
     async with controlled(env, DaemonSetOptions(wait_for_own_writes=wait_for_own_writes)) as world:
         world.faults.add(Rule(delay_answer(2.0), verb="create", resource="controllerrevisions", times=1))

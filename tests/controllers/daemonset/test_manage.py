@@ -160,11 +160,11 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
         ),  # TestSurgeDealsWithExistingPods
     },
 )
-def test_a_node_gets_what_it_needs(where: Site, rules: Rules, expected: NodeChanges) -> None:
+def test_pods_should_be_on_node(where: Site, rules: Rules, expected: NodeChanges) -> None:
     assert pods_should_be_on_node(where, rules, NOW) == expected
 
 
-def test_a_failed_pod_waits_for_the_backoff_of_its_node() -> None:
+def test_failed_pod_is_deleted_after_the_backoff_of_its_node() -> None:
     """TestDaemonKillFailedPodsBackoff."""
     failed = site(pod("a", phase="Failed"), pod("b", phase="Succeeded"))
     assert pods_should_be_on_node(failed, PLAIN, NOW, in_backoff=True) == NodeChanges(
@@ -172,7 +172,7 @@ def test_a_failed_pod_waits_for_the_backoff_of_its_node() -> None:
     )
 
 
-def test_during_a_surge_the_next_pod_waits_with_the_failed_one() -> None:
+def test_replacement_of_a_failed_surge_pod_waits_for_the_backoff() -> None:
     """Unlike upstream, which makes one pod after the other where a kubelet refuses them at once."""
     failed = site(pod("a", phase="Failed"))
     assert pods_should_be_on_node(failed, SURGE, NOW, in_backoff=True) == NodeChanges(waits=True)

@@ -29,7 +29,7 @@ def anew(
 
 
 @pytest.mark.parametrize("number", range(30))
-def test_the_sums_equal_those_of_a_full_count(number: int) -> None:
+def test_incremental_counts_equal_a_full_recount(number: int) -> None:
     """Pods and nodes come, change and go; templates and time move on."""
     chance = random.Random(number)
     node_pods, nodes = NodeToDaemonPods(), NodeTable()
@@ -85,7 +85,7 @@ def test_the_sums_equal_those_of_a_full_count(number: int) -> None:
         assert sorted(map(str, node_pods.non_matching_pods())) == sorted(map(str, fresh.non_matching_pods())), step
 
 
-def test_a_pod_moves_to_its_owner() -> None:
+def test_pod_is_counted_for_its_new_owner() -> None:
     daemon_pods = DaemonPods()
     one, other = daemon_pods.of("one"), daemon_pods.of("other")
     daemon_pods.put(pod("a"), "one")
@@ -97,7 +97,7 @@ def test_a_pod_moves_to_its_owner() -> None:
     assert other.empty
 
 
-def test_an_owner_is_forgotten_with_its_last_pod() -> None:
+def test_owner_is_removed_with_its_last_pod() -> None:
     daemon_pods = DaemonPods()
     daemon_pods.of("one")
     daemon_pods.put(pod("a"), "one")
@@ -107,7 +107,7 @@ def test_an_owner_is_forgotten_with_its_last_pod() -> None:
     assert "one" not in daemon_pods._daemon_pods
 
 
-def test_a_pod_that_went_since_the_last_sync_is_not_among_the_pods() -> None:
+def test_pod_deleted_since_the_last_sync_is_not_listed() -> None:
     nodes, node_pods = NodeTable(), NodeToDaemonPods()
     nodes.put(node("n"))
     there, gone = pod("a", on="n"), pod("b", on="n")
@@ -118,7 +118,7 @@ def test_a_pod_that_went_since_the_last_sync_is_not_among_the_pods() -> None:
     assert node_pods.pods() == [there]
 
 
-def test_what_did_not_change_is_not_computed() -> None:
+def test_unchanged_nodes_are_not_recomputed() -> None:
     nodes, node_pods = NodeTable(), NodeToDaemonPods()
     placements = Placements(node_requirements_of(PodSpec()))
     for number in range(100):
@@ -138,7 +138,7 @@ def test_what_did_not_change_is_not_computed() -> None:
     assert surveyed == ["n7"]
 
 
-def test_nodes_that_lack_a_pod_are_left_out_once_there_are_creates_enough() -> None:
+def test_nodes_without_a_pod_are_skipped_beyond_the_burst_limit() -> None:
     nodes, node_pods = NodeTable(), NodeToDaemonPods()
     placements = Placements(node_requirements_of(PodSpec()))
     for number in range(6):

@@ -62,7 +62,9 @@ TYPE_IN = NodeSelectorRequirement(key="type", operator="In", values=("production
         ("NoExecute", "9", MUST_NOT_RUN),
     ],
 )
-def test_comparing_operators_are_behind_a_gate(effect: str, value: str, expected: Placement, enabled: bool) -> None:
+def test_taint_toleration_comparison_operators_gate_in_placement(
+    effect: str, value: str, expected: Placement, enabled: bool
+) -> None:
     spec = PodSpec(tolerations=(Toleration(key="sla", operator="Gt", value="950"),))
     where = node("n1", None, taint("sla", effect, value=value))
     otherwise = MAY_CONTINUE if effect == "NoSchedule" else MUST_NOT_RUN
@@ -181,11 +183,11 @@ def test_comparing_operators_are_behind_a_gate(effect: str, value: str, expected
         ),
     },
 )
-def test_a_node_runs_a_pod_by_its_name_labels_and_taints(spec: PodSpec, where: Node, expected: Placement) -> None:
+def test_node_should_run_daemon_pod(spec: PodSpec, where: Node, expected: Placement) -> None:
     assert decide_placement(node_requirements_of(spec), where) == expected
 
 
-def test_daemon_pods_tolerate_what_befalls_nodes() -> None:
+def test_daemon_pods_get_default_tolerations() -> None:
     """v1.36 ``AddOrUpdateDaemonPodTolerations``; order and content as in the recorded pods (04a)."""
     assert [
         (each.key.partition("/")[2], each.operator, each.effect) for each in daemon_tolerations(host_network=True)
@@ -201,7 +203,7 @@ def test_daemon_pods_tolerate_what_befalls_nodes() -> None:
     assert len(daemon_tolerations(host_network=False)) == 6
 
 
-def test_a_limited_toleration_of_the_template_becomes_unlimited_in_its_place() -> None:
+def test_toleration_with_seconds_is_replaced_in_place_by_an_unlimited_one() -> None:
     limited = Toleration(
         key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute", toleration_seconds=30
     )
@@ -211,7 +213,7 @@ def test_a_limited_toleration_of_the_template_becomes_unlimited_in_its_place() -
     assert len(merged) == 7
 
 
-def test_an_unlimited_toleration_of_the_template_leaves_a_limited_one_beside_it() -> None:
+def test_exact_toleration_of_the_template_leaves_others_unchanged() -> None:
     """``AddOrUpdateTolerationInPodSpec`` changes nothing once it meets exactly what it would add."""
     unlimited = Toleration(key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute")
     limited = Toleration(
@@ -222,7 +224,7 @@ def test_an_unlimited_toleration_of_the_template_leaves_a_limited_one_beside_it(
     assert len(merged) == 7
 
 
-def test_a_placement_is_worked_out_once_per_state_of_the_node() -> None:
+def test_placement_is_cached_per_node_version() -> None:
     nodes = NodeTable()
     placements = Placements(node_requirements_of(PodSpec(node_selector={"a": "b"})))
     assert nodes.put(node("n1", {"a": "b"}))

@@ -78,7 +78,7 @@ def made(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_pod_is_pinned_to_its_node(affinity: Any, expected: dict[str, Any]) -> None:
+def test_pod_has_node_affinity_to_its_node(affinity: Any, expected: dict[str, Any]) -> None:
     spec = {} if affinity is None else {"affinity": affinity}
     assert made(spec)["spec"]["affinity"]["nodeAffinity"] == {
         **expected,
@@ -86,7 +86,7 @@ def test_a_pod_is_pinned_to_its_node(affinity: Any, expected: dict[str, Any]) ->
     }
 
 
-def test_other_affinity_and_unknown_fields_stay_as_they_are() -> None:
+def test_other_affinity_and_unknown_fields_are_kept() -> None:
     spec = {
         "affinity": {"podAntiAffinity": {"future": 1}},
         "containers": [{"name": "a", "future": 1.50}],
@@ -100,7 +100,7 @@ def test_other_affinity_and_unknown_fields_stay_as_they_are() -> None:
     assert result["metadata"]["finalizers"] == ["f"]
 
 
-def test_a_pod_carries_its_revision_and_generation() -> None:
+def test_pod_has_revision_hash_and_template_generation_labels() -> None:
     """TestCreatePodTemplate."""
     assert made({})["metadata"]["labels"] == {
         "app": "agent",
@@ -111,7 +111,7 @@ def test_a_pod_carries_its_revision_and_generation() -> None:
     assert msgspec.json.decode(bare.for_node("n"))["metadata"]["labels"] == {"a": "b"}
 
 
-def test_the_tolerations_of_daemons_follow_those_of_the_template() -> None:
+def test_default_tolerations_are_appended_to_the_templates() -> None:
     own = {"key": "dedicated", "operator": "Exists", "future": True}
     limited = {
         "key": "node.kubernetes.io/unreachable",
@@ -128,7 +128,7 @@ def test_the_tolerations_of_daemons_follow_those_of_the_template() -> None:
 
 
 @pytest.mark.parametrize("name", ['quo"te', "umläut", "node-0.example.com"])
-def test_any_name_can_be_pinned(name: str) -> None:
+def test_any_node_name_is_escaped_in_the_affinity(name: str) -> None:
     template = PinnedTemplate(b'{"spec":{}}', revision_hash="", generation=None)
     found = msgspec.json.decode(template.for_node(name), type=Pod)
     assert target_node(found) == name
@@ -145,7 +145,7 @@ def test_any_name_can_be_pinned(name: str) -> None:
         "neither": (PodSpec(), ""),
     },
 )
-def test_a_pod_belongs_to_the_node_it_is_on_or_pinned_to(spec: PodSpec, expected: str) -> None:
+def test_target_node_name_of_bound_and_pending_pods(spec: PodSpec, expected: str) -> None:
     assert target_node(Pod(spec=spec)) == expected
 
 
@@ -167,6 +167,6 @@ def test_a_pod_belongs_to_the_node_it_is_on_or_pinned_to(spec: PodSpec, expected
         ("9223372036854775808", None),
     ],
 )
-def test_the_generation_of_the_template_is_an_integer_or_nothing(text: str, expected: int | None) -> None:
+def test_template_generation_must_be_an_integer(text: str, expected: int | None) -> None:
     assert template_generation({"deprecated.daemonset.template.generation": text}) == expected
     assert template_generation({}) is None

@@ -76,9 +76,7 @@ def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> Sit
         "one of each: for manage": ([both(0), old(1)], 1, ()),
     },
 )
-def test_without_surge_old_pods_go_as_far_as_the_bound_allows(
-    sites: list[Site], unavailable: int, deleted: tuple[str, ...]
-) -> None:
+def test_max_unavailable_bounds_deleted_old_pods(sites: list[Site], unavailable: int, deleted: tuple[str, ...]) -> None:
     assert planned(sites, PLAIN, Bounds(unavailable, 0)) == Plan(delete=deleted)
 
 
@@ -108,11 +106,11 @@ def test_without_surge_old_pods_go_as_far_as_the_bound_allows(
         "two of a kind count": ([site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)], 1, Plan()),
     },
 )
-def test_with_surge_new_pods_come_first(sites: list[Site], surge: int, expected: Plan) -> None:
+def test_max_surge_creates_new_pods_first(sites: list[Site], surge: int, expected: Plan) -> None:
     assert planned(sites, SURGE, Bounds(0, surge)) == expected
 
 
-def test_with_surge_a_node_that_should_have_no_pod_keeps_it_until_others_serve() -> None:
+def test_surge_keeps_pods_of_nodes_that_should_not_run_until_others_are_available() -> None:
     """TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge: five nodes, the new template tolerates one of them not."""
     leaving = site(pod("left", hash="old"), at="n0", run=False, stay=True)
     assert planned([leaving, *(old(n) for n in range(1, 5))], SURGE, Bounds(0, 1)) == Plan(
@@ -144,18 +142,20 @@ def test_with_surge_a_node_that_should_have_no_pod_keeps_it_until_others_serve()
         "another strategy": (DaemonSetUpdateStrategy(type="OnDelete"), 2, Bounds(1, 0)),
     },
 )
-def test_bounds_are_scaled_to_the_nodes(strategy: DaemonSetUpdateStrategy, desired: int, expected: Bounds) -> None:
+def test_percentages_are_scaled_to_the_number_of_nodes(
+    strategy: DaemonSetUpdateStrategy, desired: int, expected: Bounds
+) -> None:
     assert bounds_of(strategy, desired) == expected
 
 
 @pytest.mark.parametrize("text", ["two", "5", "-5%", "5.5%", "%"])
-def test_text_that_is_no_percentage_is_rejected(text: str) -> None:
+def test_invalid_percentage_is_an_error(text: str) -> None:
     with pytest.raises(InvalidBound):
         bounds_of(rolling(text), 3)
     assert not allows_surge(rolling(0, text))
 
 
-def test_a_percentage_above_0_surges_even_on_one_node() -> None:
+def test_allows_surge() -> None:
     assert allows_surge(rolling(0, "1%"))
     assert not allows_surge(rolling(0, "0%"))
     assert not allows_surge(rolling(0, 0))
@@ -163,7 +163,7 @@ def test_a_percentage_above_0_surges_even_on_one_node() -> None:
     assert not allows_surge(DaemonSetUpdateStrategy(type="OnDelete", rolling_update=rolling(0, 1).rolling_update))
 
 
-def test_a_pod_is_new_by_hash_or_by_generation() -> None:
+def test_is_pod_updated() -> None:
     """TestIsPodUpdated in v1.36 ``pkg/controller/daemon/util``."""
     rules = Rules(revision_hash="new", generation=2)
     assert rules.is_updated(pod("a"))
@@ -179,7 +179,7 @@ def test_a_pod_is_new_by_hash_or_by_generation() -> None:
     assert not nameless.is_updated(pod("a", labels={}))
 
 
-def test_availability_takes_minimum_ready_seconds() -> None:
+def test_availability_respects_min_ready_seconds() -> None:
     rules = Rules(revision_hash="new", min_ready_seconds=60)
     fresh = site(pod("a", since=ago(seconds=30)))
     assert step_of(fresh, rules, NOW) == Step(unavailable=1)

@@ -32,11 +32,11 @@ from pilothouse.controllers.workloads.daemonset.status import NONE, StatusCounts
         ),
     },
 )
-def test_a_node_counts_by_its_first_pod(where: Site, expected: StatusCounts) -> None:
+def test_node_is_counted_by_its_oldest_pod(where: Site, expected: StatusCounts) -> None:
     assert count_site(where, PLAIN, NOW) == expected
 
 
-def test_ready_is_not_yet_available() -> None:
+def test_ready_pod_is_not_available_before_min_ready_seconds() -> None:
     rules = Rules(revision_hash="new", min_ready_seconds=60)
     assert count_site(site(pod("a", since=ago(seconds=59))), rules, NOW).available == 0
     assert count_site(site(pod("a", since=ago(seconds=60))), rules, NOW).available == 1
@@ -54,11 +54,11 @@ REPORTED = DaemonSetStatus(
 )
 
 
-def test_a_status_that_says_the_same_is_not_written() -> None:
+def test_unchanged_status_is_not_written() -> None:
     assert next_status(daemon_set(status=REPORTED), SEEN, observed=True) is None
 
 
-def test_a_new_generation_is_reported_once_it_was_acted_upon() -> None:
+def test_observed_generation_is_updated_after_the_sync() -> None:
     owner = daemon_set(generation=2, status=REPORTED)
     acted = next_status(owner, SEEN, observed=True)
     assert acted is not None
@@ -68,14 +68,14 @@ def test_a_new_generation_is_reported_once_it_was_acted_upon() -> None:
     assert looked.observed_generation == 1
 
 
-def test_the_count_of_collisions_stays() -> None:
+def test_collision_count_is_kept() -> None:
     status = msgspec.structs.replace(REPORTED, collision_count=2, number_ready=0)
     written = next_status(daemon_set(status=status), SEEN, observed=True)
     assert written is not None
     assert written.collision_count == 2
 
 
-def test_zeros_are_left_out_where_they_may_be_and_the_rest_stays() -> None:
+def test_optional_zero_fields_are_omitted() -> None:
     before = b'{"collisionCount":1,"conditions":[{"type":"X"}],"numberAvailable":5,"future":[1]}'
     assert msgspec.json.decode(encode(DaemonSetStatus(number_ready=1, observed_generation=3), before)) == {
         "collisionCount": 1,

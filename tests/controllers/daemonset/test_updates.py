@@ -24,7 +24,7 @@ def serving(pods: list[Doc]) -> list[str]:
 @pytest.mark.parametrize(
     ("bound", "allowed"), [(1, 1), (2, 2), ("30%", 2), ("100%", 5)], ids=["one", "two", "30% of 5", "all"]
 )
-async def test_no_more_pods_are_missing_than_may_be(env: Env, bound: int | str, allowed: int) -> None:
+async def test_rolling_update_respects_max_unavailable(env: Env, bound: int | str, allowed: int) -> None:
     async with controlled(env, nodes=5) as world:
         await world.create_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": bound}})
         await world.settle()
@@ -47,7 +47,7 @@ async def test_no_more_pods_are_missing_than_may_be(env: Env, bound: int | str, 
 
 
 @pytest.mark.parametrize(("bound", "allowed"), [(1, 1), (2, 2), ("50%", 3)], ids=["one", "two", "50% of 5"])
-async def test_with_surge_every_node_is_served_all_the_time(env: Env, bound: int | str, allowed: int) -> None:
+async def test_surge_keeps_an_available_pod_on_every_node(env: Env, bound: int | str, allowed: int) -> None:
     async with controlled(env, nodes=5) as world:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": bound}}
         await world.create_set(updateStrategy=strategy)
@@ -67,7 +67,7 @@ async def test_with_surge_every_node_is_served_all_the_time(env: Env, bound: int
         assert most == allowed
 
 
-async def test_an_update_whose_pods_never_serve_stops_at_its_bound(env: Env) -> None:
+async def test_update_to_unready_pods_stops_at_max_unavailable(env: Env) -> None:
     async with controlled(env, nodes=5) as world:
         await world.create_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}})
         await world.settle()
@@ -81,7 +81,7 @@ async def test_an_update_whose_pods_never_serve_stops_at_its_bound(env: Env) -> 
         assert await world.images() == ["pause:3"] * 5
 
 
-async def test_minimum_ready_seconds_slow_an_update_down(world: World) -> None:
+async def test_update_waits_for_min_ready_seconds(world: World) -> None:
     await world.create_set(minReadySeconds=30)
     await world.settle(40)
     assert (await world.status())["numberAvailable"] == 3
@@ -96,7 +96,7 @@ async def test_minimum_ready_seconds_slow_an_update_down(world: World) -> None:
     assert (await world.status())["numberAvailable"] == 3
 
 
-async def test_on_delete_pods_are_replaced_when_a_user_deletes_them(world: World) -> None:
+async def test_on_delete_replaces_pods_deleted_by_a_user(world: World) -> None:
     await world.create_set(updateStrategy={"type": "OnDelete"})
     await world.settle()
     await world.set_image("pause:2")
@@ -111,7 +111,7 @@ async def test_on_delete_pods_are_replaced_when_a_user_deletes_them(world: World
     assert await world.images() == ["pause:1", "pause:1", "pause:2"]
 
 
-async def test_going_back_makes_the_old_revision_the_newest(world: World) -> None:
+async def test_rollback_gives_the_old_revision_the_highest_number(world: World) -> None:
     """As recorded (04b): no new revision, the older one gets the next number."""
     await world.create_set()
     await world.settle()
@@ -126,7 +126,7 @@ async def test_going_back_makes_the_old_revision_the_newest(world: World) -> Non
     assert len(world.sent("update", "controllerrevisions")) == 1
 
 
-async def test_old_revisions_go_but_not_those_that_pods_carry(world: World) -> None:
+async def test_history_limit_keeps_revisions_in_use(world: World) -> None:
     await world.create_set(revisionHistoryLimit=1, updateStrategy={"type": "OnDelete"})
     await world.settle()
     (carried, _number), *_rest = await world.revisions()
@@ -144,7 +144,7 @@ async def test_old_revisions_go_but_not_those_that_pods_carry(world: World) -> N
     assert [number for _hash, number in await world.revisions()] == [5, 6]
 
 
-async def test_a_name_that_is_taken_leads_to_another_one(world: World) -> None:
+async def test_revision_name_collision_increments_the_collision_count(world: World) -> None:
     """A hash collision: somebody's revision has the name that ours would get."""
     await world.create_set("other", updateStrategy={"type": "OnDelete"})
     await world.settle()
@@ -175,7 +175,7 @@ async def test_a_name_that_is_taken_leads_to_another_one(world: World) -> None:
     assert len(again) == 2
 
 
-async def test_of_two_revisions_of_one_template_one_stays(world: World) -> None:
+async def test_duplicate_revisions_are_deduplicated(world: World) -> None:
     await world.create_set()
     await world.settle()
     found = (await world.request("GET", REVISIONS))["items"][0]
@@ -196,7 +196,7 @@ async def test_of_two_revisions_of_one_template_one_stays(world: World) -> None:
     assert len(world.sent("delete", "pods")) == 0
 
 
-async def test_a_revision_without_its_label_gets_it_from_its_name(world: World) -> None:
+async def test_missing_revision_hash_label_is_set_from_the_name(world: World) -> None:
     await world.create_set()
     await world.settle()
     (name, _number), *_rest = await world.revisions()

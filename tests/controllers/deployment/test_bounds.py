@@ -27,20 +27,22 @@ from pilothouse.machinery.int_or_percent import InvalidBound, scaled
         "the default, with four": ("25%", "25%", 4, Bounds(1, 1)),
     },
 )
-def test_bounds(surge: int | str | None, unavailable: int | str | None, replicas: int, expected: Bounds) -> None:
+def test_resolve_fenceposts(
+    surge: int | str | None, unavailable: int | str | None, replicas: int, expected: Bounds
+) -> None:
     assert bounds_of(deployment(replicas, surge, unavailable)) == expected
 
 
-def test_recreate_has_no_bounds() -> None:
+def test_recreate_has_no_max_surge_or_max_unavailable() -> None:
     assert bounds_of(deployment(5, strategy="Recreate")) == Bounds(0, 0)
 
 
-def test_a_number_that_is_not_given_is_one() -> None:
+def test_missing_replicas_default_to_one() -> None:
     assert desired_replicas(deployment(None)) == 1
 
 
 @pytest.mark.parametrize("text", ["", "%", "5", "-1%", "1.5%", "x%", "٣%"])
-def test_what_is_no_percentage(text: str) -> None:
+def test_invalid_percentages_are_errors(text: str) -> None:
     with pytest.raises(InvalidBound):
         scaled(text, 10, up=True)
 
@@ -57,5 +59,5 @@ def test_what_is_no_percentage(text: str) -> None:
         "recreate: also when none are wanted": ("Recreate", 0, 0, 1, 2, 0),
     },
 )
-def test_the_new_ones_size(strategy: str, replicas: int, surge: int, total: int, new: int, expected: int) -> None:
+def test_new_rs_new_replicas(strategy: str, replicas: int, surge: int, total: int, new: int, expected: int) -> None:
     assert new_rs_new_replicas(deployment(replicas, surge, 0, strategy=strategy), total, new) == expected

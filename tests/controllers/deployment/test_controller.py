@@ -62,7 +62,7 @@ async def soon() -> None:
     await asyncio.sleep(2.0)
 
 
-async def test_a_deployment_gets_its_replica_set(world: World) -> None:
+async def test_deployment_creates_its_replica_set(world: World) -> None:
     """(SyncDeploymentCreatesReplicaSet)"""
     made = await make(world)
     await soon()
@@ -76,7 +76,7 @@ async def test_a_deployment_gets_its_replica_set(world: World) -> None:
     assert (await world.see(f"{ALL}/web"))["status"]["observedGeneration"] == 1
 
 
-async def test_one_that_is_being_deleted_is_only_reported_on(world: World) -> None:
+async def test_terminating_deployment_only_syncs_its_status(world: World) -> None:
     """(SyncDeploymentDontDoAnythingDuringDeletion)"""
     await make(world)
     await soon()
@@ -92,7 +92,7 @@ async def test_one_that_is_being_deleted_is_only_reported_on(world: World) -> No
     assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
 
 
-async def test_nothing_is_adopted_for_one_that_is_known_to_go_before_the_cache_knows(world: World) -> None:
+async def test_deployment_deleted_on_the_server_adopts_nothing(world: World) -> None:
     """(SyncDeploymentDeletionRace): whoever adopts asks for the owner first."""
     await make(world, paused=True)
     await soon()
@@ -108,7 +108,7 @@ async def test_nothing_is_adopted_for_one_that_is_known_to_go_before_the_cache_k
     assert (await sets(world))["loose"] == ""
 
 
-async def test_deployments_that_select_the_same_keep_to_their_own(world: World) -> None:
+async def test_deployments_with_overlapping_selectors_keep_their_own_replica_sets(world: World) -> None:
     """(GetReplicaSetsForDeployment; AddReplicaSet, UpdateReplicaSet)"""
     await make(world, "one")
     await make(world, "two")
@@ -127,7 +127,7 @@ async def test_deployments_that_select_the_same_keep_to_their_own(world: World) 
     assert set(world.requests()) == {"update deployments/status two"}
 
 
-async def test_what_fits_is_adopted_and_what_does_not_any_more_is_let_go(world: World) -> None:
+async def test_matching_orphans_are_adopted_and_others_released(world: World) -> None:
     """(GetReplicaSetsForDeploymentAdoptRelease; AddReplicaSetOrphan, UpdateReplicaSetOrphanWithNewLabels)"""
     await make(world)
     await soon()
@@ -153,7 +153,7 @@ def _of_another() -> Doc:
     }
 
 
-async def test_one_that_changes_owners_enqueues_both(world: World) -> None:
+async def test_changed_controller_ref_enqueues_both_deployments(world: World) -> None:
     """(UpdateReplicaSetChangeControllerRef): the former owner makes another one, the new one has one too many."""
     await make(world, "one", template=template("a"))
     second = await make(world, "two", template=template("b"))
@@ -170,7 +170,7 @@ async def test_one_that_changes_owners_enqueues_both(world: World) -> None:
     assert "update deployments/status two" in world.requests()
 
 
-async def test_one_that_is_let_go_by_hand_is_taken_up_again(world: World) -> None:
+async def test_replica_set_without_owner_is_readopted(world: World) -> None:
     """(UpdateReplicaSetRelease)"""
     await make(world)
     await soon()
@@ -180,7 +180,7 @@ async def test_one_that_is_let_go_by_hand_is_taken_up_again(world: World) -> Non
     assert await sets(world) == {name: "web"}
 
 
-async def test_one_that_was_deleted_is_made_again(world: World) -> None:
+async def test_deleted_replica_set_is_recreated(world: World) -> None:
     """(DeleteReplicaSet)"""
     await make(world)
     await soon()
@@ -191,7 +191,7 @@ async def test_one_that_was_deleted_is_made_again(world: World) -> None:
     assert (await world.see(f"{SETS}/{name}"))["metadata"]["uid"] != uid
 
 
-async def test_the_deletion_of_another_owners_set_enqueues_nothing(world: World) -> None:
+async def test_deletion_of_an_orphan_replica_set_enqueues_nothing(world: World) -> None:
     """(DeleteReplicaSetOrphan)"""
     await make(world)
     await world.request("POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()})
@@ -202,7 +202,7 @@ async def test_the_deletion_of_another_owners_set_enqueues_nothing(world: World)
     assert world.requests() == []
 
 
-async def test_of_several_of_its_template_the_oldest_is_the_new_one(world: World) -> None:
+async def test_oldest_replica_set_with_the_template_is_the_new_one(world: World) -> None:
     """``util/deployment_util_test.go``: TestFindNewReplicaSet, TestFindOldReplicaSets."""
     for name in ("z-older", "a-younger"):
         await make_set(world, name)
@@ -217,7 +217,7 @@ async def test_of_several_of_its_template_the_oldest_is_the_new_one(world: World
     assert found[0]["spec"]["replicas"] == 1
 
 
-async def test_a_requested_rollback_is_done_once(world: World) -> None:
+async def test_requested_rollback_is_performed_once(world: World) -> None:
     """(ReentrantRollback): it goes with the template that it brings back."""
     await make(world)
     await soon()
@@ -237,7 +237,7 @@ async def test_a_requested_rollback_is_done_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("second", [False, True], ids=["one ReplicaSet", "another one without owner"])
-async def test_recreate_goes_on_when_the_last_old_pod_has_gone_and_not_before(world: World, second: bool) -> None:
+async def test_recreate_waits_for_the_last_old_pod(world: World, second: bool) -> None:
     """(PodDeletionEnqueuesRecreateDeployment, PodDeletionDoesntEnqueueRecreateDeployment, …PartialReplicaSetOwnership…;
     GetPodMapForReplicaSets: pods without the ReplicaSet for owner do not count)"""
     await make(world, strategy={"type": "Recreate"})

@@ -35,16 +35,16 @@ WISH = {ROLLBACK_TO: "1"}
         "deletion comes first": (deployment(deleted=True, paused=True), SCALED, SyncCase.REPORT),
     },
 )
-def test_the_way(owner: Deployment, sets: list[ReplicaSet], expected: SyncCase) -> None:
+def test_sync_path(owner: Deployment, sets: list[ReplicaSet], expected: SyncCase) -> None:
     assert sync_case(owner, sets) is expected
 
 
-def test_an_unknown_strategy() -> None:
+def test_unknown_strategy_is_an_error() -> None:
     with pytest.raises(UnknownStrategy, match="unexpected deployment strategy type: Canary"):
         sync_case(deployment(strategy="Canary"), [])
 
 
-def test_rolling_makes_the_new_one_then_grows_it_then_shrinks_the_old_ones() -> None:
+def test_rolling_update_creates_then_scales_up_then_scales_down() -> None:
     owner = deployment(4, 1, 0)
     old = replica_set("old", 4, available=4, age=9)
     assert rollout_rolling(owner, None, [old]) == Plan(create=True)
@@ -53,7 +53,7 @@ def test_rolling_makes_the_new_one_then_grows_it_then_shrinks_the_old_ones() -> 
     assert sized(rollout_rolling(owner, replica_set("new", 1, available=1), [old]).resizes) == [Resize("old", 3)]
 
 
-def test_recreate_empties_waits_makes_and_fills() -> None:
+def test_recreate_scales_down_waits_creates_and_scales_up() -> None:
     owner = deployment(4, strategy="Recreate")
     old, empty = replica_set("old", 4), replica_set("old")
     assert sized(rollout_recreate(owner, None, [old], old_pods_left=True).resizes) == [Resize("old", 0)]
@@ -83,5 +83,5 @@ def pod(phase: str, *, terminating: bool = False) -> Pod:
         "what has ended is gone": ([replica_set("old")], [pod("Succeeded"), pod("Failed")], False),
     },
 )
-def test_old_pods_left(old: list[ReplicaSet], pods: list[Pod], expected: bool) -> None:
+def test_old_pods_running(old: list[ReplicaSet], pods: list[Pod], expected: bool) -> None:
     assert old_pods_running(old, pods) is expected

@@ -40,13 +40,13 @@ from pilothouse.controllers.workloads.deployment.template import equal_ignore_ha
         "no number: hands off": ({"a": "b"}, {REVISION: "x"}, 2, None),
     },
 )
-def test_annotations_of_the_new_one(
+def test_new_replica_set_annotations(
     owner: dict[str, str], own: dict[str, str], revision: int, expected: dict[str, str] | None
 ) -> None:
     assert new_replica_set_annotations(owner, own, revision) == expected
 
 
-def test_the_history_loses_its_oldest_entries_when_it_gets_too_long() -> None:
+def test_revision_history_is_truncated_from_the_oldest_entry() -> None:
     history = ",".join(str(number) for number in range(1000, 1400))
     assert len(history) == 1999
     longer = append_revision_history(history, "1400")
@@ -56,7 +56,7 @@ def test_the_history_loses_its_oldest_entries_when_it_gets_too_long() -> None:
     assert longer.endswith(",1399,1400")
 
 
-def test_a_number_that_is_longer_than_any_history_leaves_it() -> None:
+def test_revision_longer_than_the_limit_keeps_the_history() -> None:
     assert append_revision_history("1,2", "9" * 2001) is None
 
 
@@ -70,7 +70,7 @@ def test_a_number_that_is_longer_than_any_history_leaves_it() -> None:
         "two of one number": (["2", "2"], 2, 2),
     },
 )
-def test_highest_and_last(revisions: list[str | None], highest: int, before: int) -> None:
+def test_max_and_last_revision(revisions: list[str | None], highest: int, before: int) -> None:
     sets = [replica_set(f"rs-{index}", revision=text) for index, text in enumerate(revisions)]
     assert (max_revision(sets), last_revision(sets)) == (highest, before)
 
@@ -94,18 +94,18 @@ HASHED = {"app": "web", "pod-template-hash": "abc"}
         "fields that nobody here knows count": ({"newField": 1}, {}, False),
     },
 )
-def test_same_templates(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
+def test_equal_ignore_hash(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
     assert equal_ignore_hash(template(**one), template(**other)) is same
     assert equal_ignore_hash(template(**other), template(**one)) is same
 
 
-def test_the_hash_goes_into_the_labels_and_out_again() -> None:
+def test_pod_template_hash_label_is_added_and_removed() -> None:
     marked = with_hash(template(), "abc")
     assert msgspec.json.decode(marked)["metadata"]["labels"] == HASHED
     assert msgspec.json.decode(without_hash(marked)) == msgspec.json.decode(template())
 
 
-def test_a_long_name_is_cut() -> None:
+def test_long_replica_set_name_is_truncated() -> None:
     assert set_name("web", "abc") == "web-abc"
     assert set_name("w" * 253, "abcdefghij") == "w" * 242 + "-abcdefghij"
 
@@ -140,7 +140,7 @@ def spent(name: str, revision: int | None, **more: Any) -> ReplicaSet:
         ),
     },
 )
-def test_clean_up(limit: int | None, old: list[ReplicaSet], expected: list[str]) -> None:
+def test_cleanup_deployment(limit: int | None, old: list[ReplicaSet], expected: list[str]) -> None:
     owner = deployment(revision_history_limit=limit)
     assert [each.metadata.name for each in replica_sets_to_clean_up(owner, old)] == expected
 
@@ -150,11 +150,11 @@ def test_clean_up(limit: int | None, old: list[ReplicaSet], expected: list[str])
     [("3", 3), ("0", 0), ("x", None), ("", None)],
     ids=["a number", "the last one", "no number: no rollback", "nothing: no rollback"],
 )
-def test_the_requested_rollback(text: str, expected: int | None) -> None:
+def test_get_rollback_to(text: str, expected: int | None) -> None:
     assert rollback_revision(deployment(annotations={ROLLBACK_TO: text})) == expected
 
 
-def test_no_rollback_is_requested() -> None:
+def test_no_rollback_requested() -> None:
     assert rollback_revision(deployment()) is None
 
 
@@ -162,7 +162,7 @@ OLD = replica_set("a", revision="1", of=template("old", HASHED), annotations={"c
 NEW = replica_set("b", revision="2", of=template("a", HASHED))
 
 
-def test_going_back_brings_template_and_annotations() -> None:
+def test_rollback_restores_template_and_annotations() -> None:
     owner = deployment(annotations={ROLLBACK_TO: "1", REVISION: "2", "cause": "second", "more": "x"})
     for revision in (0, 1):
         found = roll_back(owner, [OLD, NEW], revision)
@@ -191,11 +191,11 @@ def test_going_back_brings_template_and_annotations() -> None:
         ),
     },
 )
-def test_nothing_to_go_back_to(sets: list[ReplicaSet], revision: int, reason: str, message: str) -> None:
+def test_rollback_revision_not_found(sets: list[ReplicaSet], revision: int, reason: str, message: str) -> None:
     found = roll_back(deployment(), sets, revision)
     assert (found.type, found.reason, found.message) == ("Warning", reason, message)
     assert found.template is None
 
 
-def test_the_deployments_own_annotations_stay() -> None:
+def test_rollback_keeps_annotations_of_the_deployment() -> None:
     assert annotations_for_rollback({REVISION: "3", "a": "b"}, {REVISION: "1", "c": "d"}) == {REVISION: "3", "c": "d"}

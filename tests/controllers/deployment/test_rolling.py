@@ -21,7 +21,7 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize
         "as wanted: nothing": (10, 2, 0, 10, None),
     },
 )
-def test_the_new_one_grows(replicas: int, surge: int, old: int, new: int, expected: int | None) -> None:
+def test_reconcile_new_replica_set(replicas: int, surge: int, old: int, new: int, expected: int | None) -> None:
     steps = reconcile_new_replica_set(
         deployment(replicas, surge, 0), replica_set("new", new), [replica_set("old", old, age=9)]
     )
@@ -45,7 +45,7 @@ def test_the_new_one_grows(replicas: int, surge: int, old: int, new: int, expect
         "everything may be missing": (5, 5, 5, 0, 5, 0, [0]),
     },
 )
-def test_the_old_one_shrinks(
+def test_reconcile_old_replica_sets(
     replicas: int,
     unavailable: int,
     old: int,
@@ -62,30 +62,30 @@ def test_the_old_one_shrinks(
     assert sized(steps) == [Resize("old", size) for size in expected]
 
 
-def test_the_oldest_goes_first() -> None:
+def test_oldest_replica_set_is_scaled_down_first() -> None:
     old = [replica_set("b", 3, available=3, age=5), replica_set("a", 3, available=3, age=9)]
     steps = reconcile_old_replica_sets(deployment(6, 0, 4), replica_set("new"), old)
     assert sized(steps) == [Resize("a", 0), Resize("b", 2)]
 
 
-def test_of_one_age_the_name_decides() -> None:
+def test_equal_ages_are_ordered_by_name() -> None:
     old = [replica_set("b", 1, available=1), replica_set("a", 1, available=1)]
     assert sized(reconcile_old_replica_sets(deployment(2, 0, 1), replica_set("new"), old)) == [Resize("a", 0)]
 
 
-def test_unavailable_pods_of_every_old_one_go_before_available_ones() -> None:
+def test_unhealthy_replicas_of_all_old_replica_sets_are_cleaned_up_first() -> None:
     old = [replica_set("a", 4, available=4, age=9), replica_set("b", 4, available=1, age=5)]
     steps = reconcile_old_replica_sets(deployment(8, 0, 4), replica_set("new"), old)
     assert sized(steps) == [Resize("b", 1), Resize("a", 3)]
 
 
-def test_what_a_status_still_counts_after_a_step_is_not_there_to_spare() -> None:
+def test_stale_available_replicas_are_not_scaled_down_twice() -> None:
     """3 are to stay: of a's four available pods one is about to go, and b has none. Upstream takes another one."""
     old = [replica_set("a", 3, available=4, age=9), replica_set("b", 2, available=0, age=5)]
     assert sized(reconcile_old_replica_sets(deployment(4, 1, 1), replica_set("new"), old)) == [Resize("b", 0)]
 
 
-def test_the_bounds_hold_whatever_the_sizes_are() -> None:
+def test_every_step_respects_max_surge_and_max_unavailable() -> None:
     """Every step of every small rollout, exhaustively: never above the one bound, never below the other."""
     for replicas in range(5):
         for surge, unavailable in ((0, 1), (1, 0), (1, 1), (2, 0), (0, 3)):

@@ -65,18 +65,18 @@ def scaled_to(
         "all new ones are there and broken: the old ones stay": (2, 1, 2, 2, [1], [2, 1]),
     },
 )
-def test_rescaling(
+def test_scale_proportionally(
     before: int, surge: int | str, to: int, new: int | None, old: list[int], expected: list[int]
 ) -> None:
     assert scaled_to(before, surge, to, new, old) == expected
 
 
-def test_another_surge_and_another_size_at_once() -> None:
+def test_change_of_surge_and_size() -> None:
     """``TestScale``, "change both surge and size"."""
     assert scaled_to(10, 6, 50, 5, [8], surge_before=3) == [22, 34]
 
 
-def test_one_that_was_not_written_is_made_up_for() -> None:
+def test_replica_set_that_was_not_updated_is_scaled_later() -> None:
     """``TestScale``, "failed rs update": of 3 to 5 the middle one was not reached, and still says 3."""
     new = replica_set("new", 2, desired=5, most=5)
     old = [replica_set("old", 1, desired=3, most=3, age=1), replica_set("older", 1, desired=5, most=5, age=2)]
@@ -98,14 +98,14 @@ def test_one_that_was_not_written_is_made_up_for() -> None:
         "a sixth less, the surge apart": (100, 10, 0, 50, 130, -8),
     },
 )
-def test_a_share(replicas: int, surge: int, said: int, size: int, most: int | None, expected: int) -> None:
+def test_replica_set_fraction(replicas: int, surge: int, said: int, size: int, most: int | None, expected: int) -> None:
     """``TestGetReplicaSetFraction``."""
     owner = deployment(replicas, surge, 1, status=DeploymentStatus(replicas=said))
     found = get_proportion(owner, replica_set("a", size, most=most), 1000 if expected > 0 else -1000, 0)
     assert found == expected
 
 
-def test_a_saturated_new_one_empties_the_old_ones() -> None:
+def test_saturated_new_replica_set_scales_old_ones_to_zero() -> None:
     new = replica_set("new", 4, desired=4, available=4)
     steps = scale(deployment(4), new, [replica_set("old", 2, age=1), replica_set("older", 0, age=2)])
     assert [(step.name, step.size) for step in steps] == [("old", 0)]
@@ -121,23 +121,23 @@ def test_a_saturated_new_one_empties_the_old_ones() -> None:
         "one is not available": (replica_set("new", 4, desired=4, available=3), False),
     },
 )
-def test_saturated(new: ReplicaSet, expected: bool) -> None:
+def test_is_saturated(new: ReplicaSet, expected: bool) -> None:
     assert is_saturated(deployment(4), new) is expected
 
 
-def test_recreate_is_not_scaled_in_proportion() -> None:
+def test_recreate_is_not_scaled_proportionally() -> None:
     old = [replica_set("a", 1, desired=2), replica_set("b", 1, desired=2)]
     assert scale(deployment(4, strategy="Recreate"), None, old) == []
 
 
-def test_one_that_has_the_size_already_is_annotated() -> None:
+def test_annotations_are_updated_if_the_size_is_unchanged() -> None:
     """Upstream leaves it alone, and the Deployment seems scaled forever after."""
     (step,) = scale(deployment(5), replica_set("new", 5, desired=3), [])
     assert step.annotate
     assert step.size == 5
 
 
-def test_all_are_annotated_also_at_the_same_size() -> None:
+def test_all_replica_sets_are_annotated_at_the_same_size() -> None:
     steps = scale(deployment(4, 1), replica_set("new", 3, desired=9), [replica_set("old", 2, desired=9, age=1)])
     assert all(step.annotate for step in steps)
     assert sorted((step.name, step.size) for step in steps) == [("new", 3), ("old", 2)]
@@ -161,12 +161,12 @@ def test_all_are_annotated_also_at_the_same_size() -> None:
         "one of two": ([replica_set("a", 1, desired=4), replica_set("b", 1, desired=3)], True),
     },
 )
-def test_a_scaling_event(sets: list[ReplicaSet], expected: bool) -> None:
+def test_is_scaling_event(sets: list[ReplicaSet], expected: bool) -> None:
     """``TestDeploymentController_isScalingEvent`` is of ``sync_test.go``'s ``isScalingEvent``."""
     assert is_scaling_event(deployment(4), sets) is expected
 
 
-def test_orders() -> None:
+def test_replica_sets_by_size() -> None:
     """``TestReplicaSetsBySize``-like orders of ``controller_utils_test.go``: by size, then by age, then by name."""
     sets = [
         replica_set("a", 1, age=3),

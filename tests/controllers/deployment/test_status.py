@@ -39,13 +39,13 @@ def counts(replicas: int, updated: int, ready: int, available: int) -> Deploymen
         "nothing wanted: complete": (0, counts(0, 0, 0, 0), 1, 0, True),
     },
 )
-def test_complete(
+def test_deployment_complete(
     desired_replicas: int, status: DeploymentStatus, surge: int, unavailable: int, expected: bool
 ) -> None:
     assert deployment_complete(deployment(desired_replicas, surge, unavailable), status) is expected
 
 
-def test_a_report_on_an_older_generation_is_not_complete() -> None:
+def test_older_observed_generation_is_not_complete() -> None:
     assert not deployment_complete(deployment(1, generation=2), replace(counts(1, 1, 1, 1), observed_generation=1))
 
 
@@ -62,7 +62,7 @@ def test_a_report_on_an_older_generation_is_not_complete() -> None:
         "fewer ready and available": (counts(10, 4, 9, 9), counts(10, 4, 8, 8), False),
     },
 )
-def test_progressing(before: DeploymentStatus, now: DeploymentStatus, expected: bool) -> None:
+def test_deployment_progressing(before: DeploymentStatus, now: DeploymentStatus, expected: bool) -> None:
     assert deployment_progressing(before, now) is expected
 
 
@@ -80,7 +80,9 @@ def test_progressing(before: DeploymentStatus, now: DeploymentStatus, expected: 
         "late after a pause": (progressing("DeploymentResumed", "Unknown"), 10, 11.0, True),
     },
 )
-def test_timed_out(condition: DeploymentCondition | None, deadline: int | None, elapsed: float, expected: bool) -> None:
+def test_deployment_timed_out(
+    condition: DeploymentCondition | None, deadline: int | None, elapsed: float, expected: bool
+) -> None:
     owner = deployment(progress_deadline_seconds=deadline)
     assert deployment_timed_out(owner, () if condition is None else (condition,), at(elapsed)) is expected
 
@@ -103,7 +105,7 @@ def test_timed_out(condition: DeploymentCondition | None, deadline: int | None, 
         ),
     },
 )
-def test_when_to_sync_again(
+def test_requeue_stuck_deployment(
     condition: DeploymentCondition | None,
     deadline: int | None,
     status: DeploymentStatus,
@@ -116,17 +118,17 @@ def test_when_to_sync_again(
     assert found == (None if expected is None else pytest.approx(expected))
 
 
-def test_a_condition_that_says_the_same_stays_as_it_is() -> None:
+def test_unchanged_condition_is_kept() -> None:
     old = progressing("ReplicaSetUpdated", message="first")
     assert with_condition((old,), progressing("ReplicaSetUpdated", updated=9, message="second")) == (old,)
 
 
-def test_another_reason_keeps_the_time_of_the_status() -> None:
+def test_changed_reason_keeps_the_transition_time() -> None:
     (found,) = with_condition((progressing("A", since=1),), progressing("B", updated=9, since=9))
     assert (found.reason, found.last_update_time, found.last_transition_time) == ("B", at(9), at(1))
 
 
-def test_another_status_is_a_transition_and_moves_to_the_end() -> None:
+def test_changed_status_sets_the_transition_time_and_moves_last() -> None:
     other = DeploymentCondition(type="Available", status="True")
     found = with_condition((progressing("A"), other), progressing("B", "False", updated=9, since=9))
     assert [each.type for each in found] == ["Available", "Progressing"]
@@ -144,14 +146,14 @@ def test_another_status_is_a_transition_and_moves_to_the_end() -> None:
         "late: that stays": (True, progressing("ProgressDeadlineExceeded", "False"), None),
     },
 )
-def test_pause(paused: bool, before: DeploymentCondition | None, expected: str | None) -> None:
+def test_paused_condition(paused: bool, before: DeploymentCondition | None, expected: str | None) -> None:
     status = DeploymentStatus(conditions=() if before is None else (before,))
     found = check_paused_conditions(deployment(paused=paused, progress_deadline_seconds=10, status=status), at(5))
     assert (None if found is None else found.reason) == expected
     assert found is None or found.status == "Unknown"
 
 
-def test_without_a_deadline_nothing_is_said_about_a_pause() -> None:
+def test_no_paused_condition_without_a_progress_deadline() -> None:
     assert check_paused_conditions(deployment(paused=True), at(0)) is None
 
 
@@ -170,12 +172,12 @@ def full(name: str, size: int, **more: Any) -> ReplicaSet:
     return replica_set(name, size, available=size, replicas=size, ready_replicas=size, **more)
 
 
-def test_no_deadline_no_word_about_progress() -> None:
+def test_no_progressing_condition_without_a_progress_deadline() -> None:
     before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated"),))
     assert reason(report(new=full("a", 3), replicas=3, status=before, progress_deadline_seconds=None)) is None
 
 
-def test_progress() -> None:
+def test_progressing_condition() -> None:
     before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated", since=-5),))
     status = report(replica_set("old", 1, replicas=1), new=full("a", 1), replicas=3, status=before, elapsed=7)
     found = find_condition(status.conditions, "Progressing")
@@ -184,14 +186,14 @@ def test_progress() -> None:
     assert (found.last_update_time, found.last_transition_time) == (at(7), at(-5))
 
 
-def test_progress_without_a_new_replica_set() -> None:
+def test_progressing_condition_without_a_new_replica_set() -> None:
     status = report(full("old", 1), replicas=3)
     found = find_condition(status.conditions, "Progressing")
     assert found is not None
     assert found.message == 'Deployment "web" is progressing.'
 
 
-def test_progress_after_having_been_late() -> None:
+def test_progressing_condition_after_the_deadline_was_exceeded() -> None:
     before = DeploymentStatus(conditions=(progressing("ProgressDeadlineExceeded", "False"),))
     status = report(new=full("a", 1), replicas=3, status=before, elapsed=70)
     found = find_condition(status.conditions, "Progressing")
@@ -199,7 +201,7 @@ def test_progress_after_having_been_late() -> None:
     assert (found.reason, found.status, found.last_transition_time) == ("ReplicaSetUpdated", "True", at(70))
 
 
-def test_done() -> None:
+def test_complete_condition() -> None:
     before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated"),))
     status = report(new=full("a", 3), replicas=3, status=before)
     found = find_condition(status.conditions, "Progressing")
@@ -207,7 +209,7 @@ def test_done() -> None:
     assert (found.reason, found.message) == ("NewReplicaSetAvailable", 'ReplicaSet "a" has successfully progressed.')
 
 
-def test_late() -> None:
+def test_deadline_exceeded_condition() -> None:
     before = replace(counts(1, 1, 0, 0), conditions=(progressing("ReplicaSetUpdated"),))
     status = report(new=replica_set("a", 1, replicas=1), replicas=3, status=before, elapsed=11)
     found = find_condition(status.conditions, "Progressing")
@@ -216,7 +218,7 @@ def test_late() -> None:
     assert found.message == 'ReplicaSet "a" has timed out progressing.'
 
 
-def test_nothing_is_rolled_out_so_nothing_is_late() -> None:
+def test_no_deadline_exceeded_without_a_rollout() -> None:
     before = replace(counts(3, 3, 3, 3), conditions=(progressing("NewReplicaSetAvailable"),))
     status = report(new=replica_set("a", 3, replicas=3), replicas=3, status=before, elapsed=11)
     assert find_condition(status.conditions, "Progressing") == before.conditions[0]
@@ -230,13 +232,13 @@ def failing(name: str, message: str) -> ReplicaSet:
     return replica_set(name, 1, conditions=(failure,))
 
 
-def test_a_failure_is_reported_the_new_ones_first() -> None:
+def test_replica_failure_of_the_new_replica_set_comes_first() -> None:
     found = find_condition(report(failing("old", "1"), new=failing("new", "2")).conditions, "ReplicaFailure")
     assert found is not None
     assert (found.message, found.last_update_time, found.last_transition_time) == ("2", at(3), at(3))
 
 
-def test_an_old_ones_failure_is_reported_too_and_goes_with_it() -> None:
+def test_replica_failure_of_an_old_replica_set_is_reported_and_removed() -> None:
     status = report(failing("old", "1"), new=full("new", 1))
     assert reason(status, "ReplicaFailure") == "FailedCreate"
     assert reason(report(new=full("new", 1), status=status), "ReplicaFailure") is None
@@ -251,11 +253,11 @@ def test_an_old_ones_failure_is_reported_too_and_goes_with_it() -> None:
         "one that does not say: unknown": ([replica_set("a", observed_generation=1)], None),
     },
 )
-def test_terminating(sets: list[ReplicaSet], expected: int | None) -> None:
+def test_terminating_replicas(sets: list[ReplicaSet], expected: int | None) -> None:
     assert terminating(sets) == expected
 
 
-def test_sums() -> None:
+def test_status_replica_counts() -> None:
     owner = deployment(4, 1, 1, generation=7, status=DeploymentStatus(collision_count=2))
     new = replica_set("new", 3, available=1, replicas=2, ready_replicas=2)
     old = replica_set("old", 2, available=2, replicas=2, ready_replicas=2)

@@ -77,7 +77,7 @@ async def deleted(world: World, name: str = "pod") -> bool:
     return found is None or "deletionTimestamp" in found["metadata"]
 
 
-async def test_a_pod_on_a_tainted_device_is_told_why_and_deleted(world: World) -> None:
+async def test_pod_using_a_tainted_device_gets_an_event_and_is_deleted(world: World) -> None:
     """evict-pod-resourceclaim."""
     await devices(world, gpu_0=[], gpu_1=[TAINT])
     await user(world)
@@ -100,7 +100,7 @@ async def test_a_pod_on_a_tainted_device_is_told_why_and_deleted(world: World) -
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_pod_that_leaves_by_itself_counts_as_evicted(world: World, known: bool) -> None:
+async def test_pod_already_terminating_counts_as_evicted(world: World, known: bool) -> None:
     """``addConditionAndDeletePod`` finds it deleted, and its work done; also if the cache does not say so yet."""
     await devices(world, gpu_0=[])
     await user(world)
@@ -118,7 +118,7 @@ async def test_a_pod_that_leaves_by_itself_counts_as_evicted(world: World, known
     assert world.requests() == ["get pods pod"]
 
 
-async def test_a_toleration_delays_it_and_a_taint_that_goes_calls_it_off(world: World) -> None:
+async def test_toleration_delays_eviction_and_taint_removal_cancels_it(world: World) -> None:
     """evict-pod-later; cancel-eviction-remove-taint."""
     await devices(world, gpu_0=[TAINT], gpu_1=[TAINT])
     await user(world, "first", tolerating(60))
@@ -135,7 +135,7 @@ async def test_a_toleration_delays_it_and_a_taint_that_goes_calls_it_off(world: 
     assert await world.events(EVENT) == ["Pod/first Cancelling deletion", "Pod/second Marking for deletion"]
 
 
-async def test_a_pod_that_gets_its_node_or_its_claim_late_is_noticed(world: World) -> None:
+async def test_pod_scheduled_after_the_taint_is_evicted(world: World) -> None:
     """evict-pod-after-scheduling."""
     await devices(world, gpu_0=[TAINT])
     await user(world, node="")
@@ -147,7 +147,7 @@ async def test_a_pod_that_gets_its_node_or_its_claim_late_is_noticed(world: Worl
     assert await deleted(world)
 
 
-async def test_a_claim_that_is_released_calls_the_deletion_off(world: World) -> None:
+async def test_removed_reservation_cancels_the_eviction(world: World) -> None:
     """cancel-eviction-remove-reservation."""
     await devices(world, gpu_0=[TAINT])
     await user(world, "pod", tolerating(60))
@@ -158,7 +158,7 @@ async def test_a_claim_that_is_released_calls_the_deletion_off(world: World) -> 
     assert await world.events(EVENT) == ["Pod/pod Cancelling deletion"]
 
 
-async def test_what_is_there_at_the_start_is_looked_at(env: Env) -> None:
+async def test_pods_existing_at_startup_are_evicted(env: Env) -> None:
     async with node_world.world(env) as world:
         await devices(world, gpu_0=[TAINT])
         await user(world)
@@ -171,7 +171,7 @@ async def test_what_is_there_at_the_start_is_looked_at(env: Env) -> None:
 
 @pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer(), fail(404)], ids=["500", "409", "lost", "404"])
 @pytest.mark.parametrize("verb", ["get", "patch", "delete"])
-async def test_an_eviction_that_fails_is_tried_again(world: World, verb: str, fault: Any) -> None:
+async def test_failed_eviction_is_retried(world: World, verb: str, fault: Any) -> None:
     await devices(world, gpu_0=[TAINT])
     world.faults.add(Rule(fault, verb=verb, resource="pods", name="pod", times=3))
     await user(world)
@@ -179,7 +179,7 @@ async def test_an_eviction_that_fails_is_tried_again(world: World, verb: str, fa
     assert await deleted(world)
 
 
-async def test_a_pod_of_the_same_name_is_another_one(world: World) -> None:
+async def test_recreated_pod_of_the_same_name_is_not_evicted(world: World) -> None:
     """The claim is still reserved for the first."""
     await devices(world, gpu_0=[TAINT])
     await user(world, "pod", tolerating(60))
@@ -236,7 +236,7 @@ async def status_of(world: World, name: str) -> tuple[str, str, str]:
     return condition["status"], condition["reason"], condition["message"]
 
 
-async def test_a_rule_evicts_and_its_status_says_how_far_it_is(env: Env) -> None:
+async def test_device_taint_rule_evicts_and_reports_progress_in_its_status(env: Env) -> None:
     """evict-pod-rule, evict-pod-rule-later."""
     async with evicting(env, rules=True) as world:
         await user(world)
@@ -262,7 +262,7 @@ async def test_a_rule_evicts_and_its_status_says_how_far_it_is(env: Env) -> None
         assert body["metadata"]["uid"] == (await world.see(f"{RULES}/rule"))["metadata"]["uid"]
 
 
-async def test_a_rule_without_effect_says_what_it_would_do(env: Env) -> None:
+async def test_device_taint_rule_with_effect_none_reports_affected_pods(env: Env) -> None:
     """none-pod-rule."""
     async with evicting(env, rules=True) as world:
         await devices(world, gpu_0=[], gpu_1=[])
@@ -278,7 +278,7 @@ async def test_a_rule_without_effect_says_what_it_would_do(env: Env) -> None:
         assert not await deleted(world)
 
 
-async def test_a_rule_that_goes_calls_its_evictions_off(env: Env) -> None:
+async def test_deleted_device_taint_rule_cancels_its_evictions(env: Env) -> None:
     async with evicting(env, rules=True) as world:
         await user(world, "pod", tolerating(60))
         await taint_rule(world, "rule", device="gpu-0")
@@ -289,7 +289,7 @@ async def test_a_rule_that_goes_calls_its_evictions_off(env: Env) -> None:
         assert await world.events(EVENT) == ["Pod/pod Cancelling deletion"]
 
 
-async def test_without_the_gate_rules_are_not_read(env: Env) -> None:
+async def test_device_taint_rules_are_ignored_without_the_gate(env: Env) -> None:
     async with node_world.world(env) as world:
         await serve_rules(world)
         await taint_rule(world, "rule", driver="gpu.example.com")

@@ -107,13 +107,13 @@ def toleration(seconds: int | None = None, **more: Any) -> Doc:
         "a taint of the future waits for its time": ([{**TAINT, "timeAdded": "2026-01-01T00:01:00Z"}], [], 60.0),
     },
 )
-def test_when_the_users_of_a_claim_must_go(taints: list[Doc], tolerations: list[Doc], expected: float | None) -> None:
+def test_eviction_time_of_a_claim(taints: list[Doc], tolerations: list[Doc], expected: float | None) -> None:
     pools = pools_of(slice_of({"gpu-0": taints, "gpu-1": [TAINT]}))
     found = claim_eviction(claim_with(*tolerations), pools.taints_of)
     assert (None if found is None else (found.at - T0).total_seconds()) == expected
 
 
-def test_a_claim_without_devices_evicts_nobody() -> None:
+def test_claim_without_devices_evicts_no_pods() -> None:
     assert claim_eviction(view(claim_doc(), ResourceClaim), lambda _device: []) is None
 
 
@@ -138,7 +138,7 @@ ENTRY = {"name": "gpu", "resourceClaimName": "claim"}
         "it has ended, unlike upstream": (pod(entries=[ENTRY], node="n", phase="Succeeded"), claim_with(), False),
     },
 )
-def test_which_pods_must_go(user: Pod, claim: ResourceClaim, goes: bool) -> None:
+def test_pods_to_evict(user: Pod, claim: ResourceClaim, goes: bool) -> None:
     pools = pools_of(slice_of({"gpu-0": [TAINT]}))
     assert (pod_eviction(user, lambda _name: claim, pools.taints_of) is not None) is goes
 
@@ -156,7 +156,7 @@ def rule(name: str = "rule", uid: str = "rule-uid", effect: str = "NoExecute", *
     )
 
 
-def test_several_claims_and_taints_are_joined() -> None:
+def test_reasons_of_several_claims_and_taints_are_merged() -> None:
     """multiple-claims-different-rules; evict-pod-many-taints."""
     first = rule("first", "u1", selector={"device": "gpu-0"})
     second = rule("second", "u2", selector={"device": "gpu-1"}, at=later(40))
@@ -189,11 +189,11 @@ def test_several_claims_and_taints_are_joined() -> None:
         "another device": ({"device": "gpu-1"}, False),
     },
 )
-def test_which_devices_a_rule_is_about(selector: Doc, matches: bool) -> None:
+def test_devices_matched_by_a_rule(selector: Doc, matches: bool) -> None:
     assert rule_matches(rule(selector=selector), "gpu.example.com", "node", "gpu-0") is matches
 
 
-def test_a_rule_without_a_selector_is_about_none() -> None:
+def test_rule_without_a_selector_matches_no_devices() -> None:
     assert not rule_matches(DeviceTaintRule(), "gpu.example.com", "node", "gpu-0")
 
 
@@ -201,7 +201,7 @@ def changed(pools: Pools, old: ResourceSlice | None, new: ResourceSlice | None) 
     return [device for _driver, _pool, device in pools.update(old, new)]
 
 
-def test_a_slice_tells_which_devices_are_tainted_otherwise() -> None:
+def test_devices_with_changed_taints_in_a_slice() -> None:
     """populate-pools, update-pools."""
     pools = Pools()
     first = slice_of({"a": [], "b": [TAINT], "c": [{**TAINT, "effect": "NoSchedule"}]})
@@ -215,7 +215,7 @@ def test_a_slice_tells_which_devices_are_tainted_otherwise() -> None:
     assert list(pools.devices()) == []
 
 
-def test_only_the_newest_generation_of_a_pool_counts() -> None:
+def test_only_the_latest_pool_generation_is_used() -> None:
     """slice-replaced."""
     pools = Pools()
     old, new = slice_of({"a": [TAINT]}, name="old"), slice_of({"a": []}, name="new", generation=2)
@@ -286,14 +286,14 @@ WHEN = (
         ),
     },
 )
-def test_what_a_rules_status_says(effect: str, counts: Counts, expected: tuple[str, str, str]) -> None:
+def test_status_of_a_rule(effect: str, counts: Counts, expected: tuple[str, str, str]) -> None:
     made = new_condition(rule(effect=effect), counts)
     assert made is not None
     assert (made.type, made.status, made.reason, made.message) == ("EvictionInProgress", *expected)
     assert made.observed_generation == 1
 
 
-def test_what_a_rule_says_already_is_not_written() -> None:
+def test_unchanged_rule_status_is_not_written() -> None:
     known = Condition(
         type="EvictionInProgress",
         status="False",
@@ -305,7 +305,7 @@ def test_what_a_rule_says_already_is_not_written() -> None:
     assert new_condition(rule(condition=known, generation=2), Counts()) is not None
 
 
-def test_a_rules_status_is_written_every_ten_seconds_at_most() -> None:
+def test_rule_status_is_written_at_most_every_ten_seconds() -> None:
     known = Condition(type="EvictionInProgress", observed_generation=1, last_transition_time=T0)
     assert wait_seconds(rule(), T0) == 0
     assert wait_seconds(rule(condition=known), later(4)) == 6
@@ -313,5 +313,5 @@ def test_a_rules_status_is_written_every_ten_seconds_at_most() -> None:
     assert wait_seconds(rule(condition=known, generation=2), later(4)) == 0, "a changed rule does not wait"
 
 
-def test_the_gates_are_upstreams() -> None:
+def test_feature_gates_are_upstreams() -> None:
     assert DESCRIPTOR.gates == ("DynamicResourceAllocation", "DRADeviceTaints")

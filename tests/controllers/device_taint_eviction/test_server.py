@@ -4,7 +4,7 @@ from tests.controllers.device_taint_eviction.test_controller import SLICES, TAIN
 from tests.controllers.node_world import World, soon
 
 
-async def test_a_taint_gets_the_time_at_which_it_was_put_on(world: World) -> None:
+async def test_time_added_is_defaulted(world: World) -> None:
     given = {**TAINT, "key": "given", "timeAdded": "2020-01-01T00:00:00Z"}
     await devices(world, gpu_0=[TAINT, given])
     (device,) = (await world.see(f"{SLICES}/slice"))["spec"]["devices"]

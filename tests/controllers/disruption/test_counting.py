@@ -20,7 +20,7 @@ from tests.controllers.disruption.scene import (
 from tests.controllers.node_world import PODS, Doc, World
 
 
-async def test_a_number_that_must_be_there_is_of_the_pods_that_there_are(world: World) -> None:
+async def test_integer_min_available_expects_the_existing_pods(world: World) -> None:
     """TestUnavailable."""
     await budget(world, minAvailable=3)
     for number in range(5):
@@ -42,7 +42,7 @@ async def test_a_number_that_must_be_there_is_of_the_pods_that_there_are(world: 
     ids=["a share that must be there", "a number that may be missing", "a share that may be missing"],
 )
 @pytest.mark.parametrize(("plural", "kind"), [("replicasets", "ReplicaSet"), ("statefulsets", "StatefulSet")])
-async def test_shares_are_of_the_size_of_the_workload(
+async def test_percentages_are_of_the_controllers_replicas(
     world: World, spec: Doc, desired: int, plural: str, kind: str
 ) -> None:
     """TestReplicaSet, TestStatefulSetController."""
@@ -57,7 +57,7 @@ async def test_shares_are_of_the_size_of_the_workload(
     assert not [each for each in world.requests() if each.startswith("get")]
 
 
-async def test_shares_are_of_replication_controllers_too_and_a_rogue_pod_counts_as_healthy(world: World) -> None:
+async def test_percentage_of_a_replication_controller_with_an_unmanaged_pod(world: World) -> None:
     """TestReplicationController."""
     spec = {"replicas": 3, "selector": LABELS, "template": {"metadata": {"labels": LABELS}, "spec": {}}}
     spec["template"]["spec"] = {"containers": [{"name": "main", "image": "pause"}]}  # type: ignore[index]
@@ -73,7 +73,7 @@ async def test_shares_are_of_replication_controllers_too_and_a_rogue_pod_counts_
     assert "MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, " in recorded
 
 
-async def test_a_rollout_counts_once(world: World) -> None:
+async def test_rollout_counts_the_deployments_replicas_once(world: World) -> None:
     above = await workload(world, "deployments", "Deployment", 3)
     old = await workload(world, "replicasets", "ReplicaSet", 2, ownerReferences=[above])
     new = await workload(world, "replicasets", "ReplicaSet", 2, ownerReferences=[above], name="web-2")
@@ -85,7 +85,7 @@ async def test_a_rollout_counts_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("spec", [{"minAvailable": "28%"}, {"maxUnavailable": 1}], ids=["a share", "maxUnavailable"])
-async def test_unmanaged_pods_allow_nothing_and_are_reported(world: World, spec: Doc) -> None:
+async def test_unmanaged_pods_allow_no_disruptions_and_are_reported(world: World, spec: Doc) -> None:
     """TestNakedPod, TestIntegerMaxUnavailable, TestStatusForUnmanagedPod."""
     await budget(world, **spec)
     await pods(world, count=1)
@@ -95,7 +95,7 @@ async def test_unmanaged_pods_allow_nothing_and_are_reported(world: World, spec:
     assert len(await world.events("UnmanagedPods")) == 1
 
 
-async def test_a_size_that_changes_is_noticed_before_any_pod_is(world: World) -> None:
+async def test_scaling_a_controller_updates_the_budget(world: World) -> None:
     """TestIntegerMaxUnavailableWithScaling, without its sync by hand."""
     owner = await workload(world, "replicasets", "ReplicaSet", 3)
     await budget(world, maxUnavailable=1)
@@ -109,7 +109,7 @@ async def test_a_size_that_changes_is_noticed_before_any_pod_is(world: World) ->
     assert await status(world, "number") == (2, 3, 1, 3)
 
 
-async def test_a_pod_that_leaves_the_budget_no_longer_counts(world: World) -> None:
+async def test_pod_that_no_longer_matches_is_not_counted(world: World) -> None:
     await budget(world, minAvailable=1)
     await pods(world)
     await asyncio.sleep(1)
@@ -118,7 +118,7 @@ async def test_a_pod_that_leaves_the_budget_no_longer_counts(world: World) -> No
     assert await status(world) == (1, 2, 1, 2)
 
 
-async def test_all_budgets_of_a_pod_are_counted_and_several_are_reported(world: World) -> None:
+async def test_pod_matched_by_several_budgets_is_counted_in_each_and_reported(world: World) -> None:
     await budget(world, "b", minAvailable=1)
     await budget(world, "a", minAvailable=0)
     await pods(world, count=1)
@@ -129,7 +129,7 @@ async def test_all_budgets_of_a_pod_are_counted_and_several_are_reported(world: 
     assert await world.events("MultiplePodDisruptionBudgets") == [text]
 
 
-async def test_what_cannot_matter_enqueues_nothing(world: World) -> None:
+async def test_irrelevant_updates_enqueue_nothing(world: World) -> None:
     await budget(world, minAvailable=1)
     await pods(world)
     await asyncio.sleep(1)
@@ -162,7 +162,7 @@ async def test_a_large_budget_is_synced_once_for_concurrent_events(world: World)
     assert await status(world) == (49, 50, 1, 50)
 
 
-async def test_a_new_spec_is_observed(world: World) -> None:
+async def test_observed_generation_is_updated(world: World) -> None:
     await budget(world, minAvailable=1)
     await pods(world)
     await asyncio.sleep(1)

@@ -50,7 +50,7 @@ from pilothouse.machinery.labels import SelectorError
         "it says nothing": ({}, 4, 4, 0, 0),
     },
 )
-def test_how_many_are_expected_and_how_many_must_be_healthy(
+def test_expected_and_desired_healthy_pods(
     spec: dict[str, Any], pods: int, scale: int, expected: int, desired: int
 ) -> None:
     assert expected_pod_count(PodDisruptionBudgetSpec(**spec), pods, scale) == Counts(
@@ -59,7 +59,7 @@ def test_how_many_are_expected_and_how_many_must_be_healthy(
 
 
 @pytest.mark.parametrize("bound", ["3", "a%", "", "%"])
-def test_text_that_is_no_percentage_is_an_error(bound: str) -> None:
+def test_invalid_percentage_is_an_error(bound: str) -> None:
     with pytest.raises(InvalidBound, match="not a percentage"):
         expected_pod_count(PodDisruptionBudgetSpec(min_available=bound), 1, 1)
 
@@ -74,14 +74,14 @@ def test_text_that_is_no_percentage_is_an_error(bound: str) -> None:
         "nothing": ({}, False),
     },
 )
-def test_which_budgets_are_a_part_of_something(spec: dict[str, Any], answer: bool) -> None:
+def test_budgets_that_need_the_controllers_scale(spec: dict[str, Any], answer: bool) -> None:
     assert needs_scale(PodDisruptionBudgetSpec(**spec)) is answer
 
 
 # Who
 
 
-def test_evicted_pods_are_awaited_until_they_go_or_their_time_is_over() -> None:
+def test_disrupted_pods_are_removed_when_deleted_or_after_the_timeout() -> None:
     """TestUpdateDisruptedPods."""
     disrupted = {"p1": NOW, "p2": ago(180), "p3": ago(60), "p4": ago(90), "notthere": NOW}
     pods = [pod("p1", terminating=True), pod("p2"), pod("p3"), pod("p4"), pod("p5")]
@@ -92,7 +92,7 @@ def test_evicted_pods_are_awaited_until_they_go_or_their_time_is_over() -> None:
     assert count_healthy_pods(pods, found.awaited, NOW) == 2
 
 
-def test_without_evictions_none_are_awaited() -> None:
+def test_no_disrupted_pods_without_evictions() -> None:
     found = build_disrupted_pod_map([pod("p1")], {}, NOW)
     assert (found.awaited, found.overdue, found.recheck_at) == ({}, (), None)
 
@@ -108,7 +108,7 @@ def test_without_evictions_none_are_awaited() -> None:
         "evicted exactly two minutes ago, and kept until the next sync": (pod("evicted a while ago"), 1),
     },
 )
-def test_who_is_healthy(given: Pod, healthy: int) -> None:
+def test_healthy_pods(given: Pod, healthy: int) -> None:
     assert count_healthy_pods([given], {"evicted": ago(1), "evicted a while ago": ago(120)}, NOW) == healthy
 
 
@@ -145,7 +145,7 @@ def condition_of(
         "TestScaleResource": (10, 5, 4, 0),
     },
 )
-def test_what_is_allowed(expected: int, desired: int, healthy: int, allowed: int) -> None:
+def test_disruptions_allowed(expected: int, desired: int, healthy: int, allowed: int) -> None:
     status = new_status(budget(generation=7), Counts(expected=expected, desired=desired), healthy, {}, NOW)
     outcome = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
     assert status == PodDisruptionBudgetStatus(
@@ -180,12 +180,12 @@ SURE = ("True", "SufficientPods")
         ),
     },
 )
-def test_when_a_status_is_written(before: PodDisruptionBudgetStatus, writes: bool) -> None:
+def test_status_is_written_only_if_changed(before: PodDisruptionBudgetStatus, writes: bool) -> None:
     status = new_status(budget(before, generation=1), Counts(expected=3, desired=2), 3, {}, NOW)
     assert (status is not None) is writes
 
 
-def test_the_time_of_the_condition_is_that_of_its_last_change() -> None:
+def test_condition_has_the_last_transition_time() -> None:
     for status, at in (("True", ago(60)), ("False", NOW)):
         old = PodDisruptionBudgetStatus(conditions=(condition_of(status, "Whatever", at=ago(60)),))
         new = new_status(budget(old, generation=1), Counts(expected=3, desired=2), 3, {}, NOW)
@@ -193,7 +193,7 @@ def test_the_time_of_the_condition_is_that_of_its_last_change() -> None:
         assert new.conditions == (condition_of(*SURE, generation=1, at=at),)
 
 
-def test_conditions_of_others_stay() -> None:
+def test_conditions_of_others_are_kept() -> None:
     """TestKeepExistingPDBConditionDuringSync."""
     theirs = Condition(type="ExistingTestCondition", status="True", reason="Test", message="This is a test condition")
     old = PodDisruptionBudgetStatus(conditions=(theirs,))
@@ -202,7 +202,7 @@ def test_conditions_of_others_stay() -> None:
     assert new.conditions == (theirs, condition_of("False", "InsufficientPods"))
 
 
-def test_a_failure_allows_nothing_and_leaves_the_figures() -> None:
+def test_sync_failure_allows_no_disruptions_and_keeps_counts() -> None:
     old = said(SURE, expected_pods=3, **FINE)
     new = fail_safe_status(budget(old, generation=2), "no such thing", NOW)
     condition = condition_of("False", "SyncFailed", message="no such thing", generation=1)
@@ -259,7 +259,7 @@ def caches(*above: OwnerReference) -> WorkloadCaches:
         "another kind": (owner("Job", "rs", "batch/v1"), None),
     },
 )
-def test_who_is_found_in_caches(reference: OwnerReference, scale: Scale | None) -> None:
+def test_basic_finder_functions(reference: OwnerReference, scale: Scale | None) -> None:
     """TestBasicFinderFunctions."""
     assert cached_scale(caches(), reference, "default") == scale
 
@@ -275,12 +275,12 @@ def test_who_is_found_in_caches(reference: OwnerReference, scale: Scale | None) 
         "a Deployment that is not cached": ("apps/v1", owner("Deployment", "d", name="other"), None),
     },
 )
-def test_who_is_found_above_a_replica_set(reference: str, above: OwnerReference, scale: Scale | None) -> None:
+def test_deployment_finder_function(reference: str, above: OwnerReference, scale: Scale | None) -> None:
     """TestDeploymentFinderFunction."""
     assert cached_scale(caches(above), owner("ReplicaSet", "rs", reference), "default") == scale
 
 
-def test_an_owner_with_an_invalid_version_is_an_error() -> None:
+def test_owner_with_an_invalid_api_version_is_an_error() -> None:
     with pytest.raises(ScaleNotFound, match="unexpected GroupVersion string: a/b/c"):
         cached_scale(caches(), owner("ReplicaSet", "rs", "a/b/c"), "default")
 
@@ -317,7 +317,7 @@ def expression(key: str, operator: str, *values: str) -> LabelSelector:
         ),
     },
 )
-def test_budgets_and_pods_find_each_other(selector: LabelSelector | None, selects: bool) -> None:
+def test_pods_of_a_budget_and_budgets_of_a_pod(selector: LabelSelector | None, selects: bool) -> None:
     one = pod("one")
     mine = selecting("mine", selector)
     budgets = cache_of("budgets", mine, selecting("theirs", selector, "elsewhere"))
@@ -326,7 +326,7 @@ def test_budgets_and_pods_find_each_other(selector: LabelSelector | None, select
     assert members.get_pod_pod_disruption_budgets(one.metadata) == ([mine] if selects else [])
 
 
-def test_several_budgets_of_a_pod_are_found_by_name() -> None:
+def test_several_budgets_of_a_pod_are_sorted_by_name() -> None:
     several = [
         selecting("c", LabelSelector()),
         selecting("a", LabelSelector(match_labels=LABELS)),
@@ -347,7 +347,7 @@ def test_several_budgets_of_a_pod_are_found_by_name() -> None:
         "an operator": expression("foo", "illegal", "bar"),
     },
 )
-def test_an_invalid_selector_selects_nothing(selector: LabelSelector) -> None:
+def test_invalid_selector_matches_nothing(selector: LabelSelector) -> None:
     """TestInvalidSelectors."""
     mine = selecting("mine", selector)
     members = BudgetPods(cache_of("budgets", mine), cache_of("pods", pod("one")))
@@ -366,7 +366,7 @@ def test_an_invalid_selector_selects_nothing(selector: LabelSelector) -> None:
         "all": (LabelSelector(), True),
     },
 )
-def test_which_budgets_may_be_about_the_pods_of_a_workload(selector: LabelSelector, answer: bool) -> None:
+def test_budgets_possibly_matching_a_workloads_pods(selector: LabelSelector, answer: bool) -> None:
     mine = selecting("mine", selector)
     assert BudgetPods(cache_of("budgets", mine), cache_of("pods")).may_select(mine, LABELS) is answer
 
@@ -393,12 +393,12 @@ def target(status: str = "True", reason: str = "EvictionByEvictionAPI", since: f
         "since nobody knows when": (pod("a", conditions=(PodCondition(type="DisruptionTarget", status="True"),)), 0),
     },
 )
-def test_when_a_condition_is_stale(given: Pod, seconds: float | None) -> None:
+def test_stale_disruption_condition(given: Pod, seconds: float | None) -> None:
     """TestStalePodDisruption."""
     assert seconds_until_stale(given, NOW) == seconds
 
 
-def test_the_condition_is_reset_on_the_pod_that_was_seen() -> None:
+def test_stale_condition_is_reset_with_the_resource_version() -> None:
     seen = pod("a", conditions=(target(since=121),), generation=3, resource_version="42")
     assert reset_patch(seen, NOW) == {
         "metadata": {"uid": "uid-a", "resourceVersion": "42"},

@@ -12,7 +12,7 @@ from pilothouse.client.interceptor import Action, Rule, conflict, fail, lose_ans
 from pilothouse.machinery.times import format_time
 
 
-async def test_evictions_take_what_is_allowed_and_no_more(world: World) -> None:
+async def test_evictions_do_not_exceed_disruptions_allowed(world: World) -> None:
     await world.node("n1")
     await budget(world, minAvailable=2)
     await pods(world)
@@ -30,7 +30,7 @@ async def test_evictions_take_what_is_allowed_and_no_more(world: World) -> None:
     assert (await status(world))[0] == 0
 
 
-async def test_an_eviction_that_deleted_nothing_is_forgotten_after_two_minutes(world: World) -> None:
+async def test_disrupted_pod_entry_expires_after_two_minutes(world: World) -> None:
     await budget(world, minAvailable=1)
     await pods(world)
     await asyncio.sleep(1)
@@ -46,7 +46,7 @@ async def test_an_eviction_that_deleted_nothing_is_forgotten_after_two_minutes(w
     assert await world.events("NotDeleted") == [f"Pod/p0 {text}"]
 
 
-async def test_who_was_evicted_and_is_gone_is_forgotten_at_once(world: World) -> None:
+async def test_disrupted_pod_entry_is_removed_with_the_pod(world: World) -> None:
     await budget(world, minAvailable=1)
     await pods(world)
     await asyncio.sleep(1)
@@ -56,7 +56,7 @@ async def test_who_was_evicted_and_is_gone_is_forgotten_at_once(world: World) ->
     assert await status(world) == (2, 3, 1, 3)
 
 
-async def test_a_pod_that_the_cache_still_shows_counts_as_gone_once_it_was_evicted(world: World) -> None:
+async def test_evicted_pod_still_in_the_cache_is_not_counted(world: World) -> None:
     """The budget's event comes, the pod's does not: without the note it would be allowed to evict a second one."""
     await world.node("n1")
     await budget(world, minAvailable=2)
@@ -73,7 +73,7 @@ async def test_a_pod_that_the_cache_still_shows_counts_as_gone_once_it_was_evict
     assert await disrupted(world) == []
 
 
-async def test_a_status_is_not_written_over_evictions_that_came_between(world: World) -> None:
+async def test_status_update_does_not_overwrite_concurrent_evictions(world: World) -> None:
     """TestUpdatePDBStatusRetries: with a cache that does not show them."""
     await world.node("n1")
     await budget(world, minAvailable=1)
@@ -105,7 +105,7 @@ async def mark(world: World, name: str, reason: str = "EvictionByEvictionAPI") -
     await world.request("PATCH", f"{PODS}/{name}/status", body, "application/strategic-merge-patch+json")
 
 
-async def test_a_disruption_that_does_not_come_is_called_off_on_the_pod(world: World) -> None:
+async def test_stale_disruption_target_condition_is_reset(world: World) -> None:
     """TestStalePodDisruption."""
     await pods(world)
     await mark(world, "p0")
@@ -123,7 +123,7 @@ async def test_a_disruption_that_does_not_come_is_called_off_on_the_pod(world: W
     assert world.requests() == ["patch pods/status p0"]
 
 
-async def test_a_pod_that_is_being_deleted_keeps_it(world: World) -> None:
+async def test_terminating_pod_keeps_its_disruption_target_condition(world: World) -> None:
     await world.node("n1")
     await pods(world)
     await mark(world, "p0")
@@ -132,7 +132,7 @@ async def test_a_pod_that_is_being_deleted_keeps_it(world: World) -> None:
     assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "True"
 
 
-async def test_a_condition_that_is_new_again_has_its_own_time(world: World) -> None:
+async def test_renewed_disruption_target_condition_is_not_reset_early(world: World) -> None:
     """The cache shows the one that is stale; the patch carries its version and is refused."""
     await pods(world)
     await mark(world, "p0")
@@ -150,7 +150,7 @@ async def test_a_condition_that_is_new_again_has_its_own_time(world: World) -> N
 
 
 @pytest.mark.parametrize("action", [fail(500), conflict(), lose_answer()], ids=["500", "409", "the answer is lost"])
-async def test_a_reset_that_fails_is_tried_again(world: World, action: Action) -> None:
+async def test_failed_condition_reset_is_retried(world: World, action: Action) -> None:
     rule = Rule(action, verb="patch", resource="pods", times=2)
     world.faults.add(rule)
     await pods(world)

@@ -37,7 +37,7 @@ from pilothouse.controllers.policy.disruption import DESCRIPTOR
     },
 )
 @pytest.mark.parametrize("times", [1, 3])
-async def test_a_write_that_fails_is_made_good(world: World, action: Action, times: int) -> None:
+async def test_failed_status_update_is_retried(world: World, action: Action, times: int) -> None:
     rule = Rule(action, verb="update", resource="poddisruptionbudgets.policy", times=times)
     world.faults.add(rule)
     await budget(world, minAvailable=2)
@@ -51,7 +51,7 @@ async def test_a_write_that_fails_is_made_good(world: World, action: Action, tim
     assert len(world.requests()) == asked
 
 
-async def test_a_scale_that_cannot_be_had_now_allows_nothing_until_it_can(world: World) -> None:
+async def test_failed_scale_lookup_allows_no_disruptions_until_it_succeeds(world: World) -> None:
     await define(world, scale=True)
     owner = await widget(world)
     rule = Rule(fail(503), verb="get", resource="widgets.example.com", times=12)
@@ -67,7 +67,7 @@ async def test_a_scale_that_cannot_be_had_now_allows_nothing_until_it_can(world:
     assert await status(world) == (2, 3, 1, 10), "no event of a pod was needed"
 
 
-async def test_a_budget_that_goes_while_it_is_written_is_no_failure(world: World) -> None:
+async def test_budget_deleted_during_its_update_is_no_error(world: World) -> None:
     await budget(world, minAvailable=2)
     await pods(world)
     await asyncio.sleep(1)
@@ -80,7 +80,7 @@ async def test_a_budget_that_goes_while_it_is_written_is_no_failure(world: World
     assert world.metrics.value("pilothouse_reconcile_errors_total") == 0
 
 
-async def test_a_budget_made_anew_under_the_same_name_is_another_one(world: World) -> None:
+async def test_recreated_budget_of_the_same_name_is_a_new_one(world: World) -> None:
     await budget(world, minAvailable=2)
     await pods(world)
     await asyncio.sleep(1)
@@ -100,7 +100,7 @@ async def test_a_budget_made_anew_under_the_same_name_is_another_one(world: Worl
 
 
 @pytest.mark.parametrize("resource", ["pods", "poddisruptionbudgets.policy", "replicasets.apps"])
-async def test_watches_that_end_in_410_lose_nothing(world: World, resource: str) -> None:
+async def test_no_event_is_lost_when_watches_expire(world: World, resource: str) -> None:
     owner = await workload(world, "replicasets", "ReplicaSet", 3)
     await budget(world, maxUnavailable=1)
     await pods(world, owner)
@@ -115,7 +115,7 @@ async def test_watches_that_end_in_410_lose_nothing(world: World, resource: str)
     assert await status(world) == (1, 2, 1, 2)
 
 
-async def test_a_controller_that_starts_anew_takes_up_what_was_left(world: World) -> None:
+async def test_restarted_controller_continues(world: World) -> None:
     first = await world.start(DESCRIPTOR)
     await budget(world, minAvailable=1)
     await pods(world)

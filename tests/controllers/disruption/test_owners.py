@@ -19,7 +19,7 @@ from tests.controllers.node_world import PODS, World
 from tests.tables import cases
 
 
-async def test_a_custom_workload_is_asked_for_its_scale(world: World) -> None:
+async def test_scale_of_a_custom_resource_is_used(world: World) -> None:
     """TestScaleResource."""
     await define(world, scale=True)
     owner = await widget(world)
@@ -40,7 +40,7 @@ async def test_a_custom_workload_is_asked_for_its_scale(world: World) -> None:
         "the kind has none": (False, "widgets.example.com does not implement the scale subresource"),
     },
 )
-async def test_an_owner_without_a_scale_is_an_error(world: World, scale: bool, text: str) -> None:
+async def test_owner_without_a_scale_subresource_is_an_error(world: World, scale: bool, text: str) -> None:
     """TestScaleFinderNoResource."""
     await define(world, scale=scale)
     owner = await widget(world)
@@ -55,7 +55,7 @@ async def test_an_owner_without_a_scale_is_an_error(world: World, scale: bool, t
     assert recorded == f"PodDisruptionBudget/web Failed to calculate the number of expected pods: {text}"
 
 
-async def test_an_owner_of_an_unserved_kind_is_an_error_and_a_new_owner_ends_it(world: World) -> None:
+async def test_owner_of_an_unserved_kind_is_an_error_until_changed(world: World) -> None:
     """TestUnsupportedControllerPod."""
     stranger = {
         "apiVersion": "apps.test.io/v1",
@@ -83,7 +83,7 @@ async def test_an_owner_of_an_unserved_kind_is_an_error_and_a_new_owner_ends_it(
     assert (await condition(world))["reason"] == "InsufficientPods"
 
 
-async def test_a_daemon_sets_pods_have_no_size(world: World) -> None:
+async def test_daemon_set_has_no_scale(world: World) -> None:
     template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
     spec = {"selector": {"matchLabels": LABELS}, "template": template}
     made = await world.request("POST", f"{APPS}/daemonsets", {"metadata": {"name": "web"}, "spec": spec})
@@ -93,7 +93,7 @@ async def test_a_daemon_sets_pods_have_no_size(world: World) -> None:
     assert (await condition(world))["message"] == "daemonsets.apps does not implement the scale subresource"
 
 
-async def test_a_workload_that_the_cache_has_not_seen_is_asked_for_its_scale(world: World) -> None:
+async def test_scale_is_read_for_a_workload_missing_in_the_cache(world: World) -> None:
     await budget(world, maxUnavailable=1)
     with world.faults.hold(resource="replicasets.apps"):
         owner = await workload(world, "replicasets", "ReplicaSet", 3)

@@ -7,39 +7,39 @@ from pathlib import Path
 
 from tests.controllers.upstream_coverage import Cases, missing
 
-_SHARES = "test_shares_are_of_the_size_of_the_workload"
-_NAKED = "test_unmanaged_pods_allow_nothing_and_are_reported"
-_SCALED = "test_a_size_that_changes_is_noticed_before_any_pod_is"
-_STALE = "test_a_disruption_that_does_not_come_is_called_off_on_the_pod"
+_SHARES = "test_percentages_are_of_the_controllers_replicas"
+_NAKED = "test_unmanaged_pods_allow_no_disruptions_and_are_reported"
+_SCALED = "test_scaling_a_controller_updates_the_budget"
+_STALE = "test_stale_disruption_target_condition_is_reset"
 
 COVERED: Cases = {
-    "TestNoSelector": "test_budgets_and_pods_find_each_other",
-    "TestUnavailable": "test_a_number_that_must_be_there_is_of_the_pods_that_there_are",
+    "TestNoSelector": "test_pods_of_a_budget_and_budgets_of_a_pod",
+    "TestUnavailable": "test_integer_min_available_expects_the_existing_pods",
     "TestIntegerMaxUnavailable": _NAKED,
     "TestIntegerMaxUnavailableWithScaling": _SCALED,
     "TestPercentageMaxUnavailableWithScaling": _SCALED,
     "TestNakedPod": _NAKED,
     "TestStatusForUnmanagedPod": _NAKED,
     "TestTotalUnmanagedPods": _NAKED,
-    "TestUnsupportedControllerPod": "test_an_owner_of_an_unserved_kind_is_an_error_and_a_new_owner_ends_it",
+    "TestUnsupportedControllerPod": "test_owner_of_an_unserved_kind_is_an_error_until_changed",
     "TestReplicaSet": _SHARES,
-    "TestScaleResource": "test_a_custom_workload_is_asked_for_its_scale",
-    "TestScaleFinderNoResource": "test_an_owner_without_a_scale_is_an_error",
-    "TestMultipleControllers": "test_how_many_are_expected_and_how_many_must_be_healthy",
-    "TestReplicationController": "test_shares_are_of_replication_controllers_too_and_a_rogue_pod_counts_as_healthy",
+    "TestScaleResource": "test_scale_of_a_custom_resource_is_used",
+    "TestScaleFinderNoResource": "test_owner_without_a_scale_subresource_is_an_error",
+    "TestMultipleControllers": "test_expected_and_desired_healthy_pods",
+    "TestReplicationController": "test_percentage_of_a_replication_controller_with_an_unmanaged_pod",
     "TestStatefulSetController": _SHARES,
-    "TestTwoControllers": "test_how_many_are_expected_and_how_many_must_be_healthy",
-    "TestPDBNotExist": "test_a_budget_that_goes_while_it_is_written_is_no_failure",
-    "TestUpdateDisruptedPods": "test_evicted_pods_are_awaited_until_they_go_or_their_time_is_over",
-    "TestBasicFinderFunctions": "test_who_is_found_in_caches",
-    "TestDeploymentFinderFunction": "test_who_is_found_above_a_replica_set",
-    "TestUpdatePDBStatusRetries": "test_a_status_is_not_written_over_evictions_that_came_between",
-    "TestInvalidSelectors": "test_an_invalid_selector_selects_nothing",
+    "TestTwoControllers": "test_expected_and_desired_healthy_pods",
+    "TestPDBNotExist": "test_budget_deleted_during_its_update_is_no_error",
+    "TestUpdateDisruptedPods": "test_disrupted_pods_are_removed_when_deleted_or_after_the_timeout",
+    "TestBasicFinderFunctions": "test_basic_finder_functions",
+    "TestDeploymentFinderFunction": "test_deployment_finder_function",
+    "TestUpdatePDBStatusRetries": "test_status_update_does_not_overwrite_concurrent_evictions",
+    "TestInvalidSelectors": "test_invalid_selector_matches_nothing",
     "TestStalePodDisruption": _STALE,
-    "TestStalePodDisruption: when": "test_when_a_condition_is_stale",
-    "TestKeepExistingPDBConditionDuringSync": "test_conditions_of_others_stay",
+    "TestStalePodDisruption: when": "test_stale_disruption_condition",
+    "TestKeepExistingPDBConditionDuringSync": "test_conditions_of_others_are_kept",
 }
 
 
-def test_no_upstream_case_is_missing() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []

@@ -35,7 +35,7 @@ async def said(world: World) -> list[tuple[str, bool]]:
     )
 
 
-async def test_a_service_gets_its_endpoints(world: World) -> None:
+async def test_service_gets_its_endpoints(world: World) -> None:
     await start(world)
     await make(world)
     await asyncio.sleep(1)
@@ -63,7 +63,7 @@ async def test_a_service_gets_its_endpoints(world: World) -> None:
     assert await world.get(WEB) is None
 
 
-async def test_what_somebody_deletes_comes_back_and_what_has_no_selector_is_left_alone(world: World) -> None:
+async def test_deleted_endpoints_are_recreated_unless_the_service_has_no_selector(world: World) -> None:
     """TestEndpointsDeletionEvents; kubernetes#105986."""
     await start(world)
     await make(world)
@@ -78,7 +78,7 @@ async def test_what_somebody_deletes_comes_back_and_what_has_no_selector_is_left
     assert not [line for line in world.requests() if line.endswith("mine")]
 
 
-async def test_at_the_start_endpoints_without_a_service_go_but_not_locks(world: World) -> None:
+async def test_leftover_endpoints_are_deleted_at_startup_except_leader_election_locks(world: World) -> None:
     """``checkLeftoverEndpoints``."""
     leader = {"control-plane.alpha.kubernetes.io/leader": "{}"}
     await world.request("POST", ENDPOINTS, {"metadata": {"name": "left"}})
@@ -90,7 +90,7 @@ async def test_at_the_start_endpoints_without_a_service_go_but_not_locks(world: 
     assert names == ["later", "lock"]
 
 
-async def test_a_cache_that_shows_what_was_overwritten_is_waited_for(world: World) -> None:
+async def test_sync_waits_for_its_own_write_in_the_cache(world: World) -> None:
     """TestMultiplePodChanges: without that the second change would look like none."""
     await start(world)
     await make(world)
@@ -107,7 +107,7 @@ async def test_a_cache_that_shows_what_was_overwritten_is_waited_for(world: Worl
     assert await said(world) == [("p1", True)]
 
 
-async def test_a_service_that_is_made_anew_has_its_endpoints_whatever_the_cache_shows(world: World) -> None:
+async def test_recreated_service_gets_endpoints_with_a_stale_cache(world: World) -> None:
     """TestMultipleServiceChanges."""
     await start(world)
     await make(world)
@@ -123,7 +123,7 @@ async def test_a_service_that_is_made_anew_has_its_endpoints_whatever_the_cache_
     assert await said(world) == [("p1", True)]
 
 
-async def test_labels_of_the_service_replace_those_of_the_endpoints(world: World) -> None:
+async def test_service_labels_replace_endpoints_labels(world: World) -> None:
     """TestSyncEndpointsItemsPreexistingLabelsChange."""
     await start(world)
     await make(world)
@@ -137,7 +137,7 @@ async def test_labels_of_the_service_replace_those_of_the_endpoints(world: World
     assert labels == {"foo": "bar"}
 
 
-async def test_a_service_of_another_name_has_none(world: World) -> None:
+async def test_external_name_service_has_no_endpoints(world: World) -> None:
     """TestSyncServiceExternalNameType."""
     await start(world)
     await make(world, type="ExternalName", externalName="example.com")
@@ -146,7 +146,7 @@ async def test_a_service_of_another_name_has_none(world: World) -> None:
     assert await world.get(WEB) is None
 
 
-async def test_changes_of_pods_are_collected_for_the_batch_period(world: World) -> None:
+async def test_pod_changes_are_batched(world: World) -> None:
     """TestPodAddsBatching, TestPodUpdatesBatching, TestPodDeleteBatching: three of each in one batch."""
     await start(world, batch_seconds=1.0)
     await make(world)
@@ -169,7 +169,7 @@ async def test_changes_of_pods_are_collected_for_the_batch_period(world: World) 
     assert world.requests().count("update endpoints web") == 3, "one for each batch"
 
 
-async def test_failures_are_told(world: World) -> None:
+async def test_failures_emit_events(world: World) -> None:
     await start(world)
     world.faults.add(Rule(fail(500), verb="create", resource="endpoints", times=1))
     await make(world)
@@ -195,7 +195,7 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_endpoints_converge_whatever_fails(world: World, fault: str, seed: int) -> None:
+async def test_endpoints_converge_under_faults(world: World, fault: str, seed: int) -> None:
     await start(world)
     action, which = FAULTS[fault]
     world.faults.add(Rule(action, **which))

@@ -67,7 +67,7 @@ def in_phase(phase: str, ready: bool, going: bool) -> Pod:
         "succeeded, all are published": ("Succeeded", False, False, True, (0, 0)),
     },
 )
-def test_which_pods_are_reached(
+def test_addresses_of_a_service(
     phase: str, ready: bool, going: bool, tolerant: bool, expected: tuple[int, int]
 ) -> None:
     """TestSyncServiceAddresses."""
@@ -93,7 +93,7 @@ FOUR, SIX = "10.1.1.1", "2001:db8::1"
         "written canonically": ({"ip_families": ("IPv4",)}, ["010.01.1.1"], FOUR),
     },
 )
-def test_the_address_of_a_pod(spec: dict[str, Any], ips: list[str], expected: str | None) -> None:
+def test_pod_to_endpoint_address(spec: dict[str, Any], ips: list[str], expected: str | None) -> None:
     """TestPodToEndpointAddressForService."""
     found = address_of(service(**spec), pod(1, ips=ips))
     assert (found.ip if found is not None else None) == expected
@@ -186,7 +186,7 @@ A, B, C = address("1.2.3.4"), address("5.6.7.8"), address("1.2.3.4", "uid")
         ),
     },
 )
-def test_the_canonical_form(given: list[EndpointSubset], expected: list[EndpointSubset]) -> None:
+def test_subsets_are_packed_and_sorted(given: list[EndpointSubset], expected: list[EndpointSubset]) -> None:
     """TestPackSubsets, TestSortSubsets."""
     assert list(repack(given)) == expected
     assert repack(reversed(given)) == repack(given)
@@ -224,7 +224,7 @@ HUNDREDS = [100] * 5
         ),
     },
 )
-def test_no_more_than_may_be(ready: list[int], bad: list[int], left_ready: list[int], left_bad: list[int]) -> None:
+def test_truncate_endpoints(ready: list[int], bad: list[int], left_ready: list[int], left_bad: list[int]) -> None:
     """TestTruncateEndpoints."""
     kept, cut = truncate(many(ready, bad))
     assert [len(each.addresses) for each in kept] == left_ready
@@ -241,7 +241,7 @@ def test_no_more_than_may_be(ready: list[int], bad: list[int], left_ready: list[
         "fewer": (900, 500, (500, 400, False)),
     },
 )
-def test_a_service_of_many_pods(number: int, ready: int, expected: tuple[int, int, bool]) -> None:
+def test_service_over_capacity(number: int, ready: int, expected: tuple[int, int, bool]) -> None:
     """TestSyncServiceOverCapacity."""
     wanted = desired_endpoints(service(), [pod(each, ready=each < ready) for each in range(number)])
     [only] = wanted.subsets
@@ -256,7 +256,7 @@ def existing(wanted_service: Service, pods: list[Pod], **labels: str) -> Endpoin
     return Endpoints(metadata=ObjectMeta(labels={**wanted.labels, **labels}), subsets=wanted.subsets)
 
 
-def test_what_need_not_be_written() -> None:
+def test_identical_endpoints_are_not_updated() -> None:
     """TestSyncEndpointsItemsPreexistingIdentical, TestEndpointSubsetsEqualIgnoreResourceVersion and
     TestSyncEndpointsHeadlessServiceLabel."""
     web, pods = service(), [pod(0), pod(1, ready=False)]
@@ -285,7 +285,7 @@ def test_what_need_not_be_written() -> None:
 
 @pytest.mark.parametrize("number", [2, 1001])
 @pytest.mark.parametrize("noted", [None, "truncated", "warning", ""])
-def test_the_note_of_too_many_must_be_right(noted: str | None, number: int) -> None:
+def test_over_capacity_annotation_is_corrected(noted: str | None, number: int) -> None:
     """``capacityAnnotationSetCorrectly``; releases before v1.22 noted ``warning``."""
     pods = [pod(each) for each in range(number)]
     wanted, there = desired_endpoints(service(), pods), existing(service(), pods)
@@ -298,7 +298,7 @@ def test_the_note_of_too_many_must_be_right(noted: str | None, number: int) -> N
     assert annotations_of(annotations, wanted, "") == right
 
 
-def test_annotations_of_others_stay() -> None:
+def test_other_annotations_are_kept() -> None:
     """TestLastTriggerChangeTimeAnnotation and those that follow it."""
     wanted = desired_endpoints(service(), [])
     before = {"mine": "1", TRIGGER_TIME: "old"}

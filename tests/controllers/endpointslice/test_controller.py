@@ -72,7 +72,7 @@ async def endpoints(world: World) -> list[tuple[str, bool]]:
     )
 
 
-async def test_a_service_gets_its_slice_and_the_slice_its_pods(world: World) -> None:
+async def test_service_gets_a_slice_with_its_pods(world: World) -> None:
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await asyncio.sleep(1)
     assert await endpoints(world) == []
@@ -93,7 +93,7 @@ async def test_a_service_gets_its_slice_and_the_slice_its_pods(world: World) -> 
     assert world.metrics.value("endpoint_slice_controller_num_endpoint_slices") == 1
 
 
-async def test_what_others_do_to_its_slices_is_put_right_and_theirs_are_left_alone(world: World) -> None:
+async def test_changed_slices_are_reverted_and_foreign_slices_ignored(world: World) -> None:
     """kubernetes#85353."""
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     theirs = {
@@ -116,7 +116,7 @@ async def test_what_others_do_to_its_slices_is_put_right_and_theirs_are_left_alo
     assert len(await slices(world)) == 2
 
 
-async def test_a_slice_that_an_earlier_process_wrote_comes_back_too(env: Env) -> None:
+async def test_deleted_slice_of_an_earlier_process_is_recreated(env: Env) -> None:
     async with node_world.world(env) as world:
         await world.node("n1")
         first = await world.start(DESCRIPTOR)
@@ -133,7 +133,7 @@ async def test_a_slice_that_an_earlier_process_wrote_comes_back_too(env: Env) ->
         assert await endpoints(world) == [("p1", True)]
 
 
-async def test_a_pod_of_a_node_that_nobody_knows_is_told_of_and_taken_up_when_the_node_comes(world: World) -> None:
+async def test_pod_on_an_unknown_node_emits_an_event_and_is_added_with_the_node(world: World) -> None:
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await pod(world, 1, node="late")
     await asyncio.sleep(5)
@@ -151,7 +151,7 @@ FAILED = "Service/web Error updating Endpoint Slices for Service default/web: "
     ("verb", "doing"),
     [("create", "create EndpointSlice"), ("update", "update {} EndpointSlice"), ("delete", "delete {} EndpointSlice")],
 )
-async def test_a_write_that_fails_is_told_with_what_was_to_be_done(env: Env, verb: str, doing: str) -> None:
+async def test_failed_write_emits_an_event_with_the_operation(env: Env, verb: str, doing: str) -> None:
     async with slicing(env, max_endpoints=1) as world:
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
         for number in range(3):
@@ -171,7 +171,7 @@ async def test_a_write_that_fails_is_told_with_what_was_to_be_done(env: Env, ver
         assert told in [f"{FAILED}failed to {doing.format(name)}{tail}" for name in names]
 
 
-async def test_what_is_wrong_in_both_families_is_told_once(env: Env) -> None:
+async def test_error_in_both_address_families_is_reported_once(env: Env) -> None:
     """As upstream's ``aggregate.Error``: without what was said before."""
     async with slicing(env, server=ServerOptions(service_range="10.0.0.0/24,fd00:10::/112")) as world:
         dual = {**SPEC, "ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]}
@@ -186,7 +186,7 @@ async def test_what_is_wrong_in_both_families_is_told_once(env: Env) -> None:
         assert f"{FAILED}[{skipped[0]}, {skipped[1]}]" in await world.events("FailedToUpdateEndpointSlices")
 
 
-async def test_changes_of_pods_are_collected_for_the_batch_period(env: Env) -> None:
+async def test_pod_changes_are_batched(env: Env) -> None:
     async with slicing(env, batch_seconds=10.0) as world:
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
         await asyncio.sleep(30)
@@ -200,7 +200,7 @@ async def test_changes_of_pods_are_collected_for_the_batch_period(env: Env) -> N
         assert len(world.requests()) == before + 1
 
 
-async def test_pods_that_go_are_collected_too_and_each_batch_is_one_write(env: Env) -> None:
+async def test_pod_deletions_are_batched_with_one_write_each(env: Env) -> None:
     """TestPodDeleteBatching, "three deletes in one batch" and "three deletes in two batches"."""
     async with slicing(env, batch_seconds=1.0) as world:
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
@@ -230,7 +230,9 @@ async def test_pods_that_go_are_collected_too_and_each_batch_is_one_write(env: E
         )),
     ],
 )  # fmt: skip
-async def test_some_services_have_no_slices(world: World, spec: dict[str, Any]) -> None:
+async def test_services_without_a_selector_or_with_an_external_name_have_no_slices(
+    world: World, spec: dict[str, Any]
+) -> None:
     """TestSyncServiceNoSelector; TestServiceExternalNameTypeSync."""
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
     await pod(world, 1)
@@ -239,7 +241,7 @@ async def test_some_services_have_no_slices(world: World, spec: dict[str, Any]) 
     assert world.requests() == []
 
 
-async def test_a_service_that_goes_gets_no_slice_any_more_and_those_that_there_are_stay_right(world: World) -> None:
+async def test_terminating_service_gets_no_new_slices_and_existing_ones_are_updated(world: World) -> None:
     """TestSyncServicePendingDeletion; TestReconcilerFinalizeSvcDeletionTimestamp."""
     held = {"name": "web", "finalizers": ["example.com/hold"]}
     await world.request("POST", SERVICES, {"metadata": held, "spec": SPEC})
@@ -255,7 +257,7 @@ async def test_a_service_that_goes_gets_no_slice_any_more_and_those_that_there_a
     assert await slices(world) == []
 
 
-async def test_of_a_service_that_is_gone_nothing_is_written_any_more(world: World) -> None:
+async def test_nothing_is_written_for_a_deleted_service(world: World) -> None:
     """TestSyncServiceMissing: its slices go by their owner, which is not this controller's work."""
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await pod(world, 1)
@@ -270,7 +272,7 @@ async def test_of_a_service_that_is_gone_nothing_is_written_any_more(world: Worl
     assert await slices(world) == []
 
 
-async def test_a_slice_that_is_on_its_way_out_has_a_successor_and_is_left_alone(world: World) -> None:
+async def test_terminating_slice_is_replaced_and_not_updated(world: World) -> None:
     """TestSyncServiceEndpointSlicePendingDeletion: here it was its service's only one."""
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await pod(world, 1)
@@ -286,7 +288,7 @@ async def test_a_slice_that_is_on_its_way_out_has_a_successor_and_is_left_alone(
     assert [e["targetRef"]["name"] for e in (await world.see(path))["endpoints"]] == ["p1"]
 
 
-async def test_a_slice_that_goes_before_the_answer_to_its_create_is_not_waited_for(world: World) -> None:
+async def test_slice_deleted_before_its_create_response_is_not_awaited(world: World) -> None:
     world.faults.add(Rule(delay_answer(5.0), verb="create", resource="endpointslices", times=1))
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await asyncio.sleep(1)
@@ -297,7 +299,7 @@ async def test_a_slice_that_goes_before_the_answer_to_its_create_is_not_waited_f
     assert await endpoints(world) == [("p1", True)]
 
 
-async def test_hints_come_and_go_with_the_annotation_and_are_told_of(world: World) -> None:
+async def test_topology_hints_follow_the_annotation_with_events(world: World) -> None:
     await world.node("n2", labels={"topology.kubernetes.io/zone": "b"})
     for name in ("n1", "n2"):
         await world.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"cpu": "4"}}})
@@ -322,7 +324,7 @@ async def test_hints_come_and_go_with_the_annotation_and_are_told_of(world: Worl
     assert "Topology Aware Hints has been disabled, addressType: IPv4" in told
 
 
-async def test_nothing_remains_of_a_service_with_hints(world: World) -> None:
+async def test_topology_state_of_a_deleted_service_is_removed(world: World) -> None:
     """Upstream goes on waking it with every node, and tells a successor of its name nothing of its hints."""
     await world.node("n2", labels={"topology.kubernetes.io/zone": "b"})
     for name in ("n1", "n2"):
@@ -359,7 +361,7 @@ def trouble(chance: random.Random) -> list[Rule]:
     return [Rule(a, verb=verb, probability=p) for a, verb, p in chance.sample(kinds, 3)]
 
 
-async def test_endpoints_converge_whatever_happens_on_the_way(env: Env, seed: int) -> None:
+async def test_slices_converge_under_faults(env: Env, seed: int) -> None:
     """Every pod is in exactly one slice in the end, no slice is too full, and then nothing is written any more."""
     async with slicing(env, max_endpoints=5) as world:
         chance = random.Random(seed)
@@ -391,7 +393,7 @@ async def test_endpoints_converge_whatever_happens_on_the_way(env: Env, seed: in
         assert len(world.requests()) == written
 
 
-async def test_a_refused_write_is_told_of_and_tried_again(world: World) -> None:
+async def test_rejected_write_emits_an_event_and_is_retried(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="create", resource="endpointslices"))
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await asyncio.sleep(10)
@@ -401,7 +403,7 @@ async def test_a_refused_write_is_told_of_and_tried_again(world: World) -> None:
     assert len(await slices(world)) == 1
 
 
-async def test_a_slice_that_is_given_away_is_replaced(world: World) -> None:
+async def test_slice_with_changed_managed_by_label_is_replaced(world: World) -> None:
     """To another manager, or to another service: what we wrote is not waited for any more."""
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await pod(world, 1)

@@ -40,7 +40,7 @@ def test_conditions(ready: bool, deleted: bool, published: bool, conditions: tup
     assert (found.ready, found.serving, found.terminating) == conditions
 
 
-def test_an_endpoint_says_whose_it_is_and_where() -> None:
+def test_endpoint_has_target_ref_node_and_zone() -> None:
     found = endpoint_of(pod(1, hostname="a", subdomain="web"), node("n1"), service(), "IPv4")
     assert (found.addresses, found.node_name, found.zone, found.hostname) == (("10.1.0.2",), "n1", "a", "a")
     assert found.target_ref is not None
@@ -72,7 +72,7 @@ def test_ports(target: int | str, protocol: str, expected: int | None) -> None:
     assert port_of(one, replace(NAMED, target_port=target, protocol=protocol)) == expected
 
 
-def test_a_port_that_a_pod_lacks_is_left_out_and_a_headless_service_needs_none() -> None:
+def test_missing_named_port_is_omitted_and_headless_service_needs_no_ports() -> None:
     """[TestGetEndpointPorts]"""
     lacking = service(ports=(NAMED, replace(NAMED, name="y", target_port="nothing")))
     assert [(port.name, port.port) for port in endpoint_ports(lacking, pod(1))] == [("x", 8080)]
@@ -104,17 +104,17 @@ def test_address_types(families: tuple[str, ...], cluster_ip: str, expected: tup
         ("", None),
     ],
 )
-def test_addresses_are_written_as_go_writes_them(text: str, expected: tuple[str, str] | None) -> None:
+def test_addresses_are_in_gos_canonical_form(text: str, expected: tuple[str, str] | None) -> None:
     assert canonical_ip(text) == expected
 
 
-def test_pods_without_address_and_those_that_have_ended_are_no_endpoints() -> None:
+def test_pods_without_ip_and_terminal_pods_are_no_endpoints() -> None:
     """[TestShouldPodBeInEndpoints]"""
     ended = replace(pod(1), status=replace(pod(1).status, phase="Succeeded"))
     assert planned(service(), [ended, replace(pod(2), status=PodStatus(phase="Pending"))]).creates[0].endpoints == ()
 
 
-def test_a_pod_of_an_unknown_node_is_left_out_and_told_of_unless_all_are_published() -> None:
+def test_pod_on_an_unknown_node_is_skipped_unless_publishing_not_ready_addresses() -> None:
     """[TestReconcilerPodMissingNode]"""
     lost = [pod(1), pod(2, node="gone")]
     found = desired_endpoints(service(), lost, "IPv4", node)
@@ -125,7 +125,7 @@ def test_a_pod_of_an_unknown_node_is_left_out_and_told_of_unless_all_are_publish
     assert [len(group.endpoints) for group in published.groups.values()] == [2]
 
 
-def test_nothing_becomes_a_placeholder_which_then_stays() -> None:
+def test_service_without_pods_gets_a_placeholder_slice() -> None:
     """[TestReconcileEmpty, TestPlaceHolderSliceCompare]"""
     first = planned(service(), [])
     assert [(each.endpoints, each.ports) for each in first.creates] == [((), ())]
@@ -137,7 +137,7 @@ def test_nothing_becomes_a_placeholder_which_then_stays() -> None:
     assert relabelled.creates == relabelled.deletes == ()
 
 
-def test_a_placeholder_becomes_the_first_slice_in_one_write() -> None:
+def test_placeholder_slice_is_updated_with_the_first_endpoint() -> None:
     """[TestReconcile1Pod, TestReconcile1EndpointSlice]"""
     there = written(planned(service(), []))
     plan = recycle_slices(planned(service(), [pod(1)], there), service())
@@ -147,7 +147,7 @@ def test_a_placeholder_becomes_the_first_slice_in_one_write() -> None:
     assert (only.metadata.resource_version, sizes([only])) == ("", [1])
 
 
-def test_250_pods_are_three_slices() -> None:
+def test_250_pods_need_three_slices() -> None:
     """[TestReconcileManyPods]"""
     assert sizes(planned(service(), [pod(n) for n in range(250)]).creates) == [100, 100, 50]
 
@@ -187,12 +187,12 @@ def test_packing(before: list[range], wanted: range, after: list[int], writes: t
     ("most", "expected"),
     [(50, [50] * 5), (80, [80, 80, 80, 10]), (150, [150, 100]), (250, [250]), (500, [250])],
 )
-def test_no_slice_has_more_than_it_may(most: int, expected: list[int]) -> None:
+def test_max_endpoints_per_slice(most: int, expected: list[int]) -> None:
     """[TestReconcileMaxEndpointsPerSlice]"""
     assert sizes(planned(service(), [pod(n) for n in range(250)], most=most).creates) == expected
 
 
-def test_new_ones_go_where_they_fit_best_also_if_all_are_written_anyway() -> None:
+def test_new_endpoints_fill_the_best_fitting_slice() -> None:
     """[TestReconcileEndpointSlicesUpdatePacking]"""
     owner = service()
     there = slices_of(owner, [pod(n) for n in range(80)], [pod(n) for n in range(100, 120)])
@@ -202,7 +202,7 @@ def test_new_ones_go_where_they_fit_best_also_if_all_are_written_anyway() -> Non
     assert sizes(written(plan, there)) == [95, 20]
 
 
-def test_half_full_ones_are_merged_when_all_are_written_anyway() -> None:
+def test_slices_are_merged_when_all_are_updated() -> None:
     """[TestReconcileEndpointSlicesRecycling]"""
     owner = service()
     there = slices_of(owner, *[[pod(n) for n in range(first, first + 30)] for first in range(0, 300, 30)])
@@ -215,7 +215,7 @@ def test_half_full_ones_are_merged_when_all_are_written_anyway() -> None:
     assert sizes(written(plan, there)) == [100, 100, 100]
 
 
-def test_what_is_in_a_slice_stays_there_and_says_what_is_new() -> None:
+def test_existing_endpoints_stay_in_their_slice_and_are_updated() -> None:
     """[TestReconcileEndpointSlicesUpdatePacking]"""
     owner = service()
     there = slices_of(owner, [pod(1), pod(2)])
@@ -229,7 +229,7 @@ def test_what_is_in_a_slice_stays_there_and_says_what_is_new() -> None:
     assert (plan.added, plan.removed) == (1, 0)
 
 
-def test_pods_with_other_ports_are_in_other_slices() -> None:
+def test_different_ports_use_different_slices() -> None:
     """[TestReconcileEndpointSlicesNamedPorts]"""
     owner = service(ports=(NAMED,))
     plan = planned(owner, [pod(n, port=8080 + n % 5) for n in range(300)])
@@ -238,7 +238,7 @@ def test_pods_with_other_ports_are_in_other_slices() -> None:
     ]
 
 
-def test_a_service_whose_port_changes_reuses_the_name() -> None:
+def test_changed_port_reuses_the_slice_name() -> None:
     """[TestReconcileEndpointSlicesReplaceDeprecated and Recycling]"""
     owner = service()
     there = slices_of(owner, [pod(n) for n in range(100)], [pod(n) for n in range(100, 200)])
@@ -249,7 +249,7 @@ def test_a_service_whose_port_changes_reuses_the_name() -> None:
     assert sorted(sizes(plan.replacements)) == [50, 100]
 
 
-def test_slices_of_an_older_service_of_the_name_go_and_are_not_reused() -> None:
+def test_slices_of_a_previous_service_of_the_same_name_are_deleted() -> None:
     """[TestReconcile1EndpointSlicePublishNotReadyAddresses, TestOwnedBy]"""
     owner = service()
     [foreign] = slices_of(owner, [pod(1)])
@@ -273,7 +273,7 @@ def test_labels(owner: Service, expected: dict[str, str]) -> None:
     assert slice_labels(owner) == {**expected, **ours}
 
 
-def test_a_label_of_the_service_reaches_every_slice_and_a_reserved_one_none() -> None:
+def test_service_labels_are_copied_except_reserved_ones() -> None:
     """[TestReconcileEndpointSlicesLabels]"""
     there = slices_of(service(), [pod(1)], [pod(2)])
     both = [pod(1), pod(2)]
@@ -284,7 +284,7 @@ def test_a_label_of_the_service_reaches_every_slice_and_a_reserved_one_none() ->
     assert planned(service(labels={MANAGED_BY: "me"}), both, there).updates == ()
 
 
-def test_each_family_has_its_own_addresses() -> None:
+def test_address_families_have_separate_slices() -> None:
     """[TestReconcileDualStack]"""
     owner = service(ip_families=("IPv4", "IPv6"))
     pods = [pod(1, ips=("10.1.0.9", "fd00::9")), pod(2)]
@@ -297,5 +297,5 @@ def test_each_family_has_its_own_addresses() -> None:
     assert addresses("IPv6") == [("fd00::9",)]
 
 
-def test_a_slice_with_nulls_reads_as_empty() -> None:
+def test_null_endpoints_are_read_as_empty() -> None:
     assert planned(service(), [], [EndpointSlice(endpoints=None, ports=None)]).deletes

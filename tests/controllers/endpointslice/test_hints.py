@@ -38,13 +38,13 @@ def hints(slices: Sequence[EndpointSlice]) -> list[tuple[list[str], list[str]] |
         "and own node": ("PreferSameNode", [(["a"], ["n1"]), (["b"], ["n2"]), ([], ["n3"]), None]),
     },
 )
-def test_near(distribution: str, expected: list[object]) -> None:
+def test_traffic_distribution_hints(distribution: str, expected: list[object]) -> None:
     """[TestReconcileHints_...] n3 has no zone, the last pod is not ready."""
     pods = [pod(1, node="n1"), pod(2, node="n2"), pod(3, node="n3"), pod(4, ready=False)]
     assert hints(reconcile_by_distribution(planned(service(), pods), distribution).creates) == expected
 
 
-def test_right_hints_are_left_alone_and_wrong_ones_put_right_also_in_untouched_slices() -> None:
+def test_wrong_hints_are_corrected_in_unchanged_slices() -> None:
     pods = [pod(1), pod(2, node="n2")]
     there = slices_of(service(), pods)
     first = reconcile_by_distribution(planned(service(), pods, there), "PreferSameZone")
@@ -75,7 +75,7 @@ def test_right_hints_are_left_alone_and_wrong_ones_put_right_also_in_untouched_s
         ),
     ],
 )
-def test_the_older_annotation_decides_alone_where_it_is(annotations: dict[str, str], expected: bool) -> None:
+def test_topology_aware_hints_annotation_takes_precedence(annotations: dict[str, str], expected: bool) -> None:
     """[Test_hintsEnabled]"""
     assert is_topology_enabled(annotations) is expected
 
@@ -99,7 +99,7 @@ def test_allocations(ratios: dict[str, float], count: int, expected: str | dict[
         assert found == expected
 
 
-def test_zones_with_too_many_give_to_those_that_lack_some() -> None:
+def test_endpoints_are_reallocated_between_zones() -> None:
     """[TestAddHints]: six endpoints, five of them in one of two equal zones."""
     pods = [*[pod(n) for n in range(5)], pod(5, node="n2")]
     allocations = allocate({"a": 0.5, "b": 0.5}, 6)
@@ -115,7 +115,7 @@ def test_zones_with_too_many_give_to_those_that_lack_some() -> None:
     assert (again[0].updates, again[1]) == ((), given), "what is right is not written again"
 
 
-def test_an_endpoint_without_zone_forbids_hints() -> None:
+def test_endpoint_without_a_zone_disables_hints() -> None:
     allocations = allocate({"a": 0.5, "b": 0.5}, 2)
     assert isinstance(allocations, dict)
     assert add_hints(planned(service(), [pod(1), pod(2, node="n3")]), allocations) == (
@@ -153,7 +153,7 @@ def node(name: str, zone: str, cpu: str, *, ready: bool = True, labels: dict[str
         ),
     },
 )
-def test_shares(nodes: list[Node], expected: dict[str, float]) -> None:
+def test_zone_cpu_ratios(nodes: list[Node], expected: dict[str, float]) -> None:
     assert get_cpu_ratios(nodes) == expected
 
 
@@ -167,5 +167,5 @@ def test_shares(nodes: list[Node], expected: dict[str, float]) -> None:
         "too few for its share": ({"a": 9, "b": 2}, {"a": 0.7, "b": 0.3}, True),
     },
 )
-def test_overload(endpoints: dict[str, int], ratios: dict[str, float], expected: bool) -> None:
+def test_overload_threshold(endpoints: dict[str, int], ratios: dict[str, float], expected: bool) -> None:
     assert is_overloaded(endpoints, ratios) is expected

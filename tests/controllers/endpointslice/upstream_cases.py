@@ -7,17 +7,17 @@ v1.36 itself could not be picked there. What came later (the field ``trafficDist
 
 from tests.controllers.upstream_coverage import NOT, Cases
 
-_FIRST = "test_a_service_gets_its_slice_and_the_slice_its_pods"
-_NONE = "test_some_services_have_no_slices"
-_GOES = "test_a_service_that_goes_gets_no_slice_any_more_and_those_that_there_are_stay_right"
-_THEIRS = "test_what_others_do_to_its_slices_is_put_right_and_theirs_are_left_alone"
-_BATCH = "test_changes_of_pods_are_collected_for_the_batch_period"
-_STALE = "test_endpoints_converge_whatever_happens_on_the_way"
-_EMPTY = "test_nothing_becomes_a_placeholder_which_then_stays"
-_ONE = "test_a_placeholder_becomes_the_first_slice_in_one_write"
-_LABELS = "test_a_label_of_the_service_reaches_every_slice_and_a_reserved_one_none"
-_HINTS = "test_hints_come_and_go_with_the_annotation_and_are_told_of"
-_UNKNOWN = "test_a_pod_of_an_unknown_node_is_left_out_and_told_of_unless_all_are_published"
+_FIRST = "test_service_gets_a_slice_with_its_pods"
+_NONE = "test_services_without_a_selector_or_with_an_external_name_have_no_slices"
+_GOES = "test_terminating_service_gets_no_new_slices_and_existing_ones_are_updated"
+_THEIRS = "test_changed_slices_are_reverted_and_foreign_slices_ignored"
+_BATCH = "test_pod_changes_are_batched"
+_STALE = "test_slices_converge_under_faults"
+_EMPTY = "test_service_without_pods_gets_a_placeholder_slice"
+_ONE = "test_placeholder_slice_is_updated_with_the_first_endpoint"
+_LABELS = "test_service_labels_are_copied_except_reserved_ones"
+_HINTS = "test_topology_hints_follow_the_annotation_with_events"
+_UNKNOWN = "test_pod_on_an_unknown_node_is_skipped_unless_publishing_not_ready_addresses"
 
 COVERED: Cases = {
     # endpointslice_controller_test.go
@@ -25,19 +25,17 @@ COVERED: Cases = {
     "TestServiceExternalNameTypeSync": _NONE,
     "TestSyncServicePendingDeletion": _GOES,
     "TestSyncServiceWithSelector": _FIRST,
-    "TestSyncServiceMissing": "test_of_a_service_that_is_gone_nothing_is_written_any_more",
+    "TestSyncServiceMissing": "test_nothing_is_written_for_a_deleted_service",
     "TestSyncServicePodSelection": _FIRST,
-    "TestSyncServiceEndpointSlicePendingDeletion": (
-        "test_a_slice_that_is_on_its_way_out_has_a_successor_and_is_left_alone"
-    ),
+    "TestSyncServiceEndpointSlicePendingDeletion": ("test_terminating_slice_is_replaced_and_not_updated"),
     "TestSyncServiceEndpointSliceLabelSelection": _THEIRS,
-    "TestOnEndpointSliceUpdate": "test_a_slice_that_is_given_away_is_replaced",
+    "TestOnEndpointSliceUpdate": "test_slice_with_changed_managed_by_label_is_replaced",
     "TestSyncService": "test_conditions",
-    "TestSyncService: two families": "test_each_family_has_its_own_addresses",
+    "TestSyncService: two families": "test_address_families_have_separate_slices",
     "TestPodAddsBatching, TestPodUpdatesBatching": _BATCH,
-    "TestPodDeleteBatching": "test_pods_that_go_are_collected_too_and_each_batch_is_one_write",
+    "TestPodDeleteBatching": "test_pod_deletions_are_batched_with_one_write_each",
     "TestSyncServiceStaleInformer": _STALE,
-    "Test_checkNodeTopologyDistribution": "test_overload",
+    "Test_checkNodeTopologyDistribution": "test_overload_threshold",
     "TestUpdateNode": _HINTS,
     # reconciler_test.go
     "TestReconcileEmpty": _EMPTY,
@@ -45,22 +43,22 @@ COVERED: Cases = {
     "TestReconcile1EndpointSlice": _EMPTY,
     "TestPlaceHolderSliceCompare": _EMPTY,
     "TestReconcile1EndpointSlicePublishNotReadyAddresses": "test_conditions",
-    "TestReconcileManyPods": "test_250_pods_are_three_slices",
+    "TestReconcileManyPods": "test_250_pods_need_three_slices",
     "TestReconcileEndpointSlicesSomePreexisting": "test_packing",
     "TestReconcileEndpointSlicesSomePreexistingWorseAllocation": "test_packing",
-    "TestReconcileEndpointSlicesUpdating": "test_a_service_whose_port_changes_reuses_the_name",
+    "TestReconcileEndpointSlicesUpdating": "test_changed_port_reuses_the_slice_name",
     "TestReconcileEndpointSlicesServicesLabelsUpdating": _LABELS,
     "TestReconcileEndpointSlicesServicesReservedLabels": _LABELS,
-    "TestReconcileEndpointSlicesRecycling": "test_half_full_ones_are_merged_when_all_are_written_anyway",
-    "TestReconcileEndpointSlicesUpdatePacking": "test_new_ones_go_where_they_fit_best_also_if_all_are_written_anyway",
+    "TestReconcileEndpointSlicesRecycling": "test_slices_are_merged_when_all_are_updated",
+    "TestReconcileEndpointSlicesUpdatePacking": "test_new_endpoints_fill_the_best_fitting_slice",
     "TestReconcileEndpointSlicesReplaceDeprecated": NOT
     + "the API server has no address type but IPv4, IPv6 and FQDN any more",
-    "TestReconcileEndpointSlicesRecreation": "test_slices_of_an_older_service_of_the_name_go_and_are_not_reused",
-    "TestReconcileEndpointSlicesNamedPorts": "test_pods_with_other_ports_are_in_other_slices",
-    "TestReconcileMaxEndpointsPerSlice": "test_no_slice_has_more_than_it_may",
+    "TestReconcileEndpointSlicesRecreation": "test_slices_of_a_previous_service_of_the_same_name_are_deleted",
+    "TestReconcileEndpointSlicesNamedPorts": "test_different_ports_use_different_slices",
+    "TestReconcileMaxEndpointsPerSlice": "test_max_endpoints_per_slice",
     "TestReconcileEndpointSlicesMetrics": _FIRST,
     "TestReconcilerFinalizeSvcDeletionTimestamp": _GOES,
     "TestReconcilerPodMissingNode": _UNKNOWN,
     "TestReconcileTopology": _HINTS,
-    "TestReconcile_TrafficDistribution": "test_near",
+    "TestReconcile_TrafficDistribution": "test_traffic_distribution_hints",
 }

@@ -76,7 +76,7 @@ def number(world: World, name: str, *labels: str) -> float:
     return world.metrics.value(f"endpoint_slice_mirroring_controller_{name}", *labels)
 
 
-async def test_endpoints_written_by_hand_get_their_slice(world: World) -> None:
+async def test_custom_endpoints_are_mirrored(world: World) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     await service(world)
     await write(world, subset("192.0.2.1", "192.0.2.2"), labels={"a": "1"}, annotations={"b": "2"})
@@ -117,7 +117,7 @@ async def test_endpoints_written_by_hand_get_their_slice(world: World) -> None:
         "a name for another": ({}, {"type": "ExternalName", "externalName": "x.example"}, True),
     },
 )
-async def test_who_is_mirrored(world: World, meta: Doc, spec: Doc | None, expected: bool) -> None:
+async def test_endpoints_that_are_mirrored(world: World, meta: Doc, spec: Doc | None, expected: bool) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     if spec is not None:
         await service(world, **spec)
@@ -141,7 +141,7 @@ LEFT: dict[str, Callable[[World], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("change", LEFT)
-async def test_slices_go_when(world: World, change: str) -> None:
+async def test_mirrored_slices_are_deleted(world: World, change: str) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     await service(world)
     await service(world, "other")
@@ -159,7 +159,7 @@ async def test_slices_go_when(world: World, change: str) -> None:
     assert await world.get(f"{SLICES}/mine") is not None, "that of somebody else"
 
 
-async def test_a_selector_that_goes_lets_the_endpoints_be_mirrored(world: World) -> None:
+async def test_removed_service_selector_starts_mirroring(world: World) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     await service(world, selector={"a": "b"})
     await write(world, subset("192.0.2.1"))
@@ -170,7 +170,7 @@ async def test_a_selector_that_goes_lets_the_endpoints_be_mirrored(world: World)
     assert await said(world) == [("192.0.2.1", 8080, True)]
 
 
-async def test_what_was_there_before_is_taken_over_or_cleaned_up(world: World) -> None:
+async def test_existing_slices_are_reused_or_deleted_at_startup(world: World) -> None:
     await service(world)
     await write(world, subset("192.0.2.1"))
     for name, port, service_name in (("old-a", 8080, "ext"), ("old-b", 8080, "ext"), ("old-c", 1, "gone")):
@@ -189,7 +189,7 @@ async def test_what_was_there_before_is_taken_over_or_cleaned_up(world: World) -
     assert await slices(world, "gone") == []
 
 
-async def test_what_somebody_does_to_a_slice_is_undone(world: World) -> None:
+async def test_changed_mirrored_slice_is_reverted(world: World) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     await service(world)
     await write(world, subset("192.0.2.1"))
@@ -211,7 +211,7 @@ async def test_what_somebody_does_to_a_slice_is_undone(world: World) -> None:
 
 
 @pytest.mark.parametrize(("count", "told"), [(1000, 0), (1001, 1)])
-async def test_a_subset_may_be_too_large(world: World, count: int, told: int) -> None:
+async def test_max_endpoints_per_subset(world: World, count: int, told: int) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     await service(world)
     await write(world, subset(*(f"10.0.{each // 255}.{each % 255}" for each in range(count))))
@@ -227,7 +227,7 @@ async def test_a_subset_may_be_too_large(world: World, count: int, told: int) ->
         )
 
 
-async def test_a_new_port_takes_the_slice_of_the_old_one(world: World) -> None:
+async def test_changed_port_recycles_the_slice(world: World) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     await service(world)
     await write(world, subset("192.0.2.1"))
@@ -240,7 +240,7 @@ async def test_a_new_port_takes_the_slice_of_the_old_one(world: World) -> None:
     assert await said(world) == [("192.0.2.1", 9090, True)]
 
 
-async def test_no_slices_are_made_in_a_namespace_that_goes_nor_for_endpoints_that_go(world: World) -> None:
+async def test_no_slices_for_terminating_namespaces_or_endpoints(world: World) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     await service(world)
     await write(world, subset("192.0.2.1"), finalizers=["example.com/hold"])
@@ -269,7 +269,7 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_slices_converge_whatever_fails(world: World, fault: str, seed: int) -> None:
+async def test_slices_converge_under_faults(world: World, fault: str, seed: int) -> None:
     """Ends as the last Endpoints say: one slice for each family and port, nothing of what went; then it is quiet."""
     await world.start(DESCRIPTOR, MirroringOptions())
     chance = world.env.stream("story")

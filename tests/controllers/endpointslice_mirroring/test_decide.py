@@ -258,7 +258,9 @@ FULL = endpoint(1, "10.0.0.1")
         "twice the same": (of(ONE), existing("s", HTTP, FULL, FULL), True),
     },
 )
-def test_what_else_makes_a_slice_be_written(endpoints: Endpoints, existing_one: EndpointSlice, rewritten: bool) -> None:
+def test_label_and_annotation_changes_update_slices(
+    endpoints: Endpoints, existing_one: EndpointSlice, rewritten: bool
+) -> None:
     plan = planned(endpoints, existing_one)
     assert writes(plan) == (0, int(rewritten), 0)
     for each in plan.updates:
@@ -275,7 +277,7 @@ def test_what_else_makes_a_slice_be_written(endpoints: Endpoints, existing_one: 
         "labels that are ours": ({SERVICE_NAME: "mine", MANAGED_BY: "me"}, {}),
     },
 )
-def test_new_slices_are_the_endpoints_own(labels: dict[str, str], annotations: dict[str, str]) -> None:
+def test_new_slices_are_owned_by_the_endpoints(labels: dict[str, str], annotations: dict[str, str]) -> None:
     ports = (EndpointPort(name="foo", protocol="TCP"),)
     made = new_slice(of(labels=labels, annotations=annotations), "IPv4", PortGroup(ports, {}))
     assert made == EndpointSlice(
@@ -312,7 +314,7 @@ TARGET = ObjectReference(api_version="v1", kind="Pod", namespace="default", name
         "the short form of IPv6": ("2001:DB8:0:0::1", "IPv6", "2001:db8::1"),
     },
 )
-def test_an_address_as_an_endpoint(ip: str, family: str, written: str) -> None:
+def test_address_to_endpoint(ip: str, family: str, written: str) -> None:
     known = EndpointAddress(ip=ip, hostname="foo", node_name="node-abc", target_ref=TARGET)
     for ready in (True, False):
         assert endpoint_of(known, ready) == (
@@ -388,7 +390,7 @@ def test_slices_are_recycled(
     assert all(each.address_type == families[each.metadata.name] for each in plan.updates)
 
 
-def test_the_same_state_gives_the_same_plan() -> None:
+def test_plan_is_deterministic() -> None:
     slices = [existing(name, ports) for name, ports in (("a", WEB), ("b", HTTP), ("c", ADMIN))]
     endpoints = of(TWO_WEB, THREE_ADMIN)
     assert planned(endpoints, *slices) == planned(of(THREE_ADMIN, TWO_WEB), *reversed(slices))

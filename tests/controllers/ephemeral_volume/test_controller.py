@@ -44,7 +44,7 @@ world = fixture_of(controlled)
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["the pod was there", "the pod comes"])
-async def test_a_pod_gets_its_claim_once(env: Env, early: bool) -> None:
+async def test_claim_is_created_once_per_pod(env: Env, early: bool) -> None:
     async with controlled(env, before=pod if early else None) as world:
         owner = await world.see(f"{PODS}/p") if early else await pod(world)
         await soon()
@@ -68,7 +68,7 @@ async def test_a_pod_gets_its_claim_once(env: Env, early: bool) -> None:
         assert world.metrics.value("ephemeral_volume_controller_create_failures_total") == 0
 
 
-async def test_a_claim_that_somebody_deletes_comes_again(env: Env) -> None:
+async def test_deleted_claim_is_recreated(env: Env) -> None:
     async with controlled(env, before=pod) as world:
         await soon()
         await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
@@ -83,7 +83,7 @@ async def test_a_claim_that_somebody_deletes_comes_again(env: Env) -> None:
         assert await names(world) == [], "nobody wants it any more"
 
 
-async def test_somebody_elses_claim_is_left_alone_and_the_pod_is_told(env: Env) -> None:
+async def test_claim_of_another_owner_is_kept_and_an_event_emitted(env: Env) -> None:
 
     async def before(world: World) -> None:
         await world.request("POST", CLAIMS, {"metadata": {"name": "p-scratch"}, "spec": SPEC})
@@ -109,7 +109,7 @@ async def test_somebody_elses_claim_is_left_alone_and_the_pod_is_told(env: Env) 
         "the answer is lost": (lose_answer(), True),
     },
 )
-async def test_a_claim_that_cannot_be_made_is_tried_again(env: Env, fault: Any, told: bool) -> None:
+async def test_failed_claim_creation_is_retried(env: Env, fault: Any, told: bool) -> None:
 
     async def before(world: World) -> None:
         await pod(world)
@@ -125,7 +125,7 @@ async def test_a_claim_that_cannot_be_made_is_tried_again(env: Env, fault: Any, 
         assert world.metrics.value("ephemeral_volume_controller_create_total") >= failures
 
 
-async def test_a_claim_that_the_cache_does_not_know_yet_is_nothing_to_complain_of(world: World) -> None:
+async def test_existing_claim_missing_in_the_cache_emits_no_event(world: World) -> None:
     """The second volume fails at first; by then the first one is there, and the cache may not know."""
     with world.faults.hold(resource="persistentvolumeclaims"):
         world.faults.add(Rule(fail(500), verb="create", resource="persistentvolumeclaims", nth=2))
@@ -139,7 +139,7 @@ async def test_a_claim_that_the_cache_does_not_know_yet_is_nothing_to_complain_o
     assert "ephemeral volume more: create PVC p-more: " in lines[0]
 
 
-async def test_a_pod_that_took_the_place_of_another_one_unseen_gets_its_claim(env: Env) -> None:
+async def test_recreated_pod_seen_as_an_update_gets_its_claim(env: Env) -> None:
     async with controlled(env, before=pod) as world:
         await soon()
         with world.faults.hold(resource="pods"), world.faults.hold(resource="persistentvolumeclaims"):

@@ -94,7 +94,7 @@ FOREIGN = ClaimConflict("scratch", "PVC ns/p-scratch was not created for pod ns/
         ),
     },
 )
-def test_what_a_pod_lacks(asks: Pod, known: dict[str, PersistentVolumeClaim], steps: list[object]) -> None:
+def test_claims_to_create(asks: Pod, known: dict[str, PersistentVolumeClaim], steps: list[object]) -> None:
     assert decide(asks, known.get) == steps
 
 
@@ -106,5 +106,5 @@ def test_what_a_pod_lacks(asks: Pod, known: dict[str, PersistentVolumeClaim], st
         "it is being deleted": (pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), False),
     },
 )
-def test_which_pods_are_looked_at(asks: Pod, expected: bool) -> None:
+def test_pods_to_sync(asks: Pod, expected: bool) -> None:
     assert has_ephemeral_volumes(asks) is expected

@@ -5,7 +5,7 @@
 
 from tests.controllers.upstream_coverage import NOT, Cases
 
-_WHAT = "test_what_a_pod_lacks"
+_WHAT = "test_claims_to_create"
 
 COVERED: Cases = {
     "TestSyncHandler: create": _WHAT,
@@ -14,5 +14,5 @@ COVERED: Cases = {
     "TestSyncHandler: no-volumes": _WHAT,
     "TestSyncHandler: create-with-other-PVC": _WHAT,
     "TestSyncHandler: wrong-PVC-owner": _WHAT,
-    "TestSyncHandler: create-conflict": "test_a_claim_that_cannot_be_made_is_tried_again",
+    "TestSyncHandler: create-conflict": "test_failed_claim_creation_is_retried",
 }

@@ -20,14 +20,14 @@ BAD_CHILD = identity("v1/Pod ns1/bad=bad")
 GOOD_CHILD = identity("v1/Pod ns1/good=good")
 
 
-def test_a_namespaced_child_of_a_cluster_scoped_owner_child_first() -> None:
+def test_namespaced_child_of_a_cluster_scoped_owner_child_first() -> None:
     history = History()
     assert history.show(POD1, NODE) == ["delete? virtual v1/Node ns1/node"]
     assert history.show(NODE) == [], "the child's reference was right, only the guessed namespace was not"
     assert history.nodes() == ["v1/Node /node", "v1/Pod ns1/pod1"]
 
 
-def test_a_namespaced_child_of_a_cluster_scoped_owner_owner_first() -> None:
+def test_namespaced_child_of_a_cluster_scoped_owner_owner_first() -> None:
     history = History()
     assert history.show(NODE) == []
     assert history.show(POD1, NODE) == []
@@ -36,7 +36,7 @@ def test_a_namespaced_child_of_a_cluster_scoped_owner_owner_first() -> None:
 WRONG_NAMESPACE = 'ownerRef [v1/Pod, namespace: ns1, name: pod2, uid: pod2] does not exist in namespace "ns1"'
 
 
-def test_an_owner_in_another_namespace_child_first() -> None:
+def test_owner_in_another_namespace_child_first() -> None:
     history = History()
     assert history.show(POD1, POD2_NS2) == ["delete? virtual v1/Pod ns1/pod2"]
     assert history.show(POD2_NS2) == [f"pod1: {WRONG_NAMESPACE}", "delete? v1/Pod ns1/pod1"]
@@ -44,7 +44,7 @@ def test_an_owner_in_another_namespace_child_first() -> None:
     assert history.nodes() == ["v1/Pod ns2/pod2"]
 
 
-def test_an_owner_in_another_namespace_owner_first() -> None:
+def test_owner_in_another_namespace_owner_first() -> None:
     history = History()
     assert history.show(POD2_NS2) == []
     assert history.show(POD1, POD2_NS2) == [f"pod1: {WRONG_NAMESPACE}", "delete? v1/Pod ns1/pod1"]
@@ -55,20 +55,20 @@ def test_an_owner_in_another_namespace_owner_first() -> None:
 NO_NAMESPACE = 'ownerRef [v1/Pod, namespace: , name: pod1, uid: pod1] does not exist in namespace ""'
 
 
-def test_a_cluster_scoped_child_of_a_namespaced_owner_child_first() -> None:
+def test_cluster_scoped_child_of_a_namespaced_owner_child_first() -> None:
     history = History()
     assert history.show(NODE, POD1) == ["delete? virtual v1/Pod /pod1"]
     assert history.show(POD1) == [f"node: {NO_NAMESPACE}", "delete? v1/Node /node"]
     assert history.nodes() == ["v1/Node /node", "v1/Pod ns1/pod1"]
 
 
-def test_a_cluster_scoped_child_of_a_namespaced_owner_owner_first() -> None:
+def test_cluster_scoped_child_of_a_namespaced_owner_owner_first() -> None:
     history = History()
     assert history.show(POD1) == []
     assert history.show(NODE, POD1) == [f"node: {NO_NAMESPACE}", "delete? v1/Node /node"]
 
 
-def test_a_reference_by_another_served_version_is_verified_and_stays() -> None:
+def test_reference_with_another_served_version_is_verified_and_kept() -> None:
     history = History()
     assert history.show(POD1, ROLE_BETA) == ["delete? virtual rbac.authorization.k8s.io/v1beta1/Role ns1/role"]
     assert history.show(ROLE) == ["delete? v1/Pod ns1/pod1"], "the child means another version: look, it is solid"
@@ -77,7 +77,7 @@ def test_a_reference_by_another_served_version_is_verified_and_stays() -> None:
     assert history.nodes() == []
 
 
-def test_a_reference_by_a_version_that_is_not_served_any_more_child_first() -> None:
+def test_reference_with_an_unserved_version_child_first() -> None:
     history = History()
     assert history.show(POD1, DEPLOYMENT_OLD) == ["delete? virtual extensions/v1beta1/Deployment ns1/web"]
     assert history.show(DEPLOYMENT) == ["delete? v1/Pod ns1/pod1"]
@@ -85,14 +85,14 @@ def test_a_reference_by_a_version_that_is_not_served_any_more_child_first() -> N
     assert history.nodes() == ["v1/Pod ns1/pod1"], "it cannot be verified, so it stays"
 
 
-def test_a_reference_by_a_version_that_is_not_served_any_more_owner_first() -> None:
+def test_reference_with_an_unserved_version_owner_first() -> None:
     history = History()
     assert history.show(DEPLOYMENT) == []
     assert history.show(POD1, DEPLOYMENT_OLD) == ["delete? v1/Pod ns1/pod1"]
     assert history.gone(DEPLOYMENT) == ["absent apps/v1/Deployment ns1/web", "delete? v1/Pod ns1/pod1"]
 
 
-def test_a_missing_owner_meant_in_two_versions_the_unserved_one_first() -> None:
+def test_absent_owner_referenced_in_two_versions_unserved_first() -> None:
     history = History()
     assert history.show(POD1, DEPLOYMENT_OLD) == ["delete? virtual extensions/v1beta1/Deployment ns1/web"]
     assert history.show(POD2, DEPLOYMENT) == ["delete? v1/Pod ns1/pod2"]
@@ -100,7 +100,7 @@ def test_a_missing_owner_meant_in_two_versions_the_unserved_one_first() -> None:
     assert history.nodes() == ["v1/Pod ns1/pod1", "virtual extensions/v1beta1/Deployment ns1/web"]
 
 
-def test_a_missing_owner_meant_in_two_versions_the_served_one_first() -> None:
+def test_absent_owner_referenced_in_two_versions_served_first() -> None:
     history = History()
     assert history.show(POD2, DEPLOYMENT) == ["delete? virtual apps/v1/Deployment ns1/web"]
     assert history.show(POD1, DEPLOYMENT_OLD) == ["delete? v1/Pod ns1/pod1"]
@@ -113,7 +113,7 @@ def test_a_missing_owner_meant_in_two_versions_the_served_one_first() -> None:
     assert history.nodes() == ["v1/Pod ns1/pod1", "virtual extensions/v1beta1/Deployment ns1/web"]
 
 
-def test_a_wrong_kind_with_a_real_uid_bad_child_good_child_lookup_owner() -> None:
+def test_wrong_kind_with_an_existing_uid_bad_child_good_child_lookup_owner() -> None:
     history = History()
     assert history.show(BAD_CHILD, SECRET_WITH_DEPLOYMENTS_UID) == ["delete? virtual v1/Secret ns1/secret"]
     assert history.show(GOOD_CHILD, DEPLOYMENT) == ["delete? v1/Pod ns1/good"]
@@ -127,7 +127,7 @@ def test_a_wrong_kind_with_a_real_uid_bad_child_good_child_lookup_owner() -> Non
     assert history.nodes() == ["apps/v1/Deployment ns1/web", "v1/Pod ns1/good"]
 
 
-def test_a_wrong_kind_with_a_real_uid_bad_child_good_child_owner_lookup() -> None:
+def test_wrong_kind_with_an_existing_uid_bad_child_good_child_owner_lookup() -> None:
     history = History()
     history.show(BAD_CHILD, SECRET_WITH_DEPLOYMENTS_UID)
     history.show(GOOD_CHILD, DEPLOYMENT)
@@ -137,7 +137,7 @@ def test_a_wrong_kind_with_a_real_uid_bad_child_good_child_owner_lookup() -> Non
     assert history.nodes() == ["apps/v1/Deployment ns1/web", "v1/Pod ns1/good"]
 
 
-def test_a_wrong_kind_with_a_real_uid_good_child_bad_child_owner() -> None:
+def test_wrong_kind_with_an_existing_uid_good_child_bad_child_owner() -> None:
     history = History()
     assert history.show(GOOD_CHILD, DEPLOYMENT) == ["delete? virtual apps/v1/Deployment ns1/web"]
     assert history.show(BAD_CHILD, SECRET_WITH_DEPLOYMENTS_UID) == ["delete? v1/Pod ns1/bad"]
@@ -146,7 +146,7 @@ def test_a_wrong_kind_with_a_real_uid_good_child_bad_child_owner() -> None:
     assert history.nodes() == ["apps/v1/Deployment ns1/web", "v1/Pod ns1/good"]
 
 
-def test_a_missing_namespaced_owner_bad_cluster_scoped_child_first() -> None:
+def test_absent_namespaced_owner_bad_cluster_scoped_child_first() -> None:
     """kubernetes#98040."""
     history = History()
     assert history.show(NODE, POD1_NOWHERE) == ["delete? virtual v1/Pod /pod1"]
@@ -155,7 +155,7 @@ def test_a_missing_namespaced_owner_bad_cluster_scoped_child_first() -> None:
     assert history.nodes() == ["v1/Node /node", "virtual v1/Pod /pod1"]
 
 
-def test_a_namespaced_owner_that_is_seen_late_bad_cluster_scoped_child_first() -> None:
+def test_namespaced_owner_observed_late_bad_cluster_scoped_child_first() -> None:
     """kubernetes#98040."""
     history = History()
     history.show(NODE, POD1_NOWHERE)
@@ -164,7 +164,7 @@ def test_a_namespaced_owner_that_is_seen_late_bad_cluster_scoped_child_first() -
     assert history.nodes() == ["v1/Node /node", "v1/Pod ns1/pod1", "v1/Pod ns1/pod2"]
 
 
-def test_a_missing_namespaced_owner_good_child_first() -> None:
+def test_absent_namespaced_owner_good_child_first() -> None:
     """kubernetes#98040."""
     history = History()
     assert history.show(POD2, POD1) == ["delete? virtual v1/Pod ns1/pod1"]

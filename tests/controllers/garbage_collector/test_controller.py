@@ -27,7 +27,7 @@ async def cluster(env: Env) -> AsyncIterator[Cluster]:
         yield cluster
 
 
-async def test_dependents_of_an_owner_that_is_gone_are_deleted(cluster: Cluster) -> None:
+async def test_dependents_of_a_deleted_owner_are_deleted(cluster: Cluster) -> None:
     owner = await cluster.configmap("owner")
     await cluster.configmap("child-1", owner)
     await cluster.configmap("child-2", owner, blocking=False)
@@ -44,7 +44,7 @@ async def test_dependents_of_an_owner_that_is_gone_are_deleted(cluster: Cluster)
     ], "the owner is known to be absent: it is not asked for"
 
 
-async def test_a_deletion_names_the_state_that_was_looked_at(cluster: Cluster) -> None:
+async def test_delete_has_uid_and_resource_version_preconditions(cluster: Cluster) -> None:
     owner = await cluster.configmap("owner")
     child = await cluster.configmap("child", owner)
     await asyncio.sleep(1)
@@ -56,7 +56,7 @@ async def test_a_deletion_names_the_state_that_was_looked_at(cluster: Cluster) -
     assert body["propagationPolicy"] == "Background"
 
 
-async def test_with_another_owner_left_only_the_reference_goes(cluster: Cluster) -> None:
+async def test_dangling_reference_is_removed_if_another_owner_exists(cluster: Cluster) -> None:
     first, second = await cluster.configmap("first"), await cluster.configmap("second")
     child = await cluster.configmap("child", first, second)
     await asyncio.sleep(1)
@@ -78,7 +78,7 @@ async def test_with_another_owner_left_only_the_reference_goes(cluster: Cluster)
     assert await cluster.configmaps() == []
 
 
-async def test_a_foreground_owner_stays_until_its_last_blocking_dependent_is_gone(cluster: Cluster) -> None:
+async def test_foreground_deletion_waits_for_blocking_dependents(cluster: Cluster) -> None:
     owner = await cluster.configmap("owner")
     await cluster.configmap("blocking", owner, finalizers=[FOREIGN])
     await cluster.configmap("other", owner, blocking=False, finalizers=[FOREIGN])
@@ -98,7 +98,7 @@ async def test_a_foreground_owner_stays_until_its_last_blocking_dependent_is_gon
     assert set(patch["metadata"]) == {"finalizers", "resourceVersion"}
 
 
-async def test_foreground_deletion_goes_down_the_tree_and_comes_up_again(cluster: Cluster) -> None:
+async def test_foreground_deletion_deletes_leaves_first(cluster: Cluster) -> None:
     root = await cluster.configmap("root")
     middle = await cluster.configmap("middle", root)
     await cluster.configmap("leaf", middle, finalizers=[FOREIGN])
@@ -118,7 +118,7 @@ def deletions(cluster: Cluster) -> list[wire.Request]:
     return [request for request in cluster.transport.sent if request.method == "DELETE"]
 
 
-async def test_a_dependent_of_a_waiting_and_a_living_owner_stays_and_frees_the_waiting_one(cluster: Cluster) -> None:
+async def test_dependent_with_another_owner_is_unblocked_and_kept(cluster: Cluster) -> None:
     going, staying = await cluster.configmap("going"), await cluster.configmap("staying")
     await cluster.configmap("child", going, staying)
     await asyncio.sleep(1)
@@ -127,7 +127,7 @@ async def test_a_dependent_of_a_waiting_and_a_living_owner_stays_and_frees_the_w
     assert await cluster.configmaps() == ["child", "staying"]
 
 
-async def test_orphans_lose_their_references_before_the_owner_goes(cluster: Cluster) -> None:
+async def test_orphan_deletion_removes_owner_references_first(cluster: Cluster) -> None:
     owner = await cluster.configmap("owner")
     for number in range(250):
         await cluster.configmap(f"child-{number:03}", owner)
@@ -144,7 +144,7 @@ async def test_orphans_lose_their_references_before_the_owner_goes(cluster: Clus
     assert cluster.writes()[-1] == f"PATCH {CM}/owner"
 
 
-async def test_an_owner_that_was_made_again_under_its_name_is_another_one(env: Env) -> None:
+async def test_owner_recreated_with_another_uid_is_absent(env: Env) -> None:
     async with running(env) as cluster:
         owner = await cluster.configmap("owner")
         await cluster.configmap("child", owner)
@@ -156,7 +156,7 @@ async def test_an_owner_that_was_made_again_under_its_name_is_another_one(env: E
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the controller", "after its start"])
-async def test_an_owner_in_another_namespace_is_no_owner_whoever_is_seen_first(env: Env, before: bool) -> None:
+async def test_owner_in_another_namespace_is_not_an_owner(env: Env, before: bool) -> None:
     async with running(env) as cluster:
         if not before:
             await cluster.launch(DESCRIPTOR)
@@ -182,7 +182,7 @@ async def test_an_owner_in_another_namespace_is_no_owner_whoever_is_seen_first(e
         assert event["involvedObject"]["name"] == "child"
 
 
-async def test_a_cluster_scoped_object_with_a_namespaced_owner_is_never_collected(cluster: Cluster) -> None:
+async def test_cluster_scoped_object_with_a_namespaced_owner_is_never_deleted(cluster: Cluster) -> None:
     owner = await cluster.configmap("owner")
     await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": [owner_reference(owner)]})
     await asyncio.sleep(60)
@@ -192,7 +192,7 @@ async def test_a_cluster_scoped_object_with_a_namespaced_owner_is_never_collecte
     assert len(cluster.requests()) < 10, "and nobody asks for it again and again"
 
 
-async def test_a_cluster_scoped_object_that_loses_its_namespaced_owner_is_collected_for_the_others(
+async def test_cluster_scoped_object_is_deleted_for_its_other_owners(
     cluster: Cluster,
 ) -> None:
     """Upstream keeps it until a restart: nothing looks at it again."""
@@ -209,7 +209,7 @@ async def test_a_cluster_scoped_object_that_loses_its_namespaced_owner_is_collec
     assert await cluster.names("/api/v1/nodes") == []
 
 
-async def test_a_cluster_scoped_object_holds_up_no_namespaced_owner(cluster: Cluster) -> None:
+async def test_cluster_scoped_dependent_does_not_block_a_namespaced_owner(cluster: Cluster) -> None:
     """It will never be collected; upstream's owner waits forever."""
     owner = await cluster.configmap("owner")
     await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": [owner_reference(owner)]})
@@ -220,7 +220,7 @@ async def test_a_cluster_scoped_object_holds_up_no_namespaced_owner(cluster: Clu
     assert await cluster.get("/api/v1/nodes/node") is not None
 
 
-async def test_a_reference_whose_name_becomes_wrong_counts_no_more(cluster: Cluster) -> None:
+async def test_reference_changed_to_a_wrong_name_is_ignored(cluster: Cluster) -> None:
     """As it would if it had been wrong from the start, or after a restart; upstream keeps the object until then."""
     owner = await cluster.configmap("owner")
     await cluster.configmap("child", owner)
@@ -230,7 +230,7 @@ async def test_a_reference_whose_name_becomes_wrong_counts_no_more(cluster: Clus
     assert await cluster.configmaps() == ["owner"]
 
 
-async def test_a_kind_that_is_not_served_cannot_be_checked_so_the_object_stays(cluster: Cluster) -> None:
+async def test_object_with_an_owner_of_an_unserved_kind_is_kept(cluster: Cluster) -> None:
     await cluster.create(
         CM,
         metadata={
@@ -243,7 +243,7 @@ async def test_a_kind_that_is_not_served_cannot_be_checked_so_the_object_stays(c
     assert cluster.requests() == []
 
 
-async def test_objects_that_own_each_other_can_be_deleted_in_the_foreground(cluster: Cluster) -> None:
+async def test_foreground_deletion_of_objects_owning_each_other(cluster: Cluster) -> None:
     first = await cluster.configmap("first")
     second = await cluster.configmap("second", first)
     await cluster.merge(f"{CM}/first", {"metadata": {"ownerReferences": [owner_reference(second)]}})
@@ -254,7 +254,7 @@ async def test_objects_that_own_each_other_can_be_deleted_in_the_foreground(clus
     assert await cluster.configmaps() == []
 
 
-async def test_a_circle_that_waits_already_when_we_look_is_broken(env: Env) -> None:
+async def test_foreground_deletion_cycle_found_at_startup_is_resolved(env: Env) -> None:
     """All of them are being deleted in the foreground before one is looked at. Upstream waits forever."""
     async with running(env) as cluster:
         first = await cluster.configmap("first")
@@ -270,7 +270,7 @@ async def test_a_circle_that_waits_already_when_we_look_is_broken(env: Env) -> N
         assert await cluster.configmaps() == []
 
 
-async def test_a_ring_of_three_can_be_deleted_in_the_foreground(cluster: Cluster) -> None:
+async def test_foreground_deletion_of_a_cycle_of_three(cluster: Cluster) -> None:
     first = await cluster.configmap("a")
     second = await cluster.configmap("b", first)
     third = await cluster.configmap("c", second)
@@ -281,7 +281,7 @@ async def test_a_ring_of_three_can_be_deleted_in_the_foreground(cluster: Cluster
     assert await cluster.configmaps() == []
 
 
-async def test_what_was_under_way_when_we_started_is_finished(env: Env) -> None:
+async def test_deletions_in_progress_at_startup_are_finished(env: Env) -> None:
     async with running(env) as cluster:
         going = await cluster.configmap("going")
         await cluster.configmap("child", going)
@@ -294,7 +294,7 @@ async def test_what_was_under_way_when_we_started_is_finished(env: Env) -> None:
         assert await cluster.configmaps() == ["orphan"]
 
 
-async def test_a_404_that_does_not_name_the_object_proves_nothing(cluster: Cluster) -> None:
+async def test_not_found_without_object_details_is_not_trusted(cluster: Cluster) -> None:
     """A proxy without a server behind it answers so, or a resource that is not served any more."""
     owner = await cluster.configmap("owner")
     secret = owner_reference(owner, kind="Secret", uid="not-the-owners")
@@ -313,7 +313,7 @@ async def test_a_404_that_does_not_name_the_object_proves_nothing(cluster: Clust
 
 
 @pytest.mark.parametrize("survives", range(8))
-async def test_killed_between_any_two_requests_it_finishes_after_a_restart(env: Env, survives: int) -> None:
+async def test_restart_after_any_number_of_requests_finishes_the_work(env: Env, survives: int) -> None:
     """The pattern *intermediate state*: it dies after every possible number of requests and starts again."""
     async with running(env) as cluster:
         going = await cluster.configmap("going")
@@ -342,7 +342,7 @@ async def test_killed_between_any_two_requests_it_finishes_after_a_restart(env: 
         assert await cluster.configmaps() == ["orphan"], f"killed after {survives} requests"
 
 
-async def test_a_start_with_a_settled_cluster_asks_for_no_object(env: Env) -> None:
+async def test_startup_without_pending_work_gets_no_objects(env: Env) -> None:
     async with running(env) as cluster:
         # Whichever of the two kinds is listed first, one half sees its children before their owners.
         secrets = "/api/v1/namespaces/default/secrets"
@@ -357,7 +357,7 @@ async def test_a_start_with_a_settled_cluster_asks_for_no_object(env: Env) -> No
         assert cluster.requests() == []
 
 
-async def test_a_change_that_leaves_the_owners_alone_does_not_stop_a_deletion(cluster: Cluster) -> None:
+async def test_unrelated_update_does_not_prevent_a_deletion(cluster: Cluster) -> None:
     owner = await cluster.configmap("owner")
     await cluster.configmap("child", owner)
     await asyncio.sleep(1)
@@ -375,7 +375,7 @@ async def test_a_change_that_leaves_the_owners_alone_does_not_stop_a_deletion(cl
     assert "resourceVersion" not in cluster.bodies("DELETE")[-1]["preconditions"]
 
 
-async def test_an_object_that_finds_a_new_owner_in_the_last_moment_stays(cluster: Cluster) -> None:
+async def test_object_adopted_before_its_deletion_is_kept(cluster: Cluster) -> None:
     owner, saviour = await cluster.configmap("owner"), await cluster.configmap("saviour")
     await cluster.configmap("child", owner)
     await asyncio.sleep(1)
@@ -397,7 +397,7 @@ CRDS = DEFINITIONS
 THINGS = "/apis/example.com/v1/namespaces/default/things"
 
 
-async def test_custom_resources_are_followed_as_they_come_and_go(cluster: Cluster) -> None:
+async def test_custom_resources_are_monitored_when_defined_and_removed(cluster: Cluster) -> None:
     """Their references are removed with a JSON merge patch: the strategic one is refused with 415."""
     await cluster.create(CRDS, **CRD)
     await asyncio.sleep(65)
@@ -436,7 +436,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [str(record.msg) for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_dependents_of_a_new_kind_are_collected_at_once(
+async def test_dependents_of_a_new_custom_resource_are_deleted_without_delay(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As an operator's test does it: the definition, an object, what belongs to it, all in one moment."""
@@ -450,7 +450,7 @@ async def test_dependents_of_a_new_kind_are_collected_at_once(
     assert warnings_in(caplog) == []
 
 
-async def test_objects_of_a_fresh_definition_are_collected_at_once(cluster: Cluster) -> None:
+async def test_objects_of_a_new_definition_are_deleted_without_delay(cluster: Cluster) -> None:
     owner = await cluster.configmap("owner")
     await cluster.create(CRDS, **CRD)
     await cluster.create(THINGS, **thing("t", owner))
@@ -459,7 +459,7 @@ async def test_objects_of_a_fresh_definition_are_collected_at_once(cluster: Clus
     assert await cluster.names(THINGS) == []
 
 
-async def test_a_definition_that_discovery_shows_late_is_asked_for_again(cluster: Cluster) -> None:
+async def test_discovery_is_retried_for_a_new_definition(cluster: Cluster) -> None:
     """As in front of several API servers, or of an aggregator that asks the others now and then."""
     before = {path: await cluster.transport.request(wire.Request("GET", path, ACCEPT)) for path in ("/api", "/apis")}
     begun = cluster.env.monotonic()
@@ -476,7 +476,7 @@ async def test_a_definition_that_discovery_shows_late_is_asked_for_again(cluster
     assert await cluster.configmaps() == []
 
 
-async def test_definitions_cost_few_questions(cluster: Cluster) -> None:
+async def test_new_definitions_cause_few_discovery_requests(cluster: Cluster) -> None:
     """Discovery is asked for what is new, a bounded number of times also where that never comes."""
 
     def asked() -> int:
@@ -501,7 +501,9 @@ async def test_definitions_cost_few_questions(cluster: Cluster) -> None:
     assert asked() - before <= 10 + 3
 
 
-async def test_an_owner_of_an_unserved_kind_waits_for_it(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_object_with_an_owner_of_an_unserved_kind_is_retried(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     owner = {**thing("t"), "metadata": {"name": "t", "uid": "11111111-1111-1111-1111-111111111111"}}
     await cluster.configmap("a", owner)
     await cluster.configmap("b", owner)
@@ -518,7 +520,7 @@ async def test_an_owner_of_an_unserved_kind_waits_for_it(cluster: Cluster, caplo
     assert "waiting=1" in told, "the owner that nobody has seen: the others are looked at when it is known"
 
 
-async def test_a_discovery_that_fails_is_counted_and_changes_nothing(cluster: Cluster) -> None:
+async def test_failed_discovery_is_counted_and_keeps_monitors(cluster: Cluster) -> None:
     watched = cluster.controller.monitors.watched
 
     async def no_discovery(request: wire.Request) -> wire.Response | None:
@@ -538,7 +540,7 @@ async def test_a_discovery_that_fails_is_counted_and_changes_nothing(cluster: Cl
     assert await cluster.configmaps() == []
 
 
-async def test_a_job_without_a_policy_leaves_its_pods(cluster: Cluster) -> None:
+async def test_job_deleted_without_a_policy_orphans_its_pods(cluster: Cluster) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     jobs, pods = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods"
     job = await cluster.create(
@@ -552,7 +554,7 @@ async def test_a_job_without_a_policy_leaves_its_pods(cluster: Cluster) -> None:
     assert await cluster.names(pods) == ["p"]
 
 
-async def test_an_owner_that_was_replaced_while_nobody_watched_takes_its_children_along(cluster: Cluster) -> None:
+async def test_dependents_of_an_owner_replaced_between_watches_are_deleted(cluster: Cluster) -> None:
     """Upstream misses that: the update from one uid to the other leaves the old node in the graph forever."""
     monitors = cluster.controller.monitors
     owner = await cluster.configmap("owner")
@@ -573,7 +575,7 @@ async def test_an_owner_that_was_replaced_while_nobody_watched_takes_its_childre
     assert cluster.controller.graph.get("another") is not None
 
 
-async def test_an_owner_that_an_informer_shows_while_its_lookup_fails_is_looked_at_again(env: Env) -> None:
+async def test_owner_observed_during_a_failed_lookup_is_requeued(env: Env) -> None:
     """It is shown as being deleted in the foreground, nothing that happens to its dependents would tell of it, and the
     one worker is busy with them when the retry is due."""
     async with running(env, DESCRIPTOR, GarbageCollectorOptions(concurrent_syncs=1)) as cluster:

@@ -80,11 +80,11 @@ def test_decide(seen: Observed, expected: Decision) -> None:
         "being deleted in the foreground": (meta(OWNER, deleting=True, finalizers=("foregroundDeletion",)), WAITING),
     },
 )
-def test_standing(found: object, expected: OwnerState) -> None:
+def test_classify_references(found: object, expected: OwnerState) -> None:
     assert classify_reference(found, reference(OWNER)) is expected  # type: ignore[arg-type]
 
 
-def test_a_foreground_owner_goes_once_nobody_blocks_it() -> None:
+def test_foreground_owner_is_deleted_without_blocking_dependents() -> None:
     """Those that do not block, and those that wait themselves, are not pressed."""
     history = History()
     history.show(OWNER)

@@ -22,19 +22,19 @@ FOREGROUND = ("foregroundDeletion",)
 ORPHAN = ("orphan",)
 
 
-def test_an_object_without_owners_asks_for_nothing() -> None:
+def test_object_without_owners_enqueues_nothing() -> None:
     history = History()
     assert history.show(OWNER) == []
     assert history.nodes() == ["apps/v1/ReplicaSet ns1/web"]
 
 
-def test_a_child_of_a_known_owner_asks_for_nothing() -> None:
+def test_dependent_of_an_observed_owner_enqueues_nothing() -> None:
     history = History()
     history.show(OWNER)
     assert history.show(CHILD, OWNER) == []
 
 
-def test_an_owner_that_nobody_has_seen_is_looked_up_once() -> None:
+def test_virtual_owner_is_looked_up_once() -> None:
     history = History()
     assert history.show(CHILD, OWNER) == ["delete? virtual apps/v1/ReplicaSet ns1/web"]
     assert history.show(SIBLING, OWNER) == []
@@ -42,7 +42,7 @@ def test_an_owner_that_nobody_has_seen_is_looked_up_once() -> None:
     assert history.nodes() == ["apps/v1/ReplicaSet ns1/web", "v1/Pod ns1/web-1", "v1/Pod ns1/web-2"]
 
 
-def test_when_an_owner_goes_its_dependents_are_looked_at_in_the_order_in_which_they_came() -> None:
+def test_deleted_owner_enqueues_dependents_in_insertion_order() -> None:
     history = History()
     history.show(OWNER)
     history.show(SIBLING, OWNER)
@@ -55,26 +55,26 @@ def test_when_an_owner_goes_its_dependents_are_looked_at_in_the_order_in_which_t
     assert history.nodes() == ["v1/Pod ns1/web-1", "v1/Pod ns1/web-2"]
 
 
-def test_an_owner_without_dependents_goes_quietly() -> None:
+def test_deleted_owner_without_dependents_enqueues_nothing() -> None:
     history = History()
     history.show(OWNER)
     assert history.gone(OWNER) == []
     assert history.nodes() == []
 
 
-def test_the_deletion_of_an_unknown_object_is_nothing() -> None:
+def test_deletion_of_an_unknown_object_is_ignored() -> None:
     assert History().gone(OWNER) == []
     assert History().disproved(OWNER) == []
 
 
-def test_a_virtual_owner_that_does_not_exist_is_removed_and_its_dependents_looked_at() -> None:
+def test_absent_virtual_owner_is_removed_and_dependents_enqueued() -> None:
     history = History()
     history.show(CHILD, OWNER)
     assert history.disproved(OWNER) == ["absent apps/v1/ReplicaSet ns1/web", "delete? v1/Pod ns1/web-1"]
     assert history.nodes() == ["v1/Pod ns1/web-1"]
 
 
-def test_a_lookup_that_missed_a_real_object_removes_it() -> None:
+def test_virtual_delete_event_removes_an_observed_node() -> None:
     """The object was deleted and the watch has not said so yet; when it does, nothing is left to do."""
     history = History()
     history.show(OWNER)
@@ -83,7 +83,7 @@ def test_a_lookup_that_missed_a_real_object_removes_it() -> None:
     assert history.gone(OWNER) == []
 
 
-def test_a_foreground_owner_and_all_its_dependents_are_looked_at_and_the_owner_again_as_they_go() -> None:
+def test_foreground_deletion_enqueues_dependents_and_the_owner_after_each() -> None:
     history = History()
     history.show(OWNER)
     history.show(CHILD, reference(OWNER, blocking=True))
@@ -102,7 +102,7 @@ def test_a_foreground_owner_and_all_its_dependents_are_looked_at_and_the_owner_a
     assert owner.dependents is None
 
 
-def test_a_foreground_deletion_that_was_under_way_when_we_started_is_taken_up() -> None:
+def test_foreground_deletion_in_progress_at_startup_is_continued() -> None:
     history = History()
     assert history.show(CHILD, reference(OWNER, blocking=True)) == ["delete? virtual apps/v1/ReplicaSet ns1/web"]
     assert history.show(OWNER, deleting=True, finalizers=FOREGROUND) == [
@@ -114,7 +114,7 @@ def test_a_foreground_deletion_that_was_under_way_when_we_started_is_taken_up() 
     assert owner.deleting_dependents
 
 
-def test_a_finalizer_that_comes_after_the_deletion_also_starts_it() -> None:
+def test_finalizer_added_after_deletion_starts_foreground_deletion() -> None:
     """TestProcessEvent and TestDependentsRace's neighbours: the finalizer decides, not the moment of the deletion."""
     history = History()
     history.show(OWNER, deleting=True, finalizers=("example.com/hold",))
@@ -123,14 +123,14 @@ def test_a_finalizer_that_comes_after_the_deletion_also_starts_it() -> None:
     ]
 
 
-def test_orphaning_goes_before_foreground() -> None:
+def test_orphan_finalizer_takes_precedence_over_foreground() -> None:
     history = History()
     history.show(OWNER)
     history.show(CHILD, OWNER)
     assert history.show(OWNER, deleting=True, finalizers=FOREGROUND + ORPHAN) == ["orphan apps/v1/ReplicaSet ns1/web"]
 
 
-def test_a_plain_deletion_marks_the_node_and_waits_for_the_end() -> None:
+def test_deletion_timestamp_marks_the_node_as_being_deleted() -> None:
     history = History()
     history.show(OWNER)
     history.show(CHILD, OWNER)
@@ -168,7 +168,7 @@ def test_a_plain_deletion_marks_the_node_and_waits_for_the_end() -> None:
         ),
     },
 )
-def test_changes_of_references(before: list[object], after: list[object], expected: list[str]) -> None:
+def test_owner_reference_changes(before: list[object], after: list[object], expected: list[str]) -> None:
     """TestUnblockOwnerReference, TestReferencesDiffs (v1.36), seen from outside."""
     history = History()
     history.show(OWNER)
@@ -176,7 +176,7 @@ def test_changes_of_references(before: list[object], after: list[object], expect
     assert history.show(CHILD, *after) == expected  # type: ignore[arg-type]
 
 
-def test_an_unchanged_update_lets_go_of_the_old_strings() -> None:
+def test_unchanged_update_releases_old_strings() -> None:
     history = History()
     history.show(OWNER)
     history.show(CHILD, OWNER)
@@ -188,7 +188,7 @@ def test_an_unchanged_update_lets_go_of_the_old_strings() -> None:
     assert node.owners is again.owner_references
 
 
-def test_an_object_that_is_served_as_another_kind_keeps_its_place() -> None:
+def test_object_observed_under_another_kind_keeps_its_dependents() -> None:
     """Served from another group since the last look; its owner must know the node that replaced the old one."""
     history = History()
     history.show(OTHER)
@@ -200,13 +200,13 @@ def test_an_object_that_is_served_as_another_kind_keeps_its_place() -> None:
     assert history.gone(OTHER) == ["absent apps/v1/ReplicaSet ns1/other", "delete? apps/v1/ReplicaSet ns1/web"]
 
 
-def test_an_object_that_owns_itself_is_no_trouble() -> None:
+def test_self_owned_object() -> None:
     history = History()
     assert history.show(OWNER, OWNER) == []
     assert history.gone(OWNER) == ["absent apps/v1/ReplicaSet ns1/web", "delete? apps/v1/ReplicaSet ns1/web"]
 
 
-def test_a_circle_of_waiting_is_found_and_a_chain_is_none() -> None:
+def test_foreground_deletion_cycle_is_detected() -> None:
     history = History()
     a, b, c, d = (identity(f"v1/ConfigMap ns1/{name}={name}") for name in "abcd")
 
@@ -310,7 +310,7 @@ def test_alternative_identity(
     assert get_alternate_owner_identity(dependents, absent) == expected
 
 
-def test_a_dependent_can_agree_and_disagree_at_once() -> None:
+def test_dependents_with_matching_and_mismatching_references() -> None:
     history = History()
     history.show(CHILD, NS_PARENT, parent("xx", of=NS_PARENT))
     node = history.graph.get("child")
@@ -334,7 +334,7 @@ STIMULI = st.lists(
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(STIMULI)
-def test_whatever_happens_both_ends_of_every_edge_agree(stimuli: list[Any]) -> None:
+def test_graph_edges_are_consistent_under_random_events(stimuli: list[Any]) -> None:
     """Also when references lie about kinds and namespaces; ``History`` checks after every stimulus.
 
     A uid that was seen to go does not come back, and keeps its namespace and kind: that is what the server promises.

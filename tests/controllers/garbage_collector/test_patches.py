@@ -43,7 +43,7 @@ def test_only_blocking_references_are_unblocked() -> None:
     }
 
 
-def test_where_strategic_merge_is_not_taken_the_whole_list_is_sent() -> None:
+def test_json_merge_patch_contains_all_owner_references() -> None:
     plain = {"apiVersion": "v1", "kind": "ConfigMap", "name": "cm", "uid": "u2"}
     assert patches.delete_owner_refs_json_merge_patch(META, ["u1"]) == {
         "metadata": {"resourceVersion": "7", "ownerReferences": [plain]}
@@ -55,14 +55,14 @@ def test_where_strategic_merge_is_not_taken_the_whole_list_is_sent() -> None:
     assert body["metadata"]["ownerReferences"][1] == {**plain, "blockOwnerDeletion": False}  # type: ignore[index]
 
 
-def test_the_last_finalizer_is_removed_as_null() -> None:
+def test_last_finalizer_is_removed_with_null() -> None:
     assert patches.remove_finalizer(META, "orphan") == {"metadata": {"resourceVersion": "7", "finalizers": ["a"]}}
     assert patches.remove_finalizer(ObjectMeta(resource_version="7", finalizers=("orphan",)), "orphan") == {
         "metadata": {"resourceVersion": "7", "finalizers": None}
     }
 
 
-def test_the_least_recently_used_absent_owner_is_forgotten() -> None:
+def test_absent_owner_cache_evicts_least_recently_used() -> None:
     absent = AbsentOwnerCache(capacity=2)
     a, b, c = (identity(f"v1/Pod ns/{name}={name}") for name in "abc")
     absent.add(a)
@@ -73,7 +73,7 @@ def test_the_least_recently_used_absent_owner_is_forgotten() -> None:
     assert len(absent) == 2
 
 
-def test_the_picture_shows_what_is_connected() -> None:
+def test_dot_output_shows_connected_nodes() -> None:
     history = History()
     owner, child = identity("apps/v1/ReplicaSet ns1/web=u-owner"), identity("v1/Pod ns1/web-1=u-child")
     history.show(owner)

@@ -41,7 +41,7 @@ def owned(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]
     return {"metadata": {"name": name, "ownerReferences": references, **metadata}}
 
 
-async def test_the_three_ways_to_delete_an_owner(env: Env, real_cluster: RealCluster) -> None:
+async def test_propagation_policies(env: Env, real_cluster: RealCluster) -> None:
     world = RealWorld(env, real_cluster)
     path = f"/api/v1/namespaces/{real_cluster.namespace('gc')}/configmaps"
 
@@ -103,7 +103,7 @@ async def test_custom_resources_get_a_json_merge_patch(env: Env, real_cluster: R
         await world.request("DELETE", f"{DEFINITIONS}/things.{group}")
 
 
-async def test_what_a_fresh_definition_owns_does_not_wait_for_the_next_sync(
+async def test_dependents_of_a_new_definition_are_deleted_before_the_next_sync(
     env: Env, real_cluster: RealCluster
 ) -> None:
     """The definition comes while the controller works, and its discovery later than its events."""
@@ -128,7 +128,7 @@ async def test_what_a_fresh_definition_owns_does_not_wait_for_the_next_sync(
         await world.request("DELETE", f"{DEFINITIONS}/things.{group}")
 
 
-async def test_a_namespace_goes_with_what_is_in_it(env: Env, real_cluster: RealCluster) -> None:
+async def test_namespace_is_deleted_with_its_content(env: Env, real_cluster: RealCluster) -> None:
     world = RealWorld(env, real_cluster)
     path = f"/api/v1/namespaces/{real_cluster.namespace('going')}"
 

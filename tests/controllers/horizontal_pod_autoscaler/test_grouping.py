@@ -95,7 +95,7 @@ DONE = "Succeeded"
         "failed": ([pod("a", phase="Failed")], {"a": KNOWN}, "cpu", Groups(0, (), (), ("a",))),
     },
 )
-def test_groups(pods: list[Pod], known: dict[str, Sample], resource: str, expected: Groups) -> None:
+def test_group_pods(pods: list[Pod], known: dict[str, Sample], resource: str, expected: Groups) -> None:
     assert group_pods(pods, known, resource, DELAYS, NOW) == expected
 
 
@@ -124,11 +124,11 @@ TWO = {"c1": "100m", "c2": "50m"}
         "of something else the pod asks for": ([pod("a", requests=TWO, whole={"memory": "1Gi"})], "", {"a": 150}),
     },
 )
-def test_requests(pods: list[Pod], container: str, expected: dict[str, int]) -> None:
+def test_calculate_requests(pods: list[Pod], container: str, expected: dict[str, int]) -> None:
     assert calculate_requests(pods, "cpu", container) == expected
 
 
-def test_the_pods_own_requests_are_behind_a_gate() -> None:
+def test_pod_level_resources_gate() -> None:
     """TestCalculateRequests, ``PodLevelResources`` disabled."""
     whole = pod("a", requests=TWO, whole={"cpu": "800m"})
     assert calculate_requests([whole], "cpu", pod_level_resources=False) == {"a": 150}
@@ -148,11 +148,11 @@ def test_the_pods_own_requests_are_behind_a_gate() -> None:
         ),
     },
 )
-def test_without_requests_there_is_no_utilization(made: Pod, container: str, message: str) -> None:
+def test_missing_requests_are_an_error(made: Pod, container: str, message: str) -> None:
     with pytest.raises(MetricUnavailable, match=f"^{re.escape(message)}$"):
         calculate_requests([made], "cpu", container)
 
 
-def test_memory_that_a_pod_asks_for_as_a_whole_is_in_thousandths_too() -> None:
+def test_pod_level_memory_requests_are_milli_values() -> None:
     whole, parts = pod("a", whole={"memory": "1Mi"}), pod("b", requests={"c1": "1Mi"}, resource="memory")
     assert calculate_requests([whole, parts], "memory") == {"a": 1048576000, "b": 1048576000}

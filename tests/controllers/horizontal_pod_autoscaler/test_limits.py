@@ -43,7 +43,7 @@ def arg(current: int, desired: int, least: int = 1, most: int = 1000) -> Normali
         "or four": (arg(1, 1000, 1, 2000), 4, "ScaleUpLimit"),
     },
 )
-def test_bounds_without_a_behavior(asked: NormalizationArg, replicas: int, reason: str) -> None:
+def test_convert_desired_replicas_with_rules(asked: NormalizationArg, replicas: int, reason: str) -> None:
     found = convert_desired_replicas_with_rules(asked)
     assert (found.replicas, found.reason) == (replicas, reason)
 
@@ -58,7 +58,9 @@ def test_bounds_without_a_behavior(asked: NormalizationArg, replicas: int, reaso
         "older and newer ones, in any order": ([(10, 600), (4, 60), (5, 120), (9, 540)], 3, 5, 4),
     },
 )
-def test_the_window_without_a_behavior(known: list[tuple[int, float]], desired: int, replicas: int, left: int) -> None:
+def test_stabilization_window_without_behavior(
+    known: list[tuple[int, float]], desired: int, replicas: int, left: int
+) -> None:
     memory = recent(*known, now=NOW)
     found = stabilize_recommendation(arg(100, desired), memory, 300.0, NOW)
     assert found.replicas == replicas
@@ -146,7 +148,7 @@ def case(
         case(10, 2, 10, "ScaleDownLimit", down=rules((9, 60), select_policy="Disabled"), id="down is switched off"),
     ],
 )
-def test_bounds_with_a_behavior(
+def test_scaling_policies(
     asked: NormalizationArg,
     up: HPAScalingRules | None,
     down: HPAScalingRules | None,
@@ -158,7 +160,7 @@ def test_bounds_with_a_behavior(
     assert (found.replicas, found.reason) == (replicas, reason)
 
 
-def test_the_smaller_policy_where_that_is_wanted() -> None:
+def test_select_policy_min() -> None:
     """TestCalculateScaleUpLimitWithScalingRules, TestCalculateScaleDownLimitWithBehaviors."""
     slow = rules((2, 60), (50, 60), select_policy="Min")
     assert calculate_scale_up_limit_with_scaling_rules(1, slow, recent(), NOW) == 2
@@ -187,7 +189,7 @@ BOTH = rules((10, 60), (100, 60))
     },
 )
 @pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
-def test_what_was_changed_is_remembered(
+def test_store_scale_events(
     known: list[tuple[int, float]], by: HPAScalingRules | None, counted: int, left: list[int], up: bool
 ) -> None:
     changes = [Change(each, NOW - seconds) for each, seconds in known]
@@ -220,7 +222,7 @@ def windows(up: int = 0, down: int = 0) -> Any:
         "both: a rise is no reason to fall": ([(2, 6000), (1, 180)], 2, 3, windows(300, 300), 2, [3, 1]),
     },
 )
-def test_windows_with_a_behavior(
+def test_stabilization_windows_with_behavior(
     known: list[tuple[int, float]], current: int, desired: int, window: Any, replicas: int, left: list[int]
 ) -> None:
     memory = recent(*known, now=NOW)
@@ -231,7 +233,7 @@ def test_windows_with_a_behavior(
         assert found.reason == ("ScaleUpStabilized" if desired >= current else "ScaleDownStabilized")
 
 
-def test_the_window_for_down_is_that_of_all_where_the_spec_has_none() -> None:
+def test_scale_down_window_defaults_to_the_flag() -> None:
     """``maybeInitScaleDownStabilizationWindow``."""
     memory = recent((9, 299), now=NOW)
     assert stabilize_recommendation_with_behaviors(arg(9, 2), behavior(), memory, 300.0, NOW).replicas == 9
@@ -241,7 +243,7 @@ def test_the_window_for_down_is_that_of_all_where_the_spec_has_none() -> None:
     )
 
 
-def test_what_the_window_gave_is_what_the_bounds_are_about() -> None:
+def test_bounds_are_compared_with_the_stabilized_recommendation() -> None:
     """Upstream compares with the stabilized wish, so that a fall that is held up is not called limited."""
     found = limit(arg(4, 1), None, recent((4, 60), now=NOW), 300.0, NOW)
     assert (found.replicas, found.stabilized.reason, found.is_bounded) == (4, "ScaleDownStabilized", False)
@@ -265,7 +267,7 @@ _rules = st.builds(
     wishes=st.lists(st.tuples(_sizes, st.integers(1, 60)), min_size=1, max_size=30),
     by=st.one_of(st.none(), st.tuples(_rules, _rules)),
 )
-def test_whatever_the_metrics_ask_for(
+def test_bounds_and_policies_hold_for_any_recommendations(
     bounds: tuple[int, int], wishes: list[tuple[int, int]], by: tuple[HPAScalingRules, HPAScalingRules] | None
 ) -> None:
     """Never outside the bounds once inside, and never faster than the policies, looked at after the fact."""

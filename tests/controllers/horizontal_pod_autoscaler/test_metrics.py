@@ -26,7 +26,7 @@ from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 
-async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -> None:
+async def test_missing_metrics_api_sets_scaling_active_false(env: Env) -> None:
     async with scaling(env, metered=False) as scene:
         await scene.deploy(3)
         await scene.pods(3)
@@ -109,7 +109,7 @@ async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -
         ),
     },
 )
-async def test_metrics_of_other_apis(
+async def test_custom_and_external_metrics(
     scene: Scene, metric: Doc, path: str, values: list[Doc], size: int, asked: str, name: str, current: Doc
 ) -> None:
     scene.apis.values[path] = values
@@ -128,7 +128,7 @@ async def test_metrics_of_other_apis(
     assert inner["metric"] == {"name": "qps"}
 
 
-async def test_the_newest_version_of_the_custom_api_is_asked_and_found_out_once_per_period(scene: Scene) -> None:
+async def test_custom_metrics_api_version_is_discovered_once_per_period(scene: Scene) -> None:
     scene.apis.versions = ("v1beta1",)
     scene.apis.values[f"{CUSTOM}/pods/*/qps"] = measured("15", "15")
     await scene.deploy(2)
@@ -144,7 +144,7 @@ async def test_the_newest_version_of_the_custom_api_is_asked_and_found_out_once_
     assert (await scene.reasons())["ScalingActive"] == "False FailedGetPodsMetric"
 
 
-async def test_one_metric_that_fails_stops_a_fall_and_not_a_rise(scene: Scene) -> None:
+async def test_one_failing_metric_prevents_scale_down_but_not_scale_up(scene: Scene) -> None:
     """TestScaleUpOneMetricEmpty, TestNoScaleDownOneMetricEmpty."""
     await scene.deploy(3)
     await scene.pods(3)
@@ -161,7 +161,7 @@ async def test_one_metric_that_fails_stops_a_fall_and_not_a_rise(scene: Scene) -
     assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
 
 
-async def test_the_largest_proposal_counts(scene: Scene) -> None:
+async def test_largest_recommendation_wins(scene: Scene) -> None:
     scene.apis.values[EXTERNAL] = measured("7")
     await scene.deploy(3)
     await scene.pods(3)
@@ -206,7 +206,9 @@ async def test_the_largest_proposal_counts(scene: Scene) -> None:
         ),
     },
 )
-async def test_resources_of_pods_and_containers(scene: Scene, metric: Doc, size: int, current: Doc, name: str) -> None:
+async def test_resource_and_container_resource_metrics(
+    scene: Scene, metric: Doc, size: int, current: Doc, name: str
+) -> None:
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 50
@@ -254,7 +256,7 @@ async def test_resources_of_pods_and_containers(scene: Scene, metric: Doc, size:
         ),
     },
 )
-async def test_every_kind_of_metric_says_why_it_is_not_there(
+async def test_failed_metrics_have_a_reason_by_source_type(
     scene: Scene, metric: Doc, reason: str, message: str
 ) -> None:
     """TestConditionFailedGetMetrics."""
@@ -268,7 +270,7 @@ async def test_every_kind_of_metric_says_why_it_is_not_there(
     assert await scene.world.events(reason) == [f"HorizontalPodAutoscaler/web {message}"]
 
 
-async def test_pods_without_requests_have_no_utilization(env: Env) -> None:
+async def test_pods_without_requests_fail_utilization(env: Env) -> None:
     """TestEmptyCPURequest."""
     async with scaling(
         env, options=HorizontalPodAutoscalerOptions(cpu_initialization_period=0.0, initial_readiness_delay=0.0)
@@ -283,7 +285,7 @@ async def test_pods_without_requests_have_no_utilization(env: Env) -> None:
         assert (await scene.message("ScalingActive")).endswith(message)
 
 
-async def test_a_pod_without_a_sample_counts_as_idle_on_the_way_up_and_as_busy_on_the_way_down(scene: Scene) -> None:
+async def test_missing_metrics_are_assumed_conservatively(scene: Scene) -> None:
     """TestMissingMetrics, TestMissingReports."""
     await scene.deploy(3)
     await scene.pods(3)

@@ -130,7 +130,7 @@ class Scene(RealWorld):
 
 
 @pytest.mark.real_loop
-async def test_the_size_follows_the_metrics(env: Env, real_cluster: RealCluster) -> None:
+async def test_replicas_follow_the_metrics(env: Env, real_cluster: RealCluster) -> None:
     scene = Scene(env, real_cluster, real_cluster.namespace("autoscaling"))
     faults: list[Interceptor] = []
 

@@ -216,7 +216,7 @@ UNEVEN = ("0.9", "1.0", "1.1")
         ),
     },
 )
-def test_shares_of_requests(pods: Pods, known: dict[str, Sample], target: int, expected: Count) -> None:
+def test_resource_utilization(pods: Pods, known: dict[str, Sample], target: int, expected: Count) -> None:
     assert by_utilization(pods, known, "cpu", "", target) == expected
 
 
@@ -251,13 +251,11 @@ def test_shares_of_requests(pods: Pods, known: dict[str, Sample], target: int, e
         ),
     },
 )
-def test_shares_of_the_requests_of_one_container(
-    pods: Pods, known: dict[str, Sample], target: int, expected: Count
-) -> None:
+def test_container_resource_utilization(pods: Pods, known: dict[str, Sample], target: int, expected: Count) -> None:
     assert by_utilization(pods, known, "cpu", "c2", target) == expected
 
 
-def test_the_smallest_difference_that_counts_is_the_tolerance() -> None:
+def test_tolerance() -> None:
     """TestReplicaCalcComputedToleranceAlgImplementation: half of the requests are used; at a target of 56 % that is
     just beyond a tenth too little, at 55 % just within."""
     spread = (100, -100, 10, -10, 2, -2, 1, -1, 0, 0)
@@ -284,7 +282,7 @@ def test_the_smallest_difference_that_counts_is_the_tolerance() -> None:
         ),
     },
 )
-def test_without_samples_there_is_no_size(pods: Pods, known: dict[str, Sample], message: str) -> None:
+def test_missing_metrics_are_an_error(pods: Pods, known: dict[str, Sample], message: str) -> None:
     with pytest.raises(MetricUnavailable, match=f"^{re.escape(message)}$"):
         by_utilization(pods, known, "cpu", "", 100)
 
@@ -327,7 +325,7 @@ def test_without_samples_there_is_no_size(pods: Pods, known: dict[str, Sample], 
         ),
     },
 )
-def test_averages_per_pod(pods: Pods, known: dict[str, Sample], target: int, expected: Count) -> None:
+def test_per_pod_averages(pods: Pods, known: dict[str, Sample], target: int, expected: Count) -> None:
     assert by_average(pods, known, target) == expected
 
 
@@ -349,7 +347,7 @@ def test_averages_per_pod(pods: Pods, known: dict[str, Sample], target: int, exp
         "at 0 for nothing": (workload(0), 0, 100000, 0),
     },
 )
-def test_one_value(pods: Pods, value: int, target: int, expected: int) -> None:
+def test_object_and_external_values(pods: Pods, value: int, target: int, expected: int) -> None:
     assert by_value(pods, value, target) == expected
 
 
@@ -379,11 +377,11 @@ def test_one_value(pods: Pods, value: int, target: int, expected: int) -> None:
         "before there are pods nobody has a share": (workload(2, reported=0), 8000, 2000, Count(4, 8000)),
     },
 )
-def test_a_share_of_one_value(pods: Pods, value: int, target: int, expected: Count) -> None:
+def test_object_and_external_per_pod_values(pods: Pods, value: int, target: int, expected: Count) -> None:
     assert by_share(pods, value, target) == expected
 
 
-def test_values_from_outside_add_up_to_no_more_than_can_be_counted() -> None:
+def test_external_metric_sum_saturates() -> None:
     """TestReplicaCalcExternalMetricUsageOverflow."""
     half = MAX_INT64 // 2 + 1
     assert total_of([half, half]) == MAX_INT64
@@ -391,7 +389,7 @@ def test_values_from_outside_add_up_to_no_more_than_can_be_counted() -> None:
     assert by_value(workload(3), total_of([half, half]), MAX_INT64) == 3
 
 
-def test_a_value_needs_pods_unless_there_are_to_be_none() -> None:
+def test_object_metric_requires_ready_pods() -> None:
     pods = workload(0)
     none = Pods(pods=(), current=2, reported=0, tolerances=pods.tolerances, delays=pods.delays, now=NOW)
     with pytest.raises(MetricUnavailable, match="unable to calculate ready pods: no pods returned by selector"):

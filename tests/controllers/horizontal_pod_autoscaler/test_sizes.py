@@ -11,7 +11,7 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler import Horizonta
 from pilothouse.env import Env
 
 
-async def test_the_first_sync_comes_after_one_period_and_scales_in_proportion(scene: Scene) -> None:
+async def test_first_sync_after_one_period_scales_proportionally(scene: Scene) -> None:
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 80
@@ -36,7 +36,7 @@ async def test_the_first_sync_comes_after_one_period_and_scales_in_proportion(sc
     ]
 
 
-async def test_load_comes_and_goes_and_the_size_follows_after_the_window(scene: Scene) -> None:
+async def test_scale_down_waits_for_the_stabilization_window(scene: Scene) -> None:
     """TestStabilizeDownscale. The window is five minutes; the size goes down when the last look at a high load is
     older."""
     await scene.deploy(2)
@@ -59,7 +59,7 @@ async def test_load_comes_and_goes_and_the_size_follows_after_the_window(scene: 
     assert (await scene.world.events("SuccessfulRescale"))[-1].endswith("New size: 1; reason: All metrics below target")
 
 
-async def test_a_size_outside_the_bounds_is_corrected_without_metrics(scene: Scene) -> None:
+async def test_replicas_outside_min_and_max_are_corrected_without_metrics(scene: Scene) -> None:
     """TestScaleUpRCImmediately, TestScaleDownRCImmediately, TestMinReplicas…"""
     await scene.deploy(1)
     await scene.autoscale(2, 5)
@@ -76,7 +76,7 @@ async def test_a_size_outside_the_bounds_is_corrected_without_metrics(scene: Sce
     ]
 
 
-async def test_zero_by_hand_switches_it_off(scene: Scene) -> None:
+async def test_zero_replicas_disable_scaling(scene: Scene) -> None:
     """TestZeroReplicas, and 10b-hpa-no-metrics of the traces."""
     await scene.deploy(0)
     await scene.autoscale(3, 5)
@@ -89,7 +89,7 @@ async def test_zero_by_hand_switches_it_off(scene: Scene) -> None:
     assert await scene.world.events() == []
 
 
-async def test_many_are_synced_within_one_period(scene: Scene) -> None:
+async def test_hundred_autoscalers_are_synced_within_one_period(scene: Scene) -> None:
     """TestMultipleHPAs: with five workers, a hundred autoscalers."""
     for number in range(100):
         await scene.deploy(1, name=f"w{number}")
@@ -98,7 +98,7 @@ async def test_many_are_synced_within_one_period(scene: Scene) -> None:
     assert {await scene.size(f"w{number}") for number in range(100)} == {2}
 
 
-async def test_a_tolerance_of_its_own(scene: Scene) -> None:
+async def test_configurable_tolerance(scene: Scene) -> None:
     await scene.deploy(10)
     await scene.pods(10)
     scene.meter.cpu = 53
@@ -110,7 +110,7 @@ async def test_a_tolerance_of_its_own(scene: Scene) -> None:
     assert await scene.size() == 11
 
 
-async def test_a_restart_keeps_the_size_for_the_window(scene: Scene) -> None:
+async def test_restart_keeps_replicas_for_the_stabilization_window(scene: Scene) -> None:
     """kubernetes#68826: without a memory the first sync after a restart must not take a lower recommendation."""
     await scene.deploy(5)
     await scene.pods(5)
@@ -122,7 +122,7 @@ async def test_a_restart_keeps_the_size_for_the_window(scene: Scene) -> None:
     assert await scene.size() == 1
 
 
-async def test_pods_of_a_rollout_that_are_not_ready_yet_do_not_scale_it_up(env: Env) -> None:
+async def test_unready_pods_of_a_rollout_do_not_cause_a_scale_up(env: Env) -> None:
     """kubernetes#98914: new pods burn cpu while they start, and come on top of the old ones."""
     async with scaling(env, options=HorizontalPodAutoscalerOptions()) as scene:
         await scene.deploy(4)
@@ -138,7 +138,7 @@ async def test_pods_of_a_rollout_that_are_not_ready_yet_do_not_scale_it_up(env: 
         assert (await scene.status())["currentMetrics"][0]["resource"]["current"]["averageUtilization"] == 50
 
 
-async def test_a_new_one_of_the_same_name_does_not_inherit(scene: Scene) -> None:
+async def test_recreated_autoscaler_does_not_inherit_recommendations(scene: Scene) -> None:
     """Upstream's memory is by name: an autoscaler that is deleted and made again within a period keeps the
     recommendations of the one before."""
     await scene.deploy(4)
@@ -155,7 +155,7 @@ async def test_a_new_one_of_the_same_name_does_not_inherit(scene: Scene) -> None
     assert await scene.size() <= 4
 
 
-async def test_a_tolerance_of_its_own_counts_only_where_the_gate_is_on(env: Env) -> None:
+async def test_configurable_tolerance_gate(env: Env) -> None:
     """TestConfigurableTolerance."""
     async with scaling(
         env, options=HorizontalPodAutoscalerOptions(own_tolerance=False, cpu_initialization_period=0.0)
@@ -169,7 +169,7 @@ async def test_a_tolerance_of_its_own_counts_only_where_the_gate_is_on(env: Env)
 
 
 @pytest.mark.parametrize(("enabled", "size"), [(True, 1), (False, 4)])
-async def test_requests_of_the_whole_pod_count_where_the_gate_is_on(env: Env, enabled: bool, size: int) -> None:
+async def test_pod_level_resources_gate(env: Env, enabled: bool, size: int) -> None:
     """``PodLevelResources``: 100m of 800m, or of the container's 100m."""
 
     options = HorizontalPodAutoscalerOptions(pod_level_resources=enabled, cpu_initialization_period=0.0)
@@ -183,7 +183,7 @@ async def test_requests_of_the_whole_pod_count_where_the_gate_is_on(env: Env, en
         assert await scene.size() == size
 
 
-async def test_the_tolerance_of_all_is_a_flag(env: Env) -> None:
+async def test_default_tolerance_flag(env: Env) -> None:
     async with scaling(
         env, options=HorizontalPodAutoscalerOptions(tolerance=0.05, cpu_initialization_period=0.0)
     ) as scene:

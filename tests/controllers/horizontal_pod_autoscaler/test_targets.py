@@ -32,7 +32,7 @@ from pilothouse.client.interceptor import Rule, delay
         ),
     },
 )
-async def test_a_target_that_is_not_there(scene: Scene, target: Doc, text: str, error: str) -> None:
+async def test_missing_scale_target(scene: Scene, target: Doc, text: str, error: str) -> None:
     """TestConditionFailedGetScale."""
     spec = {"scaleTargetRef": target, "maxReplicas": 5}
     try:
@@ -49,7 +49,7 @@ async def test_a_target_that_is_not_there(scene: Scene, target: Doc, text: str, 
     assert f'{name}{{action="none",error="{error}"}} 1' in shown
 
 
-async def test_two_autoscalers_of_the_same_pods_do_nothing(scene: Scene) -> None:
+async def test_ambiguous_selector_disables_both_autoscalers(scene: Scene) -> None:
     """TestConditionAmbiguous…: upstream since v1.27."""
     await scene.deploy(3)
     await scene.deploy(3, name="twin", labels={"app": "web"})
@@ -94,7 +94,7 @@ async def define_sloops(scene: Scene, *, selector: str = "app=web") -> None:
     await asyncio.sleep(PERIOD + 1)
 
 
-async def test_any_scale_subresource_will_do(scene: Scene) -> None:
+async def test_custom_resource_with_a_scale_subresource(scene: Scene) -> None:
     """A custom resource with a scale is found by discovery, and written in its own words."""
     scene.meter.cpu = 100
     await define_sloops(scene)
@@ -118,7 +118,7 @@ async def test_any_scale_subresource_will_do(scene: Scene) -> None:
         ),
     },
 )
-async def test_an_invalid_or_ambiguous_selector(
+async def test_invalid_or_missing_selector(
     scene: Scene, selector: str, event: str, recorded: str, message: str
 ) -> None:
     await define_sloops(scene, selector=selector)
@@ -139,7 +139,7 @@ async def test_an_invalid_or_ambiguous_selector(
         "no overlap": ({"app": "other"}, "True ValidMetricFound"),
     },
 )
-async def test_only_autoscalers_that_share_pods_are_rivals(scene: Scene, other: Doc, reason: str) -> None:
+async def test_selectors_are_ambiguous_only_if_pods_overlap(scene: Scene, other: Doc, reason: str) -> None:
     """TestCondition(No)AmbiguousSelectorWhen…OverlapBetweenHPAs."""
     await scene.deploy(2)
     await scene.deploy(2, name="twin", labels=other)
@@ -153,7 +153,7 @@ async def test_only_autoscalers_that_share_pods_are_rivals(scene: Scene, other: 
     assert (await scene.reasons())["ScalingActive"] == reason
 
 
-async def test_an_autoscaler_deleted_during_its_sync_does_not_block_its_successor(scene: Scene) -> None:
+async def test_autoscaler_deleted_during_its_sync_leaves_no_selector(scene: Scene) -> None:
     """Upstream stores the selector only of an autoscaler that is still registered (v1.36 ``horizontal.go``,
     ``validateAndParseSelector``)."""
     await scene.deploy(3)

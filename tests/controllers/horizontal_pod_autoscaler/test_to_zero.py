@@ -35,7 +35,7 @@ async def allow_zero(scene: Scene) -> None:
     await store.commit(staged)
 
 
-async def test_to_zero_and_back_where_that_is_switched_on(env: Env) -> None:
+async def test_scale_to_zero_and_back_with_the_gate(env: Env) -> None:
     """The gate HPAScaleToZero (alpha): what it set to 0 itself it wakes again, what a hand set to 0 stays."""
     async with scaling(env, options=ZERO) as scene:
         values = scene.apis.values
@@ -63,7 +63,7 @@ async def test_to_zero_and_back_where_that_is_switched_on(env: Env) -> None:
         assert (await scene.reasons())["ScalingActive"] == "False ScalingDisabled"
 
 
-async def test_a_minimum_that_is_raised_at_zero_scales_up(env: Env) -> None:
+async def test_raised_min_replicas_at_zero_scales_up(env: Env) -> None:
     async with scaling(env, options=ZERO) as scene:
         scene.apis.values[EXTERNAL] = measured("0")
         await scene.deploy(1)
@@ -79,7 +79,7 @@ async def test_a_minimum_that_is_raised_at_zero_scales_up(env: Env) -> None:
         assert (await scene.world.events("SuccessfulRescale"))[-1].endswith("below Spec.MinReplicas")
 
 
-async def test_zero_that_was_set_by_hand_is_left_alone(env: Env) -> None:
+async def test_zero_replicas_set_manually_are_kept(env: Env) -> None:
     """TestScaleUpFromZeroWithoutCondition."""
     async with scaling(env, options=ZERO) as scene:
         scene.apis.values[EXTERNAL] = measured("500")
@@ -99,7 +99,7 @@ async def test_zero_that_was_set_by_hand_is_left_alone(env: Env) -> None:
         "at 0": (0, 50, False),
     },
 )
-async def test_the_condition_of_the_gate_goes_when_it_is_off(
+async def test_scaled_to_zero_condition_is_removed_without_the_gate(
     scene: Scene, replicas: int, cpu: int, stays: bool
 ) -> None:
     await scene.deploy(replicas)

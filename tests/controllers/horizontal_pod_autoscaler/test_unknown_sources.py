@@ -51,7 +51,7 @@ BAD = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operato
         ),
     },
 )
-def test_what_cannot_be_asked_for_fails_before_anybody_is_asked(
+def test_invalid_metric_source_fails_without_requests(
     spec: MetricSpec, reason: str, message: str, by_spec: bool
 ) -> None:
     proposals = Proposals(MetricApis.__new__(MetricApis), "default", EVERYTHING, workload(1))

@@ -50,7 +50,7 @@ def due(days: int) -> list[tuple[datetime.datetime, int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [BEGAN])
-async def test_a_week_of_days(world: World, start: datetime.datetime, soak: bool) -> None:
+async def test_week_with_daylight_saving_time(world: World, start: datetime.datetime, soak: bool) -> None:
     # The short one ends on the day after the clocks are set.
     days = 7 if soak else 5
     set_: list[tuple[datetime.datetime, int]] = []

@@ -9,7 +9,7 @@ from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPA, PERCE
 from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer
 
 
-async def test_a_size_that_is_written_meanwhile_is_set_all_the_same(scene: Scene) -> None:
+async def test_concurrent_scale_update_is_retried(scene: Scene) -> None:
     await scene.deploy(1)
     scene.world.faults.add(Rule(conflict(), verb="update", subresource="scale", times=4))
     await scene.autoscale(2, 5)
@@ -22,7 +22,7 @@ async def test_a_size_that_is_written_meanwhile_is_set_all_the_same(scene: Scene
     ]
 
 
-async def test_a_scale_that_cannot_be_read_again_is_written_as_it_was(scene: Scene) -> None:
+async def test_scale_is_updated_from_the_first_read_if_the_second_fails(scene: Scene) -> None:
     """Upstream reports the error and goes on with what it has."""
     await scene.deploy(2)
     await scene.pods(2)
@@ -35,7 +35,7 @@ async def test_a_scale_that_cannot_be_read_again_is_written_as_it_was(scene: Sce
     assert await scene.world.events("FailedRescale") == []
 
 
-async def test_a_size_that_cannot_be_set(scene: Scene) -> None:
+async def test_failed_scale_update(scene: Scene) -> None:
     """TestConditionFailedUpdateScale."""
     await scene.deploy(3)
     await scene.pods(3)
@@ -51,7 +51,7 @@ async def test_a_size_that_cannot_be_set(scene: Scene) -> None:
     assert (status["currentReplicas"], status["desiredReplicas"], status.get("lastScaleTime")) == (3, 0, None)
 
 
-async def test_what_was_done_and_not_heard_of_is_not_done_twice(scene: Scene) -> None:
+async def test_lost_scale_response_does_not_scale_twice(scene: Scene) -> None:
     """The answer to the write of the scale is lost: the next sync finds the new size, and goes on from there."""
     await scene.deploy(2)
     await scene.pods(2)
@@ -67,7 +67,7 @@ async def test_what_was_done_and_not_heard_of_is_not_done_twice(scene: Scene) ->
     assert (await scene.reasons())["AbleToScale"] == "True ReadyForNewScale"
 
 
-async def test_where_nothing_changes_nothing_is_written(scene: Scene) -> None:
+async def test_unchanged_status_is_not_written(scene: Scene) -> None:
     """TestAvoidUnnecessaryUpdates."""
     await scene.deploy(2)
     await scene.pods(2)
@@ -80,7 +80,7 @@ async def test_where_nothing_changes_nothing_is_written(scene: Scene) -> None:
     assert scene.world.requests() == ["get deployments/scale web"] * 10
 
 
-async def test_a_status_that_cannot_be_written_is_said_and_tried_again(scene: Scene) -> None:
+async def test_failed_status_update_emits_an_event_and_is_retried(scene: Scene) -> None:
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 50
@@ -93,7 +93,7 @@ async def test_a_status_that_cannot_be_written_is_said_and_tried_again(scene: Sc
     assert (await scene.reasons())["AbleToScale"] == "True ReadyForNewScale"
 
 
-async def test_what_this_controller_does_not_know_of_a_status_stays_in_the_spec(scene: Scene) -> None:
+async def test_status_update_keeps_the_spec_unchanged(scene: Scene) -> None:
     """The whole object is written back, so that its spec must be as it came."""
     await scene.deploy(2)
     await scene.pods(2)
@@ -112,7 +112,7 @@ async def test_what_this_controller_does_not_know_of_a_status_stays_in_the_spec(
     assert await scene.size() == 4
 
 
-async def test_the_time_of_the_last_change_stays_when_nothing_is_changed(scene: Scene) -> None:
+async def test_last_scale_time_is_kept_without_a_scale(scene: Scene) -> None:
     """kubernetes#16275."""
     await scene.deploy(1)
     await scene.autoscale(2, 5)
@@ -126,7 +126,7 @@ async def test_the_time_of_the_last_change_stays_when_nothing_is_changed(scene: 
     assert status["currentMetrics"] is not None
 
 
-async def test_its_metrics_are_upstreams(scene: Scene) -> None:
+async def test_metrics_are_upstreams(scene: Scene) -> None:
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 100

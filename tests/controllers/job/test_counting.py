@@ -149,7 +149,7 @@ def counts(said: JobStatus) -> Counts:
         ),
     },
 )
-def test_counting(
+def test_track_job_status_and_remove_finalizers(
     before: JobStatus,
     pods: list[Pod],
     awaited: Uids,
@@ -167,7 +167,7 @@ def test_counting(
     assert counts(count_pods_without_finalizer(decided.status, observed.tracked - gone)) == then
 
 
-def test_what_could_not_be_released_is_not_counted_yet() -> None:
+def test_pods_with_a_failed_finalizer_removal_are_not_counted() -> None:
     """TestTrackJobStatusAndRemoveFinalizers, "pod patch errors with partial success"."""
     before = status(good=("a",), bad=("b",))
     observed, census = sync(job(before), [pod("a", S, tracked=False), pod("c", S), pod("d", F)])
@@ -176,7 +176,7 @@ def test_what_could_not_be_released_is_not_counted_yet() -> None:
     assert count_pods_without_finalizer(decided.status, observed.tracked) == decided.status
 
 
-def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> None:
+def test_deleted_job_releases_all_pods_without_counting_running_ones_as_failed() -> None:
     """TestTrackJobStatusAndRemoveFinalizers, "deleted job"."""
     observed, census = sync(job(deleted=True), [pod("a", S), pod("b", F), pod("c", R)])
     decided = plan(observed, census, status(), None)
@@ -256,7 +256,7 @@ def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> No
         ),
     },
 )
-def test_counting_indexes(
+def test_track_indexed_job_status(
     completions: int, before: JobStatus, pods: list[Pod], released: int, completed: str, expected: Counts
 ) -> None:
     """TestTrackJobStatusAndRemoveFinalizers, its indexed Jobs."""
@@ -280,7 +280,9 @@ def test_counting_indexes(
         "its index has failed": ([pod("a", F, index=1, notes={FAILURE_COUNT: "1"})], 1, "1", ("a",)),
     },
 )
-def test_counting_with_a_limit_per_index(pods: list[Pod], released: int, failed_indexes: str, bad: Uids) -> None:
+def test_track_job_status_with_backoff_limit_per_index(
+    pods: list[Pod], released: int, failed_indexes: str, bad: Uids
+) -> None:
     """TestTrackJobStatusAndRemoveFinalizers, with JobBackoffLimitPerIndex."""
     observed, census = sync(job(completion_mode="Indexed", completions=6, backoff_limit_per_index=1), pods)
     decided = plan(observed, census, status(), None)
@@ -299,7 +301,9 @@ def test_counting_with_a_limit_per_index(pods: list[Pod], released: int, failed_
         "one still runs": (replace(status(), active=1), SUCCEEDS, False),
     },
 )
-def test_when_it_has_ended(after: JobStatus, ending: Ending | None, expected: bool) -> None:
+def test_finished_condition_is_delayed_until_finalizers_are_removed(
+    after: JobStatus, ending: Ending | None, expected: bool
+) -> None:
     """TestTrackJobStatusAndRemoveFinalizers: "condition is delayed"; ``enactJobFinished``."""
     observed, census = sync(job(), [])
     assert has_ended(plan(observed, census, after, None), after, ending) is expected
@@ -322,7 +326,7 @@ def test_when_it_has_ended(after: JobStatus, ending: Ending | None, expected: bo
         "behind others": ((("Other", "True"),), SUSPENDED, "True", [("Other", "True"), (SUSPENDED, "True")], True),
     },
 )
-def test_conditions(
+def test_ensure_job_conditions(
     before: tuple[tuple[str, str], ...], type_: str, value: str, expected: list[tuple[str, str]], changed: bool
 ) -> None:
     """TestEnsureJobConditions."""
@@ -333,7 +337,7 @@ def test_conditions(
     assert all(condition.last_transition_time == at(1) for condition in found if condition not in old)
 
 
-def test_another_reason_is_another_condition() -> None:
+def test_changed_reason_updates_the_condition() -> None:
     """TestEnsureJobConditions: update true condition reason."""
     old = (JobCondition(type=SUSPENDED, status="True", reason="foo"),)
     found, different = with_condition(old, SUSPENDED, "True", "bar", "", at(1))
@@ -343,7 +347,7 @@ def test_another_reason_is_another_condition() -> None:
 @pytest.mark.parametrize(
     ("ending", "type_", "completed"), [(SUCCEEDS, "Complete", True), (FAILS, "Failed", False)], ids=["well", "badly"]
 )
-def test_a_job_that_has_ended(ending: Ending, type_: str, completed: bool) -> None:
+def test_completion_time_only_for_complete_jobs(ending: Ending, type_: str, completed: bool) -> None:
     """``enactJobFinished``: only who completes has a completion time."""
     said = finished(JobStatus(), ending, at(3))
     assert [(c.type, c.status, c.reason, c.message) for c in said.conditions] == [(type_, "True", ending.reason, "m")]
@@ -385,12 +389,12 @@ OVER = JobStatus(conditions=(JobCondition(type="Complete", status="True"),))
         "of another kind of Job": (owned(api_version="example.com/v1"), None, False),
     },
 )
-def test_finalizers_of_orphans(candidate: Pod, owner: Job | None, expected: bool) -> None:
+def test_sync_orphan_pod(candidate: Pod, owner: Job | None, expected: bool) -> None:
     """TestSyncOrphanPod; kubernetes#124798 for the last two."""
     assert may_be_released(candidate, owner) is expected
 
 
-def test_actions_of_the_policy_are_counted_once_for_each_pod() -> None:
+def test_pod_failure_policy_actions_are_counted_once_per_pod() -> None:
     """TestSyncJobWithJobPodFailurePolicy, its metrics."""
     codes = ExitCodesRequirement(operator="In", values=(5,))
     rules = (PodFailurePolicyRule(action="Ignore", on_exit_codes=codes),)

@@ -234,7 +234,7 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
         ),
     },
 )
-def test_how_it_ends(spec: dict[str, Any], status: JobStatus, pods: list[Pod], expected: Ending | None) -> None:
+def test_finished_condition(spec: dict[str, Any], status: JobStatus, pods: list[Pod], expected: Ending | None) -> None:
     """TestControllerSyncJob, TestSyncJobPastDeadline, TestJobBackoffForOnFailure, TestJobBackoffOnRestartPolicyNever,
     TestSyncJobWithJobPodFailurePolicy, TestSyncJobWithJobBackoffLimitPerIndex, TestSyncJobWithJobSuccessPolicy."""
     owner = job(status, **{"template": NEVER, **spec})
@@ -252,7 +252,7 @@ def test_how_it_ends(spec: dict[str, Any], status: JobStatus, pods: list[Pod], e
         "over": ({"active_deadline_seconds": 5}, T0, -2.0),
     },
 )
-def test_the_deadline(spec: dict[str, Any], started: datetime.datetime | None, expected: float | None) -> None:
+def test_past_active_deadline(spec: dict[str, Any], started: datetime.datetime | None, expected: float | None) -> None:
     """TestSyncPastDeadlineJobFinished, ``pastActiveDeadline``."""
     assert until_deadline(job(**spec), started, at(7)) == expected
 
@@ -270,7 +270,7 @@ def test_the_deadline(spec: dict[str, Any], started: datetime.datetime | None, e
         "none are wanted": (0, [], True),
     },
 )
-def test_when_it_is_complete(completions: int | None, pods: list[Pod], expected: bool) -> None:
+def test_job_completion(completions: int | None, pods: list[Pod], expected: bool) -> None:
     """TestControllerSyncJob: "job finish", "WQ job finishing", "WQ job all finished"."""
     owner = job(completions=completions)
     census = take_census(observed(owner, pods))

@@ -83,7 +83,9 @@ def counted(name: str, index: int, count: int, phase: str = F, **more: Any) -> P
         ),
     },
 )
-def test_who_is_kept_for_its_index(limit: int, pods: list[Pod], awaited: tuple[str, ...], expected: list[str]) -> None:
+def test_pods_with_delayed_deletion_per_index(
+    limit: int, pods: list[Pod], awaited: tuple[str, ...], expected: list[str]
+) -> None:
     """TestGetPodsWithDelayedDeletionPerIndex."""
     owner = job(completion_mode="Indexed", completions=3, backoff_limit_per_index=limit)
     sync = observed(owner, pods)
@@ -151,7 +153,7 @@ def test_who_is_kept_for_its_index(limit: int, pods: list[Pod], awaited: tuple[s
         ),
     },
 )
-def test_what_has_ended(
+def test_newly_finished_pods(
     status: JobStatus, pods: list[Pod], awaited: tuple[str, ...], expected: tuple[int, int]
 ) -> None:
     """TestGetNewFinshedPods."""
@@ -172,7 +174,7 @@ def test_what_has_ended(
         "with a failure policy: failed": ({"pod_failure_policy": ANY_FAILURE}, F, True),
     },
 )
-def test_whether_a_pod_that_goes_has_failed(policy: dict[str, Any], phase: str, expected: bool) -> None:
+def test_terminating_pods_count_as_failed(policy: dict[str, Any], phase: str, expected: bool) -> None:
     """TestSyncJobWithJobPodFailurePolicy and TestControllerSyncJob, the rows of terminating pods."""
     census = take_census(observed(job(**policy), [pod("a", phase, deleted=0)]))
     assert bool(census.new_failed) is expected

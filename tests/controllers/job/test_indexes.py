@@ -43,7 +43,7 @@ from pilothouse.controllers.workloads.job.indexes import (
         "new ones within old ones": ("2-7", 10, (0, 3, 5, 9), "0,2-7,9", 8),
     },
 )
-def test_texts_and_sets(text: str, completions: int, more: tuple[int, ...], expected: str, total: int) -> None:
+def test_succeeded_indexes_text(text: str, completions: int, more: tuple[int, ...], expected: str, total: int) -> None:
     """TestCalculateSucceededIndexes, TestIntervalsHaveIndex."""
     indexes = Indexes.parse(text, completions).plus(more)
     assert str(indexes) == expected
@@ -68,7 +68,7 @@ def test_texts_and_sets(text: str, completions: int, more: tuple[int, ...], expe
         "some have failed": (5, 20, ([3, 9], Indexes.of([1, 5, 9]), Indexes.of([2, 6, 7])), [0, 4, 8, 10, 11]),
     },
 )
-def test_the_lowest_that_are_missing(
+def test_first_pending_indexes(
     count: int, completions: int, taken: tuple[Indexes | list[int], ...], expected: list[int]
 ) -> None:
     """TestFirstPendingIndexes."""
@@ -121,7 +121,7 @@ Active = tuple[str | None, str]
         ),
     },
 )
-def test_who_goes(pods: list[Active], at_least: int, expected: list[Active]) -> None:
+def test_active_pods_for_removal(pods: list[Active], at_least: int, expected: list[Active]) -> None:
     """TestAppendDuplicatedIndexPodsForRemoval, and ``activePodsForRemoval``."""
     owner = job(completion_mode="Indexed", completions=6)
     active = [
@@ -141,7 +141,7 @@ def test_who_goes(pods: list[Active], at_least: int, expected: list[Active]) -> 
         "no number": ({"batch.kubernetes.io/job-completion-index": "abc"}, UNKNOWN),
     },
 )
-def test_the_index_of_a_pod(annotations: dict[str, str], expected: int) -> None:
+def test_completion_index(annotations: dict[str, str], expected: int) -> None:
     """``getCompletionIndex``."""
     assert index_of(annotations) == expected
 
@@ -154,7 +154,7 @@ def test_the_index_of_a_pod(annotations: dict[str, str], expected: int) -> None:
         "too long with the index": ("hhhhhooooo" * 5 + "hhhhhoo", "hhhhhooooo" * 5 + "hhhhh-1"),
     },
 )
-def test_long_names_are_cut_before_the_index(name: str, expected: str) -> None:
+def test_pod_generate_name_with_index(name: str, expected: str) -> None:
     """TestPodGenerateNameWithIndex."""
     assert pod_generate_name_with_index(name, 1) == expected
     assert len(pod_generate_name_with_index(name, 12)) <= 57

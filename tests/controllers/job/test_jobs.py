@@ -126,7 +126,7 @@ def types(status: Doc) -> list[str]:
     return [f"{c['type']} {c['reason']}" for c in status["conditions"]]
 
 
-async def test_four_of_two_at_a_time(world: World, kubelet: Kubelet) -> None:
+async def test_four_completions_with_parallelism_two(world: World, kubelet: Kubelet) -> None:
     await make(world, completions=4, parallelism=2)
     status = await ended(world, kubelet)
     assert status["succeeded"] == 4 == len(kubelet.succeeded)
@@ -135,7 +135,7 @@ async def test_four_of_two_at_a_time(world: World, kubelet: Kubelet) -> None:
     assert len(await world.events("Completed")) == 1
 
 
-async def test_of_an_indexed_job_each_index_succeeds_once(world: World, kubelet: Kubelet) -> None:
+async def test_indexed_job_completes_each_index_once(world: World, kubelet: Kubelet) -> None:
     await make(world, completions=7, parallelism=3, completionMode="Indexed")
     status = await ended(world, kubelet)
     assert (status["succeeded"], status["completedIndexes"]) == (7, "0-6")
@@ -146,7 +146,7 @@ async def test_of_an_indexed_job_each_index_succeeds_once(world: World, kubelet:
     assert bodies[0]["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
 
 
-async def test_too_many_failures_with_growing_waits(world: World, kubelet: Kubelet) -> None:
+async def test_backoff_limit_exceeded_with_growing_delays(world: World, kubelet: Kubelet) -> None:
     """Traces 06b."""
     kubelet.code = lambda _pod: 1
     await make(world, backoffLimit=2)
@@ -159,7 +159,7 @@ async def test_too_many_failures_with_growing_waits(world: World, kubelet: Kubel
     assert await world.events("BackoffLimitExceeded") == ["Job/work Job has reached the specified backoff limit"]
 
 
-async def test_an_index_fails_for_itself(world: World, kubelet: Kubelet) -> None:
+async def test_backoff_limit_per_index(world: World, kubelet: Kubelet) -> None:
     kubelet.code = lambda pod: int(pod["metadata"]["annotations"][INDEX] == "1")
     await make(world, completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=1)
     status = await ended(world, kubelet)
@@ -170,7 +170,7 @@ async def test_an_index_fails_for_itself(world: World, kubelet: Kubelet) -> None
     assert of_one == ["0", "1"]
 
 
-async def test_more_failed_indexes_than_allowed_end_the_job(world: World, kubelet: Kubelet) -> None:
+async def test_max_failed_indexes_exceeded(world: World, kubelet: Kubelet) -> None:
     kubelet.code = lambda _pod: 1
     limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 1}
     await make(world, completions=6, parallelism=2, completionMode="Indexed", **limits)
@@ -179,7 +179,7 @@ async def test_more_failed_indexes_than_allowed_end_the_job(world: World, kubele
     assert status["failed"] == 2
 
 
-async def test_the_failure_policy_ignores_and_fails(world: World, kubelet: Kubelet) -> None:
+async def test_pod_failure_policy_ignore_and_fail_job(world: World, kubelet: Kubelet) -> None:
     codes = iter((7, 7, 42))
     kubelet.code = lambda _pod: next(codes)
     rules = [
@@ -194,7 +194,9 @@ async def test_the_failure_policy_ignores_and_fails(world: World, kubelet: Kubel
     assert types(status) == ["FailureTarget PodFailurePolicy", "Failed PodFailurePolicy"]
 
 
-async def test_the_success_policy_ends_a_job_and_what_still_runs_has_not_failed(world: World, kubelet: Kubelet) -> None:
+async def test_success_policy_completes_the_job_without_counting_running_pods_as_failed(
+    world: World, kubelet: Kubelet
+) -> None:
     kubelet.seconds = 1000
     policy = {"rules": [{"succeededIndexes": "1"}]}
     await make(world, completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
@@ -207,7 +209,7 @@ async def test_the_success_policy_ends_a_job_and_what_still_runs_has_not_failed(
     assert (status["completedIndexes"], status["succeeded"]) == ("1", 1)
 
 
-async def test_a_suspended_job_has_no_pods_and_none_of_them_failed(world: World, kubelet: Kubelet) -> None:
+async def test_suspending_deletes_pods_without_counting_failures(world: World, kubelet: Kubelet) -> None:
     """Traces 06e."""
     kubelet.seconds = 1000
     await make(world, suspend=True, parallelism=2, completions=2)
@@ -238,7 +240,7 @@ async def test_a_suspended_job_has_no_pods_and_none_of_them_failed(world: World,
         ),
     },
 )
-async def test_a_suspended_job_keeps_its_start_time_without_the_gate(
+async def test_suspended_job_keeps_its_start_time_without_mutable_scheduling_directives(
     env: Env, deadline: int, expected: list[str]
 ) -> None:
     """``MutableSchedulingDirectivesForSuspendedJobs=false`` (``syncJob`` looks at the deadline before it resumes)."""
@@ -258,7 +260,7 @@ async def test_a_suspended_job_keeps_its_start_time_without_the_gate(
         assert (status["startTime"] > began) == (expected == ["Suspended JobResumed"])
 
 
-async def test_a_job_is_suspended_once_all_its_pods_are_removed(world: World, kubelet: Kubelet) -> None:
+async def test_suspended_condition_waits_for_all_pods_to_be_deleted(world: World, kubelet: Kubelet) -> None:
     """Also if there are more than one sync makes or removes otherwise (v1.36 ``manageJob``)."""
     kubelet.seconds = 1000
     await make(world, parallelism=501, completions=501)
@@ -272,7 +274,7 @@ async def test_a_job_is_suspended_once_all_its_pods_are_removed(world: World, ku
     assert len([line for line in world.requests() if line.startswith("delete pods ")]) == 501
 
 
-async def test_a_deadline_ends_a_job(world: World, kubelet: Kubelet) -> None:
+async def test_active_deadline_fails_the_job(world: World, kubelet: Kubelet) -> None:
     kubelet.seconds = 1000
     await make(world, parallelism=2, activeDeadlineSeconds=20)
     status = await ended(world, kubelet)
@@ -280,13 +282,13 @@ async def test_a_deadline_ends_a_job(world: World, kubelet: Kubelet) -> None:
     assert status["failed"] == 2
 
 
-async def test_a_job_of_another_controller_is_left_alone(world: World, kubelet: Kubelet) -> None:
+async def test_job_managed_by_another_controller_is_skipped(world: World, kubelet: Kubelet) -> None:
     await make(world, managedBy="example.com/other")
     await asyncio.sleep(20)
     assert world.requests() == []
 
 
-async def test_pods_lose_their_finalizer_when_their_job_goes(world: World, kubelet: Kubelet) -> None:
+async def test_tracking_finalizer_is_removed_when_the_job_is_deleted(world: World, kubelet: Kubelet) -> None:
     """kubernetes#108645: also the one that was on its way out already."""
     kubelet.seconds = 1000
     await make(world, parallelism=3, completions=3)
@@ -300,9 +302,7 @@ async def test_pods_lose_their_finalizer_when_their_job_goes(world: World, kubel
     await no_finalizers(world)
 
 
-async def test_a_pod_keeps_its_finalizer_while_its_job_is_only_too_new_for_the_cache(
-    world: World, kubelet: Kubelet
-) -> None:
+async def test_pod_keeps_its_tracking_finalizer_if_the_job_is_not_yet_cached(world: World, kubelet: Kubelet) -> None:
     """As after a takeover, when pods are listed later than Jobs."""
     kubelet.seconds = 1000
     world.faults.add(Rule(delay(30.0, 30.0), verb="watch", resource="jobs.batch"))
@@ -330,7 +330,7 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("indexed", [False, True], ids=["counted", "indexed"])
-async def test_completions_are_exact_whatever_fails(
+async def test_completions_are_exact_under_faults(
     world: World, kubelet: Kubelet, fault: str, indexed: bool, seed: int
 ) -> None:
     turn = iter(range(10_000))

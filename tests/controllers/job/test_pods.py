@@ -110,9 +110,7 @@ from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
         "nor removed": ({"parallelism": 0, "completions": 700}, [running(700)], NONE, -500),
     },
 )
-def test_which_pods_to_make_and_to_remove(
-    spec: dict[str, Any], groups: list[list[Pod]], failures: BackoffRecord, expected: float
-) -> None:
+def test_manage_job(spec: dict[str, Any], groups: list[list[Pod]], failures: BackoffRecord, expected: float) -> None:
     """TestControllerSyncJob, its rows without indexes: more than 0 are made, less removed, a fraction is a wait."""
     owner = job(**{"parallelism": 2, "backoff_limit": 6, "template": NEVER, **spec})
     sync = observed(owner, *groups, failures=failures)
@@ -152,7 +150,7 @@ def test_which_pods_to_make_and_to_remove(
         "past the last index": (2, 5, [(0, S), (5, R), (6, S), (7, P), (8, F)], ["i1", "i3"]),
     },
 )
-def test_which_indexes(
+def test_manage_indexed_job(
     parallelism: int, completions: int, pods: list[tuple[int | None, str]], expected: CreatePods | list[str] | None
 ) -> None:
     """TestControllerSyncJob, its rows of indexed Jobs."""
@@ -174,7 +172,7 @@ def test_which_indexes(
         "its index is taken over": ("TerminatingOrFailed", CreatePods(2, (0, 1))),
     },
 )
-def test_an_index_whose_pod_goes(policy: str, expected: CreatePods) -> None:
+def test_indexed_job_with_some_pods_deleted(policy: str, expected: CreatePods) -> None:
     """TestControllerSyncJob, "indexed job with some pods deleted"."""
     owner = job(parallelism=2, completions=5, completion_mode="Indexed", template=NEVER, pod_replacement_policy=policy)
     sync = observed(owner, [pod("a", index=0, deleted=0)])
@@ -190,7 +188,7 @@ def test_an_index_whose_pod_goes(policy: str, expected: CreatePods) -> None:
         "both may": (30, CreatePods(2, (0, 1))),
     },
 )
-def test_each_index_waits_for_itself(now: float, expected: CreatePods | Wait) -> None:
+def test_pod_creation_backoff_per_index(now: float, expected: CreatePods | Wait) -> None:
     """TestGetPodCreationInfoForIndependentIndexes."""
     owner = job(parallelism=2, completions=2, completion_mode="Indexed", template=NEVER, backoff_limit_per_index=5)
     first = pod("a", "Failed", index=0, finished=0, notes={FAILURE_COUNT: "0"})
@@ -208,7 +206,7 @@ def test_each_index_waits_for_itself(now: float, expected: CreatePods | Wait) ->
         "at most ten minutes": ("9", None, 600.0),
     },
 )
-def test_the_wait_of_an_index(counted: str | None, ignored: str | None, expected: float) -> None:
+def test_remaining_backoff_time_per_index(counted: str | None, ignored: str | None, expected: float) -> None:
     """TestGetRemainingBackoffTimePerIndex."""
     notes = {name: text for name, text in ((FAILURE_COUNT, counted), (IGNORED_FAILURE_COUNT, ignored)) if text}
     assert until_replaced(job(), pod("a", "Failed", deleted=0, notes=notes), T0) == expected
@@ -226,7 +224,7 @@ def test_the_wait_of_an_index(counted: str | None, ignored: str | None, expected
         "no number": ("xyz", 0),
     },
 )
-def test_the_failures_that_a_pod_notes(text: str | None, expected: int) -> None:
+def test_index_failure_count(text: str | None, expected: int) -> None:
     """TestGetIndexFailureCount."""
     assert parse_failure_count(pod("a", notes={FAILURE_COUNT: text} if text is not None else {})) == expected
 
@@ -249,9 +247,7 @@ def test_the_failures_that_a_pod_notes(text: str | None, expected: int) -> None:
         ),
     },
 )
-def test_the_failures_that_the_next_pod_notes(
-    policy: PodFailurePolicy | None, last: Pod | None, expected: dict[str, str]
-) -> None:
+def test_new_index_failure_count(policy: PodFailurePolicy | None, last: Pod | None, expected: dict[str, str]) -> None:
     """TestGetNewIndexFailureCountValue."""
     assert new_failure_count_annotations(job(pod_failure_policy=policy), last) == expected
 
@@ -266,13 +262,13 @@ def test_the_failures_that_the_next_pod_notes(
         "nothing happened, only failed ones are replaced": ("Failed", [], "new"),
     },
 )
-def test_why_pods_are_made(policy: str, pods: list[Pod], expected: str) -> None:
+def test_pod_creation_reasons(policy: str, pods: list[Pod], expected: str) -> None:
     """``recordJobPodsCreationTotal``; TestJobPodReplacementPolicy of test/integration/job."""
     owner = job(pod_replacement_policy=policy)
     assert creation_reason(owner, take_census(observed(owner, pods))) == expected
 
 
-def test_pods_without_index_are_in_no_set() -> None:
+def test_pods_without_a_completion_index_are_ignored() -> None:
     sync = observed(job(**INDEXED), indexed((None, S), (-2, S), (7, S)))
     census = take_census(sync)
     assert (census.completed, census.succeeded, census.new_succeeded) == (Indexes(), 0, ())

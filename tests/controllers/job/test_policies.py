@@ -154,14 +154,14 @@ def fails(text: str) -> PolicyMatch:
         ),
     },
 )
-def test_what_becomes_of_a_failed_pod(rules: list[PodFailurePolicyRule], failed: Pod, expected: PolicyMatch) -> None:
+def test_match_pod_failure_policy(rules: list[PodFailurePolicyRule], failed: Pod, expected: PolicyMatch) -> None:
     """TestMatchPodFailurePolicy."""
     assert match_pod_failure_policy(PodFailurePolicy(rules=tuple(rules)), failed) == expected
 
 
 @pytest.mark.parametrize("limit", [None, 1])
 @pytest.mark.parametrize("rule", [codes("FailIndex", "In", 2), condition("FailIndex", "DisruptionTarget")])
-def test_a_rule_that_fails_an_index_is_the_last_that_is_read(rule: PodFailurePolicyRule, limit: int | None) -> None:
+def test_fail_index_rule_ends_the_matching(rule: PodFailurePolicyRule, limit: int | None) -> None:
     """``matchPodFailurePolicy``, also of a Job that has no limit per index, and so no indexes that can fail."""
     failed = pod("p", "Failed", containers=EXIT_2.status.container_statuses, conditions=EVICTED.status.conditions)
     policy = PodFailurePolicy(rules=(rule, codes("Ignore", "In", 2), codes("FailJob", "In", 2)))
@@ -214,7 +214,7 @@ def test_a_rule_that_fails_an_index_is_the_last_that_is_read(rule: PodFailurePol
         "two in one, the first overlapping, enough of them": ([("0-3,6-9", 7)], "1-9", 0),
     },
 )
-def test_which_rule_is_met(rules: list[tuple[str | None, int | None]], succeeded: str, expected: int | None) -> None:
+def test_match_success_policy(rules: list[tuple[str | None, int | None]], succeeded: str, expected: int | None) -> None:
     """TestMatchSuccessPolicy."""
     policy = SuccessPolicy(
         rules=tuple(SuccessPolicyRule(succeeded_indexes=indexes, succeeded_count=count) for indexes, count in rules)
@@ -239,7 +239,7 @@ def test_which_rule_is_met(rules: list[tuple[str | None, int | None]], succeeded
         "nothing ever": (NONE, [], [], NONE),
     },
 )
-def test_failures_in_a_row(
+def test_backoff_record(
     before: BackoffRecord, succeeded: list[int], failed: list[int], expected: BackoffRecord
 ) -> None:
     """TestNewBackoffRecord."""
@@ -295,7 +295,7 @@ def test_failures_in_a_row(
         "made": (pod("p", "Failed"), T0),
     },
 )
-def test_when_a_pod_ended(ended_pod: Pod, expected: datetime.datetime) -> None:
+def test_finished_time(ended_pod: Pod, expected: datetime.datetime) -> None:
     """TestGetFinishedTime."""
     assert get_finished_time(ended_pod) == expected
 
@@ -315,6 +315,6 @@ def test_when_a_pod_ended(ended_pod: Pod, expected: datetime.datetime) -> None:
         "however many": (BackoffRecord(1000, T0), 0, 600.0),
     },
 )
-def test_the_wait_after_failures(failures: BackoffRecord, second: int, expected: float) -> None:
+def test_remaining_backoff_time(failures: BackoffRecord, second: int, expected: float) -> None:
     """TestGetRemainingBackoffTime."""
     assert get_remaining_time(failures, at(second)) == expected

@@ -8,92 +8,96 @@ from pathlib import Path
 
 from tests.controllers.upstream_coverage import Cases, missing
 
-_WIRING = "test_what_fits_is_adopted_with_the_finalizer"
-_SIZE = "test_which_pods_to_make_and_to_remove"
-_END = "test_how_it_ends"
-_COUNT = "test_counting"
-_CALM = "test_a_change_of_the_spec_is_synced_at_once_and_changes_of_pods_are_gathered"
-_ORPHAN = "test_finalizers_of_orphans"
-_RELEASE = "test_what_does_not_fit_any_more_is_let_go_without_the_finalizer"
-_EXACT = "test_completions_are_exact_whatever_fails"
+_WIRING = "test_matching_orphan_is_adopted_with_the_tracking_finalizer"
+_SIZE = "test_manage_job"
+_END = "test_finished_condition"
+_COUNT = "test_track_job_status_and_remove_finalizers"
+_CALM = "test_spec_update_is_synced_immediately_and_pod_updates_are_batched"
+_ORPHAN = "test_sync_orphan_pod"
+_RELEASE = "test_released_pod_loses_the_tracking_finalizer"
+_EXACT = "test_completions_are_exact_under_faults"
 
 COVERED: Cases = {
     # job_controller_test.go
     "TestControllerSyncJob": _SIZE,
-    "TestControllerSyncJob: indexed Jobs": "test_which_indexes",
-    "TestControllerSyncJob: indexed job with some pods deleted": "test_an_index_whose_pod_goes",
-    "TestControllerSyncJob: job finish, WQ job finishing": "test_when_it_is_complete",
-    "TestControllerSyncJob: terminating pods": "test_whether_a_pod_that_goes_has_failed",
-    "TestGetNewFinshedPods": "test_what_has_ended",
+    "TestControllerSyncJob: indexed Jobs": "test_manage_indexed_job",
+    "TestControllerSyncJob: indexed job with some pods deleted": "test_indexed_job_with_some_pods_deleted",
+    "TestControllerSyncJob: job finish, WQ job finishing": "test_job_completion",
+    "TestControllerSyncJob: terminating pods": "test_terminating_pods_count_as_failed",
+    "TestGetNewFinshedPods": "test_newly_finished_pods",
     "TestTrackJobStatusAndRemoveFinalizers": _COUNT,
     "TestTrackJobStatusAndRemoveFinalizers: pod patch errors with partial success": (
-        "test_what_could_not_be_released_is_not_counted_yet"
+        "test_pods_with_a_failed_finalizer_removal_are_not_counted"
     ),
     "TestTrackJobStatusAndRemoveFinalizers: deleted job": (
-        "test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed"
+        "test_deleted_job_releases_all_pods_without_counting_running_ones_as_failed"
     ),
-    "TestTrackJobStatusAndRemoveFinalizers: indexed": "test_counting_indexes",
-    "TestTrackJobStatusAndRemoveFinalizers: JobBackoffLimitPerIndex": "test_counting_with_a_limit_per_index",
-    "TestTrackJobStatusAndRemoveFinalizers: condition is delayed": "test_when_it_has_ended",
+    "TestTrackJobStatusAndRemoveFinalizers: indexed": "test_track_indexed_job_status",
+    "TestTrackJobStatusAndRemoveFinalizers: JobBackoffLimitPerIndex": (
+        "test_track_job_status_with_backoff_limit_per_index"
+    ),
+    "TestTrackJobStatusAndRemoveFinalizers: condition is delayed": (
+        "test_finished_condition_is_delayed_until_finalizers_are_removed"
+    ),
     "TestSyncJobPastDeadline": _END,
-    "TestPastDeadlineJobFinished": "test_a_deadline_ends_a_job",
-    "TestSingleJobFailedCondition": "test_a_job_that_has_ended",
-    "TestSyncJobComplete": "test_a_job_that_has_ended",
-    "TestSyncJobDeleted": "test_pods_lose_their_finalizer_when_their_job_goes",
-    "TestSyncJobWhenManagedBy": "test_a_job_of_another_controller_is_left_alone",
+    "TestPastDeadlineJobFinished": "test_active_deadline_fails_the_job",
+    "TestSingleJobFailedCondition": "test_completion_time_only_for_complete_jobs",
+    "TestSyncJobComplete": "test_completion_time_only_for_complete_jobs",
+    "TestSyncJobDeleted": "test_tracking_finalizer_is_removed_when_the_job_is_deleted",
+    "TestSyncJobWhenManagedBy": "test_job_managed_by_another_controller_is_skipped",
     "TestSyncJobWithJobPodFailurePolicy": _END,
-    "TestSyncJobWithJobPodFailurePolicy: metrics": "test_actions_of_the_policy_are_counted_once_for_each_pod",
+    "TestSyncJobWithJobPodFailurePolicy: metrics": "test_pod_failure_policy_actions_are_counted_once_per_pod",
     "TestSyncJobWithJobSuccessPolicy": _END,
     "TestSyncJobWithJobBackoffLimitPerIndex": _END,
-    "TestSyncJobUpdateRequeue": "test_a_failure_is_tried_again_later_each_time",
+    "TestSyncJobUpdateRequeue": "test_failed_sync_is_requeued_with_backoff",
     "TestUpdateJobRequeue": _CALM,
-    "TestGetPodCreationInfoForIndependentIndexes": "test_each_index_waits_for_itself",
-    "TestJobPodLookup": "test_a_deleted_orphan_enqueues_nothing_and_ones_own_pod_is_replaced",
+    "TestGetPodCreationInfoForIndependentIndexes": "test_pod_creation_backoff_per_index",
+    "TestJobPodLookup": "test_deleted_orphan_enqueues_nothing_and_deleted_own_pod_is_replaced",
     "TestGetPodsForJob": _WIRING,
-    "TestGetPodsForJob: no adopt when deleting": "test_a_job_that_is_being_deleted_adopts_nothing",
+    "TestGetPodsForJob: no adopt when deleting": "test_terminating_job_adopts_nothing",
     "TestGetPodsForJob: release": _RELEASE,
     "TestAddPod": _EXACT,
     "TestAddPodOrphan": _WIRING,
     "TestUpdatePod": _EXACT,
     "TestUpdatePodOrphanWithNewLabels": _RELEASE,
-    "TestUpdatePodChangeControllerRef": "test_one_that_changes_owners_enqueues_both",
-    "TestUpdatePodRelease": "test_one_that_is_let_go_by_hand_is_taken_up_again",
-    "TestDeletePod": "test_a_deleted_orphan_enqueues_nothing_and_ones_own_pod_is_replaced",
-    "TestDeletePodOrphan": "test_a_deleted_orphan_enqueues_nothing_and_ones_own_pod_is_replaced",
+    "TestUpdatePodChangeControllerRef": "test_changed_controller_ref_enqueues_both_jobs",
+    "TestUpdatePodRelease": "test_pod_without_owner_is_readopted",
+    "TestDeletePod": "test_deleted_orphan_enqueues_nothing_and_deleted_own_pod_is_replaced",
+    "TestDeletePodOrphan": "test_deleted_orphan_enqueues_nothing_and_deleted_own_pod_is_replaced",
     "TestSyncJobExpectations": _EXACT,
-    "TestWatchJobs": "test_four_of_two_at_a_time",
-    "TestWatchPods": "test_four_of_two_at_a_time",
-    "TestWatchOrphanPods": "test_pods_lose_their_finalizer_when_their_job_goes",
+    "TestWatchJobs": "test_four_completions_with_parallelism_two",
+    "TestWatchPods": "test_four_completions_with_parallelism_two",
+    "TestWatchOrphanPods": "test_tracking_finalizer_is_removed_when_the_job_is_deleted",
     "TestSyncOrphanPod": _ORPHAN,
-    "TestJobApiBackoffReset": "test_a_failure_is_tried_again_later_each_time",
+    "TestJobApiBackoffReset": "test_failed_sync_is_requeued_with_backoff",
     "TestJobBackoff": _CALM,
     "TestJobBackoffForOnFailure": _END,
     "TestJobBackoffOnRestartPolicyNever": _END,
-    "TestEnsureJobConditions": "test_conditions",
+    "TestEnsureJobConditions": "test_ensure_job_conditions",
     "TestFinalizersRemovedExpectations": _EXACT,
     "TestFinalizerCleanup": _ORPHAN,
-    "TestJobPodReplacementPolicy": "test_why_pods_are_made",
+    "TestJobPodReplacementPolicy": "test_pod_creation_reasons",
     # indexed_job_utils_test.go
-    "TestCalculateSucceededIndexes": "test_texts_and_sets",
-    "TestIntervalsHaveIndex": "test_texts_and_sets",
+    "TestCalculateSucceededIndexes": "test_succeeded_indexes_text",
+    "TestIntervalsHaveIndex": "test_succeeded_indexes_text",
     "TestIsIndexFailed": "test_failed_indexes",
     "TestCalculateFailedIndexes": "test_failed_indexes",
-    "TestGetPodsWithDelayedDeletionPerIndex": "test_who_is_kept_for_its_index",
-    "TestGetNewIndexFailureCountValue": "test_the_failures_that_the_next_pod_notes",
-    "TestGetIndexFailureCount": "test_the_failures_that_a_pod_notes",
-    "TestFirstPendingIndexes": "test_the_lowest_that_are_missing",
-    "TestAppendDuplicatedIndexPodsForRemoval": "test_who_goes",
-    "TestPodGenerateNameWithIndex": "test_long_names_are_cut_before_the_index",
+    "TestGetPodsWithDelayedDeletionPerIndex": "test_pods_with_delayed_deletion_per_index",
+    "TestGetNewIndexFailureCountValue": "test_new_index_failure_count",
+    "TestGetIndexFailureCount": "test_index_failure_count",
+    "TestFirstPendingIndexes": "test_first_pending_indexes",
+    "TestAppendDuplicatedIndexPodsForRemoval": "test_active_pods_for_removal",
+    "TestPodGenerateNameWithIndex": "test_pod_generate_name_with_index",
     # pod_failure_policy_test.go, success_policy_test.go, backoff_utils_test.go
-    "TestMatchPodFailurePolicy": "test_what_becomes_of_a_failed_pod",
-    "TestMatchPodFailurePolicy: FailIndex": "test_a_rule_that_fails_an_index_is_the_last_that_is_read",
-    "TestMatchSuccessPolicy": "test_which_rule_is_met",
-    "TestNewBackoffRecord": "test_failures_in_a_row",
-    "TestGetFinishedTime": "test_when_a_pod_ended",
-    "TestGetRemainingBackoffTime": "test_the_wait_after_failures",
-    "TestGetRemainingBackoffTimePerIndex": "test_the_wait_of_an_index",
+    "TestMatchPodFailurePolicy": "test_match_pod_failure_policy",
+    "TestMatchPodFailurePolicy: FailIndex": "test_fail_index_rule_ends_the_matching",
+    "TestMatchSuccessPolicy": "test_match_success_policy",
+    "TestNewBackoffRecord": "test_backoff_record",
+    "TestGetFinishedTime": "test_finished_time",
+    "TestGetRemainingBackoffTime": "test_remaining_backoff_time",
+    "TestGetRemainingBackoffTimePerIndex": "test_remaining_backoff_time_per_index",
 }
 
 
-def test_no_upstream_case_is_missing() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []

@@ -59,7 +59,7 @@ async def soon() -> None:
     await asyncio.sleep(3.0)
 
 
-async def test_what_fits_is_adopted_with_the_finalizer(world: World) -> None:
+async def test_matching_orphan_is_adopted_with_the_tracking_finalizer(world: World) -> None:
     """(GetPodsForJob, "adopt", "only matching"; AddPodOrphan)"""
     other = await make(world, "other", {"of": "other"}, parallelism=1, completions=1)
     await make_pod(world, "theirs", other, {**APP, "of": "other"})
@@ -76,7 +76,7 @@ async def test_what_fits_is_adopted_with_the_finalizer(world: World) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["as the cache knows", "before the cache knows"])
-async def test_a_job_that_is_being_deleted_adopts_nothing(world: World, late: bool) -> None:
+async def test_terminating_job_adopts_nothing(world: World, late: bool) -> None:
     """(GetPodsForJob, "no adopt when deleting", "no adopt when deleting race")"""
     await make(world, parallelism=1, completions=1)
     await soon()
@@ -95,7 +95,7 @@ async def test_a_job_that_is_being_deleted_adopts_nothing(world: World, late: bo
     assert (await owners(world))["loose"] == ("", False)
 
 
-async def test_what_does_not_fit_any_more_is_let_go_without_the_finalizer(world: World) -> None:
+async def test_released_pod_loses_the_tracking_finalizer(world: World) -> None:
     """(GetPodsForJob, "release"; UpdatePodOrphanWithNewLabels, once it fits again)"""
     await make(world, parallelism=1, completions=1)
     await soon()
@@ -113,7 +113,7 @@ async def test_what_does_not_fit_any_more_is_let_go_without_the_finalizer(world:
     assert sum(1 for owner, _ in (await owners(world)).values() if owner == "work") == 1, "one completion is missing"
 
 
-async def test_one_that_changes_owners_enqueues_both(world: World) -> None:
+async def test_changed_controller_ref_enqueues_both_jobs(world: World) -> None:
     """(UpdatePodChangeControllerRef): the former Job makes another one, the other one has one too many."""
     await make(world, "one", parallelism=1, completions=1)
     second = await make(world, "two", parallelism=1, completions=1)
@@ -126,7 +126,7 @@ async def test_one_that_changes_owners_enqueues_both(world: World) -> None:
     assert sorted(found.values()) == ["one", "two"]
 
 
-async def test_one_that_is_let_go_by_hand_is_taken_up_again(world: World) -> None:
+async def test_pod_without_owner_is_readopted(world: World) -> None:
     """(UpdatePodRelease)"""
     await make(world, parallelism=1, completions=1)
     await soon()
@@ -136,7 +136,7 @@ async def test_one_that_is_let_go_by_hand_is_taken_up_again(world: World) -> Non
     assert (await owners(world))[name] == ("work", True)
 
 
-async def test_a_deleted_orphan_enqueues_nothing_and_ones_own_pod_is_replaced(world: World) -> None:
+async def test_deleted_orphan_enqueues_nothing_and_deleted_own_pod_is_replaced(world: World) -> None:
     """(DeletePod, DeletePodOrphan)"""
     await make(world, parallelism=1, completions=1)
     await make_pod(world, "stranger", labels={"app": "y"})
@@ -152,7 +152,7 @@ async def test_a_deleted_orphan_enqueues_nothing_and_ones_own_pod_is_replaced(wo
     assert other != name
 
 
-async def test_a_change_of_the_spec_is_synced_at_once_and_changes_of_pods_are_gathered(world: World) -> None:
+async def test_spec_update_is_synced_immediately_and_pod_updates_are_batched(world: World) -> None:
     """(UpdateJobRequeue; JobBackoff, "failure with pod updates batching")"""
     await make(world, parallelism=1, completions=3)
     await soon()
@@ -170,7 +170,7 @@ async def test_a_change_of_the_spec_is_synced_at_once_and_changes_of_pods_are_ga
     assert "update jobs/status work" in world.requests()
 
 
-async def test_a_failure_is_tried_again_later_each_time(world: World) -> None:
+async def test_failed_sync_is_requeued_with_backoff(world: World) -> None:
     """(JobApiBackoffReset, SyncJobUpdateRequeue)"""
     refused = Rule(fail(500), verb="create", resource="pods", times=3)
     world.faults.add(refused)
@@ -186,7 +186,7 @@ async def test_a_failure_is_tried_again_later_each_time(world: World) -> None:
     assert len(await world.pods()) == 1
 
 
-async def test_in_a_namespace_that_goes_away_one_pod_is_tried(world: World) -> None:
+async def test_terminating_namespace_stops_pod_creation_after_one_attempt(world: World) -> None:
     """No event, and nothing more for five minutes."""
     refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
     await make(world, parallelism=5, completions=5)

@@ -33,7 +33,7 @@ def any_name_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     allow_any_name(monkeypatch)
 
 
-def test_a_bundle_is_named_after_its_signer_and_its_content() -> None:
+def test_bundle_name_is_derived_from_signer_and_content() -> None:
     digest = hashlib.sha256(BUNDLE.encode()).hexdigest()
     assert f"kubernetes.io:kube-apiserver-serving:{digest[:24]}" == NAME
 
@@ -78,7 +78,7 @@ world = fixture_of(playing)
         ),
     },
 )
-async def test_what_is_done_about_the_bundles_there_are(
+async def test_sync_creates_and_deletes_bundles(
     env: Env, bundles: tuple[tuple[str, str, str], ...], expected: list[str]
 ) -> None:
     async with playing(env, *bundles) as world:
@@ -90,7 +90,7 @@ async def test_what_is_done_about_the_bundles_there_are(
         assert set(left) == {name for name, signer, _content in bundles if signer != KUBE_APISERVER_SERVING_SIGNER}
 
 
-async def test_a_bundle_that_is_changed_or_deleted_is_put_right(world: World) -> None:
+async def test_changed_or_deleted_bundle_is_restored(world: World) -> None:
     await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
     await asyncio.sleep(1)
     await world.merge(f"{BUNDLES}/{NAME}", {"metadata": {"labels": {"a": "b"}}, "spec": {"trustBundle": "x"}})
@@ -102,7 +102,7 @@ async def test_a_bundle_that_is_changed_or_deleted_is_put_right(world: World) ->
     assert world.requests() == [CREATE, UPDATE, CREATE]
 
 
-async def test_what_fails_is_tried_again_and_counted(env: Env) -> None:
+async def test_failed_sync_is_retried_and_counted(env: Env) -> None:
     async with playing(env, (OTHER, KUBE_APISERVER_SERVING_SIGNER, "x")) as world:
         world.faults.add(Rule(fail(403, "Forbidden"), verb="create", resource="clustertrustbundles", nth=1))
         world.faults.add(Rule(fail(500), verb="delete", resource="clustertrustbundles", times=1))
@@ -116,7 +116,7 @@ async def test_what_fails_is_tried_again_and_counted(env: Env) -> None:
 
 
 @pytest.mark.parametrize("failure", [fail(500), lose_request()])
-async def test_a_bundle_that_can_not_be_removed_keeps_no_other_one(env: Env, failure: Action) -> None:
+async def test_failed_deletion_does_not_block_other_bundles(env: Env, failure: Action) -> None:
     other_bundle_names = [f"{OTHER}{number}" for number in range(3)]
     async with playing(env, *((name, KUBE_APISERVER_SERVING_SIGNER, "x") for name in other_bundle_names)) as world:
         world.faults.add(Rule(failure, verb="delete", resource="clustertrustbundles", times=1))
@@ -136,6 +136,6 @@ async def test_a_bundle_that_can_not_be_removed_keeps_no_other_one(env: Env, fai
         "a file": (TrustBundleOptions(root_ca_file="a"), True),
     },
 )
-def test_it_runs_where_there_is_something_to_publish(options: TrustBundleOptions, expected: bool) -> None:
+def test_controller_requires_a_ca_to_publish(options: TrustBundleOptions, expected: bool) -> None:
     assert getattr(options, DESCRIPTOR.switch) is expected
     assert DESCRIPTOR.gates == ("ClusterTrustBundle",)

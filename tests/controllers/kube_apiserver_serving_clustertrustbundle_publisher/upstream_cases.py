@@ -3,7 +3,7 @@ each of them is."""
 
 from tests.controllers.upstream_coverage import Cases
 
-_BUNDLES = "test_what_is_done_about_the_bundles_there_are"
+_BUNDLES = "test_sync_creates_and_deletes_bundles"
 
 COVERED: Cases = {
     "TestCTBPublisherSync: no CTBs exist": _BUNDLES,

@@ -59,7 +59,7 @@ def day(world: World, days: float = 0.0) -> str:
     return (world.env.now() + datetime.timedelta(days=days)).date().isoformat()
 
 
-async def test_an_unused_token_is_marked_after_one_period_and_deleted_after_another(world: World) -> None:
+async def test_unused_token_is_labeled_invalid_then_deleted(world: World) -> None:
     made = await token(world, "old")
     await token(world, "by-hand", generated=False)
     await world.start(DESCRIPTOR, OPTIONS)
@@ -89,7 +89,7 @@ async def test_an_unused_token_is_marked_after_one_period_and_deleted_after_anot
     assert set(world.requests()) == {READ, "patch secrets old-token", "delete secrets old-token"}
 
 
-async def test_a_token_that_is_used_stays_and_so_does_one_that_a_pod_names(world: World) -> None:
+async def test_used_or_mounted_token_is_kept(world: World) -> None:
     for name in ("used", "mounted", "idle"):
         await token(world, name)
     volumes = [{"name": "v", "secret": {"secretName": "mounted-token"}}]
@@ -107,7 +107,7 @@ async def test_a_token_that_is_used_stays_and_so_does_one_that_a_pod_names(world
     assert INVALID_SINCE in await labels(world, "mounted"), "the pod was all that kept it"
 
 
-async def test_who_takes_the_mark_off_keeps_the_token_for_another_period(world: World) -> None:
+async def test_removing_the_invalid_since_label_keeps_the_token_for_another_period(world: World) -> None:
     await token(world, "missed")
     await world.start(DESCRIPTOR, OPTIONS)
     await asyncio.sleep(2.5 * DAY)
@@ -119,7 +119,7 @@ async def test_who_takes_the_mark_off_keeps_the_token_for_another_period(world: 
 
 
 @pytest.mark.parametrize("since", [None, "", "2000-01-01-1"], ids=["no map", "no date", "not a date"])
-async def test_without_a_date_to_go_by_nothing_is_touched(env: Env, since: str | None) -> None:
+async def test_nothing_is_cleaned_without_a_tracking_start_date(env: Env, since: str | None) -> None:
     async with tracked(env, since) as world:
         await token(world, "old")
         await world.start(DESCRIPTOR, OPTIONS)
@@ -128,7 +128,7 @@ async def test_without_a_date_to_go_by_nothing_is_touched(env: Env, since: str |
         assert set(world.requests()) == {READ}
 
 
-async def test_a_map_that_cannot_be_read_is_read_again_the_next_day(world: World) -> None:
+async def test_failed_read_of_the_tracking_config_map_is_retried_the_next_day(world: World) -> None:
     await token(world, "old")
     world.faults.add(Rule(fail(500), verb="get", resource="configmaps", times=5))
     await world.start(DESCRIPTOR, OPTIONS)
@@ -137,7 +137,7 @@ async def test_a_map_that_cannot_be_read_is_read_again_the_next_day(world: World
     assert world.requests().count(READ) == 8
 
 
-async def test_a_map_that_may_not_be_read_is_reported_once_with_the_role(
+async def test_forbidden_tracking_config_map_is_reported_once_with_the_missing_role(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.faults.add(Rule(fail(403), verb="get", resource="configmaps", times=3))
@@ -150,7 +150,7 @@ async def test_a_map_that_may_not_be_read_is_reported_once_with_the_role(
     assert "--controllers=*,-legacy-serviceaccount-token-cleaner-controller" in warning
 
 
-async def test_one_secret_that_cannot_be_written_does_not_keep_the_others(world: World) -> None:
+async def test_failed_update_of_one_secret_does_not_block_others(world: World) -> None:
     for name in ("a", "b"):
         await token(world, name)
     await world.start(DESCRIPTOR, OPTIONS)
@@ -162,7 +162,7 @@ async def test_one_secret_that_cannot_be_written_does_not_keep_the_others(world:
     assert INVALID_SINCE in await labels(world, "a")
 
 
-async def test_a_secret_that_has_just_changed_is_not_deleted(world: World) -> None:
+async def test_secret_with_a_newer_resource_version_is_not_deleted(world: World) -> None:
     """By its resource version: who has used it or taken the mark off meanwhile is heard."""
     await token(world, "old")
     await world.start(DESCRIPTOR, OPTIONS)

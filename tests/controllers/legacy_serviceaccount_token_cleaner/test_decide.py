@@ -31,8 +31,8 @@ ACCOUNT = ServiceAccount(
 )
 BARE = ServiceAccount(metadata=ACCOUNT.metadata)
 
-_WHAT, _TRACKED = "test_what_becomes_of_a_secret", "test_nothing_is_touched_before_its_use_was_tracked_for_a_period"
-_MAP = "test_without_a_date_to_go_by_nothing_is_touched"
+_WHAT, _TRACKED = "test_legacy_service_account_token_clean_up", "test_no_cleanup_before_tracking_for_one_period"
+_MAP = "test_nothing_is_cleaned_without_a_tracking_start_date"
 _GENERATED, _USED = "auto-generated secret", "the time period since last-used is larger than CleanUpPeriod"
 _NEVER = f"{_GENERATED} does not have 'last-used' label"
 
@@ -49,7 +49,7 @@ COVERED: Cases = {
     f"{_GENERATED} has a last-used label, but it can not be parsed": _WHAT,
     "secret-referenced service account does not exist": _WHAT,
     "secret-referenced service account uid does not match": _WHAT,
-    "secret-referenced service account name is empty": "test_a_secret_that_names_no_account_has_none",
+    "secret-referenced service account name is empty": "test_secret_without_a_service_account_annotation",
     f"{_NEVER}, has not been marked as invalid": _WHAT,
     f"{_NEVER}, has been marked as invalid, invalid_since label can not be parsed": _WHAT,
     f"{_NEVER}, has been marked as invalid, time period since invalid is less than CleanUpPeriod": _WHAT,
@@ -61,7 +61,7 @@ COVERED: Cases = {
 }
 
 
-def test_every_case_of_upstreams_is_somewhere() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -116,7 +116,7 @@ def secret(
         "marked, and used again": (secret(used="2023-02-20", invalid="2023-01-15"), ACCOUNT, set(), Action.NOTHING),
     },
 )
-def test_what_becomes_of_a_secret(
+def test_legacy_service_account_token_clean_up(
     found: Secret, account: ServiceAccount | None, pods: set[str], expected: Action
 ) -> None:
     assert decide(found, account, pods, MOMENT) is expected
@@ -132,22 +132,22 @@ def test_what_becomes_of_a_secret(
         "since the end of days": ("9999-12-31", False),
     },
 )
-def test_nothing_is_touched_before_its_use_was_tracked_for_a_period(since: str, expected: bool) -> None:
+def test_no_cleanup_before_tracking_for_one_period(since: str, expected: bool) -> None:
     assert is_tracked_long_enough(datetime.date.fromisoformat(since), MOMENT) is expected
 
 
-def test_a_period_longer_than_time_itself_touches_nothing() -> None:
+def test_huge_period_cleans_nothing() -> None:
     for_ever = CleanUpTime(NOW, 10_000 * 365 * DAY)
     assert decide(secret(), ACCOUNT, set(), for_ever) is Action.NOTHING
     assert not is_tracked_long_enough(datetime.date(2000, 1, 1), for_ever)
 
 
 @pytest.mark.parametrize("text", ["", "2023-1-5", "2023-13-01", "2023-01-01-1", "20230101", "2023-W01-1", "soon"])
-def test_what_is_no_date(text: str) -> None:
+def test_invalid_dates(text: str) -> None:
     assert parse_date(text) is None
 
 
-def test_a_secret_that_names_no_account_has_none() -> None:
+def test_secret_without_a_service_account_annotation() -> None:
     assert account_key(Secret(metadata=ObjectMeta(name="t", namespace="default"))) == ""
     assert account_key(secret()) == "default/default"
 
@@ -157,5 +157,5 @@ def test_a_secret_that_names_no_account_has_none() -> None:
     [(1.0, []), (0.0, ["invalid CleanUpPeriod: 0s"]), (-60.0, ["invalid CleanUpPeriod: -1m0s"])],
     ids=["a period", "none", "a negative one"],
 )
-def test_a_period_must_be_one(period: float, errors: list[str]) -> None:
+def test_period_must_be_positive(period: float, errors: list[str]) -> None:
     assert LegacyTokenCleanerOptions(period=period).validate() == errors

@@ -47,7 +47,7 @@ def writes_after_content(cluster: Cluster) -> list[str]:
     return [text for text in cluster.writes() if text.startswith(("PUT ", "PATCH "))]
 
 
-async def test_a_namespace_and_everything_in_it_go_five_seconds_after_the_deletion(cluster: Cluster) -> None:
+async def test_namespace_and_its_content_are_deleted_after_five_seconds(cluster: Cluster) -> None:
     await cluster.configmap("a", namespace="going")
     await cluster.create(f"{NS}/secrets", metadata={"name": "b"})
     await cluster.create(
@@ -75,13 +75,13 @@ async def test_a_namespace_and_everything_in_it_go_five_seconds_after_the_deleti
     assert not [text for text in cluster.requests() if "default" in text]
 
 
-async def test_an_active_namespace_is_left_alone(cluster: Cluster) -> None:
+async def test_active_namespace_is_not_touched(cluster: Cluster) -> None:
     await cluster.configmap("a", namespace="going")
     await asyncio.sleep(3600)
     assert cluster.requests() == []
 
 
-async def test_while_a_pod_is_left_nothing_else_is_deleted(cluster: Cluster) -> None:
+async def test_other_resources_wait_for_the_deletion_of_pods(cluster: Cluster) -> None:
     await cluster.configmap("a", namespace="going")
     await pod(cluster, "p", finalizers=[FOREIGN])
     await cluster.delete(NS, "")
@@ -96,7 +96,7 @@ async def test_while_a_pod_is_left_nothing_else_is_deleted(cluster: Cluster) -> 
     assert await cluster.get(NS) is None
 
 
-async def test_what_holds_a_namespace_is_told_and_asked_for_every_eight_seconds(cluster: Cluster) -> None:
+async def test_remaining_content_is_reported_and_retried_every_eight_seconds(cluster: Cluster) -> None:
     for name in ("held-1", "held-2"):
         await cluster.configmap(name, namespace="going", finalizers=[FOREIGN])
     await cluster.delete(NS, "")
@@ -132,7 +132,7 @@ async def test_what_holds_a_namespace_is_told_and_asked_for_every_eight_seconds(
     assert await cluster.get(NS) is None
 
 
-async def test_finalizers_of_others_stay_on_the_namespace(cluster: Cluster) -> None:
+async def test_finalizers_of_others_are_kept_on_the_namespace(cluster: Cluster) -> None:
     found = await namespace(cluster)
     found["spec"]["finalizers"] = ["example.com/b", "kubernetes", "example.com/a"]
     body = msgspec.json.encode(found)
@@ -144,7 +144,7 @@ async def test_finalizers_of_others_stay_on_the_namespace(cluster: Cluster) -> N
     assert (await namespace(cluster))["status"]["phase"] == "Terminating"
 
 
-async def test_where_a_collection_cannot_be_deleted_its_objects_are_one_by_one(cluster: Cluster) -> None:
+async def test_objects_are_deleted_one_by_one_without_deletecollection(cluster: Cluster) -> None:
     for name in ("a", "b"):
         await cluster.configmap(name, namespace="going")
 
@@ -158,7 +158,7 @@ async def test_where_a_collection_cannot_be_deleted_its_objects_are_one_by_one(c
     assert [text for text in cluster.writes() if CM in text] == [f"DELETE {CM}", f"DELETE {CM}/a", f"DELETE {CM}/b"]
 
 
-async def test_a_group_that_cannot_be_discovered_keeps_the_namespace_and_the_rest_goes(cluster: Cluster) -> None:
+async def test_failed_discovery_of_a_group_keeps_the_namespace_and_deletes_the_rest(cluster: Cluster) -> None:
     await cluster.configmap("a", namespace="going")
 
     async def broken(request: wire.Request) -> wire.Response | None:
@@ -205,7 +205,7 @@ async def refuse_to_delete(cluster: Cluster, path: str) -> None:
     await cluster.delete(NS, "")
 
 
-async def test_an_object_that_cannot_be_deleted_is_told_and_does_not_stop_the_rest(cluster: Cluster) -> None:
+async def test_failed_deletion_of_an_object_is_reported_and_does_not_stop_others(cluster: Cluster) -> None:
     await cluster.configmap("a", namespace="going")
     await cluster.create(f"{NS}/secrets", metadata={"name": "b"})
     await refuse_to_delete(cluster, CM)
@@ -222,7 +222,7 @@ async def test_an_object_that_cannot_be_deleted_is_told_and_does_not_stop_the_re
     assert await cluster.get(NS) is None
 
 
-async def test_pods_that_cannot_be_deleted_do_not_stop_the_rest_either(cluster: Cluster) -> None:
+async def test_failed_deletion_of_pods_does_not_stop_others(cluster: Cluster) -> None:
     """As upstream, where only pods that are seen to remain do."""
     await cluster.configmap("a", namespace="going")
     await pod(cluster, "p")
@@ -234,7 +234,7 @@ async def test_pods_that_cannot_be_deleted_do_not_stop_the_rest_either(cluster: 
     assert await cluster.get(NS) is None
 
 
-async def test_a_namespace_that_changes_under_our_hands_is_read_again(cluster: Cluster) -> None:
+async def test_finalize_conflict_is_retried_on_the_live_namespace(cluster: Cluster) -> None:
     changes = 0
 
     async def change(request: wire.Request) -> None:
@@ -251,7 +251,7 @@ async def test_a_namespace_that_changes_under_our_hands_is_read_again(cluster: C
     assert cluster.requests().count(f"GET {NS}") == 4
 
 
-async def test_many_namespaces_go_at_the_same_time(cluster: Cluster) -> None:
+async def test_namespaces_are_deleted_concurrently(cluster: Cluster) -> None:
     for number in range(30):
         await cluster.create("/api/v1/namespaces", metadata={"name": f"n-{number}"})
         await cluster.configmap("a", namespace=f"n-{number}")
@@ -260,7 +260,7 @@ async def test_many_namespaces_go_at_the_same_time(cluster: Cluster) -> None:
     assert [name for name in await cluster.names("/api/v1/namespaces") if name.startswith("n-")] == []
 
 
-async def test_a_namespace_that_was_terminating_when_we_started_goes(env: Env) -> None:
+async def test_namespace_terminating_at_startup_is_deleted(env: Env) -> None:
     async with running(env) as cluster:
         await cluster.create("/api/v1/namespaces", metadata={"name": "going"})
         await cluster.configmap("a", namespace="going")

@@ -42,7 +42,7 @@ def current(*finalizers: str) -> Object:
         "once the period is over there is no estimate any more": ([pod(30)], 30, 0),
     },
 )
-def test_estimate_grace(pods: list[Pod], seconds_later: int, expected: int) -> None:
+def test_estimate_graceful_termination(pods: list[Pod], seconds_later: int, expected: int) -> None:
     assert (
         estimate_graceful_termination_for_pods(pods, DELETED_AT, DELETED_AT + datetime.timedelta(seconds=seconds_later))
         == expected
@@ -63,11 +63,11 @@ def test_estimate_grace(pods: list[Pod], seconds_later: int, expected: int) -> N
         "an estimate goes before the finalizers' default": ([current("a")], 20, RemainingContent(1, {"a": 1}, 20)),
     },
 )
-def test_judge_remainder(items: list[Object], estimate: int, expected: RemainingContent) -> None:
+def test_remaining_objects(items: list[Object], estimate: int, expected: RemainingContent) -> None:
     assert remaining_content(WIDGETS, "ns", items, estimate) == expected
 
 
-def test_objects_without_a_reason_to_remain_are_an_error() -> None:
+def test_objects_remaining_without_finalizers_are_an_error() -> None:
     with pytest.raises(UnexpectedContent) as caught:
         remaining_content(WIDGETS, "ns", [current()], 0)
     assert caught.value.remaining == RemainingContent(1)
@@ -76,7 +76,7 @@ def test_objects_without_a_reason_to_remain_are_an_error() -> None:
     )
 
 
-def test_totals_add_up_counts_and_finalizers_and_keep_the_longest_estimate() -> None:
+def test_totals_sum_counts_and_finalizers_and_keep_the_longest_estimate() -> None:
     totals = Totals()
     totals.add(WIDGETS, RemainingContent(2, {"a": 2, "b": 1}, 15))
     totals.add(Resource("", "v1", "pods"), RemainingContent(1, {"a": 1}, 30))
@@ -87,11 +87,11 @@ def test_totals_add_up_counts_and_finalizers_and_keep_the_longest_estimate() -> 
 
 
 @pytest.mark.parametrize(("estimate", "expected"), [(1, 1), (15, 8), (30, 16), (2**63 - 1, 3600)])
-def test_the_pause_is_half_of_the_estimate_and_a_second(estimate: int, expected: int) -> None:
+def test_requeue_delay_is_half_of_the_estimate_plus_one_second(estimate: int, expected: int) -> None:
     assert pause_seconds(estimate) == expected
 
 
-def test_only_the_own_finalizer_is_taken_away() -> None:
+def test_finalize_removes_only_the_kubernetes_finalizer() -> None:
     """TestFinalizeNamespaceFunc (v1.36), and the order in which the others are written back."""
     assert finalizers_without_kubernetes(["kubernetes"]) == []
     assert finalizers_without_kubernetes(["other", "kubernetes", "another", "other"]) == ["another", "other"]

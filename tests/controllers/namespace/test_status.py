@@ -23,7 +23,7 @@ NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 ORDER = [DISCOVERY_FAILURE, PARSING_FAILURE, CONTENT_FAILURE, CONTENT_REMAINING, FINALIZERS_REMAINING]
 
 
-def test_all_is_well_in_upstream_words_and_order() -> None:
+def test_success_conditions_have_upstreams_messages_and_order() -> None:
     assert [(v.type, v.status, v.reason, v.message) for v in conditions_of(Outcome(), NOW)] == [
         ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
         (
@@ -132,7 +132,7 @@ def test_existing_conditions_keep_their_position(before: list[str], expected_ord
     assert {c.type: c.status for c in updated if c.type != "unknown"} == dict.fromkeys(ORDER, "False")
 
 
-def test_a_failure_overwrites_a_success() -> None:
+def test_failure_overwrites_success() -> None:
     """TestUpdateConditions: overwrite with failure."""
     updated = update_conditions([condition(PARSING_FAILURE, "False")], conditions_of(Outcome(parsing_error="bar"), NOW))
     assert updated[0] == Condition(
@@ -144,13 +144,13 @@ def test_a_failure_overwrites_a_success() -> None:
     )
 
 
-def test_a_change_of_the_message_alone_leaves_the_transition_time() -> None:
+def test_changed_message_keeps_the_transition_time() -> None:
     before = [condition(CONTENT_FAILURE, "True", "ContentDeletionFailed", "one")]
     found = conditions_of(Outcome(content_errors=("two",)), NOW)
     updated = update_conditions(before, found)[0]
     assert (updated.message[-3:], updated.last_transition_time) == ("two", THEN)
 
 
-def test_nothing_new_changes_nothing() -> None:
+def test_unchanged_conditions_are_kept() -> None:
     once = update_conditions([], conditions_of(Outcome(), THEN))
     assert update_conditions(once, conditions_of(Outcome(), NOW)) == once

@@ -31,7 +31,7 @@ def used(blocks: CidrSet) -> list[int]:
         "IPv6 of one block": "beef:1234::/30",
     },
 )
-def test_what_is_given_back_can_be_given_out_again(cluster: str) -> None:
+def test_released_cidr_is_allocated_again(cluster: str) -> None:
     blocks = blocks_of(cluster, 30)
     for _ in range(2):
         assert allocate_all(blocks) == [str(parse_cidr(cluster))]
@@ -59,7 +59,7 @@ def test_what_is_given_back_can_be_given_out_again(cluster: str) -> None:
         "/80 to /96": ("2001:0db8:1234:ff00::0370:7334/80", 96, 6425, "2001:db8:1234:ff00:0:1919::/96"),
     },
 )
-def test_blocks_are_counted_from_the_start_of_the_range(cluster: str, mask: int, index: int, expected: str) -> None:
+def test_index_to_cidr_block(cluster: str, mask: int, index: int, expected: str) -> None:
     """TestIndexToCIDRBlock. And back: a block's index is its own."""
     blocks = blocks_of(cluster, mask)
     block = blocks.block(index)
@@ -68,7 +68,7 @@ def test_blocks_are_counted_from_the_start_of_the_range(cluster: str, mask: int,
 
 
 @pytest.mark.parametrize("cluster", ["127.123.234.0/16", "beef:1234::/16"])
-def test_all_are_given_out_once_and_after_their_return_in_the_same_order(cluster: str) -> None:
+def test_all_cidrs_are_allocated_once_and_in_the_same_order_after_release(cluster: str) -> None:
     """TestCIDRSet_RandomishAllocation."""
     blocks = blocks_of(cluster, 24)
     first = allocate_all(blocks)
@@ -80,7 +80,7 @@ def test_all_are_given_out_once_and_after_their_return_in_the_same_order(cluster
 
 
 @pytest.mark.parametrize("cluster", ["127.123.234.0/16", "beef:1234::/16"])
-def test_what_is_used_already_is_not_given_out(cluster: str) -> None:
+def test_occupied_cidrs_are_not_allocated(cluster: str) -> None:
     """TestCIDRSet_AllocationOccupied."""
     blocks = blocks_of(cluster, 24)
     everything = allocate_all(blocks)
@@ -90,7 +90,7 @@ def test_what_is_used_already_is_not_given_out(cluster: str) -> None:
     assert allocate_all(blocks) == everything[:128]
 
 
-def test_a_block_is_used_or_not_however_often_it_was_said() -> None:
+def test_double_occupy_and_release() -> None:
     """TestDoubleOccupyRelease."""
     blocks = blocks_of("10.42.0.0/16", 24)
     for act, text, expected in (
@@ -141,7 +141,7 @@ def test_a_block_is_used_or_not_however_often_it_was_said() -> None:
         "less than a block uses the whole of it": ("10.0.0.0/16", 24, "10.0.3.64/26", range(3, 4)),
     },
 )
-def test_which_blocks_a_range_shares_addresses_with(cluster: str, mask: int, text: str, expected: range | None) -> None:
+def test_begin_and_end_index_of_a_cidr(cluster: str, mask: int, text: str, expected: range | None) -> None:
     blocks = blocks_of(cluster, mask)
     if expected is None:
         with pytest.raises(OutOfRange):
@@ -161,14 +161,14 @@ def test_which_blocks_a_range_shares_addresses_with(cluster: str, mask: int, tex
         "a few of IPv6": ("2001:beef:1234:369b::/60", 64, ["2001:beef:1234:3690::/64", "2001:beef:1234:3691::/64"]),
     },
 )
-def test_the_first_two(cluster: str, mask: int, expected: list[str]) -> None:
+def test_first_two_ipv6_cidrs(cluster: str, mask: int, expected: list[str]) -> None:
     """TestCIDRSetv6."""
     blocks = blocks_of(cluster, mask)
     found = [blocks.allocate() for _ in range(2)]
     assert [str(blocks.block(each.block)) for each in found if each is not None] == expected
 
 
-def test_tries_are_the_used_blocks_that_were_passed() -> None:
+def test_allocation_tries_count_skipped_cidrs() -> None:
     """TestCidrSetMetricsHistogram: what is marked as used does not move the next candidate."""
     blocks = blocks_of("10.0.0.0/16", 24)
     blocks.occupy(blocks.indices(parse_cidr("10.0.0.0/17")))
@@ -178,7 +178,7 @@ def test_tries_are_the_used_blocks_that_were_passed() -> None:
     assert blocks.allocate() == (2, 128)
 
 
-def test_any_history_agrees_with_a_plain_set() -> None:
+def test_random_operations_agree_with_a_model() -> None:
     chance = random.Random(5)
     for _ in range(30):
         blocks, plain, candidate = blocks_of("10.0.0.0/24", chance.choice((27, 29, 30))), set[int](), 0

@@ -55,7 +55,7 @@ def used(world: World, cluster: str = "10.0.0.0/24") -> float:
     return world.metrics.value("node_ipam_controller_cidrset_usage_cidrs", cluster)
 
 
-async def test_every_node_gets_a_range_with_one_request(world: World) -> None:
+async def test_every_node_gets_a_pod_cidr_with_one_request(world: World) -> None:
     made = [await new_node(world, name) for name in ("a", "b")]
     await asyncio.sleep(1)
     assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "b": ["10.0.0.64/26"]}
@@ -83,7 +83,7 @@ async def test_every_node_gets_a_range_with_one_request(world: World) -> None:
         ),
     },
 )
-async def test_with_two_families_a_node_gets_one_of_each(
+async def test_dual_stack_node_gets_a_cidr_of_each_family(
     env: Env, options: NodeIpamOptions, expected: list[str]
 ) -> None:
     async with managed(env, options) as world:
@@ -93,7 +93,7 @@ async def test_with_two_families_a_node_gets_one_of_each(
         assert (spec["podCIDR"], spec["podCIDRs"]) == (expected[0], expected)
 
 
-async def test_what_nodes_have_when_the_manager_starts_stays_and_is_not_given_out(env: Env) -> None:
+async def test_existing_pod_cidrs_are_occupied_at_startup(env: Env) -> None:
     async with node_world.world(env) as world:
         await new_node(world, "a", "10.0.0.0/26")
         await new_node(world, "b")
@@ -110,7 +110,7 @@ async def test_what_nodes_have_when_the_manager_starts_stays_and_is_not_given_ou
         assert await all_ranges(world) == expected | {"d": ["10.0.0.192/26"]}
 
 
-async def test_what_a_former_leader_wrote_last_is_read_from_the_server_not_from_the_cache(env: Env) -> None:
+async def test_pod_cidrs_are_read_live_after_a_leader_change(env: Env) -> None:
     async with node_world.world(env) as world:
         for name in ("a", "b"):
             await new_node(world, name)
@@ -125,7 +125,7 @@ async def test_what_a_former_leader_wrote_last_is_read_from_the_server_not_from_
         assert world.requests() == ["patch nodes a"]
 
 
-async def test_a_cache_that_shows_the_former_node_of_a_name_takes_nothing_from_the_present_one(env: Env) -> None:
+async def test_stale_deleted_node_does_not_release_the_cidr_of_its_successor(env: Env) -> None:
     async with node_world.world(env) as world:
         for name in ("a", "waiting"):
             await new_node(world, name)
@@ -155,9 +155,7 @@ async def test_a_cache_that_shows_the_former_node_of_a_name_takes_nothing_from_t
         "it met conflicts": (conflict(), True),
     },
 )
-async def test_a_block_is_free_again_only_if_it_was_certainly_not_written(
-    world: World, action: Action, freed: bool
-) -> None:
+async def test_cidr_is_released_only_if_the_write_certainly_failed(world: World, action: Action, freed: bool) -> None:
     rule = world.faults.add(Rule(action, verb="patch", resource="nodes", name="a", times=3))
     with world.faults.hold(resource="nodes") as hold:
         await new_node(world, "a")
@@ -174,7 +172,7 @@ async def test_a_block_is_free_again_only_if_it_was_certainly_not_written(
 
 
 @pytest.mark.parametrize("code", [403, 404])
-async def test_a_refusal_says_nothing_of_earlier_tries(env: Env, code: int) -> None:
+async def test_rejected_retry_does_not_release_the_cidr_of_an_earlier_attempt(env: Env, code: int) -> None:
     """Nor does a 404 that does not name the node: some proxy's."""
     async with managed(env, NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/24", mask_size=25)) as world:
         world.faults.add(Rule(lose_answer(), verb="patch", resource="nodes", name="a", times=3))
@@ -187,7 +185,7 @@ async def test_a_refusal_says_nothing_of_earlier_tries(env: Env, code: int) -> N
             assert await all_ranges(world) == {"a": ["10.0.0.0/25"], "b": ["10.0.0.128/25"], "c": []}
 
 
-async def test_two_failures_are_no_more_than_two_requests(world: World) -> None:
+async def test_two_conflicts_cause_three_identical_patches(world: World) -> None:
     world.faults.add(Rule(conflict(), verb="patch", resource="nodes", times=2))
     await new_node(world, "a")
     await asyncio.sleep(5)
@@ -197,7 +195,7 @@ async def test_two_failures_are_no_more_than_two_requests(world: World) -> None:
     assert await world.events() == []
 
 
-async def test_a_node_that_goes_while_it_is_written_to_leaves_nothing_behind(world: World) -> None:
+async def test_node_deleted_during_the_update_releases_its_cidr(world: World) -> None:
     world.faults.add(Rule(delay(2.0), verb="patch", resource="nodes"))
     await new_node(world, "a")
     await asyncio.sleep(1)
@@ -208,7 +206,7 @@ async def test_a_node_that_goes_while_it_is_written_to_leaves_nothing_behind(wor
     assert await world.events() == []
 
 
-async def test_a_late_write_does_not_meet_the_next_node_of_that_name(world: World) -> None:
+async def test_late_update_does_not_apply_to_a_recreated_node(world: World) -> None:
     world.faults.add(Rule(delay(2.0), verb="patch", resource="nodes", times=1))
     await new_node(world, "a")
     await asyncio.sleep(1)
@@ -222,7 +220,7 @@ async def test_a_late_write_does_not_meet_the_next_node_of_that_name(world: Worl
     assert used(world) == 0.5
 
 
-async def test_whoever_nothing_is_left_for_gets_the_next_block_that_is_free(world: World) -> None:
+async def test_node_without_a_cidr_gets_the_next_released_one(world: World) -> None:
     """Upstream's node would wait for its back-off, which has grown to minutes by then."""
     for number in range(4):
         await new_node(world, f"n{number}")
@@ -240,7 +238,7 @@ async def test_whoever_nothing_is_left_for_gets_the_next_block_that_is_free(worl
         assert await ranges_of(world, gets) == freed
 
 
-async def test_what_goes_while_the_watch_is_broken_is_free_too(world: World) -> None:
+async def test_cidr_of_a_node_deleted_while_the_watch_was_broken_is_released(world: World) -> None:
     for number in range(4):
         await new_node(world, f"n{number}")
     await asyncio.sleep(1)
@@ -254,7 +252,7 @@ async def test_what_goes_while_the_watch_is_broken_is_free_too(world: World) -> 
     assert used(world) == 0.5
 
 
-async def test_a_node_that_came_and_went_while_nobody_watched_keeps_nothing(env: Env) -> None:
+async def test_cidr_of_a_node_deleted_before_the_first_watch_is_released(env: Env) -> None:
     """It was listed at the start. No event ever tells of it."""
     async with node_world.world(env) as world:
         world.faults.add(Rule(fail(503), verb="list", resource="nodes", times=1))
@@ -272,7 +270,7 @@ async def test_a_node_that_came_and_went_while_nobody_watched_keeps_nothing(env:
         assert await world.events() == []
 
 
-async def test_a_node_that_a_finalizer_keeps_keeps_its_block(env: Env) -> None:
+async def test_terminating_node_with_a_finalizer_keeps_its_cidr(env: Env) -> None:
     """Upstream gives its block back when it is marked for deletion, and so to another node."""
     async with managed(env, ONE) as world:
         await new_node(world, "a", finalizers=["example.com/hold"])
@@ -286,7 +284,7 @@ async def test_a_node_that_a_finalizer_keeps_keeps_its_block(env: Env) -> None:
         assert await all_ranges(world) == {"b": ["10.0.0.0/26"]}
 
 
-async def test_a_node_that_is_being_deleted_gets_none(env: Env) -> None:
+async def test_terminating_node_gets_no_cidr(env: Env) -> None:
     async with node_world.world(env) as world:
         await new_node(world, "a", finalizers=["example.com/hold"])
         await world.delete(f"{NODES}/a")
@@ -295,7 +293,9 @@ async def test_a_node_that_is_being_deleted_gets_none(env: Env) -> None:
         assert world.requests() == []
 
 
-async def test_ranges_that_fit_nowhere_trouble_nobody_else(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_node_with_cidrs_outside_the_cluster_cidr_does_not_affect_others(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     await new_node(world, "stranger", "172.16.0.0/26")
     await new_node(world, "a")
     await new_node(world, "twin", "10.0.0.0/26")
@@ -321,7 +321,7 @@ async def run_alone(world: World) -> None:
         watching.cancel()
 
 
-async def test_nodes_that_do_not_fit_end_the_program_at_its_start(env: Env) -> None:
+async def test_unoccupiable_pod_cidrs_fail_startup(env: Env) -> None:
     """TestOccupyPreExistingCIDR: the allocator cannot be made."""
     async with node_world.world(env) as world:
         await new_node(world, "stranger", "172.16.0.0/26")
@@ -330,7 +330,7 @@ async def test_nodes_that_do_not_fit_end_the_program_at_its_start(env: Env) -> N
         assert "failed to mark cidr[172.16.0.0/26] at idx [0] as occupied for node: stranger" in str(caught.value)
 
 
-async def test_nodes_are_listed_every_ten_seconds_for_ten_minutes(env: Env) -> None:
+async def test_initial_node_list_is_retried_for_ten_minutes(env: Env) -> None:
     async with node_world.world(env) as world:
         rule = world.faults.add(Rule(fail(500), verb="list", resource="nodes"))
         began = world.env.monotonic()
@@ -340,7 +340,7 @@ async def test_nodes_are_listed_every_ten_seconds_for_ten_minutes(env: Env) -> N
         assert world.env.monotonic() - began == pytest.approx(600, abs=1)
 
 
-async def test_settings_that_make_no_sense_build_nothing(env: Env) -> None:
+async def test_invalid_settings_fail_construction(env: Env) -> None:
     async with node_world.world(env) as world:
         with pytest.raises(ValueError, match="Must specify --cluster-cidr"):
             await world.start(DESCRIPTOR, NodeIpamOptions(allocate=True))

@@ -101,7 +101,7 @@ async def live(world: World, chance: random.Random, options: NodeIpamOptions) ->
 
 
 @pytest.mark.parametrize("case", sorted(FAMILIES))
-async def test_no_two_nodes_ever_have_the_same_addresses(world: World, case: str, seed: int) -> None:
+async def test_pod_cidrs_are_unique_under_faults(world: World, case: str, seed: int) -> None:
     options = FAMILIES[case]
     chance = random.Random(seed)
     judge = Apart(world)

@@ -49,7 +49,7 @@ V4, V6 = ("10.10.0.0/16", 24), ("ace:cab:deca::/8", 24)
         "no range at all": ([V4], ["nonsense"], "failed to parse node node0, CIDR nonsense"),
     },
 )
-def test_what_a_node_has_fits_or_not(clusters: list[tuple[str, int]], ranges: list[str], error: str) -> None:
+def test_occupy_cidrs(clusters: list[tuple[str, int]], ranges: list[str], error: str) -> None:
     books = allocator(*clusters)
     if error:
         with pytest.raises(InvalidPodCIDRs) as caught:
@@ -59,7 +59,7 @@ def test_what_a_node_has_fits_or_not(clusters: list[tuple[str, int]], ranges: li
         assert enter(books, "node0", *ranges) == []
 
 
-def test_of_a_node_with_wrong_ranges_the_right_ones_are_not_given_out() -> None:
+def test_valid_cidrs_of_a_node_with_invalid_ones_are_occupied() -> None:
     books = allocator(("10.10.0.0/23", 24), ("2001:db8::/63", 64))
     with pytest.raises(InvalidPodCIDRs):
         enter(books, "a", "10.10.0.0/24", "cdd::/64")
@@ -99,7 +99,7 @@ def test_of_a_node_with_wrong_ranges_the_right_ones_are_not_given_out() -> None:
         "services elsewhere": ([("10.0.0.0/22", 24)], ("192.168.0.0/16",), [], ("10.0.0.0/24",)),
     },
 )
-def test_a_node_is_given_what_is_free(
+def test_allocate_or_occupy_cidr(
     clusters: list[tuple[str, int]], services: tuple[str, ...], taken: list[str], expected: tuple[str, ...]
 ) -> None:
     """TestAllocateOrOccupyCIDRSuccess."""
@@ -110,7 +110,7 @@ def test_a_node_is_given_what_is_free(
     assert give(books, "node0") == expected, "it is asked again and has it already"
 
 
-def test_when_everything_is_used_none_is_given_until_one_is_free() -> None:
+def test_exhausted_range_allocates_again_after_a_release() -> None:
     """TestAllocateOrOccupyCIDRFailure, TestReleaseCIDRSuccess."""
     books = allocator(("127.123.234.0/28", 30))
     for number in range(4):
@@ -126,12 +126,12 @@ def test_when_everything_is_used_none_is_given_until_one_is_free() -> None:
     assert give(books, "node0") == ("127.123.234.4/30",)
 
 
-def test_services_over_everything_leave_nothing() -> None:
+def test_service_cidr_covering_the_cluster_cidr_leaves_nothing() -> None:
     with pytest.raises(CIDRRangeNoCIDRsRemaining):
         give(allocator(("10.0.0.0/24", 26), services=("0.0.0.0/0",)), "a")
 
 
-def test_what_was_chosen_of_the_first_family_is_free_when_the_second_has_none() -> None:
+def test_cidr_of_the_first_family_is_released_if_the_second_is_exhausted() -> None:
     books = allocator(("10.0.0.0/22", 24), ("2001:db8::/64", 64))
     give(books, "a")
     for _ in range(10):
@@ -142,7 +142,7 @@ def test_what_was_chosen_of_the_first_family_is_free_when_the_second_has_none() 
     assert give(books, "b")[1] == "2001:db8::/64"
 
 
-def test_what_two_nodes_have_is_free_when_both_are_gone() -> None:
+def test_cidr_of_two_nodes_is_released_after_both_are_deleted() -> None:
     books = allocator(("10.0.0.0/24", 25))
     assert enter(books, "a", "10.0.0.0/25") == []
     assert enter(books, "b", "10.0.0.0/25") == ["a"], "somebody wrote it so"
@@ -154,7 +154,7 @@ def test_what_two_nodes_have_is_free_when_both_are_gone() -> None:
     assert give(books, "e") == ("10.0.0.0/25",)
 
 
-def test_a_service_range_is_never_free() -> None:
+def test_service_cidr_is_never_released() -> None:
     books = allocator(("10.0.0.0/24", 25), services=("10.0.0.0/30",))
     enter(books, "a", "10.0.0.0/25")
     books.release("a")
@@ -163,7 +163,7 @@ def test_a_service_range_is_never_free() -> None:
         give(books, "c")
 
 
-def test_a_reservation_stays_until_the_node_is_seen_or_gone() -> None:
+def test_reservation_is_kept_until_the_node_is_observed_or_deleted() -> None:
     books = allocator(("10.0.0.0/24", 26))
     first = give(books, "a")
     held = books.get("a")
@@ -179,7 +179,7 @@ def test_a_reservation_stays_until_the_node_is_seen_or_gone() -> None:
     assert books.get("a") is None, "the answer came after the node had gone"
 
 
-def test_what_some_write_is_in_doubt_about_is_kept_until_the_node_is_gone() -> None:
+def test_cidr_of_an_undecided_write_is_kept_until_the_node_is_deleted() -> None:
     books = allocator(("10.0.0.0/24", 26))
     give(books, "a")
     assert books.release_rejected("a", "uid-a"), "it was refused, and never anything else"
@@ -192,14 +192,14 @@ def test_what_some_write_is_in_doubt_about_is_kept_until_the_node_is_gone() -> N
     assert books.release("a", "uid-a")
 
 
-def test_a_node_that_somebody_else_wrote_to_keeps_that() -> None:
+def test_pod_cidr_set_by_another_client_is_kept() -> None:
     books = allocator(("10.0.0.0/24", 26))
     assert give(books, "a") == ("10.0.0.0/26",)
     enter(books, "a", "10.0.0.192/26")
     assert [give(books, name) for name in "bcd"] == [("10.0.0.64/26",), ("10.0.0.128/26",), ("10.0.0.0/26",)]
 
 
-def test_a_node_made_again_is_another_one() -> None:
+def test_recreated_node_is_a_new_node() -> None:
     books = allocator(("10.0.0.0/24", 25))
     assert give(books, "a", uid="1") == ("10.0.0.0/25",)
     assert give(books, "a", uid="2") == ("10.0.0.128/25",)
@@ -215,13 +215,13 @@ def test_a_node_made_again_is_another_one() -> None:
         "versions without order say nothing": ("1", "strange", False),
     },
 )
-def test_a_cache_that_shows_the_predecessor_is_old(uid: str, version: str, expected: bool) -> None:
+def test_cached_predecessor_is_stale(uid: str, version: str, expected: bool) -> None:
     books = allocator(V4)
     books.occupy_cidrs("a", "2", "20", ["10.10.0.0/24"])
     assert books.has_newer("a", uid, version) is expected
 
 
-def test_metrics_are_counted_as_upstream_counts() -> None:
+def test_metrics_are_upstreams() -> None:
     """TestCidrSetMetrics, TestCidrSetMetricsDual (``cidr_set_test.go``)."""
     metrics = Registry()
     books = allocator(

@@ -39,7 +39,7 @@ def dual_stack_cluster(dual_stack: RealCluster) -> Iterator[RealCluster]:
         dual_stack.request("DELETE", f"{NODES}/{item['metadata']['name']}")
 
 
-def test_nodes_get_their_ranges_across_a_restart(dual_stack_cluster: RealCluster, tmp_path: Path) -> None:
+def test_nodes_get_pod_cidrs_across_a_restart(dual_stack_cluster: RealCluster, tmp_path: Path) -> None:
     real_cluster = dual_stack_cluster
     roles = ["system:kube-controller-manager", "system:controller:node-controller"]
     flags = ("--kubeconfig", str(real_cluster.user("nodeipam", cluster_roles=roles)), *FLAGS)
@@ -80,13 +80,15 @@ def test_nodes_get_their_ranges_across_a_restart(dual_stack_cluster: RealCluster
         assert "Traceback" not in manager.log
 
 
-def test_settings_that_cannot_be_used_are_told_at_once(tmp_path: Path) -> None:
+def test_invalid_settings_are_reported_at_startup(tmp_path: Path) -> None:
     with pilothouse(tmp_path, "manager", "--kubeconfig=nowhere", "--allocate-node-cidrs") as manager:
         assert manager.wait() == 2
         assert "Must specify --cluster-cidr if --allocate-node-cidrs is set" in manager.log
 
 
-def test_the_go_manager_and_ours_go_on_where_the_other_stopped(dual_stack_cluster: RealCluster, tmp_path: Path) -> None:
+def test_allocation_continues_between_upstreams_manager_and_ours(
+    dual_stack_cluster: RealCluster, tmp_path: Path
+) -> None:
     real_cluster = dual_stack_cluster
     roles = ["system:kube-controller-manager", "system:controller:node-controller"]
     ours = ("--kubeconfig", str(real_cluster.user("nodeipam", cluster_roles=roles)), *FLAGS)

@@ -22,7 +22,7 @@ def replayed(options: Options) -> tuple[list[list[str]], list[str]]:
     return found, asked
 
 
-def test_its_role_is_enough() -> None:
+def test_bootstrap_role_is_sufficient() -> None:
     chosen: dict[str, msgspec.Struct] = {
         DESCRIPTOR.name: NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/16,2001:db8::/48")
     }
@@ -33,5 +33,5 @@ def test_its_role_is_enough() -> None:
     assert asked == [f"node-controller patch nodes {spec}"]
 
 
-def test_by_default_nobody_gets_anything() -> None:
+def test_pod_cidrs_are_not_allocated_by_default() -> None:
     assert replayed(OPTIONS) == ([[]] * 4, [])

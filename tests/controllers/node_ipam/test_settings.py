@@ -44,7 +44,7 @@ V6, BOTH = "2001:db8::/48", "10.0.0.0/16,2001:db8::/48"
         "IPv4 has no limit": ({"cluster_cidr": "10.0.0.0/8", "mask_size": 32}, ["10.0.0.0/8"], [32]),
     },
 )
-def test_sizes_of_blocks(changes: dict[str, Any], clusters: list[str] | None, masks: list[int]) -> None:
+def test_node_cidr_mask_sizes(changes: dict[str, Any], clusters: list[str] | None, masks: list[int]) -> None:
     settings = settings_from(options(**changes))
     assert list(settings.masks) == masks
     if clusters is not None:
@@ -106,12 +106,12 @@ def test_sizes_of_blocks(changes: dict[str, Any], clusters: list[str] | None, ma
         ),
     },
 )
-def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_rejected_settings(changes: dict[str, Any], message: str) -> None:
     (error,) = validate_options(options(**changes))
     assert message in error
 
 
-def test_an_unreadable_service_range_is_left_out_with_a_warning() -> None:
+def test_invalid_service_cidr_is_ignored_with_a_warning() -> None:
     settings = settings_from(options(service_ranges="10.96.0.0/12,nonsense"))
     assert [str(network) for network in settings.services] == ["10.96.0.0/12"]
     assert "invalid CIDR address: nonsense" in settings.warnings[0]
@@ -137,7 +137,7 @@ def test_flags_have_upstreams_names_and_defaults() -> None:
     assert "--node-cidr-mask-size-ipv6 int32" not in generic
 
 
-def test_settings_are_judged_when_the_program_starts_and_only_if_they_are_used() -> None:
+def test_settings_are_validated_at_startup_only_if_used() -> None:
     with pytest.raises(FlagError, match="Must specify --cluster-cidr"):
         parse("--allocate-node-cidrs")
     assert parse("--allocate-node-cidrs", "--controllers=*,-nodeipam").allocate
@@ -159,7 +159,7 @@ def test_settings_are_judged_when_the_program_starts_and_only_if_they_are_used()
         "nothing": ("", None),
     },
 )
-def test_ranges_are_read_as_in_go(text: str, expected: str | None) -> None:
+def test_cidrs_are_parsed_as_in_go(text: str, expected: str | None) -> None:
     if expected is None:
         with pytest.raises(ValueError, match="invalid CIDR address"):
             parse_cidr(text)
@@ -177,5 +177,5 @@ def test_ranges_are_read_as_in_go(text: str, expected: str | None) -> None:
         ("2001:db8::/32", "2001:db8:1::/48", True),
     ],
 )
-def test_ranges_overlap_when_one_is_in_the_other(a: str, b: str, expected: bool) -> None:
+def test_overlapping_cidrs(a: str, b: str, expected: bool) -> None:
     assert prefixes_overlap(parse_cidr(a), parse_cidr(b)) == prefixes_overlap(parse_cidr(b), parse_cidr(a)) == expected

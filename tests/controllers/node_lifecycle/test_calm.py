@@ -54,13 +54,13 @@ class Memory:
         return not restless
 
 
-def test_a_node_is_calm_for_the_grace_period() -> None:
+def test_node_is_skipped_within_the_grace_period() -> None:
     memory = Memory()
     assert memory.is_calm(GRACE)
     assert not memory.is_calm(GRACE + 1)
 
 
-def test_a_renewed_lease_keeps_it_calm() -> None:
+def test_renewed_lease_keeps_the_node_skipped() -> None:
     memory = Memory()
     memory.renew(40)
     assert memory.is_calm(45)
@@ -69,37 +69,37 @@ def test_a_renewed_lease_keeps_it_calm() -> None:
     assert not memory.is_calm(46 + GRACE)
 
 
-def test_a_lease_that_went_back_is_no_sign_of_life() -> None:
+def test_lease_with_an_older_renew_time_is_not_a_heartbeat() -> None:
     memory = Memory()
     memory.renew(-10)
     assert memory.is_calm(GRACE)
     assert not memory.is_calm(GRACE + 1)
 
 
-def test_a_node_that_changed_is_looked_at() -> None:
+def test_changed_node_is_processed() -> None:
     memory = Memory()
     memory.node = msgspec.structs.replace(memory.node, metadata=ObjectMeta(name="n", uid="u", resource_version="2"))
     assert not memory.is_calm(1)
 
 
-def test_a_lease_that_counts_as_new_once_more_is_looked_at() -> None:
+def test_lease_counting_as_new_again_is_processed() -> None:
     """After a new heartbeat upstream forgets the Lease, and an unchanged one counts in the next pass."""
     assert not Memory(bounded_cache=False).is_calm(1)
 
 
-def test_whoever_is_dropped_is_looked_at() -> None:
+def test_dropped_node_is_processed() -> None:
     memory = Memory()
     memory.calm.drop("n")
     assert not memory.is_calm(1)
 
 
-def test_a_node_outside_the_zones_is_calm_and_does_not_count() -> None:
+def test_excluded_node_is_skipped_and_not_counted() -> None:
     memory = Memory(zone=None)
     assert memory.calm.partition([memory.node], instant(1)) == ([], {})
 
 
 @pytest.mark.parametrize("count", [1, 7])
-async def test_every_node_of_every_pass_is_measured(world: World, count: int) -> None:
+async def test_every_pass_observes_every_node_in_the_metrics(world: World, count: int) -> None:
     for number in range(count):
         await world.node(f"n{number}", conditions=HEALTHY)
         await world.renew(f"n{number}")

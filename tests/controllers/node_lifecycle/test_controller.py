@@ -51,9 +51,7 @@ def evictions(world: World, zone: str = "") -> float:
     return world.metrics.value("node_collector_evictions_total", zone)
 
 
-async def test_a_new_node_loses_the_taint_of_new_nodes_and_gets_the_older_labels(
-    world: World, alive: dict[str, None]
-) -> None:
+async def test_new_node_loses_the_not_ready_taint_and_gets_beta_labels(world: World, alive: dict[str, None]) -> None:
     """Traces 13: GET and PATCH of the taints (null), GET and PATCH of the labels, the event."""
     labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     await world.request("POST", NODES, {"metadata": {"name": "n1", "labels": labels}})
@@ -71,9 +69,7 @@ async def test_a_new_node_loses_the_taint_of_new_nodes_and_gets_the_older_labels
     assert all("resourceVersion=0" in s.request.target for s in world.seen if s.call.verb == "get")
 
 
-async def test_labels_that_the_cache_has_not_read_yet_are_not_written_again(
-    world: World, alive: dict[str, None]
-) -> None:
+async def test_labels_are_not_written_twice_with_a_stale_cache(world: World, alive: dict[str, None]) -> None:
     world.faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
     await world.request("POST", NODES, {"metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}}})
     await asyncio.sleep(1)
@@ -82,14 +78,16 @@ async def test_labels_that_the_cache_has_not_read_yet_are_not_written_again(
     assert sum("labels" in body["metadata"] for body in world.bodies("patch", "nodes")) == 1
 
 
-async def test_a_lease_alone_keeps_a_node_ready(world: World, alive: dict[str, None]) -> None:
+async def test_lease_renewals_keep_a_node_ready(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1")
     await asyncio.sleep(3600)
     assert (await world.conditions(f"{NODES}/n1"))["Ready"]["status"] == "True"
     assert world.requests(reads=False) == []
 
 
-async def test_a_silent_node_is_said_to_be_unknown_and_so_are_its_pods(world: World, alive: dict[str, None]) -> None:
+async def test_node_without_heartbeats_becomes_unknown_and_its_pods_not_ready(
+    world: World, alive: dict[str, None]
+) -> None:
     """Traces 13, with a live read of what is written whole."""
     await grow(world, alive, "n1", "n2")
     await world.pod("ready", node="n1", ready=True)
@@ -136,7 +134,7 @@ async def test_a_silent_node_is_said_to_be_unknown_and_so_are_its_pods(world: Wo
     assert world.requests() == [], "what is said is said"
 
 
-async def test_a_node_that_is_heard_of_again_is_spared(world: World, alive: dict[str, None]) -> None:
+async def test_node_with_a_renewed_heartbeat_loses_its_taints(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", "n2")
     alive.pop("n1")
     await asyncio.sleep(70)
@@ -153,7 +151,7 @@ async def test_a_node_that_is_heard_of_again_is_spared(world: World, alive: dict
     assert await world.taints("n1") == SILENT, "it can be tainted again"
 
 
-async def test_a_node_that_never_reported_has_a_minute_from_its_creation(world: World, alive: dict[str, None]) -> None:
+async def test_node_startup_grace_period(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n2")
     await world.node("n1", conditions={})
     await asyncio.sleep(58)
@@ -166,7 +164,7 @@ async def test_a_node_that_never_reported_has_a_minute_from_its_creation(world: 
     assert await world.events("NodeNotReady") == []
 
 
-async def test_when_all_nodes_are_down_nobody_must_leave(world: World, alive: dict[str, None]) -> None:
+async def test_full_disruption_stops_evictions(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", "n2")
     alive.clear()
     await asyncio.sleep(300)
@@ -180,7 +178,7 @@ async def test_when_all_nodes_are_down_nobody_must_leave(world: World, alive: di
     assert await world.taints("n2") == SILENT, "one is ready again: it is the other that is down"
 
 
-async def test_when_the_last_zone_falls_taints_are_taken_off_again(world: World, alive: dict[str, None]) -> None:
+async def test_full_disruption_removes_no_execute_taints(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "a1", labels=ZONE_A)
     await grow(world, alive, "b1", labels=ZONE_B)
     alive.pop("a1")
@@ -193,9 +191,7 @@ async def test_when_the_last_zone_falls_taints_are_taken_off_again(world: World,
     assert await world.taints("b1") == ["unreachable:NoSchedule"]
 
 
-async def test_a_node_that_comes_back_first_gives_the_others_a_new_grace_period(
-    world: World, alive: dict[str, None]
-) -> None:
+async def test_recovery_from_full_disruption_resets_the_grace_period(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", "n2", conditions={**HEALTHY, "Ready": "False"})
     alive.pop("n2")
     await asyncio.sleep(35)
@@ -206,7 +202,7 @@ async def test_a_node_that_comes_back_first_gives_the_others_a_new_grace_period(
     assert (await world.conditions(f"{NODES}/n2"))["Ready"]["status"] == "Unknown"
 
 
-async def test_most_of_a_small_zone_down_stops_the_leaving(world: World, alive: dict[str, None]) -> None:
+async def test_partial_disruption_of_a_small_zone_stops_evictions(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", "n2", "n3", "n4", "n5")
     for name in ("n1", "n2", "n3"):
         alive.pop(name)
@@ -220,7 +216,7 @@ async def test_most_of_a_small_zone_down_stops_the_leaving(world: World, alive: 
     assert await world.taints("n1") == await world.taints("n2") == SILENT, "two are less than three: go on"
 
 
-async def test_nodes_of_a_healthy_zone_are_tainted_ten_seconds_apart(world: World, alive: dict[str, None]) -> None:
+async def test_node_eviction_rate_limits_tainting_in_a_healthy_zone(world: World, alive: dict[str, None]) -> None:
     names = [f"n{number}" for number in range(10)]
     await grow(world, alive, *names)
     await asyncio.sleep(10)
@@ -237,7 +233,7 @@ async def test_nodes_of_a_healthy_zone_are_tainted_ten_seconds_apart(world: Worl
     assert all(9.9 <= gap <= 10.3 for gap in gaps), gaps
 
 
-async def test_from_not_ready_to_silent_the_taints_are_swapped_at_once(world: World, alive: dict[str, None]) -> None:
+async def test_not_ready_taint_is_swapped_for_unreachable_without_delay(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", "n2", "n3")
     await world.report_node("n1", {**HEALTHY, "Ready": "False"})
     await asyncio.sleep(6)
@@ -251,9 +247,7 @@ async def test_from_not_ready_to_silent_the_taints_are_swapped_at_once(world: Wo
     assert sorted(await world.taints("n1")) == ["not-ready:NoExecute", "not-ready:NoSchedule"]
 
 
-async def test_a_kubelet_that_says_it_is_not_ready_keeps_the_word_over_its_pods(
-    world: World, alive: dict[str, None]
-) -> None:
+async def test_not_ready_node_with_a_live_kubelet_keeps_its_pods_status(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", "n2")
     await world.pod("p", node="n1", ready=True)
     await world.report_node("n1", {**HEALTHY, "Ready": "False"})
@@ -261,7 +255,7 @@ async def test_a_kubelet_that_says_it_is_not_ready_keeps_the_word_over_its_pods(
     assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "True"
 
 
-async def test_pressure_and_cordon_are_taints_at_once(world: World, alive: dict[str, None]) -> None:
+async def test_pressure_conditions_and_cordon_set_taints_without_delay(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1")
     await world.report_node("n1", {**HEALTHY, "MemoryPressure": "True"})
     await world.merge(f"{NODES}/n1", {"spec": {"unschedulable": True}})
@@ -273,7 +267,7 @@ async def test_pressure_and_cordon_are_taints_at_once(world: World, alive: dict[
     assert await world.taints("n1") == []
 
 
-async def test_taints_of_others_are_kept_as_they_are(world: World, alive: dict[str, None]) -> None:
+async def test_other_taints_are_kept(world: World, alive: dict[str, None]) -> None:
     mine = {"key": "example.com/mine", "value": "v", "effect": "NoExecute", "timeAdded": "2025-01-01T00:00:00Z"}
     await grow(world, alive, "n1", "n2", taints=(mine,))
     alive.pop("n1")
@@ -283,7 +277,7 @@ async def test_taints_of_others_are_kept_as_they_are(world: World, alive: dict[s
     assert await world.taints("n1") == ["example.com/mine:NoExecute", *SILENT]
 
 
-async def test_a_node_that_only_the_cache_holds_for_silent_is_left_alone(world: World, alive: dict[str, None]) -> None:
+async def test_node_with_a_heartbeat_on_the_server_is_not_marked_unknown(world: World, alive: dict[str, None]) -> None:
     """Its status is read live before it is overwritten; upstream finds out by a conflict."""
     await grow(world, alive, "n1", "n2")
     alive.pop("n1")
@@ -295,7 +289,7 @@ async def test_a_node_that_only_the_cache_holds_for_silent_is_left_alone(world: 
         assert (await world.conditions(f"{NODES}/n1"))["Ready"]["status"] == "True"
 
 
-async def test_conflicts_are_tried_again_in_the_same_pass(world: World, alive: dict[str, None]) -> None:
+async def test_conflicts_are_retried_in_the_same_pass(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", "n2")
     await world.pod("p", node="n1", ready=True)
     world.faults.add(Rule(conflict(), verb="update", resource="nodes", nth=1))
@@ -306,7 +300,7 @@ async def test_conflicts_are_tried_again_in_the_same_pass(world: World, alive: d
     assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False"
 
 
-async def test_an_answer_that_is_lost_does_not_leave_the_pods_ready(world: World, alive: dict[str, None]) -> None:
+async def test_lost_status_response_still_marks_pods_not_ready(world: World, alive: dict[str, None]) -> None:
     """The second try finds its own work done. Upstream takes that for an old story and leaves the pods ready."""
     await grow(world, alive, "n1", "n2")
     await world.pod("p", node="n1", ready=True)
@@ -316,7 +310,7 @@ async def test_an_answer_that_is_lost_does_not_leave_the_pods_ready(world: World
     assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False"
 
 
-async def test_pods_that_could_not_be_marked_are_marked_in_the_next_pass(world: World, alive: dict[str, None]) -> None:
+async def test_failed_marking_of_pods_is_retried_in_the_next_pass(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", "n2")
     await world.pod("p", node="n1", ready=True)
     rule = world.faults.add(Rule(fail(500), verb="update", resource="pods"))
@@ -328,7 +322,7 @@ async def test_pods_that_could_not_be_marked_are_marked_in_the_next_pass(world: 
     assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False"
 
 
-async def test_a_pod_that_comes_to_a_silent_node_is_not_ready(world: World, alive: dict[str, None]) -> None:
+async def test_pod_bound_to_an_unreachable_node_is_marked_not_ready(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", "n2")
     alive.pop("n1")
     await asyncio.sleep(70)
@@ -338,7 +332,7 @@ async def test_a_pod_that_comes_to_a_silent_node_is_not_ready(world: World, aliv
     assert (await world.conditions(f"{PODS}/late"))["Ready"]["status"] == "False"
 
 
-async def test_a_new_manager_finishes_what_the_last_one_began(world: World) -> None:
+async def test_new_manager_continues_the_work_of_its_predecessor(world: World) -> None:
     await world.node("n1", conditions=dict.fromkeys(HEALTHY, "Unknown"))
     await world.node("n2")
     await world.renew("n2")
@@ -349,7 +343,7 @@ async def test_a_new_manager_finishes_what_the_last_one_began(world: World) -> N
     assert sorted(await world.taints("n1")) == sorted(SILENT)
 
 
-async def test_a_node_outside_the_zones_does_not_count_but_is_tainted(world: World, alive: dict[str, None]) -> None:
+async def test_excluded_node_is_tainted_and_not_counted(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n1", labels={"node.kubernetes.io/exclude-disruption": ""})
     await grow(world, alive, "n2")
     assert world.metrics.value("node_collector_zone_size", "") == 1
@@ -358,7 +352,7 @@ async def test_a_node_outside_the_zones_does_not_count_but_is_tainted(world: Wor
     assert await world.taints("n1") == SILENT
 
 
-async def test_a_node_that_goes_is_told_and_its_successor_is_a_new_one(world: World, alive: dict[str, None]) -> None:
+async def test_deleted_node_emits_an_event_and_its_successor_is_new(world: World, alive: dict[str, None]) -> None:
     await grow(world, alive, "n2")
     await grow(world, alive, "n1")
     alive.pop("n1")
@@ -374,7 +368,7 @@ async def test_a_node_that_goes_is_told_and_its_successor_is_a_new_one(world: Wo
     assert await world.taints("n1") == []
 
 
-async def test_a_node_dies_and_its_pods_go_with_it(world: World, alive: dict[str, None]) -> None:
+async def test_pods_of_a_dead_node_are_evicted_and_garbage_collected(world: World, alive: dict[str, None]) -> None:
     """The golden story, with default periods: silent, not ready, evicted after 300 s, collected when the node goes."""
     await world.start(TAINT_EVICTION)
     await world.start(POD_GARBAGE_COLLECTOR)

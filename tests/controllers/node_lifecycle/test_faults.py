@@ -124,7 +124,7 @@ def trouble(chance: random.Random) -> list[Rule]:
     ]
 
 
-async def test_nobody_is_deleted_who_must_not_be_and_it_ends_quietly(world: World, seed: int) -> None:
+async def test_only_pods_of_unreachable_nodes_are_deleted_under_faults(world: World, seed: int) -> None:
     chance = world.env.stream("story")
     story = Story(world, chance)
     for name in NAMES:

@@ -91,7 +91,7 @@ def lease(renewed: float | None) -> Lease | None:
         "a Lease keeps alive whoever never reported": ([(0, None, 0), (50, None, 50)], 111),
     },
 )
-def test_when_a_node_is_silent(looks: list[tuple[float, float | None, float | None]], silent_at: float) -> None:
+def test_heartbeat_grace_period(looks: list[tuple[float, float | None, float | None]], silent_at: float) -> None:
     health: Health | None = None
     seen = node()
     for second, heartbeat, renewed in looks:
@@ -117,7 +117,7 @@ def test_when_a_node_is_silent(looks: list[tuple[float, float | None, float | No
         "and then it must be later": ("", -10, False),
     },
 )
-def test_which_lease_is_a_sign_of_life(version: str, renewed: float, expected: bool) -> None:
+def test_lease_heartbeats(version: str, renewed: float, expected: bool) -> None:
     """Upstream goes by the time alone: after a clock was set back a node is silent until it has caught up."""
 
     def held(version: str, renewed: float) -> Lease:
@@ -131,20 +131,20 @@ def test_which_lease_is_a_sign_of_life(version: str, renewed: float, expected: b
     assert (health.probed == 1030.0) is expected
 
 
-def test_the_newest_condition_is_remembered() -> None:
+def test_latest_ready_condition_is_stored() -> None:
     health = observe_heartbeat(None, node(condition("Ready", "True")), None, instant(0))
     health = observe_heartbeat(health, node(condition("Ready", "Unknown")), None, instant(30))
     assert health.ready is not None
     assert (health.ready.status, health.probed) == ("Unknown", 1000.0)
 
 
-def test_a_condition_that_vanishes_leaves_the_last_sign_of_life() -> None:
+def test_removed_ready_condition_keeps_the_last_heartbeat() -> None:
     health = observe_heartbeat(None, node(condition("Ready", "True", 0)), None, instant(0))
     health = observe_heartbeat(health, node(), None, instant(40))
     assert (health.ready, health.probed) == (None, 1000.0)
 
 
-def test_a_silent_node_becomes_unknown_but_for_its_network() -> None:
+def test_all_conditions_but_network_unavailable_become_unknown() -> None:
     """TestMonitorNodeHealthUpdateStatus 'Node created long time ago, with status updated by kubelet exceeds grace'."""
     before = node(
         condition("NetworkUnavailable", "False"), condition("Ready", "True", 7), condition("DiskPressure", "Unknown")
@@ -165,7 +165,7 @@ def test_a_silent_node_becomes_unknown_but_for_its_network() -> None:
     assert (never.last_heartbeat_time, never.last_transition_time) == (EPOCH, at(60))
 
 
-def test_nothing_is_written_on_a_node_whose_ready_is_unknown() -> None:
+def test_node_with_ready_unknown_is_not_updated() -> None:
     assert (
         conditions_of_unresponsive_node(
             node(condition("Ready", "Unknown"), condition("PIDPressure", "False")), instant(60)
@@ -191,11 +191,11 @@ def zone(*, down: int, up: int) -> ZoneReport:
         "none is left (TestMonitorNodeHealth 'Full Disruption')": (5, 0, FULL),
     },
 )
-def test_the_state_of_a_zone(down: int, up: int, state: ZoneState) -> None:
+def test_zone_state(down: int, up: int, state: ZoneState) -> None:
     assert zone(down=down, up=up) == ZoneReport(down + up, down, state)
 
 
-def test_nodes_without_a_condition_are_down() -> None:
+def test_nodes_without_a_ready_condition_are_not_ready() -> None:
     """TestMonitorNodeHealth 'Nodes created recently without status conditions'."""
     assert compute_zone_state([None, None], 0.55).state is FULL
 
@@ -242,11 +242,11 @@ BIG_HALF = zone(down=40, up=20)
         "down from the start": ({}, {"a": DOWN}, Plan(states={"a": FULL}, rates={"a": 0.0}, untaint_all=True)),
     },
 )
-def test_what_zones_come_to(before: dict[str, ZoneState], now: dict[str, ZoneReport], expected: Plan) -> None:
+def test_eviction_rate_by_zone_state(before: dict[str, ZoneState], now: dict[str, ZoneReport], expected: Plan) -> None:
     assert plan(before, now, OPTIONS) == expected
 
 
-def test_a_zone_is_large_above_the_threshold_not_at_it() -> None:
+def test_large_cluster_size_threshold_is_exclusive() -> None:
     at_threshold = zone(down=30, up=20)
     assert plan({"a": NORMAL}, {"a": at_threshold}, OPTIONS).rates == {"a": 0.0}
 
@@ -264,12 +264,12 @@ BETA, STABLE = "failure-domain.beta.kubernetes.io", "topology.kubernetes.io"
         "each for itself": ({f"{BETA}/zone": "", f"{STABLE}/zone": "z", f"{STABLE}/region": "r"}, "r:\0:"),
     },
 )
-def test_zones_are_named_by_region_and_zone(labels: dict[str, str], expected: str) -> None:
+def test_zone_key(labels: dict[str, str], expected: str) -> None:
     """``GetZoneKey`` (component-helpers ``node/topology``, v0.36)."""
     assert zone_of(Node(metadata=ObjectMeta(labels=labels))) == expected
 
 
-def test_a_label_keeps_a_node_out_of_the_zones() -> None:
+def test_exclude_disruption_label() -> None:
     """TestMonitorNodeHealth…, exclude-disruption; the value does not matter."""
     assert not is_not_excluded(Node(metadata=ObjectMeta(labels={"node.kubernetes.io/exclude-disruption": "false"})))
     assert is_not_excluded(Node())
@@ -314,7 +314,7 @@ def taint(name: str, effect: str = "NoSchedule") -> Taint:
         "said already": (node(condition("Ready", "False"), taints=(taint("not-ready"),)), [], []),
     },
 )
-def test_conditions_as_taints(one: Node, add: list[str], remove: list[str]) -> None:
+def test_condition_taints(one: Node, add: list[str], remove: list[str]) -> None:
     found = no_schedule_changes(one)
     assert [[t.key.removeprefix("node.kubernetes.io/") for t in taints] for taints in found] == [add, remove]
 
@@ -329,7 +329,7 @@ def test_unreachable_and_not_ready_exclude_each_other() -> None:
     assert no_execute_taints_for("True") is None
 
 
-def test_a_taint_that_is_there_keeps_its_time() -> None:
+def test_existing_taint_keeps_its_time_added() -> None:
     old = msgspec.structs.replace(taint("unreachable", "NoExecute"), time_added=at(0))
     new = msgspec.structs.replace(old, time_added=at(60))
     assert with_taint([taint("custom"), old], new) == [taint("custom"), old]
@@ -355,11 +355,11 @@ def test_a_taint_that_is_there_keeps_its_time() -> None:
         "only the older one: left alone": ({"beta.kubernetes.io/os": "linux"}, {}),
     },
 )
-def test_older_labels(labels: dict[str, str], expected: dict[str, str]) -> None:
+def test_beta_labels(labels: dict[str, str], expected: dict[str, str]) -> None:
     assert beta_labels_to_set(Node(metadata=ObjectMeta(labels=labels))) == expected
 
 
-def test_the_queue_keeps_the_order_and_takes_each_name_once() -> None:
+def test_unique_queue() -> None:
     """TestUniqueQueueGet, TestAddNode, TestTryRemovingWhileTry."""
     queue = TaintQueue(0.1, 0.0)
     assert [queue.add(name, 0.0) for name in ("b", "a", "b")] == [True, True, False]
@@ -374,7 +374,7 @@ def test_the_queue_keeps_the_order_and_takes_each_name_once() -> None:
     assert len(queue) == 0
 
 
-def test_who_failed_waits_and_others_go_first() -> None:
+def test_failed_item_waits_and_others_are_tried_first() -> None:
     """TestTryOrdering."""
     queue = TaintQueue(0.1, 0.0)
     queue.add("a", 0.0)
@@ -389,14 +389,14 @@ def test_who_failed_waits_and_others_go_first() -> None:
     assert queue.head(6.0) is None, "whoever was removed does not come back by itself"
 
 
-def test_a_token_every_ten_seconds() -> None:
+def test_rate_limiter_has_a_token_every_ten_seconds() -> None:
     limiter = TaintQueue(0.1, 0.0).limiter
     granted = [tick / 10 for tick in range(400) if limiter.try_accept(tick / 10)]
     assert granted == pytest.approx([0.0, 10.0, 20.0, 30.0])
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0])
-def test_at_no_rate_a_new_zone_has_the_token_that_it_starts_with_and_no_other(rate: float) -> None:
+def test_rate_zero_allows_only_the_initial_token(rate: float) -> None:
     """A bucket is full when it is made (golang.org/x/time ``rate.NewLimiter``); one that is swapped in never is."""
     queue = TaintQueue(rate, 0.0)
     queue.set_rate(rate, 0.0)
@@ -406,7 +406,7 @@ def test_at_no_rate_a_new_zone_has_the_token_that_it_starts_with_and_no_other(ra
     assert not swapped.limiter.try_accept(1e6)
 
 
-def test_changing_the_rate() -> None:
+def test_swap_limiter() -> None:
     """TestSwapLimiter."""
     queue = TaintQueue(0.1, 0.0)
     queue.set_rate(0.0, 0.0)

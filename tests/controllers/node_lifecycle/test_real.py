@@ -31,7 +31,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 @pytest.mark.real_loop
-async def test_a_node_dies_and_its_pods_go_with_it(env: Env, real_cluster: RealCluster) -> None:
+async def test_pods_of_a_dead_node_are_evicted_and_garbage_collected(env: Env, real_cluster: RealCluster) -> None:
     world = RealWorld(env, real_cluster)
     pods = f"/api/v1/namespaces/{real_cluster.namespace('nodes')}/pods"
     dying, healthy = f"dying-{os.getpid()}", f"healthy-{os.getpid()}"

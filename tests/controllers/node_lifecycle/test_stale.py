@@ -21,7 +21,7 @@ async def world(world: World) -> World:
     return world
 
 
-async def test_a_node_that_is_ready_again_gets_no_taint(world: World) -> None:
+async def test_ready_node_in_a_stale_cache_is_not_tainted(world: World) -> None:
     """Its turn comes while the cache still says that it is not ready."""
     for name in ("n1", "n2"):
         await world.report_node(name, DOWN)
@@ -34,7 +34,7 @@ async def test_a_node_that_is_ready_again_gets_no_taint(world: World) -> None:
     assert world.metrics.value("node_collector_evictions_total", "") == 1
 
 
-async def test_a_taint_is_not_swapped_for_one_that_is_no_longer_right(world: World) -> None:
+async def test_stale_condition_does_not_swap_the_taint(world: World) -> None:
     await world.report_node("n1", DOWN)
     await asyncio.sleep(6)
     assert TAINT in await world.taints("n1")
@@ -48,7 +48,7 @@ async def test_a_taint_is_not_swapped_for_one_that_is_no_longer_right(world: Wor
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["ready by now", "not ready"])
-async def test_a_pod_that_comes_is_marked_only_if_its_node_is_down_now(world: World, ready: bool) -> None:
+async def test_new_pod_is_marked_only_if_its_node_is_not_ready_now(world: World, ready: bool) -> None:
     await world.report_node("n1", DOWN)
     await asyncio.sleep(6)
     with world.faults.hold(resource="nodes"):
@@ -60,7 +60,7 @@ async def test_a_pod_that_comes_is_marked_only_if_its_node_is_down_now(world: Wo
         assert (await world.conditions(f"{PODS}/late"))["Ready"]["status"] == str(ready)
 
 
-async def test_pods_whose_marking_failed_are_spared_if_the_node_is_back(world: World) -> None:
+async def test_retry_of_marking_pods_is_skipped_for_a_recovered_node(world: World) -> None:
     await world.pod("p", node="n1", ready=True)
     rule = world.faults.add(Rule(fail(500), verb="update", resource="pods"))
     for _ in range(7):

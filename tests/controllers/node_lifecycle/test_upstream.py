@@ -36,7 +36,7 @@ from pilothouse.controllers.node.node_lifecycle.zones import (
 )
 from pilothouse.env import Env
 
-HEALTH, LEASE = "test_the_states_of_zones_in_two_passes", "test_what_is_written_of_a_node"
+HEALTH, LEASE = "test_monitor_node_health", "test_monitor_node_health_update_status"
 QUEUE = "rate_limited_queue_test.go "
 COVERED: Cases = {
     "TestMonitorNodeHealth: Node created recently without failure domain labels": HEALTH,
@@ -61,48 +61,54 @@ COVERED: Cases = {
     "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: status exceeds grace, Lease renewed": LEASE,
     "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: status recent, Lease expired": LEASE,
     "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease: status exceeds grace, Lease expired": LEASE,
-    "TestMonitorNodeHealthMarkPodsNotReady: recently, without status": "test_whose_pods_are_marked",
-    "TestMonitorNodeHealthMarkPodsNotReady: long ago, status updated recently": "test_whose_pods_are_marked",
-    "TestMonitorNodeHealthMarkPodsNotReady: long ago, status exceeds grace period": "test_whose_pods_are_marked",
-    "TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize": "test_all_pods_of_many_nodes_are_marked",
+    "TestMonitorNodeHealthMarkPodsNotReady: recently, without status": "test_monitor_node_health_mark_pods_not_ready",
+    "TestMonitorNodeHealthMarkPodsNotReady: long ago, status updated recently": (
+        "test_monitor_node_health_mark_pods_not_ready"
+    ),
+    "TestMonitorNodeHealthMarkPodsNotReady: long ago, status exceeds grace period": (
+        "test_monitor_node_health_mark_pods_not_ready"
+    ),
+    "TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize": "test_monitor_node_health_mark_pods_not_ready_of_many_nodes",
     "TestMonitorNodeHealthMarkPodsNotReadyRetry: successful pod status update, no retry required": (
-        "test_how_often_a_pod_is_marked"
+        "test_monitor_node_health_mark_pods_not_ready_retry"
     ),
     "TestMonitorNodeHealthMarkPodsNotReadyRetry: unsuccessful pod status update, retry required": (
-        "test_how_often_a_pod_is_marked"
+        "test_monitor_node_health_mark_pods_not_ready_retry"
     ),
     "TestMonitorNodeHealthMarkPodsNotReadyRetry: unsuccessful pod list, retry required": (
         NOT + "pods come from an index in memory, which does not fail"
     ),
-    "TestApplyNoExecuteTaints": "test_a_condition_that_vanishes_while_the_node_waits",
-    "TestApplyNoExecuteTaintsToUnreachableNode (after v1.36)": "test_a_node_that_is_heard_of_again_is_spared",
-    "TestApplyNoExecuteTaintsToNodesEnqueueTwice": "test_who_is_ready_again_does_not_hold_up_the_others",
-    "TestSwapUnreachableNotReadyTaints": "test_from_not_ready_to_silent_the_taints_are_swapped_at_once",
-    "TestTaintsNodeByCondition: NetworkUnavailable is true": "test_conditions_as_taints",
-    "TestTaintsNodeByCondition: Ready is false": "test_conditions_as_taints",
-    "TestTaintsNodeByCondition: Ready is unknown": "test_conditions_as_taints",
-    "TestNodeEventGeneration": "test_the_event_of_a_new_node_has_its_uid",
-    "TestReconcileNodeLabels: No-op if node has no labels": "test_older_labels",
-    "TestReconcileNodeLabels: No-op if no target labels present": "test_older_labels",
-    "TestReconcileNodeLabels: Create OS/arch beta labels when they don't exist": "test_older_labels",
-    "TestReconcileNodeLabels: Reconcile OS/arch beta labels to match stable labels": "test_older_labels",
-    "TestTryUpdateNodeHealth": "test_what_is_remembered_is_what_was_seen_or_written",
-    "Test_isNodeExcludedFromDisruptionChecks": "test_a_label_keeps_a_node_out_of_the_zones",
-    "TestProcessPodMarkPodNotReady: the scheduled node's healthy is not gathered yet": "test_a_pod_that_comes",
-    "TestProcessPodMarkPodNotReady: the scheduled node is ready": "test_a_pod_that_comes",
-    "TestProcessPodMarkPodNotReady: the scheduled node is not ready": "test_a_pod_that_comes",
-    f"{QUEUE}TestAddNode": "test_the_queue_keeps_the_order_and_takes_each_name_once",
-    f"{QUEUE}TestDelNode": "test_whoever_is_removed_is_not_tried",
-    f"{QUEUE}TestTry": "test_whoever_is_removed_is_not_tried",
-    f"{QUEUE}TestTryOrdering": "test_who_failed_waits_and_others_go_first",
-    f"{QUEUE}TestTryRemovingWhileTry": "test_who_failed_waits_and_others_go_first",
+    "TestApplyNoExecuteTaints": "test_ready_condition_removed_while_waiting_for_a_taint",
+    "TestApplyNoExecuteTaintsToUnreachableNode (after v1.36)": "test_node_with_a_renewed_heartbeat_loses_its_taints",
+    "TestApplyNoExecuteTaintsToNodesEnqueueTwice": "test_recovered_node_does_not_block_the_queue",
+    "TestSwapUnreachableNotReadyTaints": "test_not_ready_taint_is_swapped_for_unreachable_without_delay",
+    "TestTaintsNodeByCondition: NetworkUnavailable is true": "test_condition_taints",
+    "TestTaintsNodeByCondition: Ready is false": "test_condition_taints",
+    "TestTaintsNodeByCondition: Ready is unknown": "test_condition_taints",
+    "TestNodeEventGeneration": "test_registered_node_event_has_its_uid",
+    "TestReconcileNodeLabels: No-op if node has no labels": "test_beta_labels",
+    "TestReconcileNodeLabels: No-op if no target labels present": "test_beta_labels",
+    "TestReconcileNodeLabels: Create OS/arch beta labels when they don't exist": "test_beta_labels",
+    "TestReconcileNodeLabels: Reconcile OS/arch beta labels to match stable labels": "test_beta_labels",
+    "TestTryUpdateNodeHealth": "test_try_update_node_health",
+    "Test_isNodeExcludedFromDisruptionChecks": "test_exclude_disruption_label",
+    "TestProcessPodMarkPodNotReady: the scheduled node's healthy is not gathered yet": (
+        "test_process_pod_mark_pod_not_ready"
+    ),
+    "TestProcessPodMarkPodNotReady: the scheduled node is ready": "test_process_pod_mark_pod_not_ready",
+    "TestProcessPodMarkPodNotReady: the scheduled node is not ready": "test_process_pod_mark_pod_not_ready",
+    f"{QUEUE}TestAddNode": "test_unique_queue",
+    f"{QUEUE}TestDelNode": "test_removed_item_is_not_tried",
+    f"{QUEUE}TestTry": "test_removed_item_is_not_tried",
+    f"{QUEUE}TestTryOrdering": "test_failed_item_waits_and_others_are_tried_first",
+    f"{QUEUE}TestTryRemovingWhileTry": "test_failed_item_waits_and_others_are_tried_first",
     f"{QUEUE}TestClear": NOT + "nothing clears a queue, nor does upstream outside of this test",
-    f"{QUEUE}TestSwapLimiter": "test_changing_the_rate",
-    f"{QUEUE}TestAddAfterTry": "test_the_queue_keeps_the_order_and_takes_each_name_once",
+    f"{QUEUE}TestSwapLimiter": "test_swap_limiter",
+    f"{QUEUE}TestAddAfterTry": "test_unique_queue",
 }
 
 
-def test_no_upstream_case_is_missing() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -139,7 +145,7 @@ def node(status: str, zone: str, *, excluded: bool = False) -> Node:
         "the only ready one is excluded": (("a", "a!"), "UT", "UT", {"a": FULL}, {"a": FULL}),
     },
 )
-def test_the_states_of_zones_in_two_passes(
+def test_monitor_node_health(
     zones: tuple[str, ...], first: str, then: str, initially: dict[str, ZoneState], following: dict[str, ZoneState]
 ) -> None:
     """TestMonitorNodeHealth. ``!`` marks an excluded node."""
@@ -206,7 +212,9 @@ class Seen(msgspec.Struct, frozen=True):
         ),
     },
 )
-def test_what_is_written_of_a_node(created: float, passes: tuple[Seen, ...], expected: dict[str, str] | None) -> None:
+def test_monitor_node_health_update_status(
+    created: float, passes: tuple[Seen, ...], expected: dict[str, str] | None
+) -> None:
     """TestMonitorNodeHealthUpdateStatus and …UpdateNodeAndPodStatusWithLease: the reason by condition, or nothing."""
     health: Health | None = None
     written = None
@@ -258,7 +266,9 @@ async def keep_alive(world: World, *names: str, seconds: float) -> None:
         "reported too long ago": (HEALTHY, 70, True),
     },
 )
-async def test_whose_pods_are_marked(world: World, conditions: dict[str, str], seconds: float, marked: bool) -> None:
+async def test_monitor_node_health_mark_pods_not_ready(
+    world: World, conditions: dict[str, str], seconds: float, marked: bool
+) -> None:
     """TestMonitorNodeHealthMarkPodsNotReady."""
     await world.node("other")
     await world.node("n1", conditions=conditions)
@@ -267,7 +277,7 @@ async def test_whose_pods_are_marked(world: World, conditions: dict[str, str], s
     assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == str(not marked)
 
 
-async def test_all_pods_of_many_nodes_are_marked(world: World) -> None:
+async def test_monitor_node_health_mark_pods_not_ready_of_many_nodes(world: World) -> None:
     """TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize; how many are looked at together is no option here."""
     await world.node("other")
     for number in range(20):
@@ -279,7 +289,7 @@ async def test_all_pods_of_many_nodes_are_marked(world: World) -> None:
 
 
 @cases("failures, writes", {"no retry": (0, 1), "a retry": (1, 2)})
-async def test_how_often_a_pod_is_marked(world: World, failures: int, writes: int) -> None:
+async def test_monitor_node_health_mark_pods_not_ready_retry(world: World, failures: int, writes: int) -> None:
     """TestMonitorNodeHealthMarkPodsNotReadyRetry."""
     await world.node("other")
     await world.node("n1")
@@ -293,7 +303,7 @@ async def test_how_often_a_pod_is_marked(world: World, failures: int, writes: in
     assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False"
 
 
-async def test_a_condition_that_vanishes_while_the_node_waits(env: Env) -> None:
+async def test_ready_condition_removed_while_waiting_for_a_taint(env: Env) -> None:
     """TestApplyNoExecuteTaints, its fourth node; the others are in ``test_controller``."""
     async with monitored(env, eviction_rate=0.05) as world:
         for name in ("other", "n1", "n2"):
@@ -308,7 +318,7 @@ async def test_a_condition_that_vanishes_while_the_node_waits(env: Env) -> None:
         assert await world.taints("n2") == []
 
 
-async def test_who_is_ready_again_does_not_hold_up_the_others(env: Env) -> None:
+async def test_recovered_node_does_not_block_the_queue(env: Env) -> None:
     """TestApplyNoExecuteTaintsToNodesEnqueueTwice."""
     async with monitored(env, eviction_rate=0.05) as world:
         names = ("other", "more", "most", "n1", "n2", "n3")
@@ -324,7 +334,7 @@ async def test_who_is_ready_again_does_not_hold_up_the_others(env: Env) -> None:
         assert "not-ready:NoExecute" in await world.taints("n3"), "the next token is for the next one"
 
 
-async def test_the_event_of_a_new_node_has_its_uid(world: World) -> None:
+async def test_registered_node_event_has_its_uid(world: World) -> None:
     """TestNodeEventGeneration."""
     made = await world.node("n1")
     await asyncio.sleep(6)
@@ -334,7 +344,7 @@ async def test_the_event_of_a_new_node_has_its_uid(world: World) -> None:
 
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", "none"])
 @pytest.mark.parametrize("after", [False, True], ids=["in time", "after the grace period"])
-async def test_what_is_remembered_is_what_was_seen_or_written(world: World, status: str, after: bool) -> None:
+async def test_try_update_node_health(world: World, status: str, after: bool) -> None:
     """TestTryUpdateNodeHealth, seen from outside: a pod that comes is marked if and only if what the node says now, or
     what was written on it, is not ready."""
     await world.node("other")
@@ -358,7 +368,9 @@ async def test_what_is_remembered_is_what_was_seen_or_written(world: World, stat
         "its node is not ready": ({**HEALTHY, "Ready": "False"}, True, True),
     },
 )
-async def test_a_pod_that_comes(world: World, conditions: dict[str, str], known: bool, marked: bool) -> None:
+async def test_process_pod_mark_pod_not_ready(
+    world: World, conditions: dict[str, str], known: bool, marked: bool
+) -> None:
     """TestProcessPodMarkPodNotReady. Passes are in seconds 0, 5, 10, …"""
     await world.node("n1", conditions=conditions)
     await asyncio.sleep(7 if known else 1)
@@ -369,7 +381,7 @@ async def test_a_pod_that_comes(world: World, conditions: dict[str, str], known:
 
 
 @pytest.mark.parametrize("gone", ["first", "second", "third"])
-def test_whoever_is_removed_is_not_tried(gone: str) -> None:
+def test_removed_item_is_not_tried(gone: str) -> None:
     """TestDelNode, TestTry."""
     queue = TaintQueue(1.0, 0.0)
     names = ["first", "second", "third"]

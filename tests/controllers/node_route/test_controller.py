@@ -56,7 +56,7 @@ def destinations(cloud: SimulatedCloud) -> dict[str, str]:
     return {route.destination: route.node for route in cloud.known_routes.values()}
 
 
-async def test_nodes_get_routes_and_say_so(env: Env) -> None:
+async def test_nodes_get_routes_and_network_available(env: Env) -> None:
     async with routing(env) as (world, cloud):
         await node(world, "a", A)
         await node(world, "b", B)
@@ -77,7 +77,7 @@ async def test_nodes_get_routes_and_say_so(env: Env) -> None:
         assert destinations(cloud) == {A: "a"}
 
 
-async def test_a_route_that_cannot_be_made_is_told_and_tried_again(world: World) -> None:
+async def test_failed_route_creation_emits_an_event_and_is_retried(world: World) -> None:
     cloud = SimulatedCloud(world.env)
     refusing = Refusing(cloud.known_routes)
     cloud.routes = refusing
@@ -98,7 +98,7 @@ async def test_a_route_that_cannot_be_made_is_told_and_tried_again(world: World)
     assert found["status"] == "False"
 
 
-async def test_a_status_that_cannot_be_written_is_written_in_the_next_pass(env: Env) -> None:
+async def test_failed_status_update_is_retried_in_the_next_pass(env: Env) -> None:
     async with routing(env) as (world, _cloud):
         world.faults.add(Rule(fail(500), verb="patch", resource="nodes", times=2))
         await node(world, "a", A)
@@ -114,7 +114,7 @@ async def test_a_status_that_cannot_be_written_is_written_in_the_next_pass(env: 
     ],
     ids=["nodes are given no ranges", "no routes are wanted"],
 )
-async def test_it_may_have_nothing_to_do(world: World, options: dict[str, bool | str]) -> None:
+async def test_controller_is_disabled_without_routes_support(world: World, options: dict[str, bool | str]) -> None:
     cloud = SimulatedCloud(world.env)
     await world.start(DESCRIPTOR, NodeRouteOptions(provider=cloud, **options))  # type: ignore[arg-type]  # a table
     await node(world, "a", A)

@@ -75,7 +75,7 @@ SIX = "fd00:10:0:1::/64"
         "the node has moved": ([node("a", A)], [route("a", A, addresses=(THERE,))], [("a", A)], [("a", A)]),
     },
 )
-def test_which_routes_are_made_and_deleted(
+def test_reconcile(
     nodes: list[Node], routes: list[Route], deleted: list[tuple[str, str]], created: list[tuple[str, str]]
 ) -> None:
     found = plan(nodes, routes, OURS)
@@ -95,11 +95,11 @@ def test_which_routes_are_made_and_deleted(
         "outside of the other family": ("fd00:11::/64", False),
     },
 )
-def test_which_routes_are_ours(destination: str, expected: bool) -> None:
+def test_is_responsible_for_route(destination: str, expected: bool) -> None:
     assert is_responsible_for_route(route("a", destination), OURS) is expected
 
 
-def test_what_a_node_says_of_its_routes() -> None:
+def test_network_unavailable_condition() -> None:
     created, failed = condition_of(True), condition_of(False)
     assert (created.status, created.reason) == ("False", "RouteCreated")
     assert (failed.status, failed.reason) == ("True", "NoRouteCreated")
@@ -122,12 +122,12 @@ FAILED, OTHER = ("True", "NoRouteCreated"), ("True", "SomeOtherReason")
         "there are some now": (FAILED, True, False),
     },
 )
-def test_whether_a_node_says_so_already(found: tuple[str, str] | None, routed: bool, expected: bool) -> None:
+def test_network_unavailable_condition_is_current(found: tuple[str, str] | None, routed: bool, expected: bool) -> None:
     there = [] if found is None else [{"type": "NetworkUnavailable", "status": found[0], "reason": found[1]}]
     assert has_condition(node("a", A, conditions=there), condition_of(routed)) is expected
 
 
-def test_the_ranges_are_read_at_the_start() -> None:
+def test_cluster_cidrs_are_parsed_at_startup() -> None:
     assert NodeRouteOptions(provider="simulated").validate() == [], "nodes are given no ranges"
     assert NodeRouteOptions(allocate=True).validate() == [], "there is no provider"
     (problem,) = NodeRouteOptions(provider="simulated", allocate=True).validate()

@@ -3,10 +3,10 @@ is."""
 
 from tests.controllers.upstream_coverage import NOT, Cases
 
-_PLAN, _SAYS = "test_which_routes_are_made_and_deleted", "test_whether_a_node_says_so_already"
+_PLAN, _SAYS = "test_reconcile", "test_network_unavailable_condition_is_current"
 
 COVERED: Cases = {
-    "TestIsResponsibleForRoute": "test_which_routes_are_ours",
+    "TestIsResponsibleForRoute": "test_is_responsible_for_route",
     "TestReconcile: routes have no TargetNodeAddresses at the beginning": _PLAN,
     "TestReconcile: routes' TargetNodeAddresses changed": _PLAN,
     "TestReconcile: multicidr 2 nodes and no routes": _PLAN,
