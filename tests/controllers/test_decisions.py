@@ -77,7 +77,7 @@ async def test_a_rollout_a_scale_down_and_a_deletion(env: Env) -> None:
     }
 
 
-async def test_deletions_that_keep_or_wait_for_dependents(env: Env) -> None:
+async def test_orphan_and_foreground_deletion(env: Env) -> None:
     async with async_plane(env=env, nodes=0, scheduler=False) as cluster:
         store = cluster.plane.server.store
         for name in ("kept", "gone"):
@@ -111,7 +111,7 @@ def _pod(name: str, cpu: str = "", **more: Any) -> Doc:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container], **more}}
 
 
-async def test_pods_that_are_scheduled_preempted_or_not(env: Env) -> None:
+async def test_scheduling_and_preemption(env: Env) -> None:
     async with async_plane(env=env, nodes=2) as cluster:
         store = cluster.plane.server.store
         high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
@@ -150,7 +150,7 @@ async def test_pods_that_are_scheduled_preempted_or_not(env: Env) -> None:
     )
 
 
-async def test_containers_and_pods_that_end(env: Env) -> None:
+async def test_terminated_containers_and_pods(env: Env) -> None:
     async with async_plane(env=env, nodes=1) as cluster:
         store = cluster.plane.server.store
         await cluster.create(_pod("crash", annotations={"simulated.pilothouse.dev/exit-code": "3"}))
@@ -170,7 +170,7 @@ async def test_containers_and_pods_that_end(env: Env) -> None:
     assert (trigger.type, trigger.resource, trigger.name) == ("MODIFIED", "pods", "stopped")
 
 
-async def test_a_node_that_falls_silent(env: Env) -> None:
+async def test_unreachable_node(env: Env) -> None:
     async with async_plane(env=env, nodes=2) as cluster:
         store, simulator = cluster.plane.server.store, cluster.plane.nodes
         assert simulator is not None

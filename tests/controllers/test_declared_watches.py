@@ -68,7 +68,7 @@ def declared(watch: Watch) -> Selection:
 
 
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda descriptor: descriptor.name)
-async def test_what_is_watched_is_what_is_declared(env: Env, descriptor: Descriptor) -> None:
+async def test_watched_resources_are_the_declared_ones(env: Env, descriptor: Descriptor) -> None:
     client = Cluster(env).client()
     informers, metadata, mapper = Recording(client, env), Recording(client, env), RestMapper(client)
     options = descriptor.default_options()

@@ -242,7 +242,7 @@ async def _namespaces(cluster: AsyncCluster) -> None:
         ),
     },
 )
-async def test_reasons(env: Env, scenario: Scenario, expected: list[tuple[str, str, str, str]]) -> None:
+async def test_reasons_of_writes(env: Env, scenario: Scenario, expected: list[tuple[str, str, str, str]]) -> None:
     async with async_plane(env=env, nodes=2) as cluster:
         store = cluster.plane.server.store
         await scenario(cluster)
@@ -256,7 +256,7 @@ SIDECARS = ("external-provisioner", "external-attacher", "external-resizer")
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
-async def test_every_write_of_a_plane_has_a_reason(env: Env) -> None:
+async def test_every_write_has_a_reason(env: Env) -> None:
     """All that its programs write, and what the API server writes by itself."""
     options = PlaneOptions(nodes=2, profile=QUICK, storage=True, cloud=True, manager=Options())
     store = MemoryStore(env, retention=Retention(seconds=3600.0))

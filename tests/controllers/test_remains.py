@@ -246,7 +246,7 @@ async def a_volume_claim_that_waits_to_be_provisioned(world: World) -> Gone:
         ),
     },
 )
-async def test_nothing_remains_of_what_goes_during_a_request(
+async def test_no_state_remains_of_an_object_deleted_during_a_request(
     world: World, descriptor: Any, options: Any, story: Callable[..., Awaitable[Gone]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if descriptor is DEVICE_TAINTS:

@@ -25,7 +25,7 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.attaching imp
 from pilothouse.semantics.attachments import Disk
 
 
-async def test_after_a_restart_it_is_known_what_is_attached(world: World, driver: Attacher) -> None:
+async def test_attached_volumes_are_restored_at_startup(world: World, driver: Attacher) -> None:
     """Test_AttachDetachControllerRecovery, Test_ADC_VolumeAttachmentRecovery: one that is wanted, one that is not, and
     one of which only the VolumeAttachment tells."""
     for name in ("old", "lost"):
@@ -69,7 +69,7 @@ async def leave_behind(world: World) -> None:
     world.seen.clear()
 
 
-async def test_a_node_that_says_nothing_is_asked_after_ten_seconds(world: World, driver: Attacher) -> None:
+async def test_node_without_a_status_report_is_read_after_ten_seconds(world: World, driver: Attacher) -> None:
     """Upstream waits for the node's next status, which may be five minutes away."""
     await leave_behind(world)
     await world.start(DESCRIPTOR)
@@ -80,7 +80,7 @@ async def test_a_node_that_says_nothing_is_asked_after_ten_seconds(world: World,
     assert [line.split()[0] for line in world.requests()] == ["get", "delete"]
 
 
-async def test_a_node_that_says_nothing_may_use_the_volume_all_the_same(world: World, driver: Attacher) -> None:
+async def test_volume_of_a_node_without_a_status_report_counts_as_in_use(world: World, driver: Attacher) -> None:
     await leave_behind(world)
     await world.start(DESCRIPTOR)
     with world.faults.hold(resource="nodes"):
@@ -95,7 +95,9 @@ async def test_a_node_that_says_nothing_may_use_the_volume_all_the_same(world: W
     assert await attached(world) == []
 
 
-async def test_what_a_node_was_told_by_somebody_else_is_taken_back_first(world: World, driver: Attacher) -> None:
+async def test_volumes_attached_reported_by_a_previous_manager_is_removed_before_detach(
+    world: World, driver: Attacher
+) -> None:
     """By the manager before this one, whose last word the cache has not heard of."""
     await leave_behind(world)
     await world.start(DESCRIPTOR)
@@ -108,7 +110,7 @@ async def test_what_a_node_was_told_by_somebody_else_is_taken_back_first(world: 
     assert [line.split()[0] for line in world.requests()] == ["get", "patch", "get", "delete"]
 
 
-async def test_a_node_that_is_out_of_service_is_told_without_being_asked(world: World, driver: Attacher) -> None:
+async def test_out_of_service_node_is_updated_without_a_read(world: World, driver: Attacher) -> None:
     await leave_behind(world)
     await world.start(DESCRIPTOR)
     with world.faults.hold(resource="nodes"):
@@ -121,7 +123,7 @@ async def test_a_node_that_is_out_of_service_is_told_without_being_asked(world: 
     assert [line.split()[0] for line in world.requests()] == ["patch", "delete"]
 
 
-async def test_nothing_is_done_before_the_server_says_what_is_attached(world: World, driver: Attacher) -> None:
+async def test_no_operations_before_the_attached_volumes_are_listed(world: World, driver: Attacher) -> None:
     rule = Rule(fail(500), verb="list", resource="volumeattachments.storage.k8s.io")
     await user(world, "p", "a")
     world.faults.add(rule)
@@ -133,7 +135,7 @@ async def test_nothing_is_done_before_the_server_says_what_is_attached(world: Wo
     assert await attached(world) == ["data@a"]
 
 
-async def test_a_volume_of_an_attachment_may_be_shown_late(world: World, driver: Attacher) -> None:
+async def test_volume_attachment_with_a_late_persistent_volume(world: World, driver: Attacher) -> None:
     """Its PersistentVolume comes into the cache after the VolumeAttachment was read."""
     body = new_attachment(Disk(name_of("late"), "pv-late", DRIVER, "h-late", True), "a")
     await world.request("POST", ATTACHMENTS, body)
@@ -146,7 +148,7 @@ async def test_a_volume_of_an_attachment_may_be_shown_late(world: World, driver:
 
 
 @pytest.mark.parametrize("listed", ["nothing is attached", "another one is on its way"])
-async def test_what_a_node_was_told_long_ago_may_be_over(world: World, driver: Attacher, listed: str) -> None:
+async def test_stale_volumes_attached_of_a_node_is_corrected(world: World, driver: Attacher, listed: str) -> None:
     """The manager died after it had the volume detached, and begins with a node from before that."""
     attached = [{"name": name_of(), "devicePath": ""}]
     await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": attached}})
@@ -159,7 +161,7 @@ async def test_what_a_node_was_told_long_ago_may_be_over(world: World, driver: A
     assert await reported(world, "a") == []
 
 
-async def test_volumes_of_plugins_that_are_not_here_stay_reported(world: World, driver: Attacher) -> None:
+async def test_volumes_of_unknown_plugins_stay_in_volumes_attached(world: World, driver: Attacher) -> None:
     """Somebody else attached them, and kubelets wait for the report."""
     foreign = "kubernetes.io/iscsi/10.0.0.1:iqn:0"
     listed = [{"name": foreign, "devicePath": ""}]

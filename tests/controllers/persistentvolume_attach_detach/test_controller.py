@@ -28,7 +28,7 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRI
 UNHEALTHY = {"Ready": "Unknown"}
 
 
-async def test_nobody_wants_anything(world: World, driver: Attacher) -> None:
+async def test_nothing_to_attach_or_detach(world: World, driver: Attacher) -> None:
     """Test_Run_Positive_DoNothing."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "")
@@ -37,7 +37,7 @@ async def test_nobody_wants_anything(world: World, driver: Attacher) -> None:
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["the pod was there", "the pod comes"])
-async def test_a_volume_is_attached_to_the_node_of_its_pod(world: World, driver: Attacher, early: bool) -> None:
+async def test_volume_is_attached_to_the_node_of_its_pod(world: World, driver: Attacher, early: bool) -> None:
     """Test_Run_Positive_OneDesiredVolumeAttach."""
     if early:
         await user(world, "p", "a")
@@ -53,7 +53,7 @@ async def test_a_volume_is_attached_to_the_node_of_its_pod(world: World, driver:
     assert world.requests() == ["create volumeattachments ", "patch nodes/status a"]
 
 
-async def test_it_is_reported_only_when_it_is_attached(world: World, driver: Attacher) -> None:
+async def test_volume_is_reported_in_volumes_attached_after_the_attach(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     driver.idle = True
     await user(world, "p", "a")
@@ -64,7 +64,7 @@ async def test_it_is_reported_only_when_it_is_attached(world: World, driver: Att
     assert await reported(world, "a") == ["data"]
 
 
-async def test_a_volume_is_detached_when_its_node_has_let_go_of_it(world: World, driver: Attacher) -> None:
+async def test_volume_is_detached_when_it_is_no_longer_in_use(world: World, driver: Attacher) -> None:
     """Test_Run_Positive_OneDesiredVolumeAttachThenDetachWithUnmountedVolume."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
@@ -83,7 +83,7 @@ async def test_a_volume_is_detached_when_its_node_has_let_go_of_it(world: World,
     assert kinds == [["patch", "nodes/status"], ["delete", "volumeattachments"]], "it is taken off the report first"
 
 
-async def test_the_node_itself_is_asked_before_a_volume_is_detached(world: World, driver: Attacher) -> None:
+async def test_volumes_in_use_is_read_live_before_a_detach(world: World, driver: Attacher) -> None:
     """The cache does not know yet that the kubelet uses the volume again."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
@@ -102,7 +102,7 @@ async def test_the_node_itself_is_asked_before_a_volume_is_detached(world: World
 
 
 @pytest.mark.parametrize("ended", ["Succeeded", "Failed"])
-async def test_a_pod_that_has_ended_lets_go_of_its_volume(world: World, driver: Attacher, ended: str) -> None:
+async def test_volume_of_a_terminated_pod_is_detached(world: World, driver: Attacher, ended: str) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
@@ -112,7 +112,7 @@ async def test_a_pod_that_has_ended_lets_go_of_its_volume(world: World, driver: 
     assert await attached(world) == []
 
 
-async def test_a_volume_that_moves_is_detached_before_it_is_attached(world: World, driver: Attacher) -> None:
+async def test_read_write_once_volume_is_detached_before_the_next_attach(world: World, driver: Attacher) -> None:
     """Test_Run_OneVolumeAttachAndDetachMultipleNodesWithReadWriteOnce."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
@@ -133,7 +133,7 @@ async def test_a_volume_that_moves_is_detached_before_it_is_attached(world: Worl
     assert len(await world.events("FailedAttachVolume")) == 1, "that is said once"
 
 
-async def test_without_a_pod_the_volumes_old_node_is_not_named(world: World, driver: Attacher) -> None:
+async def test_multi_attach_event_without_a_pod_does_not_name_the_node(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
@@ -146,7 +146,7 @@ async def test_without_a_pod_the_volumes_old_node_is_not_named(world: World, dri
 
 
 @pytest.mark.parametrize("modes", [RWX])
-async def test_a_volume_that_many_may_have_is_attached_to_many(world: World, driver: Attacher) -> None:
+async def test_read_write_many_volume_is_attached_to_several_nodes(world: World, driver: Attacher) -> None:
     """Test_Run_OneVolumeAttachAndDetachMultipleNodesWithReadWriteMany."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
@@ -161,7 +161,7 @@ async def test_a_volume_that_many_may_have_is_attached_to_many(world: World, dri
     assert await world.events("FailedAttachVolume") == []
 
 
-async def test_two_pods_of_one_node_share_a_volume(world: World, driver: Attacher) -> None:
+async def test_pods_on_one_node_share_an_attachment(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await user(world, "q", "a")
@@ -183,7 +183,7 @@ async def test_two_pods_of_one_node_share_a_volume(world: World, driver: Attache
         "out of service: in any case": (UNHEALTHY, (OUT_OF_SERVICE,), {"disable_force_detach": True}, 0.0),
     },
 )
-async def test_a_volume_that_its_node_does_not_let_go_of(
+async def test_force_detach_of_a_volume_in_use(
     world: World,
     driver: Attacher,
     conditions: dict[str, str],
@@ -215,7 +215,7 @@ async def test_a_volume_that_its_node_does_not_let_go_of(
         assert "get nodes a" not in world.requests(), "it is not asked"
 
 
-async def test_the_patience_begins_anew_when_a_pod_wants_the_volume_again(world: World, driver: Attacher) -> None:
+async def test_detach_timeout_restarts_when_a_pod_uses_the_volume_again(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
@@ -232,9 +232,7 @@ async def test_the_patience_begins_anew_when_a_pod_wants_the_volume_again(world:
     assert await attached(world) == []
 
 
-async def test_the_volumes_of_a_node_that_is_gone_are_detached_after_six_minutes(
-    world: World, driver: Attacher
-) -> None:
+async def test_volumes_of_a_deleted_node_are_detached_after_six_minutes(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
@@ -247,7 +245,7 @@ async def test_the_volumes_of_a_node_that_is_gone_are_detached_after_six_minutes
     assert await attached(world) == []
 
 
-async def test_a_node_that_cannot_be_told_keeps_its_volume(world: World, driver: Attacher) -> None:
+async def test_failed_node_status_update_prevents_the_detach(world: World, driver: Attacher) -> None:
     """Test_Run_Negative_OneDesiredVolumeAttachThenDetachWithUnmountedVolumeUpdateStatusFail…"""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
@@ -264,7 +262,7 @@ async def test_a_node_that_cannot_be_told_keeps_its_volume(world: World, driver:
     assert await reported(world, "a") == []
 
 
-async def test_a_driver_that_cannot_attach_is_asked_again_and_the_pod_is_told(world: World, driver: Attacher) -> None:
+async def test_failed_attach_is_retried_and_emits_an_event(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     driver.trouble["a"] = "no room in the rack"
     await user(world, "p", "a")
@@ -277,7 +275,7 @@ async def test_a_driver_that_cannot_attach_is_asked_again_and_the_pod_is_told(wo
     assert await reported(world, "a") == ["data"]
 
 
-async def test_a_driver_that_says_nothing_has_two_minutes(world: World, driver: Attacher) -> None:
+async def test_attach_times_out_after_two_minutes(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     driver.idle = True
     await user(world, "p", "a")
@@ -293,7 +291,7 @@ async def test_a_driver_that_says_nothing_has_two_minutes(world: World, driver: 
     assert await reported(world, "a") == ["data"]
 
 
-async def test_what_may_be_attached_is_detached_when_nobody_wants_it(world: World, driver: Attacher) -> None:
+async def test_uncertain_attachment_is_detached_when_unused(world: World, driver: Attacher) -> None:
     """Test_Run_OneVolumeAttachAndDetachUncertainNodesWithReadWriteOnce. Upstream would attach it to the other node at
     once; here it is known to be nowhere else before."""
     await world.start(DESCRIPTOR)
@@ -311,7 +309,7 @@ async def test_what_may_be_attached_is_detached_when_nobody_wants_it(world: Worl
     assert await attached(world) == ["data@b"]
 
 
-async def test_a_volume_that_cannot_be_detached_goes_nowhere_else(world: World, driver: Attacher) -> None:
+async def test_failed_detach_prevents_attaching_elsewhere(world: World, driver: Attacher) -> None:
     """Test_Run_OneVolumeDetachFailNodeWithReadWriteOnce."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
@@ -330,7 +328,7 @@ async def test_a_volume_that_cannot_be_detached_goes_nowhere_else(world: World, 
 
 @pytest.mark.parametrize("verb", ["create", "delete"])
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), lose_answer()], ids=["403", "500", "lost"])
-async def test_a_request_that_fails_is_tried_again(world: World, driver: Attacher, verb: str, fault: Any) -> None:
+async def test_failed_request_is_retried(world: World, driver: Attacher, verb: str, fault: Any) -> None:
     await world.start(DESCRIPTOR)
     world.faults.add(Rule(fault, verb=verb, resource="volumeattachments.storage.k8s.io", times=2))
     await user(world, "p", "a")
@@ -343,7 +341,7 @@ async def test_a_request_that_fails_is_tried_again(world: World, driver: Attache
     assert await reported(world, "a") == []
 
 
-async def test_what_the_cache_has_not_heard_of_is_not_gone(world: World, driver: Attacher) -> None:
+async def test_attachment_missing_in_the_cache_is_not_detached(world: World, driver: Attacher) -> None:
     """The attachment is not in the cache yet when it is deleted: that does not mean that it is detached."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
@@ -360,7 +358,7 @@ async def test_what_the_cache_has_not_heard_of_is_not_gone(world: World, driver:
     assert await attached(world) == ["data@b"]
 
 
-async def test_an_old_answer_is_not_taken_for_a_new_one(world: World, driver: Attacher) -> None:
+async def test_stale_attachment_in_the_cache_is_not_attached(world: World, driver: Attacher) -> None:
     """The cache shows an attachment that has been deleted long ago, and was attached."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
@@ -383,7 +381,7 @@ async def test_an_old_answer_is_not_taken_for_a_new_one(world: World, driver: At
     assert await reported(world, "a") == ["data"]
 
 
-async def test_a_node_that_comes_again_is_told_again(world: World, driver: Attacher) -> None:
+async def test_recreated_node_gets_volumes_attached_again(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
@@ -394,9 +392,7 @@ async def test_a_node_that_comes_again_is_told_again(world: World, driver: Attac
     assert await reported(world, "a") == ["data"]
 
 
-async def test_pods_of_nodes_that_manage_their_volumes_themselves_are_left_alone(
-    world: World, driver: Attacher
-) -> None:
+async def test_nodes_without_the_controller_managed_annotation_are_ignored(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await world.node("c")
     await user(world, "p", "c")
@@ -408,7 +404,7 @@ async def test_pods_of_nodes_that_manage_their_volumes_themselves_are_left_alone
     assert await attached(world) == ["data@c"]
 
 
-async def test_a_claim_that_is_bound_late_has_its_volume_attached_then(world: World, driver: Attacher) -> None:
+async def test_volume_is_attached_after_its_claim_is_bound(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await world.merge(f"{CLAIMS}/data/status", {"status": {"phase": "Pending"}})
     await user(world, "p", "a")
@@ -419,7 +415,7 @@ async def test_a_claim_that_is_bound_late_has_its_volume_attached_then(world: Wo
     assert await attached(world) == ["data@a"]
 
 
-async def test_a_driver_may_need_no_attaching(world: World, driver: Attacher) -> None:
+async def test_driver_without_attach_required(world: World, driver: Attacher) -> None:
     path = "/apis/storage.k8s.io/v1/csidrivers"
     await world.request("POST", path, {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
     await world.start(DESCRIPTOR)
@@ -436,9 +432,7 @@ async def test_a_driver_may_need_no_attaching(world: World, driver: Attacher) ->
 
 
 @pytest.mark.parametrize("disabled", [False, True])
-async def test_an_attachment_that_somebody_deletes_is_made_again(
-    world: World, driver: Attacher, disabled: bool
-) -> None:
+async def test_deleted_volume_attachment_is_recreated(world: World, driver: Attacher, disabled: bool) -> None:
     """The look at all that is attached, once a minute."""
     await world.start(DESCRIPTOR, AttachDetachOptions(disable_sync=disabled))
     await user(world, "p", "a")
@@ -452,7 +446,7 @@ async def test_an_attachment_that_somebody_deletes_is_made_again(
     assert await reported(world, "a") == ["data"]
 
 
-async def test_measures(world: World, driver: Attacher) -> None:
+async def test_metrics(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
@@ -466,7 +460,7 @@ async def test_measures(world: World, driver: Attacher) -> None:
     assert 'operation_name="volume_attach",status="success",migrated="false"} 1' in shown
 
 
-async def test_it_rests_when_nothing_happens(world: World, driver: Attacher) -> None:
+async def test_no_work_without_changes(world: World, driver: Attacher) -> None:
     """Upstream's loop turns ten times a second; here a day of nothing is nothing."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")

@@ -66,7 +66,7 @@ def observed(**facts: Any) -> Observed:
         ),
     },
 )
-def test_when_a_volume_is_detached(facts: Observed, decision: Wait | Detach) -> None:
+def test_detach_conditions(facts: Observed, decision: Wait | Detach) -> None:
     assert decide_detach(facts) == decision
 
 
@@ -78,7 +78,7 @@ def node(*taints: str, ready: str = "True") -> Node:
     return msgspec.convert(doc, Node)
 
 
-def test_what_a_node_is_like() -> None:
+def test_node_state() -> None:
     assert is_healthy(node())
     assert not is_healthy(node(ready="Unknown"))
     assert not is_healthy(node(ready="False"))
@@ -112,7 +112,7 @@ ALONE = "Volume is already exclusively attached to one node and can't be attache
         ),
     },
 )
-def test_what_a_pod_is_told(users: tuple[str, ...], text: str) -> None:
+def test_multi_attach_error_events(users: tuple[str, ...], text: str) -> None:
     disk, waiting = Disk("name", "pv", "d", "h", True), pod("ns1/a")
     reported = multi_attach_messages(disk, [waiting], [pod(each) for each in users])
     assert reported == [(waiting, f'Multi-Attach error for volume "pv" {text}')]

@@ -40,7 +40,7 @@ class Touched(list[Pair]):
 # Desired
 
 
-def test_a_volume_is_wanted_as_long_as_a_pod_uses_it() -> None:
+def test_desired_volume_exists_while_a_pod_uses_it() -> None:
     touched = Touched()
     desired = DesiredStateOfWorld(touched.append)
     assert desired.add_node("n1")
@@ -57,7 +57,7 @@ def test_a_volume_is_wanted_as_long_as_a_pod_uses_it() -> None:
     assert not desired.has_pods
 
 
-def test_a_pod_lets_go_of_all_its_volumes() -> None:
+def test_deleted_pod_removes_all_its_volumes() -> None:
     desired = DesiredStateOfWorld(lambda _pair: None)
     desired.add_node("n1")
     desired.add_pod(pod("a"), DISK)
@@ -66,7 +66,7 @@ def test_a_pod_lets_go_of_all_its_volumes() -> None:
     assert desired.get_volumes_to_attach() == []
 
 
-def test_a_node_stays_managed_while_pods_want_volumes_there() -> None:
+def test_node_with_volumes_to_attach_is_not_removed() -> None:
     desired = DesiredStateOfWorld(lambda _pair: None)
     desired.add_node("n1")
     desired.add_pod(pod("a"), DISK)
@@ -78,7 +78,7 @@ def test_a_node_stays_managed_while_pods_want_volumes_there() -> None:
     desired.delete_node("n1")
 
 
-def test_a_volume_that_needs_not_be_attached_any_more() -> None:
+def test_volume_that_is_no_longer_attachable() -> None:
     touched = Touched()
     desired = DesiredStateOfWorld(touched.append)
     desired.add_node("n1")
@@ -92,7 +92,7 @@ def test_a_volume_that_needs_not_be_attached_any_more() -> None:
     desired.delete_volume(HERE)
 
 
-def test_the_pods_that_use_a_volume_elsewhere() -> None:
+def test_pods_on_other_nodes_using_a_volume() -> None:
     desired = DesiredStateOfWorld(lambda _pair: None)
     for node in ("n1", "n2", "n3"):
         desired.add_node(node)
@@ -105,7 +105,7 @@ def test_the_pods_that_use_a_volume_elsewhere() -> None:
 # Actual
 
 
-def test_what_is_attached_is_reported_and_what_may_be_is_not() -> None:
+def test_attached_volumes_are_reported_and_uncertain_ones_are_not() -> None:
     touched = Touched()
     actual = ActualStateOfWorld(touched.append)
     actual.mark_volume_as_uncertain(HERE, DISK)
@@ -120,7 +120,7 @@ def test_what_is_attached_is_reported_and_what_may_be_is_not() -> None:
     assert found.confirmed
 
 
-def test_a_detached_volume_is_taken_off_the_report() -> None:
+def test_detached_volume_is_removed_from_the_report() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
     actual.mark_volume_as_attached(HERE, DISK)
     actual.mark_volume_as_attached(("v2", "n1"), OTHER)
@@ -134,7 +134,7 @@ def test_a_detached_volume_is_taken_off_the_report() -> None:
     actual.mark_volume_as_detached(HERE)
 
 
-def test_a_volume_counts_as_mounted_until_its_node_says_otherwise() -> None:
+def test_volume_is_mounted_by_node_by_default() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
     actual.set_volumes_in_use("n1", ["v9"])
     actual.mark_volume_as_attached(HERE, DISK)
@@ -145,7 +145,7 @@ def test_a_volume_counts_as_mounted_until_its_node_says_otherwise() -> None:
     assert not actual.is_mounted(HERE), "it was known before"
 
 
-def test_a_node_is_silent_until_it_says_anything() -> None:
+def test_node_has_no_report_until_its_first_status() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
     actual.set_volumes_in_use("n1", [])
     actual.mark_volume_as_uncertain(HERE, DISK)
@@ -159,7 +159,7 @@ def test_a_node_is_silent_until_it_says_anything() -> None:
     assert (actual.is_mounted(HERE), actual.is_unreported_by_node(HERE)) == (False, False)
 
 
-def test_a_node_that_others_have_told_is_told_otherwise() -> None:
+def test_volumes_attached_written_by_others_is_corrected() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
     actual.mark_volume_as_attached(("v2", "n1"), OTHER)
     actual.take_volumes_to_report_as_attached("n1")
@@ -168,7 +168,7 @@ def test_a_node_that_others_have_told_is_told_otherwise() -> None:
     assert actual.take_volumes_to_report_as_attached("n1") == ["v2"]
 
 
-def test_what_is_learned_later_of_a_volume_stays() -> None:
+def test_later_volume_details_are_kept() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
     actual.mark_volume_as_attached(HERE, None)
     actual.mark_volume_as_uncertain(HERE, DISK)
@@ -180,7 +180,7 @@ def test_what_is_learned_later_of_a_volume_stays() -> None:
     assert actual.get_nodes_for_attached_volume("v1") == ["n1", "n2"]
 
 
-def test_a_node_is_told_again_only_of_what_it_was_told() -> None:
+def test_node_is_updated_again_only_for_reported_volumes() -> None:
     actual = ActualStateOfWorld(lambda _pair: None)
     actual.set_node_status_update_needed("n1")
     assert actual.nodes_with_status_update_needed() == []
@@ -199,7 +199,7 @@ def operation(kind: str = ATTACH, pair: Pair = HERE, *, exclusive: bool = True) 
     return Operation(kind, pair, DISK, exclusive, 0.0)
 
 
-async def test_one_thing_at_a_time_for_a_volume_that_one_node_may_have(env: Env) -> None:
+async def test_one_pending_operation_per_single_attach_volume(env: Env) -> None:
     operations = Operations(env)
     begun = operation()
     operations.start(begun)
@@ -210,7 +210,7 @@ async def test_one_thing_at_a_time_for_a_volume_that_one_node_may_have(env: Env)
     assert operations.can_start(ATTACH, THERE, exclusive=True)
 
 
-async def test_for_others_one_thing_at_a_time_on_each_node(env: Env) -> None:
+async def test_one_pending_operation_per_node_for_multi_attach_volumes(env: Env) -> None:
     operations = Operations(env)
     operations.start(operation(exclusive=False))
     assert not operations.can_start(DETACH, HERE, exclusive=False)
@@ -219,7 +219,7 @@ async def test_for_others_one_thing_at_a_time_on_each_node(env: Env) -> None:
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-async def test_what_failed_rests_twice_as_long_each_time(env: Env, exclusive: bool) -> None:
+async def test_failed_operation_has_exponential_backoff(env: Env, exclusive: bool) -> None:
     import asyncio
 
     operations = Operations(env)

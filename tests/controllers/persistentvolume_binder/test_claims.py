@@ -281,7 +281,7 @@ BOTH = (CONTROLLER, COMPLETED)
         ),
     },
 )
-def test_a_claim_is_looked_at_once(
+def test_sync_claim(
     volumes: list[Doc], asked: Doc, claim_then: str, volumes_then: dict[str, str], told: list[str]
 ) -> None:
     desk = Desk(volumes, [asked], [], [])
@@ -300,7 +300,7 @@ def test_a_claim_is_looked_at_once(
         "reserved both ways": ([volume("v", "2Gi", "", "c")], claim("c", "u", "1Gi", "v")),
     },
 )
-def test_the_second_look_writes_nothing(volumes: list[Doc], asked: Doc) -> None:
+def test_second_sync_writes_nothing(volumes: list[Doc], asked: Doc) -> None:
     desk = Desk(volumes, [asked], [], [])
     desk.sync_claim("c")
     for doc in volumes:
@@ -312,7 +312,7 @@ def test_the_second_look_writes_nothing(volumes: list[Doc], asked: Doc) -> None:
     assert [desk.claims.get("ns/c"), *(desk.volumes.get(doc["metadata"]["name"]) for doc in volumes)] == before
 
 
-def test_two_volumes_for_one_claim_come_to_one() -> None:
+def test_two_volumes_pre_bound_to_one_claim() -> None:
     """10-2: two binders have linked one each; the claim has the first."""
     desk = Desk(
         [volume("a", "1Gi", "u", "c", "Bound", CONTROLLER), volume("b", "1Gi", "u", "c", "Bound", CONTROLLER)],
@@ -418,7 +418,7 @@ NOTHING = ClaimEvent(
         ),
     },
 )
-def test_the_next_step(
+def test_next_action(
     volumes: list[Doc], asked: Doc, classes: list[StorageClass], pods: list[str], step: ClaimStep
 ) -> None:
     assert decide_claim(as_claim(asked), Desk(volumes, [asked], classes, pods)) == step
@@ -434,14 +434,14 @@ def test_the_next_step(
         "access": ({}, {"modes": ("ReadWriteMany",)}, "incompatible accessMode"),
     },
 )
-def test_why_a_certain_volume_does_not_do(there: dict[str, Any], asked: dict[str, Any], why: str) -> None:
+def test_mismatch_of_a_requested_volume(there: dict[str, Any], asked: dict[str, Any], why: str) -> None:
     doc = claim("c", wants="v", **asked)
     step = decide_claim(as_claim(doc), Desk([volume("v", **there)], [doc], [], []))
     text = f'Cannot bind to requested volume "v": {why}'
     assert step == StayPending(ClaimEvent("Warning", "VolumeMismatch", text))
 
 
-def test_a_volume_that_is_being_deleted_does_not_do() -> None:
+def test_terminating_volume_does_not_match() -> None:
     doc = volume("v")
     doc["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     step = decide_claim(as_claim(claim("c", wants="v")), Desk([doc], [], [], []))
@@ -450,7 +450,7 @@ def test_a_volume_that_is_being_deleted_does_not_do() -> None:
     assert step.event.message.endswith('the volume is marked for deletion "v"')
 
 
-def test_the_newest_default_class_is_taken_then_the_first_by_name() -> None:
+def test_newest_default_class_is_used_then_the_first_by_name() -> None:
     old, new = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
     classes = [
         storage_class("a", default=True, created=old),

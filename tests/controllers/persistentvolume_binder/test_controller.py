@@ -27,7 +27,7 @@ HOST_PATHS = BinderOptions(hostpath_provisioner=True)
 PROVISIONERS = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner")
 
 
-async def test_a_volume_and_a_claim_find_each_other_in_four_writes(world: World) -> None:
+async def test_claim_and_volume_are_bound_in_four_writes(world: World) -> None:
     await make_volume(world)
     await soon()
     assert await phases(world) == {"v": "Available"}
@@ -51,7 +51,7 @@ async def test_a_volume_and_a_claim_find_each_other_in_four_writes(world: World)
     assert world.requests() == [], "the resync finds nothing to do"
 
 
-async def test_a_claim_that_nothing_serves_waits_and_says_why(world: World) -> None:
+async def test_unmatched_claim_stays_pending_with_an_event(world: World) -> None:
     """20.8, 20.7."""
     await make_volume(world, "small")
     await make_claim(world, size="5Gi")
@@ -67,7 +67,7 @@ async def test_a_claim_that_nothing_serves_waits_and_says_why(world: World) -> N
     assert (await phases(world))["c"] == "Bound", "found with the resync"
 
 
-async def test_a_claim_gets_the_default_class_that_came_later(world: World) -> None:
+async def test_default_class_is_assigned_retroactively(world: World) -> None:
     """20.13."""
     await make_claim(world)
     await make_claim(world, "none", storageClassName="")
@@ -80,7 +80,7 @@ async def test_a_claim_gets_the_default_class_that_came_later(world: World) -> N
     assert world.metrics.value("retroactive_storageclass_errors_total") == 0.0
 
 
-async def test_an_external_provisioner_is_told_and_its_volume_bound(world: World) -> None:
+async def test_external_provisioning_annotates_the_claim_and_binds_the_volume(world: World) -> None:
     await make_class(world)
     made = await make_claim(world, storageClassName="gold")
     await soon()
@@ -112,7 +112,7 @@ async def test_an_external_provisioner_is_told_and_its_volume_bound(world: World
     assert await phases(world) == {"pvc-1": "Released"}, "whoever made it deletes it"
 
 
-async def test_a_claim_that_waits_for_its_first_consumer(world: World) -> None:
+async def test_wait_for_first_consumer(world: World) -> None:
     """20.12."""
     await make_class(world, volumeBindingMode="WaitForFirstConsumer")
     await make_volume(world, storageClassName="gold")
@@ -141,7 +141,7 @@ async def test_a_claim_that_waits_for_its_first_consumer(world: World) -> None:
         ("", 'storageclass.storage.k8s.io "gold" not found'),
     ],
 )
-async def test_nobody_can_make_a_volume(world: World, provisioner: str, why: str) -> None:
+async def test_no_provisioner_available(world: World, provisioner: str, why: str) -> None:
     if provisioner:
         await make_class(world, provisioner=provisioner)
     await make_claim(world, storageClassName="gold")
@@ -150,7 +150,7 @@ async def test_nobody_can_make_a_volume(world: World, provisioner: str, why: str
     assert world.requests() == []
 
 
-async def test_without_dynamic_provisioning_nobody_is_told(env: Env) -> None:
+async def test_dynamic_provisioning_disabled(env: Env) -> None:
     async with binding(env, options=BinderOptions(dynamic_provisioning=False)) as world:
         await make_class(world)
         await make_claim(world, storageClassName="gold")
@@ -158,7 +158,7 @@ async def test_without_dynamic_provisioning_nobody_is_told(env: Env) -> None:
         assert (world.requests(), await world.events()) == ([], [])
 
 
-async def test_host_paths_are_made_bound_and_deleted(env: Env) -> None:
+async def test_host_path_volumes_are_provisioned_bound_and_deleted(env: Env) -> None:
     async with binding(env, options=HOST_PATHS) as world:
         await make_class(world, "hp", "kubernetes.io/host-path")
         made = await make_claim(world, storageClassName="hp")
@@ -184,7 +184,7 @@ async def test_host_paths_are_made_bound_and_deleted(env: Env) -> None:
         assert world.metrics.value("volume_operation_total_seconds", "kubernetes.io/host-path", "delete") == 1.0
 
 
-async def test_a_host_path_is_made_once(env: Env) -> None:
+async def test_host_path_volume_is_provisioned_once(env: Env) -> None:
     """11-8, 11-19: the answer to the first try is lost, the second finds what the first has made."""
     async with binding(env, options=HOST_PATHS) as world:
         world.faults.add(Rule(lose_answer(), verb="create", resource="persistentvolumes", times=1))
@@ -194,7 +194,7 @@ async def test_a_host_path_is_made_once(env: Env) -> None:
         assert sorted((await phases(world)).values()) == ["Bound", "Bound"]
 
 
-async def test_a_host_path_that_cannot_be_saved(env: Env) -> None:
+async def test_failed_save_of_a_provisioned_volume_is_retried(env: Env) -> None:
     """11-9: five tries, ten seconds apart; then again."""
     async with binding(env, options=HOST_PATHS) as world:
         rule = Rule(fail(500, "InternalError", "no"), verb="create", resource="persistentvolumes", times=5)
@@ -237,7 +237,7 @@ async def test_a_host_path_that_cannot_be_saved(env: Env) -> None:
         ),
     },
 )
-async def test_what_a_host_path_cannot_do(env: Env, of_class: Doc, of_claim: Doc, why: str) -> None:
+async def test_unsupported_host_path_provisioning(env: Env, of_class: Doc, of_claim: Doc, why: str) -> None:
     async with binding(env, options=HOST_PATHS) as world:
         await make_class(world, "hp", "kubernetes.io/host-path", **of_class)
         await make_claim(world, storageClassName="hp", **of_claim)
@@ -246,7 +246,7 @@ async def test_what_a_host_path_cannot_do(env: Env, of_class: Doc, of_claim: Doc
         assert await phases(world) == {"c": "Pending"}
 
 
-async def test_host_paths_are_made_only_with_the_flag(world: World) -> None:
+async def test_host_path_provisioning_requires_the_flag(world: World) -> None:
     """``hostPathPlugin.NewProvisioner``: the plugin is there, and refuses."""
     await make_class(world, "hp", "kubernetes.io/host-path")
     await make_claim(world, storageClassName="hp")
@@ -260,7 +260,7 @@ async def test_host_paths_are_made_only_with_the_flag(world: World) -> None:
     assert world.metrics.value(errors, "kubernetes.io/host-path", "provision") >= 1
 
 
-async def test_what_is_retained_is_kept_until_a_user_frees_it(world: World) -> None:
+async def test_retained_volume_stays_released_until_its_claim_ref_is_removed(world: World) -> None:
     """20.10."""
     await make_volume(world)
     await make_claim(world)
@@ -307,9 +307,7 @@ async def test_what_is_retained_is_kept_until_a_user_frees_it(world: World) -> N
         ),
     },
 )
-async def test_a_volume_that_cannot_be_reclaimed_has_failed(
-    world: World, policy: str, source: Doc, reason: str, why: str
-) -> None:
+async def test_failed_reclaim_sets_phase_failed(world: World, policy: str, source: Doc, reason: str, why: str) -> None:
     await make_volume(world, persistentVolumeReclaimPolicy=policy, **source)
     await make_claim(world)
     await soon()
@@ -322,7 +320,7 @@ async def test_a_volume_that_cannot_be_reclaimed_has_failed(
     assert await world.events(reason) == [f"PersistentVolume/v {why}"], "told once"
 
 
-async def test_a_volume_that_pods_still_use_is_not_recycled(world: World) -> None:
+async def test_volume_in_use_is_not_recycled(world: World) -> None:
     """6-11."""
     await make_volume(world, persistentVolumeReclaimPolicy="Recycle")
     await make_claim(world)
@@ -342,7 +340,7 @@ async def test_a_volume_that_pods_still_use_is_not_recycled(world: World) -> Non
     assert await phases(world) == {"v": "Failed"}
 
 
-async def test_a_claim_that_loses_its_volume_is_lost_at_once_and_found_again(world: World) -> None:
+async def test_claim_without_its_volume_is_lost_and_recovers(world: World) -> None:
     """20.11."""
     made = await make_volume(world)
     await make_claim(world)
@@ -362,7 +360,7 @@ async def test_a_claim_that_loses_its_volume_is_lost_at_once_and_found_again(wor
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["not known", "known as somebody else's"])
-async def test_a_claim_is_not_lost_because_the_list_of_volumes_is_old(world: World, other: bool) -> None:
+async def test_stale_volume_cache_does_not_make_a_claim_lost(world: World, other: bool) -> None:
     """Upstream would call it Lost until the volume is shown."""
     if other:
         reference = {"namespace": "default", "name": "gone", "uid": "x"}
@@ -385,7 +383,7 @@ async def test_a_claim_is_not_lost_because_the_list_of_volumes_is_old(world: Wor
     assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
-async def test_files_and_blocks_are_told_of_each_other(world: World) -> None:
+async def test_volume_mode_mismatch_emits_an_event(world: World) -> None:
     """4-9."""
     made = await make_claim(world, storageClassName="")
     reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
@@ -406,7 +404,7 @@ async def test_files_and_blocks_are_told_of_each_other(world: World) -> None:
 @pytest.mark.parametrize(
     "what", [conflict, lambda: fail(500, "InternalError"), lose_answer], ids=["conflict", "error", "no answer"]
 )
-async def test_a_binding_that_breaks_off_is_finished(world: World, write: str, what: Any) -> None:
+async def test_interrupted_binding_is_completed(world: World, write: str, what: Any) -> None:
     resource, _slash, subresource = write.partition("/")
     await make_volume(world)
     await make_volume(world, "w")
@@ -422,7 +420,7 @@ async def test_a_binding_that_breaks_off_is_finished(world: World, write: str, w
     assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
 
 
-async def test_after_a_restart_nothing_is_written(world: World) -> None:
+async def test_restart_writes_nothing(world: World) -> None:
     await make_volume(world)
     await make_claim(world)
     task = await world.start(DESCRIPTOR)
@@ -436,7 +434,7 @@ async def test_after_a_restart_nothing_is_written(world: World) -> None:
     assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
-async def test_a_volume_is_not_released_for_a_claim_that_is_only_late(world: World) -> None:
+async def test_volume_is_not_released_while_its_claim_is_not_yet_cached(world: World) -> None:
     """The claim's watch lags; the provisioner's volume is here already."""
     await make_class(world)
     with world.faults.hold(resource="persistentvolumeclaims"):
@@ -453,7 +451,7 @@ async def test_a_volume_is_not_released_for_a_claim_that_is_only_late(world: Wor
     assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
-async def test_a_volume_that_goes_before_the_answer_to_a_write_of_it_is_not_bound(world: World) -> None:
+async def test_volume_deleted_before_its_update_response_is_not_bound(world: World) -> None:
     """It would be the claim's own, and the best match forever."""
     rule = Rule(delay_answer(2.0), verb="update", resource="persistentvolumes", subresource="", name="v")
     world.faults.add(rule)
@@ -468,7 +466,7 @@ async def test_a_volume_that_goes_before_the_answer_to_a_write_of_it_is_not_boun
     assert await phases(world) == {"c": "Bound", "w": "Bound"}
 
 
-async def test_what_there_is_is_counted(world: World) -> None:
+async def test_volume_and_claim_metrics(world: World) -> None:
     await make_volume(world)
     await make_volume(world, "w", csi={"driver": "d", "volumeHandle": "h"}, storageClassName="gold")
     await make_claim(world)
@@ -486,7 +484,7 @@ async def test_what_there_is_is_counted(world: World) -> None:
     assert 'namespace="default",storage_class="gold"' not in world.metrics.exposition()
 
 
-async def test_volumes_of_plugins_that_have_moved_say_where(world: World) -> None:
+async def test_volumes_of_migrated_plugins_are_annotated(world: World) -> None:
     disk = {"gcePersistentDisk": {"pdName": "d"}}
     body: Doc = {
         "metadata": {"name": "v", "annotations": {"pv.kubernetes.io/provisioned-by": "kubernetes.io/gce-pd"}},

@@ -26,7 +26,7 @@ def decoded(raw: bytes | None) -> Doc:
     return found
 
 
-def test_the_reference_names_the_very_claim() -> None:
+def test_claim_ref_has_the_uid() -> None:
     doc = decoded(bound_volume(a_volume(volume("v")), as_claim(claim("c"))))
     assert doc["spec"]["claimRef"] == {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "ns", "name": "c", "uid": "u",
@@ -34,7 +34,7 @@ def test_the_reference_names_the_very_claim() -> None:
     }  # fmt: skip
 
 
-def test_what_nobody_here_knows_stays() -> None:
+def test_unknown_fields_are_kept() -> None:
     doc = volume("v", newer={"field": 1.50}, nfs={"server": "s"})
     doc["metadata"] |= {"managedFields": [{"manager": "x"}], "labels": {"a": "b"}}
     after = decoded(bound_volume(a_volume(doc), as_claim(claim("c"))))
@@ -43,13 +43,13 @@ def test_what_nobody_here_knows_stays() -> None:
     assert "managedFields" not in after["metadata"], "sent back they would be wrong"
 
 
-def test_a_link_that_is_taken_back_leaves_no_empty_annotations() -> None:
+def test_unbinding_leaves_no_empty_annotations() -> None:
     bound = bound_volume(a_volume(volume("v")), as_claim(claim("c")))
     assert bound is not None
     assert "annotations" not in decoded(links.unbound_volume(decode_object(bound, PersistentVolume)))["metadata"]
 
 
-def test_a_phase_has_a_message_or_none() -> None:
+def test_phase_message() -> None:
     failed = links.volume_phase(a_volume(volume("v")), "Failed", "why")
     assert failed is not None
     assert decoded(failed)["status"] == {"phase": "Failed", "message": "why"}
@@ -82,14 +82,14 @@ def test_capacity(there: Doc, had: Doc, capacity: Doc) -> None:
 
 
 @pytest.mark.parametrize(("before", "then"), [("3Gi", "3Gi"), ("much", "5Gi")])
-def test_a_file_system_that_has_not_grown_yet(before: str, then: str) -> None:
+def test_capacity_before_file_system_resize(before: str, then: str) -> None:
     """11.6: the annotation on the volume says what the file system has."""
     doc = volume("v", "5Gi")
     doc["metadata"]["annotations"] = {PRE_RESIZE_CAPACITY: before}
     assert decoded(links.bound_status(a_claim(claim("c")), as_volume(doc)))["status"]["capacity"] == {"storage": then}
 
 
-def test_a_volume_without_capacity_is_no_volume() -> None:
+def test_volume_without_capacity_is_an_error() -> None:
     with pytest.raises(links.NoCapacityError, match='PersistentVolume "v" is without a storage capacity'):
         links.bound_status(a_claim(claim("c")), as_volume(volume("v", capacity={})))
 
@@ -102,7 +102,7 @@ def test_a_volume_without_capacity_is_no_volume() -> None:
         "bound: the resizer knows": ("Bound", "silver", "silver"),
     },
 )
-def test_the_class_of_attributes(phase: str, current: str | None, then: str | None) -> None:
+def test_volume_attributes_class(phase: str, current: str | None, then: str | None) -> None:
     doc = claim("c", phase=phase, modes=("ReadWriteMany",), volumeAttributesClassName="gold")
     if current is not None:
         doc["status"]["currentVolumeAttributesClassName"] = current
@@ -110,7 +110,7 @@ def test_the_class_of_attributes(phase: str, current: str | None, then: str | No
     assert decoded(after)["status"].get("currentVolumeAttributesClassName") == then
 
 
-def test_a_phase_without_volume_forgets_what_there_was() -> None:
+def test_phase_without_a_volume_clears_the_status() -> None:
     doc = claim("c", phase="Bound")
     doc["status"] |= {"currentVolumeAttributesClassName": "gold", "conditions": [{"type": "Resizing"}]}
     after = decoded(links.claim_phase(a_claim(doc), "Lost"))
@@ -118,7 +118,7 @@ def test_a_phase_without_volume_forgets_what_there_was() -> None:
     assert links.claim_phase(a_claim(claim("c")), "Pending") is None
 
 
-def test_who_is_to_make_a_volume_is_said_twice_and_once() -> None:
+def test_storage_provisioner_annotations() -> None:
     """The older annotation is for older provisioners."""
     told = links.claim_with_provisioner(a_claim(claim("c")), "vendor.com/x")
     assert told is not None

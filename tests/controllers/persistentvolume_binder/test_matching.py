@@ -68,19 +68,19 @@ def asks(size: str, modes: tuple[str, ...] = TWO, **more: Any) -> Doc:
         "one pod alone is a mode of its own": (asks("1G", (RWOP,)), ""),
     },
 )
-def test_the_best_match(asked: Doc, found: str) -> None:
+def test_match_volume(asked: Doc, found: str) -> None:
     match = store(*SHELF).find_best_match_for_claim(as_claim(asked), delayed=False)
     assert (match.metadata.name if match else "") == found
 
 
-def test_of_two_alike_the_free_one_is_taken() -> None:
+def test_available_volume_is_preferred_of_equal_ones() -> None:
     index = store(volume("gce001", "1G", "abc123", "other", modes=TWO), volume("gce002", "1G", modes=TWO))
     match = index.find_best_match_for_claim(as_claim(asks("1G")), delayed=False)
     assert match is not None
     assert match.metadata.name == "gce002"
 
 
-def test_volumes_are_found_by_their_very_modes() -> None:
+def test_list_by_access_modes() -> None:
     index = store(*SHELF)
     assert [each.metadata.name for each in index.volumes_with_modes(ROX, RWO)] == [
         "gce001",
@@ -91,7 +91,7 @@ def test_volumes_are_found_by_their_very_modes() -> None:
     assert [each.metadata.name for each in index.volumes_with_modes(*THREE)] == ["nfs001", "nfs002", "nfs003"]
 
 
-def test_sets_with_the_fewest_modes_come_first() -> None:
+def test_all_possible_access_modes() -> None:
     index = store(*SHELF)
     assert index.all_possible_matching_access_modes((RWO,)) == [(RWO,), TWO, THREE]
     assert index.all_possible_matching_access_modes((RWX,)) == [THREE]
@@ -99,7 +99,7 @@ def test_sets_with_the_fewest_modes_come_first() -> None:
     assert mode_set((RWX, RWO, RWX)) == (RWO, RWX)
 
 
-def test_a_volume_that_gets_other_modes_is_found_by_those() -> None:
+def test_changed_access_modes_are_reindexed() -> None:
     index = store(volume("a", modes=(RWO,)))
     newer = volume("a", modes=(RWX,))
     newer["metadata"]["resourceVersion"] = "2"
@@ -138,7 +138,7 @@ def test_access_modes(modes: tuple[str, ...], taken: tuple[str, ...], found: str
     assert match.metadata.name == found
 
 
-def test_fewer_modes_win_over_a_better_size() -> None:
+def test_fewer_access_modes_win_over_a_better_size() -> None:
     """10Gi with one mode before 5Gi with two."""
     index = store(volume("ten", "10Gi"), volume("five", "5Gi", modes=(RWO, RWX)))
     match = index.find_best_match_for_claim(as_claim(asks("4Gi", (RWO,))), delayed=False)
@@ -163,17 +163,17 @@ RESERVED = volume("reserved", "10Gi", "", "c", "Pending")
         "nor one that was let go": (volume("v", "10Gi", phase="Released"), False, False),
     },
 )
-def test_volumes_that_are_reserved(doc: Doc, delayed: bool, found: bool) -> None:
+def test_pre_bound_volumes(doc: Doc, delayed: bool, found: bool) -> None:
     assert bool(store(doc).find_best_match_for_claim(as_claim(claim("c", size="5Gi")), delayed=delayed)) is found
 
 
-def test_what_is_being_deleted_is_nobodys() -> None:
+def test_terminating_volumes_do_not_match() -> None:
     doc = volume("v", "10Gi", "", "c")
     doc["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert store(doc).find_best_match_for_claim(as_claim(claim("c")), delayed=False) is None
 
 
-def test_a_selector_that_nobody_understands_is_an_error() -> None:
+def test_invalid_selector_is_an_error() -> None:
     doc = claim("c")
     doc["spec"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Like"}]}
     with pytest.raises(SelectorError):
@@ -197,7 +197,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("delayed", [False, True])
-def test_volumes_of_others_cost_a_claim_nothing(delayed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_volumes_are_not_visited(delayed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each claim that waits is looked at every 15 seconds: it must not matter how many volumes are in use."""
     looked_at = looks(monkeypatch)
     in_use = [volume(f"used{n}", "1Gi", f"uid{n}", f"other{n}", modes=TWO if n % 2 else THREE) for n in range(50)]
@@ -213,7 +213,7 @@ def test_volumes_of_others_cost_a_claim_nothing(delayed: bool, monkeypatch: pyte
     assert looked_at == (["mine"] if delayed else ["free"])
 
 
-def test_of_many_free_volumes_only_the_best_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_best_available_volumes_are_visited(monkeypatch: pytest.MonkeyPatch) -> None:
     """And of those with the wrong labels as many as it takes."""
     looked_at = looks(monkeypatch)
     free = [volume(f"v{n:02}", f"{10 - n % 10}Gi", labels={"even": str(n % 2)}) for n in range(50)]
@@ -228,7 +228,7 @@ def test_of_many_free_volumes_only_the_best_is_looked_at(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("round_", range(30))
-def test_the_index_finds_what_a_look_at_each_volume_finds(round_: int) -> None:
+def test_index_agrees_with_a_full_scan(round_: int) -> None:
     chance = random.Random(round_)
     sizes = ["0", "500M", "512Mi", "1Gi", "1073741824", "1.5Gi", "0.0000000001", "2e9", "2Gi"]
 
@@ -267,7 +267,7 @@ def test_the_index_finds_what_a_look_at_each_volume_finds(round_: int) -> None:
         assert index.find_best_match_for_claim(asked, delayed=delayed) == expected
 
 
-def test_what_was_let_go_may_be_had_again() -> None:
+def test_released_volume_matches_again() -> None:
     index = store(volume("v", "1Gi", "u1", "other"))
     assert index.find_best_match_for_claim(as_claim(claim("c")), delayed=False) is None
     newer = volume("v", "1Gi")
@@ -295,7 +295,7 @@ NEAR = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone",
         "access modes are looked at, too": ([volume("v", modes=(ROX,))], "a", (), ""),
     },
 )
-def test_for_a_node(docs: list[Doc], zone: str, taken: tuple[str, ...], found: str) -> None:
+def test_find_matching_volume_for_a_node(docs: list[Doc], zone: str, taken: tuple[str, ...], found: str) -> None:
     volumes = [as_volume(doc) for doc in docs]
     match = find_match(as_claim(claim("c")), volumes, node={"zone": zone}, taken=taken)
     assert (match.metadata.name if match else "") == found

@@ -20,7 +20,7 @@ CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 MERGE = "application/merge-patch+json"
 
 
-def test_claims_and_volumes_find_each_other(real_cluster: RealCluster, tmp_path: Path) -> None:
+def test_claims_and_volumes_are_bound(real_cluster: RealCluster, tmp_path: Path) -> None:
     kubeconfig = real_cluster.user("binder", cluster_roles=NEEDED)
     namespace = real_cluster.namespace("binder")
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"

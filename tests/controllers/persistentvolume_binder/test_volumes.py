@@ -111,7 +111,7 @@ from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, 
         ),
     },
 )
-def test_a_volume_is_looked_at_once(doc: Doc, other: Doc | None, step: VolumeStep, then: str) -> None:
+def test_sync_volume(doc: Doc, other: Doc | None, step: VolumeStep, then: str) -> None:
     desk = Desk([doc], [other] if other is not None else [], [], [])
     assert desk.sync_volume("v") == step
     assert desk.shown_volume("v") == then
@@ -129,11 +129,11 @@ def test_a_volume_is_looked_at_once(doc: Doc, other: Doc | None, step: VolumeSte
         "the claim has another one": (volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "w"), True),
     },
 )
-def test_what_may_be_reclaimed(doc: Doc, other: Doc | None, released: bool) -> None:
+def test_reclaim_policy(doc: Doc, other: Doc | None, released: bool) -> None:
     assert is_released(as_volume(doc), as_claim(other) if other is not None else None) is released
 
 
-def test_a_claim_that_is_not_bound_yet_keeps_its_volume() -> None:
+def test_unbound_claim_keeps_its_volume() -> None:
     assert decide_volume(as_volume(volume("v", "1Gi", "u", "c")), as_claim(claim("c"))) == EnqueueClaim()
 
 
@@ -162,11 +162,11 @@ OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
         "13-4 made by hand": (as_volume(volume("v", policy="Delete")), ()),
     },
 )
-def test_finalizers(found: Any, wanted: tuple[str, ...]) -> None:
+def test_modify_deletion_finalizers(found: Any, wanted: tuple[str, ...]) -> None:
     assert updated_deletion_finalizers(found) == wanted
 
 
-def test_what_is_being_deleted_gets_no_new_finalizer() -> None:
+def test_terminating_volume_gets_no_new_finalizer() -> None:
     """The API server would refuse it. Upstream tries all the same."""
     doc = volume("v", policy="Delete")
     doc["metadata"] |= {"annotations": {PROVISIONED_BY: HOST_PATH}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -184,11 +184,13 @@ def test_what_is_being_deleted_gets_no_new_finalizer() -> None:
         "nothing to say": ({}, HOST_PATH, None),
     },
 )
-def test_migration(annotations: dict[str, str], provisioner: str | None, then: dict[str, str] | None) -> None:
+def test_anneal_migration_annotations(
+    annotations: dict[str, str], provisioner: str | None, then: dict[str, str] | None
+) -> None:
     assert updated_migration_annotations(annotations, provisioner) == then
 
 
-def test_who_makes_volumes() -> None:
+def test_provisioner_of_a_class() -> None:
     assert provisioner_of("vendor.com/x") == "vendor.com/x"
     assert provisioner_of(MIGRATED) == "pd.csi.storage.gke.io"
     assert provisioner_of(HOST_PATH) == HOST_PATH
@@ -199,7 +201,7 @@ def test_who_makes_volumes() -> None:
         provisioner_of("kubernetes.io/nfs")
 
 
-def test_who_deletes_volumes() -> None:
+def test_deleter_of_a_volume() -> None:
     """8-3, 8-10."""
     assert deleter_of(made_by("vendor.com/x")) == ""
     assert deleter_of(made_by(MIGRATED)) == ""
@@ -235,7 +237,7 @@ def test_who_deletes_volumes() -> None:
         ),
     ],
 )
-def test_what_nobody_deletes(found: PersistentVolume, why: str) -> None:
+def test_volumes_without_a_deleter(found: PersistentVolume, why: str) -> None:
     with pytest.raises(NoPluginError, match=f"^{re.escape(why)}$"):
         deleter_of(found)
 

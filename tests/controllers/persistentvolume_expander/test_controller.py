@@ -53,7 +53,7 @@ async def told(env: Env, **how: Any) -> AsyncIterator[World]:
 world = fixture_of(told)
 
 
-async def test_a_claim_that_asks_for_more_is_told_whom_to_wait_for(world: World) -> None:
+async def test_claim_to_expand_gets_an_external_expanding_event(world: World) -> None:
     assert world.requests() == [GET]
     assert await world.events() == []
     await ask_for(world, "2Gi")
@@ -69,7 +69,7 @@ async def test_a_claim_that_asks_for_more_is_told_whom_to_wait_for(world: World)
     assert len(await world.events()) == 1, "it has what it asked for"
 
 
-async def test_a_claim_that_has_asked_before_the_controller_came_is_told(env: Env) -> None:
+async def test_claim_enlarged_before_startup_gets_an_event(env: Env) -> None:
     async with node_world.world(env) as world:
         await bound(world)
         await ask_for(world, "2Gi")
@@ -78,7 +78,7 @@ async def test_a_claim_that_has_asked_before_the_controller_came_is_told(env: En
         assert await world.events("ExternalExpanding") == [EXTERNAL]
 
 
-async def test_for_a_migrated_plugin_the_driver_is_named(env: Env) -> None:
+async def test_claim_of_a_migrated_plugin_names_the_csi_driver(env: Env) -> None:
     async with told(env, source=EBS) as world:
         await ask_for(world, "2Gi")
         await soon()
@@ -97,13 +97,13 @@ async def test_for_a_migrated_plugin_the_driver_is_named(env: Env) -> None:
         ]
 
 
-async def test_a_claim_that_is_not_bound_is_nobodys_business(env: Env) -> None:
+async def test_unbound_claim_is_ignored(env: Env) -> None:
     async with told(env, phase="Pending") as world:
         assert world.requests() == []
 
 
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
-async def test_a_name_that_cannot_be_written_is_tried_again(env: Env, fault: Any) -> None:
+async def test_failed_resizer_annotation_is_retried(env: Env, fault: Any) -> None:
     async with told(env, source=EBS) as world:
         world.faults.add(Rule(fault, verb="patch", resource="persistentvolumeclaims", times=2))
         await ask_for(world, "2Gi")
@@ -114,7 +114,7 @@ async def test_a_name_that_cannot_be_written_is_tried_again(env: Env, fault: Any
         assert any("error setting resizer annotation to pvc default/c, with error " in line for line in lines)
 
 
-async def test_a_volume_that_is_not_the_claims_is_waited_for(env: Env) -> None:
+async def test_volume_bound_to_another_claim_is_retried(env: Env) -> None:
     """when pvc has no PV binding: an error, and another look."""
     async with told(env, linked=False) as world:
         assert len(world.requests()) > 3

@@ -65,7 +65,7 @@ def volume(source: dict[str, Any], uid: str | None = "u", namespace: str = "ns",
         "of another namespace": (claim("1Gi", "2Gi"), volume(CSI, namespace="else"), NotBound()),
     },
 )
-def test_who_expands(asks: PersistentVolumeClaim, has: PersistentVolume, step: Step) -> None:
+def test_resizer_of_a_claim(asks: PersistentVolumeClaim, has: PersistentVolume, step: Step) -> None:
     assert decide(asks, has) == step
 
 
@@ -80,7 +80,7 @@ def test_who_expands(asks: PersistentVolumeClaim, has: PersistentVolume, step: S
         ("vsphereVolume", "csi.vsphere.vmware.com"),
     ],
 )
-def test_drivers_of_plugins_that_were_migrated(field: str, plugin: str) -> None:
+def test_csi_drivers_of_migrated_plugins(field: str, plugin: str) -> None:
     step = decide(claim("1Gi", "2Gi"), volume({field: {}}))
     assert isinstance(step, WaitForResizer)
     assert step.resizer == plugin
@@ -96,5 +96,5 @@ def test_drivers_of_plugins_that_were_migrated(field: str, plugin: str) -> None:
         "the same, said otherwise": (claim("1Gi", "1Gi"), claim("1Gi", "1024Mi"), False),
     },
 )
-def test_what_is_worth_a_look(old: PersistentVolumeClaim, new: PersistentVolumeClaim, expected: bool) -> None:
+def test_claim_updates_that_enqueue(old: PersistentVolumeClaim, new: PersistentVolumeClaim, expected: bool) -> None:
     assert has_grown(old, new) is expected

@@ -6,8 +6,10 @@
 from tests.controllers.upstream_coverage import Cases
 
 COVERED: Cases = {
-    "when pvc has no PV binding": "test_a_volume_that_is_not_the_claims_is_waited_for",
-    "when pvc and pv has everything for in-tree plugin": "test_for_a_migrated_plugin_the_driver_is_named",
-    "if pv has pre-resize capacity annotation, generate expand operation should not be called": "test_who_expands",
-    "for csi plugin without migration path": "test_who_expands",
+    "when pvc has no PV binding": "test_volume_bound_to_another_claim_is_retried",
+    "when pvc and pv has everything for in-tree plugin": "test_claim_of_a_migrated_plugin_names_the_csi_driver",
+    "if pv has pre-resize capacity annotation, generate expand operation should not be called": (
+        "test_resizer_of_a_claim"
+    ),
+    "for csi plugin without migration path": "test_resizer_of_a_claim",
 }

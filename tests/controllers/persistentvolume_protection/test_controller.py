@@ -43,7 +43,7 @@ async def prepare(world: World, *, phase: str, protected: bool, deleted: bool) -
         "never looked at": ("Pending", True, True, WRITE),
     },
 )
-async def test_what_becomes_of_a_volume(
+async def test_pv_protection_controller(
     world: World, phase: str, protected: bool, deleted: bool, expected: list[str]
 ) -> None:
     await prepare(world, phase=phase, protected=protected, deleted=deleted)
@@ -61,7 +61,7 @@ async def test_what_becomes_of_a_volume(
 
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
 @pytest.mark.parametrize("deleted", [False, True], ids=["saving PVC finalizer fails", "finalizer removal fails"])
-async def test_a_write_that_fails_is_tried_again(world: World, deleted: bool, fault: Any) -> None:
+async def test_failed_update_is_retried(world: World, deleted: bool, fault: Any) -> None:
     await prepare(world, phase="Available", protected=deleted, deleted=deleted)
     world.faults.add(Rule(fault, verb="update", resource="persistentvolumes", times=2))
     await world.start(DESCRIPTOR)
@@ -71,7 +71,7 @@ async def test_a_write_that_fails_is_tried_again(world: World, deleted: bool, fa
     assert found is None if deleted else found is not None and found["metadata"]["finalizers"] == [FINALIZER]
 
 
-async def test_a_bound_volume_goes_when_it_is_let_go(world: World) -> None:
+async def test_terminating_volume_is_deleted_after_unbinding(world: World) -> None:
     await prepare(world, phase="Bound", protected=True, deleted=False)
     await world.start(DESCRIPTOR)
     await world.delete(f"{VOLUMES}/pv")
@@ -82,7 +82,7 @@ async def test_a_bound_volume_goes_when_it_is_let_go(world: World) -> None:
     assert await world.get(f"{VOLUMES}/pv") is None
 
 
-async def test_a_volume_that_is_bound_behind_the_caches_back_stays(world: World) -> None:
+async def test_volume_bound_on_the_server_keeps_its_finalizer(world: World) -> None:
     """The binder's write changed it, so that ours is refused."""
     await prepare(world, phase="Available", protected=True, deleted=False)
     await world.start(DESCRIPTOR)

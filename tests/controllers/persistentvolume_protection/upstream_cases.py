@@ -6,7 +6,7 @@ cases are the same; v1.36 itself could not be picked there.
 
 from tests.controllers.upstream_coverage import Cases
 
-_WHAT, _FAILS = "test_what_becomes_of_a_volume", "test_a_write_that_fails_is_tried_again"
+_WHAT, _FAILS = "test_pv_protection_controller", "test_failed_update_is_retried"
 
 COVERED: Cases = {
     "PV without finalizer": _WHAT,

@@ -110,7 +110,7 @@ async def claim_and_pod(world: World, *claims: str, **pod: Any) -> None:
         ),
     },
 )
-async def test_what_is_there_when_it_starts(env: Env, before: Step, expected: list[str]) -> None:
+async def test_claims_existing_at_startup(env: Env, before: Step, expected: list[str]) -> None:
     async with protecting(env, before=before) as world:
         was = await world.see(f"{CLAIMS}/pvc1")
         await soon()
@@ -136,7 +136,7 @@ async def test_what_is_there_when_it_starts(env: Env, before: Step, expected: li
         "finalizer removal fails -> controller retries": (deleted_claim, [LIST, REMOVE]),
     },
 )
-async def test_a_write_that_fails(env: Env, before: Step, once: list[str], fault: Any) -> None:
+async def test_failed_update_is_retried(env: Env, before: Step, once: list[str], fault: Any) -> None:
     """Twice; the third succeeds. If only the answer was lost the cache may show it before the second one."""
 
     async def failing(world: World) -> None:
@@ -153,7 +153,7 @@ async def test_a_write_that_fails(env: Env, before: Step, once: list[str], fault
         assert found is None if LIST in once else found is not None and found["metadata"]["finalizers"] == [FINALIZER]
 
 
-async def test_a_list_that_fails_keeps_the_claim(world: World) -> None:
+async def test_failed_pod_list_keeps_the_finalizer(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=3))
     await deleted_claim(world)
     await soon(0.02)
@@ -162,7 +162,7 @@ async def test_a_list_that_fails_keeps_the_claim(world: World) -> None:
     assert asked(world) == [LIST] * 4 + [REMOVE]
 
 
-async def test_a_claim_in_use_goes_with_its_pod(world: World) -> None:
+async def test_claim_in_use_is_deleted_with_its_pod(world: World) -> None:
     """deleted running Pod -> finalizer is removed; and pod update from unscheduled to scheduled -> it is not."""
     await claim(world)
     await user(world, "pvc1", node="")
@@ -183,7 +183,7 @@ async def test_a_claim_in_use_goes_with_its_pod(world: World) -> None:
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
-async def test_of_two_pods_the_last_lets_it_go(world: World) -> None:
+async def test_finalizer_is_removed_with_the_last_of_two_pods(world: World) -> None:
     await claim(world)
     for name in ("pod1", "pod2"):
         await user(world, "pvc1", name=name)
@@ -224,7 +224,7 @@ async def test_pod_delete_and_create_with_same_namespaced_name_seen_as_an_update
     assert (await world.get(f"{CLAIMS}/pvc1") is None) == bool(expected)
 
 
-async def test_a_pod_that_went_unseen_lets_it_go(world: World) -> None:
+async def test_pod_deletion_missed_by_the_watch_removes_the_finalizer(world: World) -> None:
     """The watch broke, and the new list has no pod: a tombstone."""
     await claim(world)
     await user(world, "pvc1")
@@ -238,7 +238,7 @@ async def test_a_pod_that_went_unseen_lets_it_go(world: World) -> None:
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
-async def test_a_pod_that_the_cache_does_not_know_keeps_the_claim(world: World) -> None:
+async def test_pod_missing_in_the_cache_keeps_the_finalizer(world: World) -> None:
     """deleted PVC with finalizer + pod with the PVC exists but is not in the Informer's cache yet -> it is not removed.
 
     And if the pod comes and goes between two lists no event ever tells of it: upstream would keep the claim.
@@ -255,7 +255,7 @@ async def test_a_pod_that_the_cache_does_not_know_keeps_the_claim(world: World) 
         assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
-async def test_a_pod_that_the_cache_learns_of_late_is_waited_for_quietly(world: World) -> None:
+async def test_late_pod_in_the_cache_is_awaited_without_requests(world: World) -> None:
     await claim(world)
     with world.faults.hold(resource="pods"):
         await user(world, "pvc1")
@@ -270,7 +270,7 @@ async def test_a_pod_that_the_cache_learns_of_late_is_waited_for_quietly(world: 
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
-async def test_one_list_answers_for_all_claims_of_a_namespace(env: Env) -> None:
+async def test_one_pod_list_per_namespace(env: Env) -> None:
     """``processPVCsByNamespace``: mix of deleted PVCs with some used by a pod and some unused -> finalizer is removed
     only for unused PVCs."""
 
@@ -292,7 +292,7 @@ async def test_one_list_answers_for_all_claims_of_a_namespace(env: Env) -> None:
         assert sorted(asked(world)) == [LIST, "update persistentvolumeclaims c07", "update persistentvolumeclaims c08"]
 
 
-async def test_a_list_that_fails_for_one_claim_does_not_keep_the_next(env: Env) -> None:
+async def test_failed_pod_list_for_one_claim_requeues_it_only(env: Env) -> None:
     """delete multiple PVCs of the same namespace; pod list fails for one PVC -> add failing PVC back to queue."""
 
     async def before(world: World) -> None:
@@ -308,7 +308,7 @@ async def test_a_list_that_fails_for_one_claim_does_not_keep_the_next(env: Env) 
         assert (await world.see(CLAIMS))["items"] == []
 
 
-async def test_each_namespace_has_its_own_list(env: Env) -> None:
+async def test_namespaces_have_separate_pod_lists(env: Env) -> None:
     """deleted PVC with finalizers across different namespaces; a pod of the same words elsewhere uses another claim."""
 
     async def before(world: World) -> None:
@@ -328,7 +328,7 @@ async def test_each_namespace_has_its_own_list(env: Env) -> None:
         assert asked(world) == [LIST, REMOVE] * 2
 
 
-async def test_a_list_says_nothing_of_claims_that_were_deleted_later(world: World) -> None:
+async def test_pod_list_is_not_used_for_claims_deleted_later(world: World) -> None:
     """The pod was made before the second claim was deleted, and after the list; the cache knows nothing of it."""
     for name in ("a", "b"):
         await claim(world, name)
@@ -342,7 +342,7 @@ async def test_a_list_says_nothing_of_claims_that_were_deleted_later(world: Worl
         assert await world.get(f"{CLAIMS}/b") is not None
 
 
-async def test_claims_of_ephemeral_volumes_go_when_their_pod_is_shut_down(world: World) -> None:
+async def test_ephemeral_volume_claim_is_released_when_its_pod_is_shut_down(world: World) -> None:
     """Even if finalizers keep the pod: whoever put them may be waiting for the claim."""
     template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
     spec = {
@@ -375,7 +375,7 @@ async def test_claims_of_ephemeral_volumes_go_when_their_pod_is_shut_down(world:
     assert await world.get(f"{CLAIMS}/pod1-scratch") is None
 
 
-async def test_what_others_hold_stays(world: World) -> None:
+async def test_other_finalizers_are_kept(world: World) -> None:
     await claim(world, finalizers=["example.com/hold"])
     await world.delete(f"{CLAIMS}/pvc1")
     await soon()
@@ -383,7 +383,7 @@ async def test_what_others_hold_stays(world: World) -> None:
     assert asked(world) == [LIST, REMOVE]
 
 
-async def test_news_of_pods_cost_nothing_while_no_claim_is_being_deleted(world: World) -> None:
+async def test_pod_events_without_terminating_claims_send_no_requests(world: World) -> None:
     await claim(world)
     await user(world, "pvc1", node="")
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)

@@ -55,7 +55,7 @@ EPHEMERAL = {"name": "scratch", "ephemeral": {}}
         "made for it, and shut down": (pod(EPHEMERAL, metadata=SHUT_DOWN), claim("p-scratch", "uid-p"), False),
     },
 )
-def test_who_uses_a_claim(found: Pod, wanted: PersistentVolumeClaim, expected: bool) -> None:
+def test_pod_uses_pvc(found: Pod, wanted: PersistentVolumeClaim, expected: bool) -> None:
     """``podUsesPVC``, ``podIsShutDown`` and ``VolumeIsForPod``."""
     assert pod_uses_pvc(found, wanted) is expected
     assert unused([claim("else"), wanted], [found]) == [claim("else"), *([] if expected else [wanted])]
@@ -73,6 +73,6 @@ def test_who_uses_a_claim(found: Pod, wanted: PersistentVolumeClaim, expected: b
         "was deleted by force": (pod(metadata=SHUT_DOWN, containerStatuses=[RUNS]), True),
     },
 )
-def test_news_that_matter(found: Pod, expected: bool) -> None:
+def test_pod_events_that_enqueue(found: Pod, expected: bool) -> None:
     """The filter of ``enqueuePVCs``, with pods that were deleted by force."""
     assert may_stop_using(found) is expected

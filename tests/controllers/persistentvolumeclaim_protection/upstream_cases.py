@@ -6,8 +6,8 @@ batches; v1.36 itself could not be picked there. Its test of the condition ``Unu
 
 from tests.controllers.upstream_coverage import Cases
 
-_START, _FAILS = "test_what_is_there_when_it_starts", "test_a_write_that_fails"
-_BATCH = "test_one_list_answers_for_all_claims_of_a_namespace"
+_START, _FAILS = "test_claims_existing_at_startup", "test_failed_update_is_retried"
+_BATCH = "test_one_pod_list_per_namespace"
 _REPLACED = "test_pod_delete_and_create_with_same_namespaced_name_seen_as_an_update"
 
 COVERED: Cases = {
@@ -20,18 +20,18 @@ COVERED: Cases = {
     "deleted PVC with finalizer + pod with unrelated PVC and EmptyDir exists": _START,
     "deleted PVC with finalizer + pod with the PVC finished but is not deleted": _START,
     "deleted PVC with finalizer + pod with the PVC exists but is not in the Informer's cache yet": (
-        "test_a_pod_that_the_cache_does_not_know_keeps_the_claim"
+        "test_pod_missing_in_the_cache_keeps_the_finalizer"
     ),
     "updated running Pod": _START,
     "updated finished Pod": _START,
     "updated unscheduled Pod": _START,
-    "deleted running Pod": "test_a_claim_in_use_goes_with_its_pod",
+    "deleted running Pod": "test_claim_in_use_is_deleted_with_its_pod",
     "pod delete and create with same namespaced name seen as an update: three": _REPLACED,
-    "pod update from unscheduled to scheduled, deleted PVC is referenced": "test_a_claim_in_use_goes_with_its_pod",
-    "deleted PVC with finalizers across different namespaces": "test_each_namespace_has_its_own_list",
+    "pod update from unscheduled to scheduled, deleted PVC is referenced": "test_claim_in_use_is_deleted_with_its_pod",
+    "deleted PVC with finalizers across different namespaces": "test_namespaces_have_separate_pod_lists",
     "multiple PVCs with finalizer for the same namespace; no alive pods": _BATCH,
     "delete multiple PVCs of the same namespace; pod list fails for one PVC": (
-        "test_a_list_that_fails_for_one_claim_does_not_keep_the_next"
+        "test_failed_pod_list_for_one_claim_requeues_it_only"
     ),
     "deleted multiple PVCs with finalizer (same namespace) + pod with unrelated PVC and EmptyDir exists": _BATCH,
     "mix of deleted PVCs with some used by a pod and some unused": _BATCH,

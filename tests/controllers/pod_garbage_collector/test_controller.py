@@ -29,7 +29,7 @@ async def collecting(env: Env, **options: int) -> AsyncIterator[World]:
 world = fixture_of(collecting)
 
 
-async def test_pods_of_a_node_that_is_gone_go_after_the_quarantine_and_a_live_look(world: World) -> None:
+async def test_orphaned_pods_are_deleted_after_the_quarantine_and_a_live_get(world: World) -> None:
     await world.node("n1")
     await world.pod("bare", node="n1")
     await world.pod("done", node="n1", phase="Succeeded")
@@ -55,7 +55,7 @@ async def test_pods_of_a_node_that_is_gone_go_after_the_quarantine_and_a_live_lo
     assert world.metrics.value(FAILED, "default", "orphaned") == 0
 
 
-async def test_a_node_that_comes_back_in_time_keeps_its_pods(world: World) -> None:
+async def test_node_recreated_within_the_quarantine_keeps_its_pods(world: World) -> None:
     """TestGCOrphaned 'quarantined node that was seen again' and 'no nodes, one quarantined'."""
     await world.pod("a", node="n1")
     await asyncio.sleep(30)
@@ -65,7 +65,7 @@ async def test_a_node_that_comes_back_in_time_keeps_its_pods(world: World) -> No
     assert world.requests() == []
 
 
-async def test_a_node_that_only_the_cache_lacks_keeps_its_pods(world: World) -> None:
+async def test_node_missing_only_in_the_cache_keeps_its_pods(world: World) -> None:
     """TestGCOrphaned 'node exists in the API but not in the cache' (kubernetes#82365)."""
     with world.faults.hold(resource="nodes"):
         await world.node("late")
@@ -75,7 +75,7 @@ async def test_a_node_that_only_the_cache_lacks_keeps_its_pods(world: World) -> 
         assert set(world.requests()) == {"get nodes late"}
 
 
-async def test_a_look_that_fails_deletes_nothing_and_is_repeated(world: World) -> None:
+async def test_failed_node_get_deletes_nothing_and_is_retried(world: World) -> None:
     """TestGCOrphaned 'API request for the node fails'."""
     rule = world.faults.add(Rule(fail(500), verb="get", resource="nodes"))
     await world.pod("a", node="gone")
@@ -87,14 +87,14 @@ async def test_a_look_that_fails_deletes_nothing_and_is_repeated(world: World) -
     assert await world.pods() == []
 
 
-async def test_a_404_that_does_not_name_the_node_says_nothing_about_it(world: World) -> None:
+async def test_not_found_without_node_details_is_not_trusted(world: World) -> None:
     world.faults.add(Rule(fail(404), verb="get", resource="nodes"))
     await world.pod("a", node="gone")
     await asyncio.sleep(300)
     assert await world.pods() == ["a"]
 
 
-async def test_finished_pods_above_the_threshold_go(env: Env) -> None:
+async def test_terminated_pods_above_the_threshold_are_deleted(env: Env) -> None:
     async with collecting(env, terminated_threshold=1) as world:
         await world.node("n1")
         await world.pod("a", node="n1", phase="Succeeded")
@@ -108,7 +108,7 @@ async def test_finished_pods_above_the_threshold_go(env: Env) -> None:
         assert world.metrics.value(FORCED, "default", "terminated") == 2
 
 
-async def test_an_unbound_pod_that_is_being_deleted_goes(world: World) -> None:
+async def test_unscheduled_terminating_pod_is_deleted(world: World) -> None:
     """TestGCUnscheduledTerminating."""
     await world.node("n1")
     await world.pod("bound", node="n1", finalizers=["example.com/hold"])
@@ -125,7 +125,7 @@ async def test_an_unbound_pod_that_is_being_deleted_goes(world: World) -> None:
     assert await world.pods() == ["wanted"]
 
 
-async def test_kubernetes_141190_a_pod_that_waits_for_its_finalizers_alone_is_not_deleted_again(env: Env) -> None:
+async def test_kubernetes_141190_pod_waiting_for_finalizers_is_not_deleted_again(env: Env) -> None:
     async with collecting(env, terminated_threshold=2) as world:
         await world.node("n1")
         hold = ["example.com/hold"]
@@ -139,7 +139,7 @@ async def test_kubernetes_141190_a_pod_that_waits_for_its_finalizers_alone_is_no
         assert deletions == ["delete pods done", "delete pods lost", "delete pods unbound"]
 
 
-async def test_pods_that_leave_a_node_out_of_service_go_at_once(world: World) -> None:
+async def test_terminating_pods_of_an_out_of_service_node_are_deleted(world: World) -> None:
     """TestGCTerminating; the requests are those of traces 13, with one read of the node before them."""
     await world.node("n1", conditions=DOWN, taints=(OUT,))
     await world.node("n2", taints=(OUT,))
@@ -156,7 +156,7 @@ async def test_pods_that_leave_a_node_out_of_service_go_at_once(world: World) ->
     assert world.metrics.value(FORCED, "default", "out-of-service") == 1
 
 
-async def test_kubernetes_141887_a_taint_that_only_the_cache_still_has_deletes_nothing(world: World) -> None:
+async def test_kubernetes_141887_stale_out_of_service_taint_deletes_nothing(world: World) -> None:
     await world.node("n1", conditions=DOWN, taints=(OUT,))
     await world.pod("a", node="n1")
     await asyncio.sleep(21)
@@ -172,7 +172,7 @@ async def test_kubernetes_141887_a_taint_that_only_the_cache_still_has_deletes_n
     assert await world.get(f"{PODS}/a") is not None, "it is the kubelet's to remove"
 
 
-async def test_kubernetes_141887_a_node_that_became_ready_unseen_deletes_nothing(world: World) -> None:
+async def test_kubernetes_141887_stale_not_ready_node_deletes_nothing(world: World) -> None:
     await world.node("n1", conditions=DOWN, taints=(OUT,))
     await world.pod("a", node="n1")
     await asyncio.sleep(21)
@@ -183,7 +183,7 @@ async def test_kubernetes_141887_a_node_that_became_ready_unseen_deletes_nothing
         assert await world.get(f"{PODS}/a") is not None
 
 
-async def test_a_pod_that_was_made_anew_under_the_name_is_not_meant(world: World) -> None:
+async def test_recreated_pod_of_the_same_name_is_not_deleted(world: World) -> None:
     """The deletion and the patch carry the uid (kubernetes#141887)."""
     await world.node("n1")
     await world.pod("a", node="gone")
@@ -199,7 +199,7 @@ async def test_a_pod_that_was_made_anew_under_the_name_is_not_meant(world: World
     assert await world.pods() == ["a"]
 
 
-async def test_kubernetes_48213_a_kubelet_that_keeps_making_mirror_pods_is_answered_once_per_quarantine(
+async def test_kubernetes_48213_recreated_mirror_pods_are_deleted_once_per_quarantine(
     world: World,
 ) -> None:
     mirror = {"kubernetes.io/config.mirror": "hash"}
@@ -216,7 +216,7 @@ async def test_kubernetes_48213_a_kubelet_that_keeps_making_mirror_pods_is_answe
     assert world.metrics.value(FAILED, "default", "orphaned") == 0
 
 
-async def test_a_pod_that_cannot_be_marked_is_not_deleted_in_that_pass(world: World) -> None:
+async def test_pod_is_not_deleted_if_the_condition_patch_fails(world: World) -> None:
     """TestGCInspectingPatchedPodBeforeDeletion, the other way round."""
     world.faults.add(Rule(fail(500), verb="patch", resource="pods", nth=1))
     await world.pod("a", phase="Pending", finalizers=["example.com/hold"])

@@ -78,11 +78,11 @@ def terminated(pods: list[Pod]) -> list[Pod]:
         "Unknown and Pending have not ended": ([pod("a", "Unknown"), pod("b", "Pending")], 1, []),
     },
 )
-def test_finished_pods_that_are_too_many(pods: list[Pod], threshold: int, expected: list[str]) -> None:
+def test_terminated_pods_above_the_threshold(pods: list[Pod], threshold: int, expected: list[str]) -> None:
     assert [p.metadata.name for p in pods_over_threshold(terminated(pods), threshold)] == expected
 
 
-def test_pods_of_one_age_go_by_name() -> None:
+def test_equal_ages_are_ordered_by_name() -> None:
     found = sorted_for_deletion([pod("b", "Failed"), pod("c", "Succeeded", reason="Evicted"), pod("a", "Failed")])
     assert [p.metadata.name for p in found] == ["a", "b", "c"], "Evicted says something only of a Failed pod"
 
@@ -96,7 +96,7 @@ def test_pods_of_one_age_go_by_name() -> None:
         "unbound, and nobody deletes it": (pod("a", "Pending", node=""), ()),
     },
 )
-def test_what_a_pod_may_be_collected_as(one: Pod, kinds: tuple[str, ...]) -> None:
+def test_garbage_kind_of_a_pod(one: Pod, kinds: tuple[str, ...]) -> None:
     assert index_by_garbage(one) == kinds
 
 
@@ -122,11 +122,11 @@ OUT = "node.kubernetes.io/out-of-service"
         "another taint": (node("False", ("other", "NoExecute")), False),
     },
 )
-def test_out_of_service(one: Node, expected: bool) -> None:
+def test_out_of_service_nodes(one: Node, expected: bool) -> None:
     assert is_out_of_service(one) is expected
 
 
-def test_the_patch_of_an_orphan_is_upstreams() -> None:
+def test_orphan_condition_patch_is_upstreams() -> None:
     """The body of traces 13b (v1.36.2), field by field."""
     orphan = Pod(
         metadata=ObjectMeta(uid="UID3", generation=1),
@@ -154,7 +154,7 @@ def test_the_patch_of_an_orphan_is_upstreams() -> None:
     }
 
 
-def test_a_condition_that_says_it_already_is_not_written_again() -> None:
+def test_unchanged_condition_is_not_patched() -> None:
     old = PodCondition(type="DisruptionTarget", status="True", reason="R", message="M", observed_generation=1)
     marked = Pod(metadata=ObjectMeta(generation=2), status=PodStatus(conditions=(old,)))
     assert status_patch(marked, EPOCH, condition=disruption_target(marked, "R", "M")) is None

@@ -14,46 +14,46 @@ OUT = "node.kubernetes.io/out-of-service"
 
 COVERED: Cases = {
     "TestGCTerminated: delete pod a which is PodFailed and pod b which is PodSucceeded": (
-        "test_finished_pods_that_are_too_many"
+        "test_terminated_pods_above_the_threshold"
     ),
-    "TestGCTerminated: threshold = 0, disables terminated pod deletion": "test_finished_pods_that_are_too_many",
+    "TestGCTerminated: threshold = 0, disables terminated pod deletion": "test_terminated_pods_above_the_threshold",
     "TestGCTerminated: threshold = 1, delete pod a which is PodFailed and pod b which is PodSucceeded": (
-        "test_finished_pods_that_are_too_many"
+        "test_terminated_pods_above_the_threshold"
     ),
-    "TestGCTerminated: threshold = 1, delete pod b which is PodSucceeded": "test_finished_pods_that_are_too_many",
-    "TestGCTerminated: threshold = 1, delete pod a which is PodFailed": "test_finished_pods_that_are_too_many",
-    "TestGCTerminated: threshold = 5, don't delete pod": "test_finished_pods_that_are_too_many",
-    "TestGCTerminated: (evicted first)": "test_finished_pods_that_are_too_many",
-    "TestGCTerminated: (evicted first, one running)": "test_finished_pods_that_are_too_many",
-    "TestGCOrphaned: nodes present in lister": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: nodes present in client": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: no nodes": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: no nodes, one running pod": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: quarantine not finished": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: wrong nodes": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: some nodes missing": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: node added to client after quarantine": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: node added to informer after quarantine": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: node deleted from client after quarantine": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCOrphaned: node deleted from informer after quarantine": "test_pods_of_nodes_that_may_be_gone",
-    "TestGCUnscheduledTerminating: Unscheduled pod in any phase must be deleted": "test_pods_that_were_never_bound",
-    "TestGCUnscheduledTerminating: Scheduled pod in any phase must not be deleted": "test_pods_that_were_never_bound",
+    "TestGCTerminated: threshold = 1, delete pod b which is PodSucceeded": "test_terminated_pods_above_the_threshold",
+    "TestGCTerminated: threshold = 1, delete pod a which is PodFailed": "test_terminated_pods_above_the_threshold",
+    "TestGCTerminated: threshold = 5, don't delete pod": "test_terminated_pods_above_the_threshold",
+    "TestGCTerminated: (evicted first)": "test_terminated_pods_above_the_threshold",
+    "TestGCTerminated: (evicted first, one running)": "test_terminated_pods_above_the_threshold",
+    "TestGCOrphaned: nodes present in lister": "test_gc_orphaned",
+    "TestGCOrphaned: nodes present in client": "test_gc_orphaned",
+    "TestGCOrphaned: no nodes": "test_gc_orphaned",
+    "TestGCOrphaned: no nodes, one running pod": "test_gc_orphaned",
+    "TestGCOrphaned: quarantine not finished": "test_gc_orphaned",
+    "TestGCOrphaned: wrong nodes": "test_gc_orphaned",
+    "TestGCOrphaned: some nodes missing": "test_gc_orphaned",
+    "TestGCOrphaned: node added to client after quarantine": "test_gc_orphaned",
+    "TestGCOrphaned: node added to informer after quarantine": "test_gc_orphaned",
+    "TestGCOrphaned: node deleted from client after quarantine": "test_gc_orphaned",
+    "TestGCOrphaned: node deleted from informer after quarantine": "test_gc_orphaned",
+    "TestGCUnscheduledTerminating: Unscheduled pod in any phase must be deleted": "test_gc_unscheduled_terminating",
+    "TestGCUnscheduledTerminating: Scheduled pod in any phase must not be deleted": "test_gc_unscheduled_terminating",
     "TestGCTerminating: pods have deletion timestamp set and the corresponding nodes are not ready": (
-        "test_pods_that_leave_nodes"
+        "test_gc_terminating"
     ),
     "TestGCTerminating: some of the corresponding nodes have an outofservice taint that are not ready": (
-        "test_pods_that_leave_nodes"
+        "test_gc_terminating"
     ),
     "TestGCTerminating: pods deleted from node tainted out-of-service": (
-        "test_whoever_has_ended_leaves_a_node_out_of_service_unmarked"
+        "test_terminated_pod_of_an_out_of_service_node_gets_no_condition"
     ),
     "TestGCInspectingPatchedPodBeforeDeletion: orphaned pod should have DisruptionTarget condition": (
-        "test_the_patch_of_an_orphan_is_upstreams"
+        "test_orphan_condition_patch_is_upstreams"
     ),
 }
 
 
-def test_no_upstream_case_is_missing() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -115,7 +115,7 @@ class Row(msgspec.Struct):
         ),
     },
 )
-async def test_pods_of_nodes_that_may_be_gone(world: World, row: Row) -> None:
+async def test_gc_orphaned(world: World, row: Row) -> None:
     """TestGCOrphaned. Passes are in seconds 0, 20, 40, …; a node that is missing in second 20 is looked up in 60."""
     await world.start(DESCRIPTOR)
     await asyncio.sleep(1)
@@ -158,7 +158,7 @@ async def judge(world: World, deleted: str, marked: str, reason: str) -> None:
         "bound (Scheduled pod in any phase must not be deleted)": ("n1", "c", "", ""),
     },
 )
-async def test_pods_that_were_never_bound(world: World, node: str, leaving: str, deleted: str, marked: str) -> None:
+async def test_gc_unscheduled_terminating(world: World, node: str, leaving: str, deleted: str, marked: str) -> None:
     """TestGCUnscheduledTerminating. Finalizers keep what an API server would let go at once."""
     await world.start(DESCRIPTOR, PodGarbageCollectorOptions(terminated_threshold=-1))
     await world.node("n1")
@@ -210,7 +210,7 @@ async def test_pods_that_were_never_bound(world: World, node: str, leaving: str,
         ),
     },
 )
-async def test_pods_that_leave_nodes(
+async def test_gc_terminating(
     world: World, nodes: dict[str, tuple[str, str]], pods: dict[str, tuple[str, bool]], deleted: str
 ) -> None:
     """TestGCTerminating."""
@@ -226,7 +226,7 @@ async def test_pods_that_leave_nodes(
     await judge(world, deleted, deleted, "out-of-service")
 
 
-async def test_whoever_has_ended_leaves_a_node_out_of_service_unmarked(world: World) -> None:
+async def test_terminated_pod_of_an_out_of_service_node_gets_no_condition(world: World) -> None:
     """TestGCTerminating 'pods deleted from node tainted out-of-service'."""
     await world.start(DESCRIPTOR)
     await world.node("n", conditions={"Ready": "False"}, taints=({"key": OUT, "effect": "NoExecute"},))

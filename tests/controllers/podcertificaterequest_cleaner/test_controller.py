@@ -25,11 +25,11 @@ REQUESTS = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificater
         "outside the threshold": (14, 59, True),
     },
 )
-def test_whose_time_is_over(minute: int, second: int, expected: bool) -> None:
+def test_expired_requests(minute: int, second: int, expected: bool) -> None:
     assert is_expired(ObjectMeta(creation_timestamp=NOW.replace(minute=minute, second=second)), NOW) is expected
 
 
-def test_what_was_made_at_no_time_stays() -> None:
+def test_request_without_creation_timestamp_is_kept() -> None:
     assert not is_expired(ObjectMeta(), NOW)
 
 
@@ -49,7 +49,7 @@ async def prepare(world: World) -> None:
     await asyncio.sleep(2)
 
 
-async def test_every_five_minutes_the_old_ones_go(world: World) -> None:
+async def test_expired_requests_are_deleted_every_five_minutes(world: World) -> None:
     await prepare(world)
     await ask(world, "a")
     await world.start(DESCRIPTOR)
@@ -63,7 +63,7 @@ async def test_every_five_minutes_the_old_ones_go(world: World) -> None:
     assert world.requests() == [f"delete podcertificaterequests {name}" for name in "ab"]
 
 
-async def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again(world: World) -> None:
+async def test_failed_deletion_does_not_block_others_and_is_retried(world: World) -> None:
     await prepare(world)
     for name in "ab":
         await ask(world, name)
@@ -76,7 +76,7 @@ async def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_
     assert await names(world) == []
 
 
-async def test_another_request_of_the_name_is_not_meant(world: World) -> None:
+async def test_recreated_request_of_the_same_name_is_not_deleted(world: World) -> None:
     await prepare(world)
     await ask(world, "a")
     await world.start(DESCRIPTOR)
@@ -89,5 +89,5 @@ async def test_another_request_of_the_name_is_not_meant(world: World) -> None:
     assert await names(world) == ["a"]
 
 
-def test_it_is_behind_its_gate() -> None:
+def test_feature_gate() -> None:
     assert DESCRIPTOR.gates == ("PodCertificateRequest",)

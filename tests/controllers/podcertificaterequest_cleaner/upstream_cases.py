@@ -3,7 +3,7 @@
 from tests.controllers.upstream_coverage import Cases
 
 COVERED: Cases = {
-    "TestPCRCleaner: within the threshold": "test_whose_time_is_over",
-    "TestPCRCleaner: outside the threshold": "test_whose_time_is_over",
-    "TestPCRCleaner: the request goes": "test_every_five_minutes_the_old_ones_go",
+    "TestPCRCleaner: within the threshold": "test_expired_requests",
+    "TestPCRCleaner: outside the threshold": "test_expired_requests",
+    "TestPCRCleaner: the request goes": "test_expired_requests_are_deleted_every_five_minutes",
 }

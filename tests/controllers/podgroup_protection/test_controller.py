@@ -25,9 +25,9 @@ from pilothouse.controllers.workloads.podgroup_protection.controller import (
 SPEC = {"podGroupTemplateRef": None, "schedulingPolicy": {"gang": {"minCount": 2}}}
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 
-_OF, _LOOK = "test_to_which_group_a_pod_belongs", "test_what_of_a_pod_can_let_its_group_go"
-_LEFT, _KEPT = "test_a_group_that_lives_is_left_alone", "test_a_group_is_kept_as_long_as_a_pod_has_not_ended"
-_FREE = "test_a_group_that_nobody_uses_goes_at_once"
+_OF, _LOOK = "test_pod_group_of_a_pod", "test_pod_updates_that_enqueue"
+_LEFT, _KEPT = "test_active_group_is_not_updated", "test_group_is_kept_until_all_pods_terminated"
+_FREE = "test_unused_group_is_deleted_immediately"
 _NEW, _DELETED = "new PodGroup without finalizer", "deleted PodGroup with finalizer"
 _LAST = "PodGroup being deleted with finalizer, was last active pod"
 
@@ -56,7 +56,7 @@ COVERED: Cases = {
 }
 
 
-def test_every_case_of_upstreams_is_somewhere() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -77,7 +77,7 @@ def pod(group: str | None = "g", *, phase: str = "Running", uid: str = "1") -> P
         "one that has failed": (pod(phase="Failed"), "default/g", False),
     },
 )
-def test_to_which_group_a_pod_belongs(found: Pod, key: str, active: bool) -> None:
+def test_pod_group_of_a_pod(found: Pod, key: str, active: bool) -> None:
     assert group_of(found) == key
     assert list(active_pods_by_group(found)) == ([key] if active else [])
 
@@ -102,7 +102,7 @@ def test_to_which_group_a_pod_belongs(found: Pod, key: str, active: bool) -> Non
         "another of its name waits": (pod(uid="0"), pod(phase="Pending"), ["default/g"]),
     },
 )
-def test_what_of_a_pod_can_let_its_group_go(old: Pod | None, new: Pod | None, keys: list[str]) -> None:
+def test_pod_updates_that_enqueue(old: Pod | None, new: Pod | None, keys: list[str]) -> None:
     assert groups_to_enqueue(old, new) == keys
 
 
@@ -124,7 +124,7 @@ async def finalizers(world: World, name: str = "g") -> list[str] | None:
     return None if found is None else found["metadata"].get("finalizers") or []
 
 
-async def test_a_group_that_lives_is_left_alone(world: World) -> None:
+async def test_active_group_is_not_updated(world: World) -> None:
     """The admission plugin has put the finalizer on, or somebody has taken it off again."""
     await group(world, protected=False)
     await group(world, "protected")
@@ -142,7 +142,7 @@ async def test_a_group_that_lives_is_left_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "Succeeded", "Failed"])
-async def test_a_group_is_kept_as_long_as_a_pod_has_not_ended(world: World, how: str) -> None:
+async def test_group_is_kept_until_all_pods_terminated(world: World, how: str) -> None:
     for name in ("p", "q"):
         await world.pod(name, node="n", phase="Running", group="g")
     await world.pod("elsewhere", node="n", phase="Running", group="other")
@@ -159,7 +159,7 @@ async def test_a_group_is_kept_as_long_as_a_pod_has_not_ended(world: World, how:
         assert await finalizers(world) == left
 
 
-async def test_a_group_that_nobody_uses_goes_at_once(world: World) -> None:
+async def test_unused_group_is_deleted_immediately(world: World) -> None:
     await group(world, finalizers=["example.com/mine"])
     await world.delete(f"{GROUPS}/g")
     await asyncio.sleep(1)
@@ -168,7 +168,7 @@ async def test_a_group_that_nobody_uses_goes_at_once(world: World) -> None:
     assert world.requests() == ["update podgroups g"]
 
 
-async def test_a_pod_that_was_replaced_unseen_no_longer_counts(world: World) -> None:
+async def test_replaced_pod_seen_as_an_update_releases_the_group(world: World) -> None:
     await world.pod("p", node="n", phase="Running", group="g")
     for name in ("g", "other"):
         await group(world, name)
@@ -183,7 +183,7 @@ async def test_a_pod_that_was_replaced_unseen_no_longer_counts(world: World) -> 
     assert await finalizers(world) is None
 
 
-async def test_a_write_that_fails_is_tried_again(world: World) -> None:
+async def test_failed_update_is_retried(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="update", resource="podgroups", nth=1))
     world.faults.add(Rule(conflict(), verb="update", resource="podgroups", nth=1))
     await group(world)

@@ -3,7 +3,7 @@
 from tests.controllers.replicaset.world import World
 
 
-async def test_without_min_ready_seconds_ready_is_available(world: World) -> None:
+async def test_ready_pods_are_available_without_min_ready_seconds(world: World) -> None:
     await world.create_set(2)
     await world.settle()
     await world.report((await world.owned())[0])
@@ -12,7 +12,7 @@ async def test_without_min_ready_seconds_ready_is_available(world: World) -> Non
     assert (status["readyReplicas"], status["availableReplicas"]) == (1, 1)
 
 
-async def test_pods_become_available_on_time_and_without_an_event(world: World) -> None:
+async def test_pods_become_available_after_min_ready_seconds_without_an_event(world: World) -> None:
     await world.create_set(2, spec={"minReadySeconds": 30})
     await world.settle()
     first, second = await world.owned()
@@ -28,7 +28,7 @@ async def test_pods_become_available_on_time_and_without_an_event(world: World) 
     assert (status["readyReplicas"], status["availableReplicas"]) == (2, 2)
 
 
-async def test_an_unready_pod_is_neither_ready_nor_available_at_once(world: World) -> None:
+async def test_unready_pod_is_immediately_not_available(world: World) -> None:
     await world.create_set(1, spec={"minReadySeconds": 5})
     await world.settle()
     [name] = await world.owned()

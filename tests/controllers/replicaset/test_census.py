@@ -30,7 +30,7 @@ _SHAPES = st.builds(
 
 
 @given(st.lists(st.tuples(_SHAPES, st.booleans()), max_size=30))
-def test_a_census_is_what_counting_would_say(history: list[tuple[Pod, bool]]) -> None:
+def test_census_equals_a_full_recount(history: list[tuple[Pod, bool]]) -> None:
     """Pods come, change in any way, and go; the census stays equal to a recount of what is there."""
     census, there = Census(owner_key), dict[str, Pod]()
     for seen, leaves in history:
@@ -63,7 +63,7 @@ def _recount(owner: str, there: dict[str, Pod]) -> dict[tuple[tuple[str, str], .
     return expected
 
 
-def test_an_owner_without_pods_leaves_nothing_behind() -> None:
+def test_census_of_an_owner_without_pods_is_removed() -> None:
     census = Census(owner_key)
     seen = pod("a", owner=owned_by(uid="one"))
     census.add(seen)
@@ -73,7 +73,7 @@ def test_an_owner_without_pods_leaves_nothing_behind() -> None:
 
 
 @given(st.lists(_SHAPES, max_size=6), st.lists(_SHAPES, max_size=6), st.integers(0, 12))
-def test_a_line_up_made_while_the_cache_is_ahead_harms_nothing(old: list[Pod], new: list[Pod], at: int) -> None:
+def test_ranking_requested_while_a_relist_is_delivered(old: list[Pod], new: list[Pod], at: int) -> None:
     """A new list is in the cache at once, and told of pod by pod: a line-up that is asked for in between is of the new
     pods already."""
     before, after = ({each.metadata.name: each for each in pods} for pods in (old, new))

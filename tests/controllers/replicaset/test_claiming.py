@@ -18,7 +18,7 @@ def owner_reference(owner: Doc, **changes: object) -> Doc:
     }
 
 
-async def test_orphans_are_adopted_after_one_read_of_the_live_owner(world: World) -> None:
+async def test_orphans_are_adopted_after_one_live_get_of_the_owner(world: World) -> None:
     """Upstream's trace 02: one GET for both, patches with the uid in them, then what is still missing."""
     first, second = await world.create_pod("orphan-a"), await world.create_pod("orphan-b")
     await world.create_pod("stranger", labels={"app": "other"})
@@ -43,7 +43,7 @@ async def test_orphans_are_adopted_after_one_read_of_the_live_owner(world: World
     assert len(world.sent("get", "replicasets")) == 1
 
 
-async def test_an_orphan_that_comes_later_is_adopted_and_one_too_many_goes(world: World) -> None:
+async def test_late_orphan_is_adopted_and_the_surplus_deleted(world: World) -> None:
     await world.create_set(1)
     await world.settle()
     await world.create_pod("late")
@@ -52,7 +52,7 @@ async def test_an_orphan_that_comes_later_is_adopted_and_one_too_many_goes(world
     assert len(world.sent("delete", "pods")) == 1
 
 
-async def test_a_pod_that_no_longer_matches_is_released_and_replaced(world: World) -> None:
+async def test_non_matching_pod_is_released_and_replaced(world: World) -> None:
     owner = await world.create_set(2)
     await world.settle()
     [name, other] = await world.owned()
@@ -76,7 +76,7 @@ async def test_a_pod_that_no_longer_matches_is_released_and_replaced(world: Worl
     assert len(world.sent("delete", "pods")) == 1
 
 
-async def test_a_pod_of_another_owner_is_left_alone(world: World) -> None:
+async def test_pod_of_another_controller_is_ignored(world: World) -> None:
     """Upstream, TestDoNotPatchPodWithOtherControlRef."""
     other = {"metadata": {"name": "other", "uid": "12345678-0000-0000-0000-000000000000"}}
     await world.create_pod("theirs", ownerReferences=[owner_reference(other)])
@@ -86,7 +86,7 @@ async def test_a_pod_of_another_owner_is_left_alone(world: World) -> None:
     assert len(await world.owned()) == 2
 
 
-async def test_orphans_that_are_finished_or_going_are_not_adopted(world: World) -> None:
+async def test_terminated_and_terminating_orphans_are_not_adopted(world: World) -> None:
     await world.create_pod("done")
     await world.report("done", phase="Succeeded", ready=False)
     await world.create_pod("going")
@@ -98,7 +98,7 @@ async def test_orphans_that_are_finished_or_going_are_not_adopted(world: World) 
     assert len(await world.owned()) == 1
 
 
-async def test_an_owner_that_is_being_deleted_neither_adopts_nor_creates_nor_releases_but_reports(world: World) -> None:
+async def test_terminating_owner_only_updates_its_status(world: World) -> None:
     """Upstream, TestDoNotAdoptOrCreateIfBeingDeleted."""
     await world.create_set(2, finalizers=["example.com/hold"])
     await world.settle()
@@ -115,7 +115,7 @@ async def test_an_owner_that_is_being_deleted_neither_adopts_nor_creates_nor_rel
     assert (status["replicas"], status["observedGeneration"]) == (0, 2)
 
 
-async def test_an_owner_that_the_cache_still_shows_alive_is_asked_for_before_it_adopts(world: World) -> None:
+async def test_owner_is_read_live_before_an_adoption(world: World) -> None:
     """Upstream, TestDoNotAdoptOrCreateIfBeingDeletedRace."""
     await world.create_set(1, finalizers=["example.com/hold"])
     await world.settle()
@@ -128,7 +128,7 @@ async def test_an_owner_that_the_cache_still_shows_alive_is_asked_for_before_it_
         assert not world.sent("delete", "pods"), "the sync ends there"
 
 
-async def test_a_new_owner_of_the_same_name_does_not_take_over_what_the_old_one_saw(world: World) -> None:
+async def test_recreated_owner_does_not_inherit_expectations(world: World) -> None:
     await world.create_set(1)
     await world.settle()
     with world.faults.hold(resource="replicasets"):
@@ -143,7 +143,7 @@ async def test_a_new_owner_of_the_same_name_does_not_take_over_what_the_old_one_
     assert (await world.status())["replicas"] == 1
 
 
-async def test_two_owners_that_select_the_same_orphan_share_nothing(world: World) -> None:
+async def test_orphan_is_adopted_by_one_of_two_owners(world: World) -> None:
     await world.create_set(0)
     await world.create_set(0, "twin")
     await world.settle()
@@ -157,7 +157,7 @@ async def test_two_owners_that_select_the_same_orphan_share_nothing(world: World
     assert all(len(item["metadata"]["ownerReferences"]) == 1 for item in items)
 
 
-async def test_a_failed_adoption_ends_the_sync_and_is_retried(world: World) -> None:
+async def test_failed_adoption_fails_the_sync_and_is_retried(world: World) -> None:
     """Upstream, TestPatchPodFails."""
     rule = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="patch", resource="pods", times=4))
     await world.create_pod("a")
@@ -171,7 +171,7 @@ async def test_a_failed_adoption_ends_the_sync_and_is_retried(world: World) -> N
     assert await world.owned() == ["a", "b"]
 
 
-async def test_a_pod_is_released_also_when_the_number_is_right_without_it(world: World) -> None:
+async def test_non_matching_pod_is_released_without_a_replacement(world: World) -> None:
     await world.create_set(2)
     await world.settle()
     name, other = await world.owned()
@@ -183,7 +183,7 @@ async def test_a_pod_is_released_also_when_the_number_is_right_without_it(world:
     assert not world.sent("delete", "pods")
 
 
-async def test_a_pod_that_was_given_to_another_owner_is_replaced(world: World) -> None:
+async def test_pod_with_a_changed_controller_ref_is_replaced(world: World) -> None:
     await world.create_set(1)
     await world.settle()
     [name] = await world.owned()
@@ -194,7 +194,7 @@ async def test_a_pod_that_was_given_to_another_owner_is_replaced(world: World) -
     assert name not in await world.owned()
 
 
-async def test_a_pod_that_loses_its_owner_of_another_kind_is_adopted(world: World) -> None:
+async def test_pod_losing_an_owner_of_another_kind_is_adopted(world: World) -> None:
     job = {"metadata": {"name": "job", "uid": "12345678-0000-0000-0000-000000000000"}}
     await world.create_pod("loose", ownerReferences=[owner_reference(job, apiVersion="batch/v1", kind="Job")])
     await world.create_set(0)

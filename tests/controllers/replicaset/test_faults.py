@@ -12,7 +12,7 @@ from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.env import Env
 
 
-async def test_an_old_pod_cache_leads_to_no_second_batch(world: World) -> None:
+async def test_stale_pod_cache_creates_no_second_batch(world: World) -> None:
     with world.faults.hold(resource="pods"):
         await world.create_set(3)
         await world.settle()
@@ -31,7 +31,7 @@ async def test_an_old_pod_cache_leads_to_no_second_batch(world: World) -> None:
         "expectations alone give up after five minutes": (False, 6),
     },
 )
-async def test_a_cache_that_stays_old_for_more_than_five_minutes(env: Env, waits: bool, created: int) -> None:
+async def test_pod_cache_stale_for_more_than_five_minutes(env: Env, waits: bool, created: int) -> None:
     """kubernetes#129795, first half: without the consistency store the pods are made a second time."""
     async with controlled(env, ReplicaSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods"):
@@ -53,7 +53,7 @@ async def test_a_cache_that_stays_old_for_more_than_five_minutes(env: Env, waits
         "without the guard only when the expectation expires": (False, 330),
     },
 )
-async def test_pods_that_came_and_went_between_two_lists_are_made_again(env: Env, waits: bool, seconds: float) -> None:
+async def test_pods_created_and_deleted_between_two_lists_are_recreated(env: Env, waits: bool, seconds: float) -> None:
     """kubernetes#129795, second half: no event will ever tell that they were created."""
     async with controlled(env, ReplicaSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods") as held:
@@ -76,7 +76,7 @@ async def test_pods_that_came_and_went_between_two_lists_are_made_again(env: Env
         assert len(await world.owned()) == 3
 
 
-async def test_an_adopted_pod_that_is_deleted_and_goes_between_two_lists_is_not_waited_for(world: World) -> None:
+async def test_adopted_pod_deleted_between_two_lists_is_not_awaited(world: World) -> None:
     """The cache has it as an orphan only, and tells of its end as that of an orphan."""
     await world.create_pod("loose")
     await world.create_pod("other")
@@ -95,7 +95,7 @@ async def test_an_adopted_pod_that_is_deleted_and_goes_between_two_lists_is_not_
     assert len(await world.owned()) == 2
 
 
-async def test_what_never_comes_is_waited_for_no_longer_than_five_minutes(env: Env) -> None:
+async def test_expectations_expire_after_five_minutes(env: Env) -> None:
     """Upstream's expectation expires too, and then nothing wakes the key."""
     async with controlled(env, ReplicaSetOptions(wait_for_own_writes=False)) as world:
         with world.faults.hold(resource="pods") as held:
@@ -112,7 +112,7 @@ async def test_what_never_comes_is_waited_for_no_longer_than_five_minutes(env: E
 
 
 @pytest.mark.parametrize("happened", [False, True], ids=["the pod was not created", "the pod was created"])
-async def test_a_create_without_an_answer_is_tried_again(world: World, happened: bool) -> None:
+async def test_create_without_a_response_is_retried(world: World, happened: bool) -> None:
     """kubernetes#67662: it used to be taken for done, and the replica was never made."""
     world.faults.add(Rule(time_out(sent=happened), verb="create", resource="pods", nth=1))
     await world.create_set(1)
@@ -121,7 +121,7 @@ async def test_a_create_without_an_answer_is_tried_again(world: World, happened:
     assert (await world.status())["replicas"] == 1
 
 
-async def test_every_second_answer_to_a_create_is_lost(world: World) -> None:
+async def test_every_second_create_response_is_lost(world: World) -> None:
     rule = world.faults.add(Rule(lose_answer(), verb="create", resource="pods", probability=0.5))
     await world.create_set(20)
     await world.settle(60)
@@ -132,7 +132,7 @@ async def test_every_second_answer_to_a_create_is_lost(world: World) -> None:
     assert "conditions" not in await world.status()
 
 
-async def test_a_status_that_is_rejected_is_written_on_the_live_object(world: World) -> None:
+async def test_status_conflict_is_retried_on_the_live_object(world: World) -> None:
     await world.create_set(0)
     await world.settle()
     world.requests.clear()
@@ -145,7 +145,7 @@ async def test_a_status_that_is_rejected_is_written_on_the_live_object(world: Wo
     assert (await world.status())["observedGeneration"] == 2
 
 
-async def test_a_status_from_an_old_cache_goes_onto_the_newest_object(world: World) -> None:
+async def test_status_from_a_stale_cache_keeps_concurrent_changes(world: World) -> None:
     """The live object keeps what others changed meanwhile; the status is about the generation that was looked at."""
     await world.create_set(1)
     await world.settle()
@@ -163,7 +163,7 @@ async def test_a_status_from_an_old_cache_goes_onto_the_newest_object(world: Wor
     assert (await world.status())["observedGeneration"] == 2
 
 
-async def test_a_status_is_not_put_on_another_object_of_that_name(world: World) -> None:
+async def test_status_is_not_written_to_a_recreated_object(world: World) -> None:
     await world.create_set(1)
     await world.settle()
     [name] = await world.owned()
@@ -178,7 +178,7 @@ async def test_a_status_is_not_put_on_another_object_of_that_name(world: World) 
     assert (await world.status())["observedGeneration"] == 1
 
 
-async def test_a_second_failure_of_the_status_brings_the_key_back(world: World) -> None:
+async def test_second_failed_status_update_requeues_the_key(world: World) -> None:
     world.faults.add(Rule(fail(500, "InternalError", "no"), verb="update", resource="replicasets", times=7))
     await world.create_set(2)
     await world.settle()
@@ -186,7 +186,7 @@ async def test_a_second_failure_of_the_status_brings_the_key_back(world: World) 
     assert len(await world.owned()) == 2
 
 
-async def test_an_owner_made_again_unseen_starts_without_expectations(world: World) -> None:
+async def test_owner_recreated_between_watches_starts_without_expectations(world: World) -> None:
     """Upstream, TestExpectationsOnRecreate, but for one update with two uids in the place of two events."""
     with world.faults.hold(resource="pods"):
         await world.create_set(1)
@@ -200,7 +200,7 @@ async def test_an_owner_made_again_unseen_starts_without_expectations(world: Wor
         assert len(world.sent("create", "pods")) == 2
 
 
-async def test_a_pod_made_again_unseen_under_its_name_ends_the_wait_for_its_deletion(world: World) -> None:
+async def test_recreated_pod_fulfills_the_deletion_expectation(world: World) -> None:
     await world.create_set(2)
     await world.settle()
     with world.faults.hold(resource="pods"):
@@ -215,7 +215,7 @@ async def test_a_pod_made_again_unseen_under_its_name_ends_the_wait_for_its_dele
     assert len(world.sent("delete", "pods")) == 2
 
 
-async def test_dropped_terminating_replicas_are_not_written_with_every_sync(world: World) -> None:
+async def test_terminating_replicas_dropped_by_the_server_do_not_cause_updates(world: World) -> None:
     def without(request: Request) -> Request:
         body = msgspec.json.decode(request.body)
         body["status"].pop("terminatingReplicas", None)
@@ -233,7 +233,7 @@ async def test_dropped_terminating_replicas_are_not_written_with_every_sync(worl
     assert "terminatingReplicas" not in await world.status()
 
 
-async def test_a_new_controller_takes_over_without_making_pods_again(env: Env) -> None:
+async def test_new_controller_creates_no_duplicate_pods(env: Env) -> None:
     async with world(env) as made:
         first = await made.start()
         await made.create_set(3)
@@ -249,7 +249,7 @@ async def test_a_new_controller_takes_over_without_making_pods_again(env: Env) -
         assert len(await made.owned()) == 3
 
 
-async def test_broken_watches_and_old_lists_change_nothing_in_the_end(world: World, seed: int) -> None:
+async def test_replicas_converge_under_broken_watches_and_stale_lists(world: World, seed: int) -> None:
     chance = world.env.stream("story")
     await world.create_set(4)
     for _ in range(30):
@@ -276,9 +276,7 @@ async def test_broken_watches_and_old_lists_change_nothing_in_the_end(world: Wor
 
 
 @pytest.mark.parametrize("how", [time_out(sent=True), lose_answer(), fail(504, "Timeout", "no answer in time")])
-async def test_after_a_create_that_may_have_happened_pods_are_listed_before_another_one(
-    world: World, how: Action
-) -> None:
+async def test_pods_are_listed_live_after_an_undecided_create(world: World, how: Action) -> None:
     """However late its event: one lost answer must not make one pod too many."""
     world.faults.add(Rule(how, verb="create", resource="pods", times=1))
     with world.faults.hold(resource="pods"):
@@ -291,7 +289,7 @@ async def test_after_a_create_that_may_have_happened_pods_are_listed_before_anot
     assert await world.pods(terminating=True) == []
 
 
-async def test_a_list_that_is_still_being_delivered_makes_no_pod_twice(world: World) -> None:
+async def test_sync_during_delivery_of_a_relist_creates_no_duplicates(world: World) -> None:
     """The cache has all of a new list at once, handlers hear of its pods by the hundred, and syncs come in between."""
     with world.faults.hold(resource="pods"):
         await world.create_set(450)
@@ -302,7 +300,7 @@ async def test_a_list_that_is_still_being_delivered_makes_no_pod_twice(world: Wo
     assert len(world.sent("create", "pods")) == 450
 
 
-async def test_nothing_is_created_while_the_result_of_a_create_is_unknown(world: World) -> None:
+async def test_no_creates_while_a_create_is_undecided(world: World) -> None:
     world.faults.add(Rule(time_out(sent=True), verb="create", resource="pods", times=1))
     with world.faults.hold(resource="pods"):
         lists = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="list", resource="pods"))
@@ -317,7 +315,7 @@ async def test_nothing_is_created_while_the_result_of_a_create_is_unknown(world:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["and nothing comes", "and another one comes"])
-async def test_an_owner_that_is_deleted_during_its_sync_fails_nothing(world: World, again: bool) -> None:
+async def test_owner_deleted_during_its_sync_is_no_error(world: World, again: bool) -> None:
     """Its status is reported on what was looked at, and finds nobody."""
     world.faults.add(Rule(delay(1.0), verb="create", resource="pods", times=1))
     old = await world.create_set(1)
@@ -333,7 +331,7 @@ async def test_an_owner_that_is_deleted_during_its_sync_fails_nothing(world: Wor
             assert body["status"]["replicas"] == 0
 
 
-async def test_an_owner_that_is_gone_gets_no_more_pods_however_late_its_cache_hears_of_it(world: World) -> None:
+async def test_deleted_owner_in_a_stale_cache_gets_no_more_pods(world: World) -> None:
     """Its pods go as fast as they come, since the garbage collector looks for their owner live."""
     await world.create_set(2)
     await world.settle()
@@ -348,7 +346,7 @@ async def test_an_owner_that_is_gone_gets_no_more_pods_however_late_its_cache_he
     await world.settle()
 
 
-async def test_a_report_on_an_older_generation_does_not_replace_a_newer_one(world: World) -> None:
+async def test_status_of_an_older_generation_does_not_replace_a_newer_one(world: World) -> None:
     """As after a start with an old list: another process has reported on what this one has not read yet."""
     await world.create_set(1)
     await world.settle()
@@ -364,7 +362,7 @@ async def test_a_report_on_an_older_generation_does_not_replace_a_newer_one(worl
     assert (await world.status())["readyReplicas"] == 1
 
 
-async def test_a_pod_that_loses_its_owner_while_it_is_deleted_is_not_waited_for(world: World) -> None:
+async def test_pod_released_during_its_deletion_is_not_awaited(world: World) -> None:
     """Its deletion makes no event that names the owner. Upstream's ReplicaSet waits five minutes, and then forever."""
     await world.create_set(2)
     await world.settle()
@@ -383,7 +381,7 @@ async def test_a_pod_that_loses_its_owner_while_it_is_deleted_is_not_waited_for(
     assert len(await world.owned()) == 3
 
 
-async def test_nothing_is_expected_for_an_owner_that_was_created_again_during_a_sync(world: World) -> None:
+async def test_owner_recreated_during_a_sync_has_no_expectations(world: World) -> None:
     """What the old one's look would wait for makes no event that concerns the new one."""
     await world.create_set(1)
     await world.settle()
@@ -402,7 +400,7 @@ async def test_nothing_is_expected_for_an_owner_that_was_created_again_during_a_
     assert (await world.status())["replicas"] == 3
 
 
-async def test_a_pod_that_leaves_while_others_are_claimed_is_not_chosen(world: World) -> None:
+async def test_pod_deleted_during_claiming_is_not_selected_for_deletion(world: World) -> None:
     """Simulation, seed 1351: the deletion of a pod that had no owner any more was waited for."""
     await world.create_set(2)
     await world.settle()

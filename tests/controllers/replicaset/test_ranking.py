@@ -129,11 +129,11 @@ PENDING = {"phase": "Pending", "ready": False}
         pytest.param(pod("a"), pod("z"), id="nothing tells them apart: the smaller uid, for determinism"),
     ],
 )
-def test_of_two_pods_one_goes_first(goes: Pod, stays: Pod) -> None:
+def test_active_pods_ranking(goes: Pod, stays: Pod) -> None:
     assert first_of(goes, stays) == goes.metadata.name
 
 
-def test_pods_on_the_fuller_node_go_before_those_ready_for_a_shorter_time() -> None:
+def test_pod_rank_takes_precedence_over_ready_time() -> None:
     """Upstream: rank 2 beats every rule after it, and no rule before it."""
     crowded = pod("z", node="full", ready_since=MONTH, restarts=(0,))
     alone = pod("a", node="empty", ready_since=NOW, restarts=(9001,))
@@ -143,7 +143,7 @@ def test_pods_on_the_fuller_node_go_before_those_ready_for_a_shorter_time() -> N
     assert first_of(crowded, unready, neighbours={"full": 2, "empty": 1}) == "b"
 
 
-def test_deletion_cost_can_be_switched_off() -> None:
+def test_pod_deletion_cost_gate() -> None:
     """Upstream, gate PodDeletionCost: with it off the fuller node decides."""
     costly = pod("a", node="full", cost="100")
     cheap = pod("b", node="empty", cost="10")
@@ -152,7 +152,7 @@ def test_deletion_cost_can_be_switched_off() -> None:
     assert first_of(costly, cheap, neighbours=crowd, use_deletion_cost=False) == "a"
 
 
-def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
+def test_related_pods_are_counted_only_if_earlier_rules_tie() -> None:
     asked = []
 
     def neighbours() -> dict[str, int]:
@@ -196,19 +196,19 @@ def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
         "nothing else differs": ([pod("a"), pod("b")], {}, ["a: smaller uid"]),
     },
 )
-def test_the_reason_is_the_rules_on_which_candidates_differ(
+def test_reason_names_the_rules_that_distinguish_candidates(
     pods: list[Pod], crowd: Mapping[str, int], reasons: list[str]
 ) -> None:
     victims = ActivePodsWithRanks(pods).get_pods_to_delete(len(reasons), now=NOW, neighbours=lambda: crowd)
     assert [f"{each.pod.metadata.name}: {each.reason.partition(': ')[2]}" for each in victims] == reasons
 
 
-def test_all_are_chosen_without_asking_anything() -> None:
+def test_deleting_all_pods_needs_no_ranking() -> None:
     pods = [pod("b"), pod("a")]
     assert [victim.pod for victim in ActivePodsWithRanks(pods).get_pods_to_delete(2, now=NOW)] == pods
 
 
-def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
+def test_sorting_active_pods() -> None:
     """TestSortingActivePods: each prefix of the order is what goes when that many must."""
     order = [
         pod("unscheduled", node="", phase="Pending", ready=False),
@@ -283,7 +283,7 @@ _PODS = st.lists(
 
 
 @given(_PODS, st.data())
-def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
+def test_selected_pods_agree_with_pairwise_comparison(shapes: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
     """Where the pairwise rules agree on a set of victims, that set is chosen."""
     pods = [
         pod(
@@ -331,12 +331,12 @@ def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.
         "no ready pod, no ratio": ([pod("a", ready=False)], ["a"], []),
     },
 )
-def test_age_ratios(pods: list[Pod], victims: list[str], expected: list[float]) -> None:
+def test_sorting_deletion_age_ratio(pods: list[Pod], victims: list[str], expected: list[float]) -> None:
     assert ActivePodsWithRanks(pods).age_ratios([p for p in pods if p.metadata.name in victims], NOW) == expected
 
 
 @given(_PODS, st.data())
-def test_a_line_up_that_is_kept_is_as_good_as_a_new_one(shapes: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
+def test_cached_ranking_equals_a_new_one(shapes: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
     """Pods come, change and go; then the same ones are chosen as from those that are there."""
 
     def one(i: int, shape: tuple) -> Pod:  # type: ignore[type-arg]

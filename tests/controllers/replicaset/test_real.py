@@ -15,7 +15,7 @@ ROLES = ("system:kube-controller-manager", "system:controller:replicaset-control
 
 
 @pytest.mark.real_loop
-async def test_scale_adopt_and_release_with_upstreams_role(env: Env, real_cluster: RealCluster) -> None:
+async def test_scale_adopt_and_release_with_the_bootstrap_role(env: Env, real_cluster: RealCluster) -> None:
     world = RealWorld(env, real_cluster)
     namespace = real_cluster.namespace("rs")
     sets, pods = f"/apis/apps/v1/namespaces/{namespace}/replicasets", f"/api/v1/namespaces/{namespace}/pods"

@@ -11,7 +11,7 @@ from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.env import Env
 
 
-async def test_missing_pods_are_created_in_batches_that_double(world: World) -> None:
+async def test_missing_pods_are_created_with_slow_start(world: World) -> None:
     under_way, batches = 0, []
     inner = world.faults.transport
 
@@ -45,7 +45,7 @@ async def test_missing_pods_are_created_in_batches_that_double(world: World) -> 
     }
 
 
-async def test_a_pod_is_the_template_as_it_is_stored(world: World) -> None:
+async def test_pod_has_the_stored_template(world: World) -> None:
     template = {
         "metadata": {
             "labels": {"app": "web"},
@@ -82,7 +82,7 @@ async def test_a_pod_is_the_template_as_it_is_stored(world: World) -> None:
     }
 
 
-async def test_surplus_pods_are_deleted_all_at_once_and_counted_until_they_are_gone(world: World) -> None:
+async def test_surplus_pods_are_deleted_in_one_sync_and_counted_until_removed(world: World) -> None:
     await world.create_set(5)
     await world.settle()
     for name in (await world.owned())[:3]:
@@ -111,7 +111,7 @@ async def test_surplus_pods_are_deleted_all_at_once_and_counted_until_they_are_g
     assert (await world.status())["terminatingReplicas"] == 0
 
 
-async def test_after_a_change_of_scale_the_old_numbers_are_reported_for_the_new_generation_first(world: World) -> None:
+async def test_scaling_first_reports_the_observed_generation_with_old_counts(world: World) -> None:
     """As in upstream's trace 01: the status of the sync that acted, then that of the sync that saw the result."""
     await world.create_set(0)
     await world.settle()
@@ -125,7 +125,7 @@ async def test_after_a_change_of_scale_the_old_numbers_are_reported_for_the_new_
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-async def test_a_finished_pod_is_replaced_and_left_to_others(world: World, phase: str) -> None:
+async def test_terminated_pod_is_replaced_and_not_deleted(world: World, phase: str) -> None:
     await world.create_set(1)
     await world.settle()
     [name] = await world.owned()
@@ -137,7 +137,7 @@ async def test_a_finished_pod_is_replaced_and_left_to_others(world: World, phase
     assert (status["replicas"], status["terminatingReplicas"]) == (1, 0)
 
 
-async def test_a_pod_on_its_way_out_is_replaced_at_once(world: World) -> None:
+async def test_terminating_pod_is_replaced_immediately(world: World) -> None:
     await world.create_set(1)
     await world.settle()
     [name] = await world.owned()
@@ -149,7 +149,7 @@ async def test_a_pod_on_its_way_out_is_replaced_at_once(world: World) -> None:
     assert (status["replicas"], status["terminatingReplicas"]) == (1, 1)
 
 
-async def test_one_sync_creates_or_deletes_at_most_a_burst(env: Env) -> None:
+async def test_burst_replicas(env: Env) -> None:
     """Upstream, TestControllerBurstReplicas: the next burst waits until the one before was seen."""
     async with controlled(env, ReplicaSetOptions(burst=5)) as world:
         with world.faults.hold(resource="pods"):
@@ -166,7 +166,7 @@ async def test_one_sync_creates_or_deletes_at_most_a_burst(env: Env) -> None:
         assert len(await world.owned()) == 1
 
 
-async def test_an_error_stops_the_growing_batches_and_the_condition_keeps_the_first_one(world: World) -> None:
+async def test_first_error_stops_the_slow_start_and_sets_replica_failure(world: World) -> None:
     """Upstream's trace 03, with a rule in the place of a quota."""
     await world.create_set(0)
     await world.settle()
@@ -208,7 +208,7 @@ def all_but_the_first() -> Callable[..., bool]:
     return when
 
 
-async def test_a_rejected_deletion_is_reported_and_retried(world: World) -> None:
+async def test_failed_deletion_emits_an_event_and_is_retried(world: World) -> None:
     await world.create_set(2)
     await world.settle()
     world.faults.add(Rule(fail(500, "InternalError", "no"), verb="delete", resource="pods"))
@@ -223,7 +223,7 @@ async def test_a_rejected_deletion_is_reported_and_retried(world: World) -> None
     assert "conditions" not in await world.status()
 
 
-async def test_a_pod_that_is_gone_already_is_no_failure(world: World) -> None:
+async def test_deletion_of_an_already_deleted_pod_is_no_error(world: World) -> None:
     await world.create_set(2)
     await world.settle()
     with world.faults.hold(resource="pods"):
@@ -238,7 +238,7 @@ async def test_a_pod_that_is_gone_already_is_no_failure(world: World) -> None:
     assert not [event for event in await world.events() if event[1] == "FailedDelete"]
 
 
-async def test_pods_are_announced_with_upstreams_words(world: World) -> None:
+async def test_pod_events_are_upstreams(world: World) -> None:
     await world.create_set(1)
     await world.settle()
     [name] = await world.owned()
@@ -253,7 +253,7 @@ async def test_pods_are_announced_with_upstreams_words(world: World) -> None:
     assert event["involvedObject"]["kind"] == "ReplicaSet"
 
 
-async def test_nothing_is_created_while_the_namespace_goes_away(world: World) -> None:
+async def test_no_creates_in_a_terminating_namespace(world: World) -> None:
     """One try, no event, no condition; the expectation stays and holds the owner back."""
     rule = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
     await world.create_set(3)
@@ -267,7 +267,7 @@ async def test_nothing_is_created_while_the_namespace_goes_away(world: World) ->
     assert rule.hits == 2, "after five minutes it is tried again"
 
 
-async def test_while_the_namespace_goes_away_the_numbers_are_reported_once_a_second(world: World) -> None:
+async def test_status_is_synced_once_a_second_in_a_terminating_namespace(world: World) -> None:
     await world.create_set(40)
     await world.settle()
     refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
@@ -282,7 +282,7 @@ async def test_while_the_namespace_goes_away_the_numbers_are_reported_once_a_sec
     assert len(world.sent("update", "replicasets/status")) == 3, "at once, and after either second"
 
 
-async def test_a_replica_set_of_the_same_name_in_a_new_namespace_is_not_held_up(world: World) -> None:
+async def test_replica_set_in_a_recreated_namespace_is_synced_immediately(world: World) -> None:
     refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
     await world.create_set(3)
     await world.settle()
@@ -293,7 +293,7 @@ async def test_a_replica_set_of_the_same_name_in_a_new_namespace_is_not_held_up(
     assert len(await world.owned()) == 3
 
 
-async def test_a_quiet_replica_set_causes_no_requests(world: World) -> None:
+async def test_idle_replica_set_sends_no_requests(world: World) -> None:
     await world.create_set(3)
     await world.settle()
     for name in await world.owned():
@@ -304,7 +304,7 @@ async def test_a_quiet_replica_set_causes_no_requests(world: World) -> None:
     assert world.requests == []
 
 
-async def test_two_replica_sets_do_not_get_in_each_others_way(world: World) -> None:
+async def test_replica_sets_are_independent(world: World) -> None:
     await world.create_set(3)
     await world.create_set(2, "db", labels={"app": "db"})
     await world.settle()
@@ -315,7 +315,7 @@ async def test_two_replica_sets_do_not_get_in_each_others_way(world: World) -> N
     assert (await world.see(f"{SETS}/db"))["status"]["replicas"] == 2
 
 
-async def test_new_labels_of_the_template_make_old_pods_not_fully_labelled(world: World) -> None:
+async def test_fully_labeled_replicas_follow_the_template_labels(world: World) -> None:
     await world.create_set(2)
     await world.settle()
     template = {"metadata": {"labels": {"app": "web", "version": "2"}}}

@@ -78,7 +78,7 @@ def test_conditions(
     assert next_status(owner, StatusCounts(), failed, NOW.replace(microsecond=999)).conditions == expected
 
 
-def test_the_status_is_about_the_synced_generation() -> None:
+def test_observed_generation_is_the_synced_one() -> None:
     owner = replica_set(3, generation=7)
     seen = StatusCounts(active=3, fully_labeled=2, ready=2, available=1, terminating=4)
     assert next_status(owner, seen, None, NOW) == ReplicaSetStatus(

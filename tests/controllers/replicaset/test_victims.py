@@ -29,7 +29,7 @@ def template(node: str, revision: str) -> Doc:
     }
 
 
-async def test_pods_go_where_the_same_deployment_has_more_of_them(world: World) -> None:
+async def test_pods_on_nodes_with_more_related_pods_are_deleted_first(world: World) -> None:
     await world.create_set(3, "old", spec=template("full", "1"), ownerReferences=[DEPLOYMENT])
     new = template("full", "2")
     await world.create_set(1, "new", spec=new, ownerReferences=[DEPLOYMENT])
@@ -52,7 +52,7 @@ async def pods_of(world: World, owner: str) -> list[Doc]:
     return [item for item in await world.pods() if item["metadata"]["name"] in names]
 
 
-async def test_ages_of_ready_victims_are_measured(world: World) -> None:
+async def test_sorting_deletion_age_ratio_of_ready_pods(world: World) -> None:
     await world.create_set(2)
     await world.settle(100)
     await ready_pods(world, "web")

@@ -32,7 +32,7 @@ async def pods_of(user: User) -> list[dict[str, Any]]:
 simulation = fixture_of(running)
 
 
-async def test_there_are_as_many_pods_as_are_wanted(simulation: Simulation) -> None:
+async def test_replicas_are_created_and_deleted(simulation: Simulation) -> None:
     user = User(simulation.user)
     await user.ask("POST", CONTROLLERS, controller(3))
     await simulation.settle()
@@ -64,7 +64,7 @@ async def test_there_are_as_many_pods_as_are_wanted(simulation: Simulation) -> N
     assert told == {("SuccessfulCreate", "replication-controller"), ("SuccessfulDelete", "replication-controller")}
 
 
-async def test_pods_are_adopted_and_released_by_all_labels_of_the_selector(simulation: Simulation) -> None:
+async def test_pods_are_adopted_and_released_by_the_selector(simulation: Simulation) -> None:
     user = User(simulation.user)
     loose = {"metadata": {"name": "loose", "labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     await user.ask("POST", PODS, loose)
@@ -83,7 +83,7 @@ async def test_pods_are_adopted_and_released_by_all_labels_of_the_selector(simul
     assert "loose" not in owned
 
 
-async def test_nothing_is_written_when_there_is_nothing_to_do(simulation: Simulation) -> None:
+async def test_idle_controller_writes_nothing(simulation: Simulation) -> None:
     user = User(simulation.user)
     document = controller(1)
     document["spec"]["template"]["spec"]["priorityClassName"] = "urgent"

@@ -107,7 +107,7 @@ async def users_of(world: World, name: str) -> list[str]:
 # Making claims
 
 
-async def test_a_pod_gets_its_claim_and_its_status_names_it(world: World) -> None:
+async def test_claim_is_created_and_recorded_in_the_pod_status(world: World) -> None:
     """create; new-pods."""
     await template(world)
     await pod(world)
@@ -136,7 +136,7 @@ async def test_a_pod_gets_its_claim_and_its_status_names_it(world: World) -> Non
     assert len(world.requests()) == 2, "and that is all"
 
 
-async def test_each_entry_gets_a_claim_of_its_own(world: World) -> None:
+async def test_each_entry_gets_a_separate_claim(world: World) -> None:
     await template(world)
     await claim(world, "shared")
     other = {"name": "net", "resourceClaimTemplateName": "template"}
@@ -148,7 +148,7 @@ async def test_each_entry_gets_a_claim_of_its_own(world: World) -> None:
     assert world.requests().count("patch pods/status pod") == 1
 
 
-async def test_a_missing_template_is_told_and_waited_for(world: World) -> None:
+async def test_missing_template_emits_an_event_and_is_awaited(world: World) -> None:
     """missing-template; new-template-for-pod."""
     await pod(world)
     await soon(200)
@@ -160,7 +160,7 @@ async def test_a_missing_template_is_told_and_waited_for(world: World) -> None:
     assert list(await named(world)) == ["gpu"], "without waiting for the end of the backoff"
 
 
-async def test_a_claim_that_was_deleted_is_made_again_and_the_other_one_stays_named(world: World) -> None:
+async def test_deleted_claim_is_recreated_and_others_stay_in_the_status(world: World) -> None:
     """recreate."""
     await template(world)
     await pod(world, "pod", ENTRY, {"name": "net", "resourceClaimTemplateName": "template"})
@@ -177,7 +177,7 @@ async def test_a_claim_that_was_deleted_is_made_again_and_the_other_one_stays_na
 
 
 @pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer()], ids=["500", "409", "lost"])
-async def test_a_status_that_cannot_be_written_makes_no_second_claim(world: World, fault: Any) -> None:
+async def test_failed_status_update_creates_no_second_claim(world: World, fault: Any) -> None:
     """find-existing-claim-by-label; find-created-claim-in-cache."""
     await template(world)
     world.faults.add(Rule(fault, verb="patch", resource="pods", subresource="status", times=3))
@@ -187,7 +187,7 @@ async def test_a_status_that_cannot_be_written_makes_no_second_claim(world: Worl
     assert await named(world) == {"gpu": found["metadata"]["name"]}
 
 
-async def test_a_claim_that_the_cache_does_not_show_is_not_made_twice(world: World) -> None:
+async def test_claim_missing_in_the_cache_is_not_created_twice(world: World) -> None:
     """find-created-claim-in-cache: the cache of claims lags behind that of pods."""
     await template(world)
     with world.faults.hold(resource="resourceclaims"):
@@ -200,7 +200,7 @@ async def test_a_claim_that_the_cache_does_not_show_is_not_made_twice(world: Wor
     assert len(await claims(world)) == 1
 
 
-async def test_a_claim_that_came_and_went_unseen_is_made_again(world: World) -> None:
+async def test_claim_deleted_between_watches_is_recreated(world: World) -> None:
     await template(world)
     with world.faults.hold(resource="resourceclaims"):
         await pod(world)
@@ -212,7 +212,7 @@ async def test_a_claim_that_came_and_went_unseen_is_made_again(world: World) -> 
     assert await named(world) == {"gpu": (await the_claim(world))["metadata"]["name"]}
 
 
-async def test_an_answer_that_was_lost_makes_no_second_claim(world: World) -> None:
+async def test_lost_create_response_creates_no_second_claim(world: World) -> None:
     await template(world)
     with world.faults.hold(resource="resourceclaims"):
         world.faults.add(Rule(lose_answer(), verb="create", resource="resourceclaims", times=1))
@@ -224,7 +224,7 @@ async def test_an_answer_that_was_lost_makes_no_second_claim(world: World) -> No
     assert len(await world.events("FailedResourceClaimCreation")) == 1
 
 
-async def test_a_claim_that_cannot_be_made_is_told_and_tried_again(world: World) -> None:
+async def test_failed_claim_creation_emits_an_event_and_is_retried(world: World) -> None:
     """create-conflict."""
     labels = {"resource.kubernetes.io/admin-access": "true"}
     await world.merge("/api/v1/namespaces/default", {"metadata": {"labels": labels}})
@@ -240,7 +240,7 @@ async def test_a_claim_that_cannot_be_made_is_told_and_tried_again(world: World)
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-async def test_prioritized_lists_are_behind_a_gate(env: Env, enabled: bool) -> None:
+async def test_prioritized_list_gate(env: Env, enabled: bool) -> None:
     """``DRAPrioritizedList``."""
     async with claiming(env, options=ResourceClaimOptions(prioritized_lists=enabled)) as world:
         subs = [{"name": "large", "deviceClassName": "large"}, {"name": "small", "deviceClassName": "small"}]
@@ -254,7 +254,7 @@ async def test_prioritized_lists_are_behind_a_gate(env: Env, enabled: bool) -> N
         assert told == (set() if enabled else {f"Pod/pod PodResourceClaim gpu: {why}"})
 
 
-async def test_a_new_manager_with_an_old_list_of_claims_does_not_rename_them(env: Env) -> None:
+async def test_new_manager_with_a_stale_claim_cache_keeps_claim_names(env: Env) -> None:
     """Its cache has the pod as it is, and no claims yet: upstream would give the pod another claim."""
     async with node_world.world(env) as world:
         await template(world)
@@ -274,7 +274,7 @@ async def test_a_new_manager_with_an_old_list_of_claims_does_not_rename_them(env
 # Reservations
 
 
-async def test_a_pod_with_a_node_gets_its_claim_reserved(world: World) -> None:
+async def test_claim_of_a_scheduled_pod_is_reserved(world: World) -> None:
     """add-reserved."""
     await template(world)
     await pod(world, node="node1")
@@ -289,7 +289,7 @@ async def test_a_pod_with_a_node_gets_its_claim_reserved(world: World) -> None:
     assert (await world.see(f"{CLAIMS}/{name}"))["status"]["allocation"] is not None
 
 
-async def test_an_entry_that_needs_no_claim_does_not_keep_the_next_one_from_being_reserved(world: World) -> None:
+async def test_entry_without_a_claim_does_not_prevent_other_reservations(world: World) -> None:
     made = await claim(world, "shared")
     unused = {"name": "unused", "resourceClaimTemplateName": "template"}
     shared = {"name": "shared", "resourceClaimName": "shared"}
@@ -304,7 +304,7 @@ async def test_an_entry_that_needs_no_claim_does_not_keep_the_next_one_from_bein
     assert [each["metadata"]["uid"] for each in await claims(world)] == [made["metadata"]["uid"]]
 
 
-async def test_a_claim_of_another_pod_is_an_error_that_is_retried(world: World) -> None:
+async def test_claim_of_another_pod_is_an_error_and_retried(world: World) -> None:
     """v1.36 ``syncPod``: ``IsForPod`` fails, after the pod's status has got the name of a claim of its own."""
     await template(world)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "other", "controller": True}
@@ -322,7 +322,7 @@ async def test_a_claim_of_another_pod_is_an_error_that_is_retried(world: World) 
     assert len(await claims(world)) == 2
 
 
-async def test_the_last_user_takes_allocation_and_finalizer_along(world: World) -> None:
+async def test_last_released_reservation_deallocates_and_removes_the_finalizer(world: World) -> None:
     """dont-clear-reserved-structured, remove-reserved, clear-reserved-structured."""
     entry = {"name": "gpu", "resourceClaimName": "claim"}
     await claim(world)
@@ -343,7 +343,7 @@ async def test_the_last_user_takes_allocation_and_finalizer_along(world: World) 
     assert world.requests()[1:] == ["update resourceclaims/status claim", "update resourceclaims claim"]
 
 
-async def test_the_claim_of_a_pod_that_has_ended_is_deleted(world: World) -> None:
+async def test_claim_of_a_terminated_pod_is_deleted(world: World) -> None:
     """delete-claim-when-done."""
     await template(world)
     made = await pod(world)
@@ -364,7 +364,7 @@ async def test_the_claim_of_a_pod_that_has_ended_is_deleted(world: World) -> Non
     assert await world.events("FailedResourceClaimCreation") == []
 
 
-async def test_a_second_claim_for_the_same_entry_is_deleted_with_the_pods_end(world: World) -> None:
+async def test_duplicate_claim_is_deleted_when_the_pod_terminates(world: World) -> None:
     """As left by a manager that lost the response to a create and was restarted. The status names the other claim."""
     await template(world)
     await pod(world)
@@ -380,7 +380,7 @@ async def test_a_second_claim_for_the_same_entry_is_deleted_with_the_pods_end(wo
     assert await claims(world) == []
 
 
-async def test_a_claim_that_is_deleted_in_use_waits_for_its_pod(world: World) -> None:
+async def test_terminating_claim_in_use_waits_for_its_pod(world: World) -> None:
     """clear-reserved-structured-deleted."""
     await claim(world)
     user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n", phase="Running")
@@ -393,7 +393,7 @@ async def test_a_claim_that_is_deleted_in_use_waits_for_its_pod(world: World) ->
     assert await claims(world) == []
 
 
-async def test_a_claim_that_nobody_has_used_goes_when_it_is_deleted(world: World) -> None:
+async def test_unused_terminating_claim_is_deleted(world: World) -> None:
     """structured-deleted."""
     await claim(world)
     await allocate(world, "claim")
@@ -404,7 +404,7 @@ async def test_a_claim_that_nobody_has_used_goes_when_it_is_deleted(world: World
     assert await claims(world) == []
 
 
-async def test_others_than_pods_keep_their_reservations(world: World) -> None:
+async def test_non_pod_reservations_are_kept(world: World) -> None:
     """Clean up pod reservation with non-pod reservation present."""
     await claim(world)
     user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
@@ -419,7 +419,7 @@ async def test_others_than_pods_keep_their_reservations(world: World) -> None:
     assert found["status"]["allocation"] is not None
 
 
-async def test_a_pod_that_the_cache_does_not_know_keeps_its_reservation(world: World) -> None:
+async def test_pod_missing_in_the_cache_keeps_its_reservation(world: World) -> None:
     """stay-reserved-not-seen. A pod of that name was there before, and the cache still has it."""
     entry = {"name": "gpu", "resourceClaimName": "claim"}
     await claim(world)
@@ -441,7 +441,7 @@ async def test_a_pod_that_the_cache_does_not_know_keeps_its_reservation(world: W
         assert await users_of(world, "claim") == []
 
 
-async def test_a_pod_that_came_and_went_unseen_loses_its_reservation(world: World) -> None:
+async def test_pod_deleted_between_watches_loses_its_reservation(world: World) -> None:
     await claim(world)
     with world.faults.hold(resource="pods"):
         user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
@@ -454,7 +454,9 @@ async def test_a_pod_that_came_and_went_unseen_loses_its_reservation(world: Worl
 
 @pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer()], ids=["500", "409", "lost"])
 @pytest.mark.parametrize("subresource", ["status", ""], ids=["status", "finalizer"])
-async def test_writes_that_fail_leave_no_finalizer(world: World, fault: Any, subresource: str) -> None:
+async def test_failed_writes_are_retried_until_the_finalizer_is_removed(
+    world: World, fault: Any, subresource: str
+) -> None:
     await claim(world)
     user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
     await allocate(world, "claim", user)
@@ -471,7 +473,7 @@ async def test_writes_that_fail_leave_no_finalizer(world: World, fault: Any, sub
     assert await claims(world) == []
 
 
-async def test_a_scheduler_that_allocates_anew_keeps_its_finalizer(world: World) -> None:
+async def test_concurrent_allocation_keeps_the_finalizer(world: World) -> None:
     """The allocation was cleared, the finalizer not yet, and a scheduler has written the claim in between."""
     entry = {"name": "gpu", "resourceClaimName": "claim"}
     await claim(world)
@@ -491,7 +493,7 @@ async def test_a_scheduler_that_allocates_anew_keeps_its_finalizer(world: World)
     assert await users_of(world, "claim") == ["next"]
 
 
-async def test_the_claim_of_extended_resources_goes_with_its_pod(world: World) -> None:
+async def test_extended_resource_claim_is_released_with_its_pod(world: World) -> None:
     """completed-pod-with-extended-resource-claim."""
     amounts = {"example.com/gpu": "1"}
     container = {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
@@ -513,7 +515,7 @@ async def test_the_claim_of_extended_resources_goes_with_its_pod(world: World) -
     assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 0
 
 
-async def test_pods_that_are_gone_or_want_nothing_cost_nothing(world: World) -> None:
+async def test_deleted_pods_and_pods_without_claims_send_no_requests(world: World) -> None:
     """no-such-pod, no-volumes."""
     await world.pod("plain", node="n")
     await claim(world, "lonely")

@@ -92,7 +92,7 @@ NOT_NEEDED = {"name": "unused", "resourceClaimTemplateName": "template"}
         ),
     },
 )
-def test_whether_a_pod_needs_work(seen: Pod, known: ResourceClaim | None, expected: bool) -> None:
+def test_pod_needs_work(seen: Pod, known: ResourceClaim | None, expected: bool) -> None:
     assert needs_sync(seen, lambda _name: known) is expected
 
 
@@ -106,11 +106,11 @@ def test_whether_a_pod_needs_work(seen: Pod, known: ResourceClaim | None, expect
         "deleted on a node: it still runs": (pod(phase="Running", deleted=True, node="n"), False),
     },
 )
-def test_when_a_pod_is_done(seen: Pod, done: bool) -> None:
+def test_pod_is_done(seen: Pod, done: bool) -> None:
     assert is_done(seen) is done
 
 
-def test_a_pod_releases_also_the_claim_of_its_extended_resources() -> None:
+def test_claims_to_release_include_extended_resources() -> None:
     """completed-pod-with-regular-and-extended-resource-claim."""
     extended = {"resourceClaimName": "made-by-scheduler"}
     assert claims_to_release(pod(entries=(), extendedResourceClaimStatus=extended)) == ["made-by-scheduler"]
@@ -128,7 +128,7 @@ def test_a_pod_releases_also_the_claim_of_its_extended_resources() -> None:
         "never right behind a dot": ("p" * 34 + "." + "p" * 65, "e" * 60, "p" * 34 + "-" + "e" * 21),
     },
 )
-def test_what_the_name_begins_with(pod_name: str, entry: str, expected: str) -> None:
+def test_claim_generate_name(pod_name: str, entry: str, expected: str) -> None:
     assert generate_name(pod_name, entry) == expected
 
 
@@ -138,13 +138,13 @@ _label = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=63
 @given(
     pod_name=st.lists(_label, min_size=1, max_size=4).map(lambda parts: ".".join(parts)[:200].strip(".")), entry=_label
 )
-def test_every_generated_name_can_be_stored(pod_name: str, entry: str) -> None:
+def test_generated_names_are_valid(pod_name: str, entry: str) -> None:
     base = generate_name(pod_name, entry)
     assert len(base) <= MAX_BASE
     assert all(dns_label_errors(part) == [] for part in f"{base}x7k2p".split("."))
 
 
-def test_what_is_made_from_a_template() -> None:
+def test_claim_from_template() -> None:
     template = msgspec.json.decode(
         msgspec.json.encode(
             {
@@ -181,7 +181,7 @@ def test_what_is_made_from_a_template() -> None:
         "no entry, no status": ({"gone": "c1"}, {"gpu": "c2"}, {"gpu": "c2"}),
     },
 )
-def test_what_the_pods_status_has_to_say(named: object, made: dict[str, str], expected: object) -> None:
+def test_resource_claim_statuses(named: object, made: dict[str, str], expected: object) -> None:
     entries = [{"name": name, "resourceClaimTemplateName": "template"} for name in ("gpu", "net")]
     assert claim_statuses_to_apply(pod(entries=entries, named=named), made) == expected
 
@@ -206,7 +206,7 @@ def test_what_the_pods_status_has_to_say(named: object, made: dict[str, str], ex
         "others than pods stay": ({"resource": "foo", "api_group": "foo.com"}, None, True, Reservation.KEEP),
     },
 )
-def test_whether_a_claim_stays_reserved(
+def test_reservation_is_kept(
     user: dict[str, str], known: Pod | None, observed_deleted: bool, expected: Reservation
 ) -> None:
     consumer = ConsumerReference(**{"resource": "pods", "name": "pod", "uid": "pod-uid", **user})
@@ -238,7 +238,7 @@ BOTH = [reference(), reference("other", "other-uid")]
         "new-claim": (claim(), 0, False, Step.NOTHING),
     },
 )
-def test_what_is_done_with_a_claim(seen: ResourceClaim, kept: int, cleared: bool, expected: Step) -> None:
+def test_sync_claim(seen: ResourceClaim, kept: int, cleared: bool, expected: Step) -> None:
     assert next_step(seen, kept, cleared=cleared) is expected
 
 
@@ -252,9 +252,7 @@ def test_what_is_done_with_a_claim(seen: ResourceClaim, kept: int, cleared: bool
         "the pod is gone: the garbage collector does it": (None, True, Reservation.KEEP),
     },
 )
-def test_whether_an_unused_claim_is_kept_for_its_pod(
-    known: Pod | None, observed_deleted: bool, expected: Reservation
-) -> None:
+def test_unused_claim_is_kept_for_its_pod(known: Pod | None, observed_deleted: bool, expected: Reservation) -> None:
     assert decide_owner(Owner("pod", "pod-uid"), known, observed_deleted=observed_deleted) is expected
 
 
@@ -283,7 +281,7 @@ def test_only_a_pod_that_controls_a_claim_owns_it() -> None:
         ),
     },
 )
-def test_as_what_a_claim_counts(
+def test_claim_metric_labels(
     annotations: dict[str, str], admin: bool, allocated: bool, expected: tuple[str, ...]
 ) -> None:
     requests = [{"exactly": {"adminAccess": False}}, {"exactly": {"adminAccess": admin}}, {"firstAvailable": [{}]}]
@@ -295,7 +293,7 @@ def test_as_what_a_claim_counts(
     assert labels_of(view(doc, ResourceClaim)) == expected
 
 
-def test_what_was_made_is_remembered_until_the_cache_has_come_past_it() -> None:
+def test_created_claims_are_kept_until_the_cache_has_them() -> None:
     read = "5"
     made = CreatedClaims(lambda: read)
     first, second = claim("a", owner=MINE, resourceVersion="7"), claim("b", owner=MINE, resourceVersion="9")
@@ -311,7 +309,7 @@ def test_what_was_made_is_remembered_until_the_cache_has_come_past_it() -> None:
     assert made.of("pod-uid") == []
 
 
-def test_of_gone_pods_the_last_500_are_known() -> None:
+def test_last_500_deleted_pods_are_kept() -> None:
     gone = DeletedPods()
     for number in range(501):
         gone.add(str(number))
@@ -322,5 +320,5 @@ def test_of_gone_pods_the_last_500_are_known() -> None:
     assert "2" not in gone
 
 
-def test_its_older_name_is_known() -> None:
+def test_deprecated_controller_name() -> None:
     assert DESCRIPTOR.aliases == ("resource-claim-controller",)

@@ -84,7 +84,7 @@ async def use_devices(world: World) -> None:
     [(RESOURCE_CLAIM, use_claims), (DEVICE_TAINT_EVICTION, use_devices)],
     ids=["resourceclaim", "device taint eviction"],
 )
-async def test_rights_suffice_and_are_used(world: World, descriptor: Descriptor, story: Any) -> None:
+async def test_bootstrap_role_is_sufficient_and_fully_used(world: World, descriptor: Descriptor, story: Any) -> None:
     await world.start(descriptor)
     await story(world)
     used = set()

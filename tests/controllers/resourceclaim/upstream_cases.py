@@ -7,14 +7,14 @@ from tests.controllers.upstream_coverage import NOT, Cases
 
 _GROUPS = f"{NOT}claims of PodGroups are behind DRAWorkloadResourceClaims, which is alpha and has no effect here"
 _WORK, _CLAIM, _COUNTS = (
-    "test_whether_a_pod_needs_work",
-    "test_what_is_done_with_a_claim",
-    "test_as_what_a_claim_counts",
+    "test_pod_needs_work",
+    "test_sync_claim",
+    "test_claim_metric_labels",
 )
-_RESERVED = "test_whether_a_claim_stays_reserved"
-_FAILS = "test_a_claim_that_cannot_be_made_is_told_and_tried_again"
-_EXTENDED = "test_the_claim_of_extended_resources_goes_with_its_pod"
-_CREATED = "test_a_pod_gets_its_claim_and_its_status_names_it"
+_RESERVED = "test_reservation_is_kept"
+_FAILS = "test_failed_claim_creation_emits_an_event_and_is_retried"
+_EXTENDED = "test_extended_resource_claim_is_released_with_its_pod"
+_CREATED = "test_claim_is_created_and_recorded_in_the_pod_status"
 
 COVERED: Cases = {
     "TestSyncHandler: create": _CREATED,
@@ -26,37 +26,41 @@ COVERED: Cases = {
     "TestSyncHandler: update Pod status with PodGroup claim": _GROUPS,
     "TestSyncHandler: create ResourceClaim for Pod with PodGroup claim when feature is disabled": _CREATED,
     "TestSyncHandler: nop": _WORK,
-    "TestSyncHandler: recreate": "test_a_claim_that_was_deleted_is_made_again_and_the_other_one_stays_named",
-    "TestSyncHandler: missing-template": "test_a_missing_template_is_told_and_waited_for",
-    "TestSyncHandler: find-existing-claim-by-label": "test_a_status_that_cannot_be_written_makes_no_second_claim",
-    "TestSyncHandler: find-created-claim-in-cache": "test_a_claim_that_the_cache_does_not_show_is_not_made_twice",
-    "TestSyncHandler: no-such-pod": "test_pods_that_are_gone_or_want_nothing_cost_nothing",
+    "TestSyncHandler: recreate": "test_deleted_claim_is_recreated_and_others_stay_in_the_status",
+    "TestSyncHandler: missing-template": "test_missing_template_emits_an_event_and_is_awaited",
+    "TestSyncHandler: find-existing-claim-by-label": "test_failed_status_update_creates_no_second_claim",
+    "TestSyncHandler: find-created-claim-in-cache": "test_claim_missing_in_the_cache_is_not_created_twice",
+    "TestSyncHandler: no-such-pod": "test_deleted_pods_and_pods_without_claims_send_no_requests",
     "TestSyncHandler: pod-deleted": _WORK,
     "TestSyncHandler: no-volumes": _WORK,
-    "TestSyncHandler: create-with-other-claim": "test_each_entry_gets_a_claim_of_its_own",
+    "TestSyncHandler: create-with-other-claim": "test_each_entry_gets_a_separate_claim",
     "TestSyncHandler: wrong-claim-owner": _WORK,
     "TestSyncHandler: create-conflict": _FAILS,
     "TestSyncHandler: stay-reserved-seen": _RESERVED,
-    "TestSyncHandler: stay-reserved-not-seen": "test_a_pod_that_the_cache_does_not_know_keeps_its_reservation",
-    "TestSyncHandler: clear-reserved-structured": "test_the_last_user_takes_allocation_and_finalizer_along",
+    "TestSyncHandler: stay-reserved-not-seen": "test_pod_missing_in_the_cache_keeps_its_reservation",
+    "TestSyncHandler: clear-reserved-structured": (
+        "test_last_released_reservation_deallocates_and_removes_the_finalizer"
+    ),
     "TestSyncHandler: clear-reserved-podgroup": _GROUPS,
     "TestSyncHandler: dont-clear-reserved-podgroup-feature-disabled": _RESERVED,
-    "TestSyncHandler: dont-clear-reserved-structured": "test_the_last_user_takes_allocation_and_finalizer_along",
-    "TestSyncHandler: clear-reserved-structured-deleted": "test_a_claim_that_is_deleted_in_use_waits_for_its_pod",
-    "TestSyncHandler: structured-deleted": "test_a_claim_that_nobody_has_used_goes_when_it_is_deleted",
-    "TestSyncHandler: clear-reserved-when-done": _RESERVED,
-    "TestSyncHandler: remove-reserved": "test_the_last_user_takes_allocation_and_finalizer_along",
-    "TestSyncHandler: delete-claim-when-done": "test_the_claim_of_a_pod_that_has_ended_is_deleted",
-    "TestSyncHandler: add-reserved": "test_a_pod_with_a_node_gets_its_claim_reserved",
-    "TestSyncHandler: add-reserved-podgroup": _GROUPS,
-    "TestSyncHandler: add-reserved-podgroup-feature-disabled": "test_a_pod_with_a_node_gets_its_claim_reserved",
-    "TestSyncHandler: clean up pod reservation with non-pod reservation present": (
-        "test_others_than_pods_keep_their_reservations"
+    "TestSyncHandler: dont-clear-reserved-structured": (
+        "test_last_released_reservation_deallocates_and_removes_the_finalizer"
     ),
-    "TestResourceClaimTemplateEventHandler": "test_a_missing_template_is_told_and_waited_for",
+    "TestSyncHandler: clear-reserved-structured-deleted": "test_terminating_claim_in_use_waits_for_its_pod",
+    "TestSyncHandler: structured-deleted": "test_unused_terminating_claim_is_deleted",
+    "TestSyncHandler: clear-reserved-when-done": _RESERVED,
+    "TestSyncHandler: remove-reserved": "test_last_released_reservation_deallocates_and_removes_the_finalizer",
+    "TestSyncHandler: delete-claim-when-done": "test_claim_of_a_terminated_pod_is_deleted",
+    "TestSyncHandler: add-reserved": "test_claim_of_a_scheduled_pod_is_reserved",
+    "TestSyncHandler: add-reserved-podgroup": _GROUPS,
+    "TestSyncHandler: add-reserved-podgroup-feature-disabled": "test_claim_of_a_scheduled_pod_is_reserved",
+    "TestSyncHandler: clean up pod reservation with non-pod reservation present": (
+        "test_non_pod_reservations_are_kept"
+    ),
+    "TestResourceClaimTemplateEventHandler": "test_missing_template_emits_an_event_and_is_awaited",
     "TestResourceClaimEventHandler": _COUNTS,
     "TestResourceClaimEventHandler: extended resources": _EXTENDED,
-    "TestEnqueuePodExtendedResourceClaims": "test_a_pod_releases_also_the_claim_of_its_extended_resources",
+    "TestEnqueuePodExtendedResourceClaims": "test_claims_to_release_include_extended_resources",
     "TestGetAdminAccessMetricLabel": _COUNTS,
     "TestSyncHandler: claim to be deleted, in use": _CLAIM,
 }

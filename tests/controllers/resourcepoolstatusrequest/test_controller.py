@@ -58,7 +58,7 @@ async def take(world: World, name: str, *devices: str) -> None:
     await world.merge(f"{CLAIMS}/{name}/status", {"status": {"allocation": allocation(*devices)}})
 
 
-async def test_a_request_is_answered_in_one_write(world: World) -> None:
+async def test_status_is_written_in_one_update(world: World) -> None:
     await publish(world, "b", "pool-2", 8, node="node-2")
     await publish(world, "a", taints={3: "NoSchedule"})
     await publish(world, "c", "pool-3", driver="other.example.com")
@@ -83,7 +83,7 @@ async def test_a_request_is_answered_in_one_write(world: World) -> None:
     assert world.metrics.value(DURATION, DRIVER) == 1
 
 
-async def test_pool_name_and_limit_choose_what_is_told(world: World) -> None:
+async def test_pool_name_and_limit_filter_pools(world: World) -> None:
     for number in range(3):
         await publish(world, f"s{number}", f"pool-{number}")
     await asyncio.sleep(1)
@@ -99,7 +99,7 @@ async def test_pool_name_and_limit_choose_what_is_told(world: World) -> None:
     assert limited == {"named": (1, ["pool-1"]), "limited": (3, ["pool-0", "pool-1"]), "nothing": (0, [])}
 
 
-async def test_what_was_asked_before_it_ran_is_answered_when_it_does(env: Env) -> None:
+async def test_requests_existing_at_startup_are_processed(env: Env) -> None:
     async with node_world.world(env, server=GATES) as world:
         await publish(world, "a")
         await ask(world)
@@ -108,7 +108,7 @@ async def test_what_was_asked_before_it_ran_is_answered_when_it_does(env: Env) -
         assert await status(world) is not None
 
 
-async def test_what_is_answered_is_not_answered_again(world: World) -> None:
+async def test_completed_request_is_not_processed_again(world: World) -> None:
     await ask(world)
     await asyncio.sleep(1)
     said = await status(world)
@@ -119,7 +119,7 @@ async def test_what_is_answered_is_not_answered_again(world: World) -> None:
     assert world.requests() == [f"{WRITE} r"]
 
 
-async def test_an_incomplete_pool_is_waited_for_and_then_told_as_such(world: World) -> None:
+async def test_incomplete_pool_is_retried_then_reported(world: World) -> None:
     await publish(world, "a", expected=2)
     await publish(world, "b", "pool-2")
     await asyncio.sleep(1)
@@ -144,7 +144,7 @@ async def test_an_incomplete_pool_is_waited_for_and_then_told_as_such(world: Wor
     assert world.metrics.value(ERRORS, DRIVER) == 0
 
 
-async def test_the_slice_that_was_missing_comes_just_in_time(world: World) -> None:
+async def test_missing_slice_arriving_in_time_completes_the_pool(world: World) -> None:
     await publish(world, "a", expected=2)
     await asyncio.sleep(1)
     await ask(world)
@@ -164,7 +164,7 @@ async def test_the_slice_that_was_missing_comes_just_in_time(world: World) -> No
         "the answer is lost": lose_answer(),
     },
 )
-async def test_a_write_that_fails_is_tried_again(world: World, fault: Action) -> None:
+async def test_failed_status_update_is_retried(world: World, fault: Action) -> None:
     await publish(world, "a")
     await asyncio.sleep(1)
     world.faults.add(Rule(fault, verb="update", resource=RESOURCE, nth=1))
@@ -176,7 +176,7 @@ async def test_a_write_that_fails_is_tried_again(world: World, fault: Action) ->
     assert world.metrics.value(ERRORS, DRIVER) >= 1
 
 
-async def test_who_was_first_with_an_answer_is_not_written_over(world: World) -> None:
+async def test_status_written_by_another_manager_is_not_overwritten(world: World) -> None:
     """Two managers for a moment: the cache of this one does not show what the other one has written."""
     await publish(world, "a", expected=2)
     await asyncio.sleep(1)
@@ -190,7 +190,7 @@ async def test_who_was_first_with_an_answer_is_not_written_over(world: World) ->
     assert await status(world) == {"poolCount": 7}
 
 
-async def test_answers_go_after_an_hour_and_questions_after_a_day(env: Env) -> None:
+async def test_completed_requests_expire_after_an_hour_and_pending_after_a_day(env: Env) -> None:
     async with node_world.world(env, server=GATES) as world:
         await ask(world, "answered")
         task = await world.start(DESCRIPTOR)
@@ -212,7 +212,7 @@ async def test_answers_go_after_an_hour_and_questions_after_a_day(env: Env) -> N
         task.cancel()
 
 
-async def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again(env: Env) -> None:
+async def test_failed_deletion_does_not_block_others_and_is_retried(env: Env) -> None:
     async with node_world.world(env, server=GATES) as world:
         for name in "ab":
             await ask(world, name)
@@ -226,7 +226,7 @@ async def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_
         assert await names(world) == []
 
 
-async def test_another_request_of_the_name_is_not_meant(env: Env) -> None:
+async def test_recreated_request_of_the_same_name_is_not_deleted(env: Env) -> None:
     async with node_world.world(env, server=GATES) as world:
         await ask(world)
         await world.start(DESCRIPTOR)
@@ -240,7 +240,7 @@ async def test_another_request_of_the_name_is_not_meant(env: Env) -> None:
         assert await names(world) == ["r"]
 
 
-async def test_what_is_being_deleted_is_left_to_whoever_holds_it(world: World) -> None:
+async def test_terminating_request_is_not_deleted_again(world: World) -> None:
     held = {"name": "r", "finalizers": ["example.com/held"]}
     await world.request("POST", REQUESTS, {"metadata": held, "spec": {"driver": DRIVER}})
     await asyncio.sleep(1)
@@ -249,7 +249,7 @@ async def test_what_is_being_deleted_is_left_to_whoever_holds_it(world: World) -
     assert [each for each in world.requests() if each.startswith("delete")] == [f"delete {RESOURCE} r"]
 
 
-async def test_upstreams_role_allows_what_is_asked(world: World) -> None:
+async def test_bootstrap_role_is_sufficient(world: World) -> None:
     """As the KEP has it; informers are the manager's own."""
     name = "system:controller:resourcepoolstatusrequest-controller"
     role, _binding = (found for _resource, found in bootstrap_objects(GATES.gates) if found["metadata"]["name"] == name)
@@ -262,7 +262,7 @@ async def test_upstreams_role_allows_what_is_asked(world: World) -> None:
     assert asked <= allowed
 
 
-async def test_it_is_behind_its_gate_and_so_is_the_kind(env: Env) -> None:
+async def test_feature_gate_of_controller_and_kind(env: Env) -> None:
     assert DESCRIPTOR.gates == ("DRAResourcePoolStatus",)
     async with node_world.world(env) as world:
         with pytest.raises(NotFound):

@@ -30,10 +30,10 @@ HOUR = datetime.timedelta(hours=1)
 SECOND = datetime.timedelta(seconds=1)
 
 _COUNTED, _FOUND, _SAID, _OVER = (
-    "test_what_is_counted",
-    "test_which_pools_are_found",
-    "test_what_an_answer_says",
-    "test_whose_time_is_over",
+    "test_pool_device_counts",
+    "test_pools_matching_a_request",
+    "test_status_of_a_request",
+    "test_expired_requests",
 )
 COVERED: Cases = {
     "TestCalculatePoolStatus: single-pool-no-allocations": _COUNTED,
@@ -47,25 +47,25 @@ COVERED: Cases = {
     "TestCalculatePoolStatus: older-generation-slices-ignored": _COUNTED,
     "TestCalculatePoolStatus: incomplete-pool-has-validation-error": _SAID,
     "TestCalculatePoolStatus: mix-of-complete-and-incomplete-pools": _SAID,
-    "TestCalculatePoolStatus: same-node-pool-sets-nodename": "test_whose_pool_it_is",
-    "TestCalculatePoolStatus: mixed-node-pool-clears-nodename": "test_whose_pool_it_is",
-    "TestCalculatePoolStatus: nil-nodename-slices-no-nodename": "test_whose_pool_it_is",
+    "TestCalculatePoolStatus: same-node-pool-sets-nodename": "test_pool_node_name",
+    "TestCalculatePoolStatus: mixed-node-pool-clears-nodename": "test_pool_node_name",
+    "TestCalculatePoolStatus: nil-nodename-slices-no-nodename": "test_pool_node_name",
     "TestCalculatePoolStatus: all-pools-complete-no-validation-errors": _COUNTED,
     "TestCalculatePoolStatus_CapAtOnePerDevice": _COUNTED,
     "TestCalculatePoolStatus_SkipAdminAccess": _COUNTED,
     "TestCalculatePoolStatus_UnavailableFromTaints": _COUNTED,
-    "TestSyncRequest": "test_a_request_is_answered_in_one_write",
-    "TestSyncRequestRequeuesIncompletePool": "test_an_incomplete_pool_is_waited_for_and_then_told_as_such",
-    "TestSkipProcessedRequest": "test_what_is_answered_is_not_answered_again",
+    "TestSyncRequest": "test_status_is_written_in_one_update",
+    "TestSyncRequestRequeuesIncompletePool": "test_incomplete_pool_is_retried_then_reported",
+    "TestSkipProcessedRequest": "test_completed_request_is_not_processed_again",
     "TestShouldDeleteRequest: completed-request-not-expired": _OVER,
     "TestShouldDeleteRequest: completed-request-expired": _OVER,
     "TestShouldDeleteRequest: pending-request-not-expired": _OVER,
     "TestShouldDeleteRequest: pending-request-expired": _OVER,
-    "TestCleanupExpiredRequests": "test_answers_go_after_an_hour_and_questions_after_a_day",
+    "TestCleanupExpiredRequests": "test_completed_requests_expire_after_an_hour_and_pending_after_a_day",
 }
 
 
-def test_every_case_of_upstreams_is_somewhere() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -127,12 +127,12 @@ def only(slices: list[ResourceSlice], claims: list[ResourceClaim]) -> Pool:
         "slices that disagree": ([slice_of("a", expected=1), slice_of("b", expected=3)], [], Incomplete(2, 3)),
     },
 )
-def test_what_is_counted(slices: list[ResourceSlice], claims: list[ResourceClaim], expected: object) -> None:
+def test_pool_device_counts(slices: list[ResourceSlice], claims: list[ResourceClaim], expected: object) -> None:
     assert only(slices, claims).found == expected
     assert only(slices[::-1], claims[::-1]).found == expected, "whatever the order"
 
 
-def test_there_are_never_less_than_no_devices_to_be_had() -> None:
+def test_available_devices_are_never_negative() -> None:
     """A claim may still have a device that the pool no longer has."""
     assert counts(total=1, allocated=3).available == 0
     assert counts(total=4, allocated=1, unavailable=1).available == 2
@@ -147,7 +147,7 @@ def test_there_are_never_less_than_no_devices_to_be_had() -> None:
         "a driver that has none": ("nonexistent.example.com", "", []),
     },
 )
-def test_which_pools_are_found(driver: str, name: str, expected: list[str]) -> None:
+def test_pools_matching_a_request(driver: str, name: str, expected: list[str]) -> None:
     slices = [slice_of("b", "pool-2"), slice_of("a", "pool-1"), slice_of("c", "pool-3", driver="other.example.com")]
     assert [pool.name for pool in pools_of(driver, name, slices, [])] == expected
 
@@ -161,7 +161,7 @@ def test_which_pools_are_found(driver: str, name: str, expected: list[str]) -> N
         "of a node in part": ([None, "node-1"], ""),
     },
 )
-def test_whose_pool_it_is(nodes: list[str | None], expected: str) -> None:
+def test_pool_node_name(nodes: list[str | None], expected: str) -> None:
     slices = [slice_of(f"slice-{number}", node=node) for number, node in enumerate(nodes)]
     assert only(slices, []).node == expected
     assert only(slices[::-1], []).node == expected
@@ -236,7 +236,7 @@ FOUR = {
         ),
     },
 )
-def test_what_an_answer_says(pools: list[Pool], limit: int | None, expected: dict[str, Any], message: str) -> None:
+def test_status_of_a_request(pools: list[Pool], limit: int | None, expected: dict[str, Any], message: str) -> None:
     status: dict[str, Any] = {**new_status(pools, limit, NOW)}
     (condition,) = status.pop("conditions")
     assert status == expected
@@ -249,20 +249,20 @@ def test_what_an_answer_says(pools: list[Pool], limit: int | None, expected: dic
     }
 
 
-def test_a_hundred_pools_are_told_unless_somebody_wants_more() -> None:
+def test_default_limit_is_100_pools() -> None:
     pools = [pool(f"pool-{number:03}") for number in range(120)]
     assert len(limited(pools, None)) == 100
     assert len(limited(pools, 110)) == 110
     assert len(limited(pools, 1000)) == 120
 
 
-def test_an_incomplete_pool_that_is_not_told_is_not_waited_for() -> None:
+def test_incomplete_pool_beyond_the_limit_is_not_awaited() -> None:
     pools = [pool("pool-1"), pool("pool-2", Incomplete(0, 1))]
     assert has_incomplete(limited(pools, None))
     assert not has_incomplete(limited(pools, 1))
 
 
-def test_what_is_wrong_is_told_in_no_more_bytes_than_the_api_takes() -> None:
+def test_validation_error_is_truncated_to_the_api_limit() -> None:
     status: dict[str, Any] = new_status([pool("p" * 300, Incomplete(1, 2))], None, NOW)
     (said,) = status["pools"]
     assert len(said["validationError"].encode()) == 256
@@ -294,5 +294,5 @@ def pending(age: datetime.timedelta | None) -> ResourcePoolStatusRequest:
         "answered without a word, asked an hour ago": (request(1 * HOUR), False),
     },
 )
-def test_whose_time_is_over(asked: ResourcePoolStatusRequest, expected: bool) -> None:
+def test_expired_requests(asked: ResourcePoolStatusRequest, expected: bool) -> None:
     assert should_delete_request(asked, NOW) is expected

@@ -62,7 +62,7 @@ async def thing(world: World, resource: str, name: str, **body: Any) -> None:
     await world.request("POST", f"{BASE}/{resource}", {"metadata": {"name": name}, **body})
 
 
-async def test_what_is_there_is_counted_when_the_quota_comes(world: World) -> None:
+async def test_existing_objects_are_counted_for_a_new_quota(world: World) -> None:
     await pod(world, "one", "100m")
     await pod(world, "two", "200m")
     await world.merge(f"{PODS}/two/status", {"status": {"phase": "Failed"}})
@@ -107,7 +107,7 @@ async def test_what_is_there_is_counted_when_the_quota_comes(world: World) -> No
     assert world.requests(reads=False) == ["update resourcequotas/status q"]
 
 
-async def test_what_goes_is_given_back_at_once_and_what_comes_is_admissions(world: World) -> None:
+async def test_deletions_are_released_immediately_and_creations_are_charged_by_admission(world: World) -> None:
     await limit(world, {"pods": "1", "configmaps": "1"})
     await pod(world, "one")
     await thing(world, "configmaps", "m")
@@ -125,7 +125,7 @@ async def test_what_goes_is_given_back_at_once_and_what_comes_is_admissions(worl
     assert await used(world) == {"pods": "1", "configmaps": "0"}
 
 
-async def test_a_pod_that_is_done_uses_nothing_but_is_there(world: World) -> None:
+async def test_terminated_pod_counts_only_as_an_object(world: World) -> None:
     await limit(world, {"pods": "5", "count/pods": "5", "requests.cpu": "1"})
     await pod(world, "one")
     await world.merge(f"{PODS}/one/status", {"status": {"phase": "Running"}})
@@ -136,7 +136,7 @@ async def test_a_pod_that_is_done_uses_nothing_but_is_there(world: World) -> Non
     assert await used(world) == {"pods": "0", "count/pods": "1", "requests.cpu": "0"}
 
 
-async def test_scopes_divide_the_pods(world: World) -> None:
+async def test_quota_scopes(world: World) -> None:
     await pod(world, "plain")
     await pod(world, "timed", "200m", activeDeadlineSeconds=60)
     containers = [{"name": "c", "image": "i"}]
@@ -161,7 +161,7 @@ async def test_scopes_divide_the_pods(world: World) -> None:
     assert await used(world, "notterminating") == {"pods": "1", "requests.cpu": "0"}
 
 
-async def test_new_limits_are_in_force_at_once(world: World) -> None:
+async def test_changed_hard_limits_apply_immediately(world: World) -> None:
     await limit(world, {"pods": "1"})
     await pod(world, "one")
     await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"pods": "2", "configmaps": "3"}}})
@@ -176,7 +176,7 @@ async def test_new_limits_are_in_force_at_once(world: World) -> None:
     assert (await world.see(f"{QUOTAS}/q"))["metadata"]["labels"] == {"a": "b"}
 
 
-async def test_what_others_write_is_put_right_by_the_full_count(env: Env) -> None:
+async def test_full_resync_corrects_a_changed_usage(env: Env) -> None:
     async with running(env, sync_period=60.0) as world:
         await limit(world, {"pods": "9"})
         await world.merge(f"{QUOTAS}/q/status", {"status": {"used": {"pods": "7"}}})
@@ -190,7 +190,7 @@ async def test_what_others_write_is_put_right_by_the_full_count(env: Env) -> Non
 
 
 @pytest.mark.parametrize("period", [0.0, -1.0])
-async def test_without_a_period_there_is_no_full_count(env: Env, period: float) -> None:
+async def test_resync_period_zero_disables_full_resync(env: Env, period: float) -> None:
     async with running(env, sync_period=period) as world:
         await limit(world, {"pods": "9"})
         await world.merge(f"{QUOTAS}/q/status", {"status": {"used": {"pods": "7"}}})
@@ -201,7 +201,7 @@ async def test_without_a_period_there_is_no_full_count(env: Env, period: float) 
         assert await used(world) == {"pods": "0"}, "what changes is looked at as ever"
 
 
-async def test_custom_resources_are_counted_after_the_next_discovery(world: World) -> None:
+async def test_custom_resources_are_counted_after_discovery(world: World) -> None:
     await world.request("POST", CRDS, definition("Widget"))
     await limit(world, {"count/widgets.example.com": "2"})
     widgets = "/apis/example.com/v1/namespaces/default/widgets"
@@ -215,7 +215,7 @@ async def test_custom_resources_are_counted_after_the_next_discovery(world: Worl
     assert await used(world) == {"count/widgets.example.com": "0"}
 
 
-async def test_implicit_extended_resources_of_pods_are_counted(world: World) -> None:
+async def test_implicit_extended_resource_claims_are_counted(world: World) -> None:
     name = "deviceclass.resource.kubernetes.io/dongle"
     resources = {"requests": {name: "2"}, "limits": {name: "2"}}
     containers = [{"name": "c", "image": "i", "resources": resources}]
@@ -231,7 +231,7 @@ async def test_implicit_extended_resources_of_pods_are_counted(world: World) -> 
 
 
 @pytest.mark.parametrize(("enabled", "cpu"), [(True, "1"), (False, "100m")])
-async def test_requests_of_the_whole_pod_count_where_the_gate_is_on(env: Env, enabled: bool, cpu: str) -> None:
+async def test_pod_level_resources_gate(env: Env, enabled: bool, cpu: str) -> None:
     """``PodLevelResources``."""
     async with running(env, pod_level_resources=enabled) as world:
         await pod(world, "one", "100m", resources={"requests": {"cpu": "1"}, "limits": {"cpu": "2"}})
@@ -239,7 +239,7 @@ async def test_requests_of_the_whole_pod_count_where_the_gate_is_on(env: Env, en
         assert await used(world) == {"requests.cpu": cpu}
 
 
-async def test_devices_of_claims_are_counted_by_class(world: World) -> None:
+async def test_claim_devices_are_counted_by_device_class(world: World) -> None:
     claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3}
     spec = {"devices": {"requests": [{"name": "a", "exactly": exactly}]}}
@@ -265,7 +265,7 @@ async def test_devices_of_claims_are_counted_by_class(world: World) -> None:
         "quotas are seen late": Rule(delay(3.0), verb="watch", resource="resourcequotas"),
     },
 )
-async def test_it_comes_out_right_under_faults(world: World, fault: Any) -> None:
+async def test_usage_converges_under_faults(world: World, fault: Any) -> None:
     world.faults.add(fault)
     await limit(world, {"pods": "5"})
     for name in "abc":
@@ -276,7 +276,7 @@ async def test_it_comes_out_right_under_faults(world: World, fault: Any) -> None
     assert await used(world) == {"pods": "2"}
 
 
-async def test_a_charge_for_a_pod_that_was_not_seen_yet_is_not_given_back_for_good(world: World) -> None:
+async def test_charge_for_an_unobserved_pod_is_not_released(world: World) -> None:
     """The count for what went lies between the charge of what comes and its being seen. Upstream finds out at the next
     full count, and until then the namespace has one too many."""
     await limit(world, {"pods": "5"})
@@ -293,7 +293,7 @@ async def test_a_charge_for_a_pod_that_was_not_seen_yet_is_not_given_back_for_go
     assert await used(world) == {"pods": "1"}
 
 
-async def test_pods_that_admission_did_not_charge_since_the_limits_were_new_are_counted(env: Env) -> None:
+async def test_pods_not_charged_by_admission_with_old_limits_are_counted(env: Env) -> None:
     """As on a server whose admission reads quotas from a cache, which gets their limits late: upstream counts such pods
     at the next full sync."""
     plugins = tuple(name for name in WITHOUT_CONTROLLERS if name != "ResourceQuota")
@@ -315,7 +315,7 @@ async def test_pods_that_admission_did_not_charge_since_the_limits_were_new_are_
         assert (await used(world))["pods"] == "2", "the limits are known now: admission's are not checked"
 
 
-async def test_a_pod_that_is_added_while_the_limits_are_written_is_counted(world: World) -> None:
+async def test_pod_created_while_hard_limits_are_updated_is_counted(world: World) -> None:
     world.faults.add(Rule(delay(3.0), verb="update", resource="resourcequotas", nth=1))
     await limit(world, {"pods": "5"})
     await pod(world, "a")
@@ -323,7 +323,7 @@ async def test_a_pod_that_is_added_while_the_limits_are_written_is_counted(world
     assert await used(world) == {"pods": "1"}
 
 
-async def test_pods_that_are_added_during_a_long_count_are_counted(world: World) -> None:
+async def test_pods_created_during_a_recount_are_counted(world: World) -> None:
     """A count yields after so many pods."""
     for number in range(5 * AT_ONCE):
         await pod(world, f"old-{number}")
@@ -336,7 +336,7 @@ async def test_pods_that_are_added_during_a_long_count_are_counted(world: World)
     assert await used(world) == {"pods": str(5 * AT_ONCE + 40)}
 
 
-async def test_counting_an_added_pod_takes_back_no_charge(world: World) -> None:
+async def test_recount_does_not_release_charges_of_unobserved_pods(world: World) -> None:
     """Of two pods that were charged only one has been seen."""
     await limit(world, {"pods": "5"})
     with world.faults.hold(resource="pods") as held:
@@ -350,7 +350,7 @@ async def test_counting_an_added_pod_takes_back_no_charge(world: World) -> None:
     assert world.requests(reads=False) == ["update resourcequotas/status q"]
 
 
-async def test_watches_that_break_lose_no_deletion(world: World) -> None:
+async def test_no_deletion_is_lost_when_watches_break(world: World) -> None:
     await limit(world, {"pods": "5"})
     for name in "ab":
         await pod(world, name)
@@ -361,7 +361,7 @@ async def test_watches_that_break_lose_no_deletion(world: World) -> None:
     assert await used(world) == {"pods": "1"}
 
 
-async def test_a_resource_that_cannot_be_read_leaves_the_others_counted(env: Env) -> None:
+async def test_unreadable_resource_does_not_prevent_counting_others(env: Env) -> None:
     async with node_world.world(env) as world:
         for verb in ("watch", "list"):
             world.faults.add(Rule(fail(403), verb=verb, resource="secrets"))
@@ -376,7 +376,7 @@ async def test_a_resource_that_cannot_be_read_leaves_the_others_counted(env: Env
         await starting
 
 
-async def test_a_discovery_that_fails_changes_nothing(world: World) -> None:
+async def test_failed_discovery_keeps_monitors(world: World) -> None:
     await limit(world, {"pods": "5"})
     await pod(world, "a")
     world.faults.add(Rule(fail(503), verb="get", resource="/apis"))
@@ -386,7 +386,7 @@ async def test_a_discovery_that_fails_changes_nothing(world: World) -> None:
     assert await used(world) == {"pods": "0"}
 
 
-async def test_a_quota_that_goes_is_forgotten(world: World) -> None:
+async def test_deleted_quota_is_removed(world: World) -> None:
     await limit(world, {"pods": "5"})
     await pod(world, "a")
     await world.delete(f"{QUOTAS}/q")
@@ -396,7 +396,7 @@ async def test_a_quota_that_goes_is_forgotten(world: World) -> None:
     assert world.requests(reads=False) == ["update resourcequotas/status q"]
 
 
-async def test_coming_and_going_ends_with_the_truth(world: World, seed: int) -> None:
+async def test_usage_converges_under_churn(world: World, seed: int) -> None:
     """Under delays and conflicts; and admission never lets more in than the limit at any time that counts."""
     world.faults.add(Rule(delay(0.0, 0.8), verb="watch"))
     world.faults.add(Rule(fail(409), verb="update", resource="resourcequotas", probability=0.2))

@@ -84,7 +84,7 @@ def quota(
         "no limits at all": (quota({}), {}, None),
     },
 )
-def test_what_is_written(
+def test_sync_resource_quota(
     known: ResourceQuota, counted: dict[str, str], expected: tuple[dict[str, str], dict[str, str]] | None
 ) -> None:
     wanted = None if expected is None else NewStatus(*expected)
@@ -101,7 +101,7 @@ def test_what_is_written(
         "a new limit": ({"pods": "2", "configmaps": "0"}, True),
     },
 )
-def test_when_objects_may_be_missing_from_the_usage(counted: dict[str, str], expected: bool) -> None:
+def test_usage_may_be_incomplete(counted: dict[str, str], expected: bool) -> None:
     known = quota({"pods": "9", "cpu": "9", "configmaps": "9"}, {"pods": "9", "cpu": "9"}, {"pods": "2"})
     assert may_miss_objects(known, amounts(counted)) is expected
 
@@ -126,7 +126,7 @@ def test_usage_is_raised_and_never_lowered() -> None:
         "everything is known": (quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), False),
     },
 )
-def test_which_quotas_go_first(known: ResourceQuota, expected: bool) -> None:
+def test_priority_of_quotas(known: ResourceQuota, expected: bool) -> None:
     assert is_urgent(known, standing_evaluators()) is expected
 
 
@@ -157,7 +157,7 @@ DELETED: dict[str, Any] = {"deletion_timestamp": NOW - datetime.timedelta(second
         "its grace is not over": (pod(), pod(**DELETED, deletion_grace_period_seconds=90), False),
     },
 )
-def test_which_changes_of_a_pod_count(old: Pod, new: Pod, expected: bool) -> None:
+def test_pod_updates_that_enqueue(old: Pod, new: Pod, expected: bool) -> None:
     assert has_pod_quota_changed(old, new, NOW) is expected
 
 
@@ -171,7 +171,7 @@ def test_which_changes_of_a_pod_count(old: Pod, new: Pod, expected: bool) -> Non
         ("NodePort", "NodePort", False),
     ],
 )
-def test_which_changes_of_a_service_count(old: str, new: str, expected: bool) -> None:
+def test_service_updates_that_enqueue(old: str, new: str, expected: bool) -> None:
     before, after = (Service(spec=ServiceSpec(type=kind)) for kind in (old, new))
     assert has_service_quota_changed(before, after, NOW) is expected
 
@@ -192,7 +192,7 @@ def claim(**status: Any) -> PersistentVolumeClaim:
         ),
     },
 )
-def test_which_changes_of_a_claim_count(new: PersistentVolumeClaim, expected: bool) -> None:
+def test_claim_updates_that_enqueue(new: PersistentVolumeClaim, expected: bool) -> None:
     assert has_claim_quota_changed(claim(), new, NOW) is expected
 
 
@@ -203,7 +203,7 @@ def resource(group: str, name: str, *verbs: str, namespaced: bool = True) -> Res
     return Resource(group, "v1", name, name.title(), namespaced, verbs)
 
 
-def test_what_can_be_counted() -> None:
+def test_quotable_resources() -> None:
     core = (
         resource("", "pods", *ALL, "get"),
         resource("", "events", *ALL),
@@ -216,7 +216,7 @@ def test_what_can_be_counted() -> None:
     assert quotable_resources(Discovery(())) == {}
 
 
-async def test_what_goes_during_a_count_is_not_remembered(env: Env) -> None:
+async def test_usage_of_objects_deleted_during_a_recount_is_not_cached(env: Env) -> None:
     """A long count yields, and what an object uses is remembered until its event: that may have come by then."""
     cache: Cache[Pod] = Cache("pods")
     for number in range(2 * AT_ONCE):

@@ -14,7 +14,7 @@ FLAGS = (
 )
 
 
-def test_a_quota_comes_into_force_and_gets_back_what_goes(real_cluster: RealCluster, tmp_path: Path) -> None:
+def test_quota_is_enforced_and_released_on_deletion(real_cluster: RealCluster, tmp_path: Path) -> None:
     kubeconfig = real_cluster.user("quota", cluster_roles=NEEDED)
     namespace = real_cluster.namespace("quota")
     base = f"/api/v1/namespaces/{namespace}"

@@ -36,14 +36,14 @@ BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
         "no data": ({}, {ANNOTATION: DESCRIPTION}, False),
     },
 )
-def test_what_a_config_map_should_say(data: dict[str, str], annotations: dict[str, str], expected: bool) -> None:
+def test_sync_config_map(data: dict[str, str], annotations: dict[str, str], expected: bool) -> None:
     assert is_up_to_date(ConfigMap(metadata=ObjectMeta(annotations=annotations), data=data), "x") is expected
 
 
 world = started(DESCRIPTOR, RootCaOptions(authority=BUNDLE), seconds=1.0)
 
 
-async def test_a_config_map_that_was_changed_is_put_right_and_keeps_what_is_not_ours(world: World) -> None:
+async def test_changed_config_map_is_restored_and_keeps_other_metadata(world: World) -> None:
     await world.merge(f"{MAPS}/{ROOT_CA_CONFIG_MAP}", {"metadata": {"labels": {"a": "b"}}, "binaryData": {"z": "eA=="}})
     await asyncio.sleep(1)
     assert world.requests() == []
@@ -58,7 +58,7 @@ async def test_a_config_map_that_was_changed_is_put_right_and_keeps_what_is_not_
     assert found["metadata"]["annotations"] == {ANNOTATION: DESCRIPTION, "q": "r"}
 
 
-async def test_a_new_namespace_gets_one_and_a_deleted_one_comes_back(world: World) -> None:
+async def test_config_map_is_created_for_new_namespaces_and_recreated(world: World) -> None:
     await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "later"}})
     await world.delete(f"{MAPS}/{ROOT_CA_CONFIG_MAP}")
     await asyncio.sleep(1)
@@ -68,7 +68,7 @@ async def test_a_new_namespace_gets_one_and_a_deleted_one_comes_back(world: Worl
         assert found["data"] == {KEY: BUNDLE}
 
 
-async def test_other_config_maps_and_namespaces_that_go_are_left_alone(world: World) -> None:
+async def test_other_config_maps_and_terminating_namespaces_are_ignored(world: World) -> None:
     await world.request("POST", MAPS, {"metadata": {"name": "other"}, "data": {"a": "b"}})
     await world.merge(f"{MAPS}/other", {"data": {"a": "c"}})
     await world.delete(f"{MAPS}/other")
@@ -81,7 +81,7 @@ async def test_other_config_maps_and_namespaces_that_go_are_left_alone(world: Wo
     assert world.requests() == []
 
 
-async def test_what_fails_is_tried_again_and_counted(world: World) -> None:
+async def test_failed_sync_is_retried_and_counted(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="create", resource="configmaps", nth=1))
     await world.delete(f"{MAPS}/{ROOT_CA_CONFIG_MAP}")
     await asyncio.sleep(5)
@@ -91,7 +91,7 @@ async def test_what_fails_is_tried_again_and_counted(world: World) -> None:
     assert 'root_ca_cert_publisher_sync_duration_seconds_count{code="500"} 1' in text
 
 
-def test_a_file_is_published_rather_than_the_authority_and_must_be_one(tmp_path: Path) -> None:
+def test_root_ca_file_takes_precedence_and_must_be_valid(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_text(BUNDLE)
     assert read_authority(str(file), "x") == BUNDLE

@@ -4,10 +4,10 @@ is."""
 from tests.controllers.upstream_coverage import Cases
 
 _NEW, _CHANGED = (
-    "test_a_new_namespace_gets_one_and_a_deleted_one_comes_back",
-    "test_a_config_map_that_was_changed_is_put_right_and_keeps_what_is_not_ours",
+    "test_config_map_is_created_for_new_namespaces_and_recreated",
+    "test_changed_config_map_is_restored_and_keeps_other_metadata",
 )
-_OTHERS = "test_other_config_maps_and_namespaces_that_go_are_left_alone"
+_OTHERS = "test_other_config_maps_and_terminating_namespaces_are_ignored"
 
 COVERED: Cases = {
     "TestConfigMapCreation: create new namesapce": _NEW,
@@ -17,5 +17,5 @@ COVERED: Cases = {
     "TestConfigMapCreation: update ca configmap with modifying field": _CHANGED,
     "TestConfigMapCreation: update with other configmap": _OTHERS,
     "TestConfigMapCreation: update namespace with terminating state": _OTHERS,
-    "TestConfigMapUpdateNoHotLoop": "test_what_a_config_map_should_say",
+    "TestConfigMapUpdateNoHotLoop": "test_sync_config_map",
 }

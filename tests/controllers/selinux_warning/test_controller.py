@@ -123,7 +123,7 @@ world = fixture_of(controlled)
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["the pods were there", "the pods come"])
-async def test_two_pods_that_differ_are_both_told_once(env: Env, early: bool) -> None:
+async def test_conflict_emits_one_event_on_each_pod(env: Env, early: bool) -> None:
     async with controlled(env, before=everything if early else None) as world:
         if not early:
             await everything(world)
@@ -139,7 +139,7 @@ async def test_two_pods_that_differ_are_both_told_once(env: Env, early: bool) ->
         assert world.metrics.value(METRIC, "SELinuxLabel", *values) == 1.0
 
 
-async def test_an_event_says_who_tells_and_warns_of_nothing_that_is_wrong_now(env: Env) -> None:
+async def test_event_source_and_type(env: Env) -> None:
     async with controlled(env, before=everything) as world:
         await soon()
         for found in (await world.see("/api/v1/events"))["items"]:
@@ -147,7 +147,7 @@ async def test_an_event_says_who_tells_and_warns_of_nothing_that_is_wrong_now(en
             assert found["source"]["component"] == found["reportingComponent"] == "selinux_warning"
 
 
-async def test_pods_that_differ_in_policy_are_told_of_both_differences(env: Env) -> None:
+async def test_conflicting_change_policies_emit_both_events(env: Env) -> None:
 
     async def before(world: World) -> None:
         await driver(world)
@@ -168,7 +168,7 @@ async def test_pods_that_differ_in_policy_are_told_of_both_differences(env: Env)
 
 
 @pytest.mark.parametrize("level", [ONE, OTHER])
-async def test_pods_that_have_each_file_labelled_get_on(world: World, level: str) -> None:
+async def test_recursive_change_policy_has_no_conflict(world: World, level: str) -> None:
     await driver(world)
     await disk(world)
     await pod(world, "a", ONE, "Recursive")
@@ -178,7 +178,7 @@ async def test_pods_that_have_each_file_labelled_get_on(world: World, level: str
 
 
 @pytest.mark.parametrize("how", ["Succeeded", "Failed", "deleted"])
-async def test_a_pod_that_has_ended_is_in_nobodys_way(env: Env, how: str) -> None:
+async def test_terminated_pod_has_no_conflicts(env: Env, how: str) -> None:
     async with controlled(env, before=everything) as world:
         await soon()
         assert len(pairs(world)) == 2
@@ -193,7 +193,7 @@ async def test_a_pod_that_has_ended_is_in_nobodys_way(env: Env, how: str) -> Non
         assert sorted(await world.events()) == BOTH, "nobody has anything against the third one"
 
 
-async def test_of_two_pods_the_one_that_is_still_there_is_told(env: Env) -> None:
+async def test_event_is_emitted_only_for_existing_pods(env: Env) -> None:
     """The other one went just now, which the books have not been told yet."""
 
     async def before(world: World) -> None:
@@ -211,7 +211,7 @@ async def test_of_two_pods_the_one_that_is_still_there_is_told(env: Env) -> None
         assert pairs(world) == []
 
 
-async def test_a_pod_is_not_told_of_the_label_of_the_one_whose_place_it_took(env: Env) -> None:
+async def test_recreated_pod_gets_no_event_for_its_predecessors_label(env: Env) -> None:
     """The books speak of that one until its key has had its turn."""
 
     async def before(world: World) -> None:
@@ -230,7 +230,7 @@ async def test_a_pod_is_not_told_of_the_label_of_the_one_whose_place_it_took(env
         assert (told, pairs(world)) == ([], [])
 
 
-async def test_of_another_namespace_nothing_is_told_but_that_there_is_a_pod(env: Env) -> None:
+async def test_event_does_not_name_pods_of_other_namespaces(env: Env) -> None:
     async def before(world: World) -> None:
         await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "secret"}})
         await driver(world)
@@ -249,7 +249,7 @@ async def test_of_another_namespace_nothing_is_told_but_that_there_is_a_pod(env:
 
 
 @pytest.mark.parametrize("last", ["volume", "reference", "binding", "phase", "pods"])
-async def test_whatever_comes_last_shows_the_conflict(world: World, last: str) -> None:
+async def test_conflict_is_reported_in_any_order_of_events(world: World, last: str) -> None:
     await driver(world)
     owner = await claim(world)
     name = f"{CLAIMS}/data"
@@ -268,7 +268,7 @@ async def test_whatever_comes_last_shows_the_conflict(world: World, last: str) -
     assert sorted(await world.events()) == BOTH
 
 
-async def test_a_driver_that_learns_to_mount_with_labels_and_unlearns_it(world: World) -> None:
+async def test_changed_selinux_mount_of_a_csi_driver(world: World) -> None:
     await disk(world)
     await two(world)
     await soon()
@@ -292,7 +292,7 @@ async def test_a_driver_that_learns_to_mount_with_labels_and_unlearns_it(world: 
     assert pairs(world) == []
 
 
-async def test_pods_that_agree_are_told_nothing_when_their_driver_changes(world: World) -> None:
+async def test_driver_change_emits_no_events_without_conflicts(world: World) -> None:
     """Upstream looks at one after the other, and each has something against those that it has not looked at yet."""
     await driver(world, mount=False)
     await disk(world)
@@ -305,7 +305,7 @@ async def test_pods_that_agree_are_told_nothing_when_their_driver_changes(world:
     assert (await world.events(), pairs(world)) == ([], [])
 
 
-async def test_a_debug_container_may_want_another_label(env: Env) -> None:
+async def test_ephemeral_container_with_another_label(env: Env) -> None:
     async with controlled(env, before=everything) as world:
         await soon()
         extra = {
@@ -327,7 +327,7 @@ async def test_a_debug_container_may_want_another_label(env: Env) -> None:
         assert pairs(world) == [], "which label it has cannot be told"
 
 
-async def test_a_pod_that_takes_the_place_of_another_one_unseen_has_its_own_label(env: Env) -> None:
+async def test_recreated_pod_seen_as_an_update_uses_its_own_label(env: Env) -> None:
     async with controlled(env, before=everything) as world:
         await soon()
         with world.faults.hold(resource="pods"):
@@ -338,7 +338,7 @@ async def test_a_pod_that_takes_the_place_of_another_one_unseen_has_its_own_labe
         assert pairs(world) == []
 
 
-async def test_a_conflict_over_two_volumes_is_one_in_the_metric(world: World) -> None:
+async def test_conflict_over_two_volumes_is_one_metric_sample(world: World) -> None:
     """Twice the same line would make the whole page unreadable."""
     await driver(world)
     for name, handle in (("data", "h"), ("more", "h2")):
@@ -358,7 +358,7 @@ async def test_a_conflict_over_two_volumes_is_one_in_the_metric(world: World) ->
     assert pairs(world) == ["SELinuxLabel a b", "SELinuxLabel b a"]
 
 
-async def test_a_controller_that_stops_shows_no_conflicts(env: Env) -> None:
+async def test_stopped_controller_exposes_no_conflicts(env: Env) -> None:
     async with node_world.world(env) as world:
         await everything(world)
         task = await world.start(DESCRIPTOR)

@@ -108,12 +108,12 @@ def used(**uses: VolumeUse) -> VolumeUses:
         "a pod that says nothing of its security": (pod(BY_CLAIM, securityContext=None), used(pv1=EACH_FILE)),
     },
 )
-def test_how_a_pod_uses_its_volumes(found: MountingPod, answer: VolumeUses) -> None:
+def test_volumes_of_a_pod(found: MountingPod, answer: VolumeUses) -> None:
     assert look(found) == answer
 
 
 @pytest.mark.parametrize(("says", "mounts"), [(True, True), (False, False), (None, False)])
-def test_a_driver_mounts_with_labels_if_it_says_so(says: bool | None, mounts: bool) -> None:
+def test_csi_driver_selinux_mount(says: bool | None, mounts: bool) -> None:
     assert mounts_with_label(msgspec.convert({"spec": {"seLinuxMount": says}}, Driver)) is mounts
     assert not mounts_with_label(None), "nobody knows it"
 
@@ -127,14 +127,14 @@ def test_a_driver_mounts_with_labels_if_it_says_so(says: bool | None, mounts: bo
     ],
     ids=["iSCSI", "Fibre Channel by port", "Fibre Channel by disk"],
 )
-def test_disks_in_the_network_can_always_be_mounted_with_a_label(source: Doc, name: str) -> None:
+def test_iscsi_and_fc_support_selinux_mount(source: Doc, name: str) -> None:
     place = Place(f"kubernetes.io/{name}", "")
     assert look(pod(BY_CLAIM), bound(**source)).uses == {place: MOUNTED}
     assert look(pod({"name": "mine", **source})).uses == {place: MOUNTED}
 
 
 @pytest.mark.parametrize("source", [{"nfs": {"server": "s"}}, {"hostPath": {"path": "/x"}}, {"local": {"path": "/x"}}])
-def test_volumes_that_are_never_mounted_with_a_label_are_nothing_to_watch(source: Doc) -> None:
+def test_volumes_without_selinux_mount_support_are_ignored(source: Doc) -> None:
     assert look(pod(BY_CLAIM), bound(**source)) == used()
 
 
@@ -143,13 +143,11 @@ def test_volumes_that_are_never_mounted_with_a_label_are_nothing_to_watch(source
     [((), OF_EBS), ((claim(),), None), ((claim(uid="another"),), OF_EBS)],
     ids=["existing pod with unbound PVC", "the volume is not known", "the volume is another claim's"],
 )
-def test_a_volume_that_is_not_bound_is_waited_for(
-    claims: tuple[PersistentVolumeClaim, ...], volume: PersistentVolume | None
-) -> None:
+def test_unbound_volume_is_awaited(claims: tuple[PersistentVolumeClaim, ...], volume: PersistentVolume | None) -> None:
     assert look(pod(BY_CLAIM, INLINE), volume, claims=claims) == VolumeUses({OF_POD: MOUNTED}, ("vol1",), ())
 
 
-def test_the_claim_of_an_ephemeral_volume_is_the_pods_own() -> None:
+def test_ephemeral_volume_claim_must_be_owned_by_the_pod() -> None:
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}
     owner = {"kind": "Pod", "name": "pod1", "uid": "pod", "controller": True}
     assert look(pod(scratch), claims=(claim("pod1-scratch", ownerReferences=[owner]),)) == used(pv1=MOUNTED)
@@ -168,17 +166,17 @@ def test_the_claim_of_an_ephemeral_volume_is_the_pods_own() -> None:
     },
 )
 @pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
-def test_with_which_labels_a_volume_is_wanted(kind: str, containers: list[Doc], labels: list[str]) -> None:
+def test_selinux_labels_of_a_volume(kind: str, containers: list[Doc], labels: list[str]) -> None:
     spec: Doc = {"containers": [], kind: containers}
     assert mounted(pod({"name": "v", "emptyDir": {}}, **spec))["v"] == labels
 
 
-def test_who_asks_for_no_label_takes_any() -> None:
+def test_pod_without_a_label_conflicts_with_none() -> None:
     several = [container("v", level="s9"), container("v")]
     assert mounted(pod({"name": "v", "emptyDir": {}}, level="", containers=several)) == {"v": [":::s9"]}
 
 
-def test_a_volume_that_is_wanted_with_several_labels_is_told_of_whatever_it_is() -> None:
+def test_containers_with_different_labels_emit_an_event() -> None:
     several = [container("vol1", "scratch"), container("vol1", "scratch", level="s9")]
     assert look(pod(BY_CLAIM, SCRATCH, containers=several)) == VolumeUses({}, (), ("vol1", "scratch"))
     text = 'Volume "vol1" is mounted twice with different SELinux labels inside this pod'
@@ -210,5 +208,5 @@ END = "If both pods land on the same node, only one of them may access the volum
         ),
     },
 )
-def test_what_a_pod_is_told(conflict: Conflict, reason: str, text: str) -> None:
+def test_conflict_event_messages(conflict: Conflict, reason: str, text: str) -> None:
     assert (reason_of(conflict), message_of(conflict)) == (reason, text)

@@ -22,7 +22,7 @@ from pilothouse.controllers.volumes.selinux_warning.views import SELinuxOptions
         "no fields set": (SELinuxOptions(), ""),
     },
 )
-def test_the_label_of_options(options: SELinuxOptions, label: str) -> None:
+def test_selinux_options_to_label(options: SELinuxOptions, label: str) -> None:
     assert label_of(options) == label
 
 
@@ -47,7 +47,7 @@ def test_the_label_of_options(options: SELinuxOptions, label: str) -> None:
         "five colons": (":::::", ("", "", "", "::")),
     },
 )
-def test_the_parts_of_a_label(label: str, parts: tuple[str, ...]) -> None:
+def test_parse_selinux_label(label: str, parts: tuple[str, ...]) -> None:
     assert parts_of(label) == parts
 
 
@@ -68,6 +68,6 @@ def test_the_parts_of_a_label(label: str, parts: tuple[str, ...]) -> None:
         "nor one for a label that is empty": ("", ":::s0:c1,c2", True),
     },
 )
-def test_which_labels_clash(one: str, other: str, clash: bool) -> None:
+def test_conflicting_labels(one: str, other: str, clash: bool) -> None:
     assert labels_conflict(one, other) is clash
     assert labels_conflict(other, one) is clash

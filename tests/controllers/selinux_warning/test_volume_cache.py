@@ -121,7 +121,7 @@ def both(*found: Conflict) -> list[Conflict]:
         ),
     },
 )
-def test_what_one_more_use_brings(pod: str, volume: str, use: VolumeUse, found: list[Conflict]) -> None:
+def test_add_volume_returns_conflicts(pod: str, volume: str, use: VolumeUse, found: list[Conflict]) -> None:
     volume_cache = cache_of(THERE)
     assert volume_cache.add_volumes(pod, f"uid of {pod}", {at(volume): use}, complete=True) == both(*found)
     assert set(volume_cache.conflicts()) == set(both(*found))
@@ -130,18 +130,18 @@ def test_what_one_more_use_brings(pod: str, volume: str, use: VolumeUse, found: 
     )
 
 
-def test_a_new_volume_in_an_empty_cache() -> None:
+def test_add_volume_to_an_empty_cache() -> None:
     assert mounting().add_volumes(NEW, "u", {at("vol-new"): mount("l")}, complete=True) == []
 
 
-def test_who_differs_in_policy_and_level_differs_in_both() -> None:
+def test_different_policy_and_level_are_two_conflicts() -> None:
     volume_cache = cache_of([("ns/a", "v", mount(":::s0:c1,c2"))])
     assert volume_cache.add_volumes("ns/b", "u", {at("v"): EACH_FILE}, complete=True) == both(
         Conflict(POLICY, "ns/b", RECURSIVE, "ns/a", MOUNT_OPTION), Conflict(LABEL, "ns/b", "", "ns/a", ":::s0:c1,c2")
     )
 
 
-def test_when_all_pods_are_deleted_nothing_is_left() -> None:
+def test_deleting_all_pods_empties_the_cache() -> None:
     volume_cache = mounting()
     pods = [f"ns{a}/pod{b}" for a in range(4) for b in range(4)]
     for pod in pods:
@@ -152,7 +152,7 @@ def test_when_all_pods_are_deleted_nothing_is_left() -> None:
     assert (volume_cache._volumes, volume_cache._of_pod, volume_cache._contested) == ({}, {}, {})
 
 
-def test_conflicts_over_several_volumes_are_all_there_until_the_pod_goes() -> None:
+def test_conflicts_over_several_volumes_exist_until_the_pod_is_deleted() -> None:
     volume_cache = cache_of([("ns/b", "vol1", mount("u:r:b")), ("ns/c", "vol2", mount("u:r:c"))])
     found = volume_cache.add_volumes(
         "ns/a", "u", {at("vol1"): mount("u:r:a"), at("vol2"): mount("u:r:a")}, complete=True
@@ -168,7 +168,7 @@ def test_conflicts_over_several_volumes_are_all_there_until_the_pod_goes() -> No
     assert list(volume_cache.conflicts()) == []
 
 
-def test_two_pods_that_differ_over_two_volumes_are_one_conflict_in_the_metric() -> None:
+def test_conflict_over_two_volumes_is_one_metric_sample() -> None:
     uses = [{at("vol3"): mount(f"u:r:{label}"), at("vol4"): mount(f"u:r:{label}")} for label in "de"]
     volume_cache = mounting()
     volume_cache.add_volumes("ns/d", "d", uses[0], complete=True)
@@ -207,7 +207,7 @@ A, B = ("ns/a", "vol1", "u:r:a"), ("ns/b", "vol1", "u:r:b")
         ),
     },
 )
-def test_what_is_left_when_a_pod_goes(users: list[tuple[str, str, str]], gone: str, left: set[tuple[str, str]]) -> None:
+def test_delete_pod(users: list[tuple[str, str, str]], gone: str, left: set[tuple[str, str]]) -> None:
     volume_cache = mounting()
     for pod, volume, label in users:
         volume_cache.add_volumes(pod, pod, {at(volume): mount(label)}, complete=False)
@@ -217,7 +217,7 @@ def test_what_is_left_when_a_pod_goes(users: list[tuple[str, str, str]], gone: s
         assert pairs == left | {(other, pod) for pod, other in left}
 
 
-def test_what_a_driver_can_do_counts_for_its_volumes_all_at_once() -> None:
+def test_driver_support_is_updated_for_all_its_volumes() -> None:
     """And for nobody else's. Pods that agree are told nothing, however many there are."""
     volume_cache = mounting("d1")
     for driver, pod, volume, label in (
@@ -240,7 +240,7 @@ def test_what_a_driver_can_do_counts_for_its_volumes_all_at_once() -> None:
     assert volume_cache.set_driver_support("d4", mounts=True) == [], "totally unknown CSI driver"
 
 
-def test_what_no_driver_mounts_can_be_mounted_with_a_label() -> None:
+def test_volumes_without_a_csi_driver_support_selinux_mount() -> None:
     volume_cache = VolumeCache()
     volume_cache.add_volumes("ns/a", "a", {Place("kubernetes.io/iscsi/x", ""): mount(":::a")}, complete=True)
     assert (
@@ -249,7 +249,7 @@ def test_what_no_driver_mounts_can_be_mounted_with_a_label() -> None:
     )
 
 
-def test_another_pod_of_the_same_name_uses_nothing_of_the_first_ones() -> None:
+def test_recreated_pod_does_not_inherit_volumes() -> None:
     volume_cache = cache_of([("ns/a", "v", mount("u:r:a"))])
     volume_cache.add_volumes("ns/b", "u", {at("v"): mount("u:r:b")}, complete=True)
     assert volume_cache.add_volumes("ns/b", "another", {}, complete=False) == []
@@ -257,7 +257,7 @@ def test_another_pod_of_the_same_name_uses_nothing_of_the_first_ones() -> None:
 
 
 @pytest.mark.parametrize(("complete", "left"), [(True, 0), (False, 2)], ids=["all is known", "something is not"])
-def test_a_volume_that_is_not_used_any_more_is_let_go_if_all_are_known(complete: bool, left: int) -> None:
+def test_unused_volume_is_removed_if_all_volumes_are_known(complete: bool, left: int) -> None:
     volume_cache = cache_of([("ns/a", "v", mount("u:r:a"))])
     volume_cache.add_volumes("ns/b", "u", {at("v"): mount("u:r:b")}, complete=True)
     volume_cache.add_volumes("ns/b", "u", {at("w"): mount("u:r:b")}, complete=complete)
@@ -265,7 +265,7 @@ def test_a_volume_that_is_not_used_any_more_is_let_go_if_all_are_known(complete:
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_the_conflicts_are_those_of_comparing_each_pod_with_each(number: int) -> None:
+def test_conflicts_agree_with_pairwise_comparison(number: int) -> None:
     chance = random.Random(number)
     uses = [EACH_FILE, mount("u:r:t:s0"), mount("::t:s0"), mount(":::s1"), mount("v:::s0")]
     volume_cache, known = mounting(), dict[str, dict[str, VolumeUse]]()

@@ -7,11 +7,11 @@ one, that a level is compared even with none, is in the cases of ``cache``.
 
 from tests.controllers.upstream_coverage import NOT, Cases
 
-_USES, _WAITS = "test_how_a_pod_uses_its_volumes", "test_a_volume_that_is_not_bound_is_waited_for"
-_TOLD, _ENDED = "test_what_a_pod_is_told", "test_a_pod_that_has_ended_is_in_nobodys_way"
-_BOTH, _PARTS = "test_two_pods_that_differ_are_both_told_once", "test_the_parts_of_a_label"
-_NEW, _LEFT = "test_what_one_more_use_brings", "test_what_is_left_when_a_pod_goes"
-_LABEL, _CLASH = "test_the_label_of_options", "test_which_labels_clash"
+_USES, _WAITS = "test_volumes_of_a_pod", "test_unbound_volume_is_awaited"
+_TOLD, _ENDED = "test_conflict_event_messages", "test_terminated_pod_has_no_conflicts"
+_BOTH, _PARTS = "test_conflict_emits_one_event_on_each_pod", "test_parse_selinux_label"
+_NEW, _LEFT = "test_add_volume_returns_conflicts", "test_delete_pod"
+_LABEL, _CLASH = "test_selinux_options_to_label", "test_conflicting_labels"
 
 COVERED: Cases = {
     "Sync: existing pod with no volumes": _USES,
@@ -22,12 +22,12 @@ COVERED: Cases = {
     "Sync: existing pod with inline volume and PVC": _USES,
     "Sync: existing pod with PVC generates conflict, the other pod exists": _TOLD,
     "Sync: existing pod with Recursive policy does not generate conflicts": (
-        "test_pods_that_have_each_file_labelled_get_on"
+        "test_recursive_change_policy_has_no_conflict"
     ),
     "Sync: existing pod with Recursive policy does not conflict with pod with MountOption policy label, only with the "
     "policy": _TOLD,
     "Sync: existing pod with PVC generates conflict, the other pod doesn't exist": (
-        "test_of_two_pods_the_one_that_is_still_there_is_told"
+        "test_event_is_emitted_only_for_existing_pods"
     ),
     "Sync: empty label implies Recursive policy": _USES,
     "Sync: pending pod is processed": _BOTH,
@@ -36,10 +36,10 @@ COVERED: Cases = {
     "Sync: failed pod is removed from the cache": _ENDED,
     "Sync: deleted pod": _ENDED,
     "Sync: existing pod with fully bound PVC and CSIDriver.SELinuxMount disabled": (
-        "test_a_driver_that_learns_to_mount_with_labels_and_unlearns_it"
+        "test_changed_selinux_mount_of_a_csi_driver"
     ),
-    "TestVolumeCache_DeleteAll": "test_when_all_pods_are_deleted_nothing_is_left",
-    "AddVolume: new volume in empty cache": "test_a_new_volume_in_an_empty_cache",
+    "TestVolumeCache_DeleteAll": "test_deleting_all_pods_empties_the_cache",
+    "AddVolume: new volume in empty cache": "test_add_volume_to_an_empty_cache",
     "AddVolume: new volume": _NEW,
     "AddVolume: existing volume in a new pod with existing policy and label": _NEW,
     "AddVolume: existing volume in a new pod with existing policy and new conflicting label": _NEW,
@@ -52,18 +52,16 @@ COVERED: Cases = {
     "AddVolume: new comparable label (missing categories)": _NEW,
     "AddVolume: new incomparable label (missing everything)": _NEW,
     "AddVolume: new comparable label (missing everything but categories)": _NEW,
-    "TestVolumeCache_MultiVolumeConflicts": "test_conflicts_over_several_volumes_are_all_there_until_the_pod_goes",
-    "TestVolumeCache_MultiVolumeConflicts: deduplication": (
-        "test_two_pods_that_differ_over_two_volumes_are_one_conflict_in_the_metric"
-    ),
+    "TestVolumeCache_MultiVolumeConflicts": "test_conflicts_over_several_volumes_exist_until_the_pod_is_deleted",
+    "TestVolumeCache_MultiVolumeConflicts: deduplication": ("test_conflict_over_two_volumes_is_one_metric_sample"),
     "DeletePod: delete one of two conflicting pods clears all conflicts": _LEFT,
     "DeletePod: delete non-conflicting pod preserves existing conflicts": _LEFT,
     "DeletePod: three pods on same volume delete one leaves remaining pair conflict": _LEFT,
     "DeletePod: delete pod with conflicts on multiple volumes": _LEFT,
     "DeletePod: delete pod preserves conflicts on unrelated volumes": _LEFT,
     "DeletePod: delete pod that was already deleted is a no-op": _LEFT,
-    "TestVolumeCache_GetPodsForCSIDriver": "test_what_a_driver_can_do_counts_for_its_volumes_all_at_once",
-    "TestSELinuxOptionsToFileLabel: nil options": "test_who_asks_for_no_label_takes_any",
+    "TestVolumeCache_GetPodsForCSIDriver": "test_driver_support_is_updated_for_all_its_volumes",
+    "TestSELinuxOptionsToFileLabel: nil options": "test_pod_without_a_label_conflicts_with_none",
     "TestSELinuxOptionsToFileLabel: all fields set": _LABEL,
     "TestSELinuxOptionsToFileLabel: some fields set": _LABEL,
     "TestSELinuxOptionsToFileLabel: only level set": _LABEL,

@@ -54,7 +54,7 @@ async def is_there(world: World, name: str) -> bool:
     return await world.get(f"{CIDRS}/{name}") is not None
 
 
-async def test_every_range_has_the_finalizer_and_is_ready(world: World) -> None:
+async def test_service_cidrs_get_the_finalizer_and_ready_condition(world: World) -> None:
     """Rows: default service CIDR must have finalizer; service CIDR must have finalizer."""
     await start(world)
     await make(world, "more", "10.9.0.0/24")
@@ -70,7 +70,7 @@ async def test_every_range_has_the_finalizer_and_is_ready(world: World) -> None:
 RESOURCES = ("servicecidrs", "servicecidrs/status")
 
 
-async def test_an_empty_range_goes_after_ten_seconds(world: World) -> None:
+async def test_unused_service_cidr_is_deleted_after_ten_seconds(world: World) -> None:
     """Rows: must remove the finalizer; within the grace period must be requeued."""
     await start(world)
     await make(world, "more", "10.9.0.0/24")
@@ -85,7 +85,7 @@ async def test_an_empty_range_goes_after_ten_seconds(world: World) -> None:
     assert not await is_there(world, "more")
 
 
-async def test_a_range_stays_while_a_service_has_an_address_of_it(world: World) -> None:
+async def test_service_cidr_with_addresses_is_kept(world: World) -> None:
     await start(world)
     await make(world, "more", "10.9.0.0/24")
     await asyncio.sleep(1)
@@ -101,7 +101,7 @@ async def test_a_range_stays_while_a_service_has_an_address_of_it(world: World) 
     assert not await is_there(world, "more"), "the ten seconds are long over"
 
 
-async def test_a_larger_range_takes_the_addresses_over(world: World) -> None:
+async def test_containing_service_cidr_allows_the_deletion(world: World) -> None:
     await start(world)
     await make(world, "more", "10.9.0.0/24")
     await asyncio.sleep(1)
@@ -117,7 +117,7 @@ async def test_a_larger_range_takes_the_addresses_over(world: World) -> None:
     assert await ready(world, "larger") == HELD
 
 
-async def test_a_range_that_gets_a_second_family_takes_its_addresses_over(world: World) -> None:
+async def test_service_cidr_with_an_added_family_allows_the_deletion(world: World) -> None:
     """Upstream looks at the range that changed, and not at the one that waits for it."""
     await start(world)
     await make(world, "old", "10.9.0.0/24", "fd00::/112")
@@ -137,7 +137,7 @@ async def test_a_range_that_gets_a_second_family_takes_its_addresses_over(world:
     assert not await is_there(world, "old")
 
 
-async def test_of_two_that_give_the_same_only_one_may_go(world: World) -> None:
+async def test_only_one_of_two_equal_service_cidrs_is_deleted(world: World) -> None:
     await start(world)
     for name in ("a", "b"):
         await make(world, name, "10.9.0.0/24")
@@ -154,7 +154,7 @@ async def test_of_two_that_give_the_same_only_one_may_go(world: World) -> None:
     assert [await is_there(world, name) for name in ("a", "b")] == [False, False]
 
 
-async def test_the_default_range_cannot_be_deleted_for_good(world: World) -> None:
+async def test_default_service_cidr_is_recreated(world: World) -> None:
     await start(world)
     before = (await world.see(f"{CIDRS}/kubernetes"))["metadata"]["uid"]
     await world.delete(f"{CIDRS}/kubernetes")
@@ -169,7 +169,7 @@ async def test_the_default_range_cannot_be_deleted_for_good(world: World) -> Non
     assert (await world.see(f"{CIDRS}/kubernetes"))["metadata"]["finalizers"] == [FINALIZER]
 
 
-async def test_a_status_that_cannot_be_written_is_told(world: World) -> None:
+async def test_failed_status_update_emits_an_event(world: World) -> None:
     await start(world)
     world.faults.add(Rule(fail(500), verb="patch", resource="servicecidrs", times=3))
     await make(world, "more", "10.9.0.0/24")
@@ -200,7 +200,7 @@ async def judge(world: World) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_no_address_is_ever_without_a_range(world: World, fault: str, seed: int) -> None:
+async def test_every_address_has_a_service_cidr_under_faults(world: World, fault: str, seed: int) -> None:
     """Ranges and services come and go; in the end those deleted are gone, the others ready, and it is quiet."""
     await start(world)
     chance = world.env.stream("story")

@@ -67,7 +67,7 @@ UNRELATED = (cidr("unrelated", "10.0.0.0/24"), cidr("unrelated2", "10.0.0.0/16")
         "a larger one": ((cidr("overlapping", "192.168.0.0/16", "2001:db2::/64"),), ("192.168.0.23",), ""),
     },
 )
-def test_what_holds_a_range(others: Sequence[ServiceCIDR], addresses: Sequence[str], blocked_by: str) -> None:
+def test_can_delete_cidr(others: Sequence[ServiceCIDR], addresses: Sequence[str], blocked_by: str) -> None:
     """``TestController_canDeleteCIDR``."""
     assert orphaned_address(DEFAULT, (DEFAULT, *others), list(map(ip, addresses))) == blocked_by
 
@@ -85,14 +85,14 @@ def test_what_holds_a_range(others: Sequence[ServiceCIDR], addresses: Sequence[s
         "IPv6, one elsewhere": (cidr("o", "192.168.255.0/26", "2001:db2:a:b::/64"), "2001:db2::1", True),
     },
 )
-def test_a_range_that_goes(other: ServiceCIDR | None, address: str, blocked: bool) -> None:
+def test_sync_of_a_terminating_cidr(other: ServiceCIDR | None, address: str, blocked: bool) -> None:
     """``TestControllerSync``, its rows with addresses."""
     deleted = going("deleted-cidr", "192.168.0.0/24", "2001:db2::/64")
     known = (deleted,) if other is None else (deleted, other)
     assert bool(orphaned_address(deleted, known, [ip(address)])) is blocked
 
 
-def test_two_that_go_at_once_do_not_rely_on_each_other() -> None:
+def test_two_terminating_cidrs_do_not_replace_each_other() -> None:
     """Upstream lets both go, and the address is of no range."""
     first, second = going("a", "10.0.0.0/24"), going("b", "10.0.0.0/24")
     used = [ip("10.0.0.5")]
@@ -101,7 +101,7 @@ def test_two_that_go_at_once_do_not_rely_on_each_other() -> None:
     assert orphaned_address(second, (first, second, cidr("c", "10.0.0.0/16")), used) == ""
 
 
-def test_one_without_the_finalizer_is_not_relied_on() -> None:
+def test_cidr_without_the_finalizer_is_not_a_replacement() -> None:
     """Deleted, it would go at once. Upstream relies on it."""
     first, second = going("a", "10.0.0.0/24"), cidr("b", "10.0.0.0/24")
     loose = replace(second, metadata=replace(second.metadata, finalizers=()))
@@ -118,7 +118,7 @@ def test_one_without_the_finalizer_is_not_relied_on() -> None:
         "the other family": (ip("2001:db8::5"), ""),
     },
 )
-def test_whose_addresses_do_not_count(address: IPAddress, expected: str) -> None:
+def test_addresses_not_managed_by_the_allocator_are_ignored(address: IPAddress, expected: str) -> None:
     only = going("a", "10.0.0.0/24")
     assert orphaned_address(only, (only,), [address]) == expected
 
@@ -141,7 +141,7 @@ THREE = (DEFAULT, SAME, OVERLAPPING2, *UNRELATED)
         "the last of the larger IPv6": (THREE, "2001:db2::ffff:ffff:ffff:ffff", ["kubernetes", "overlapping"]),
     },
 )
-def test_which_ranges_give_an_address(cidrs: Sequence[ServiceCIDR], address: str, expected: list[str]) -> None:
+def test_ip_to_cidrs(cidrs: Sequence[ServiceCIDR], address: str, expected: list[str]) -> None:
     """``TestController_ipToCidrs``."""
     found = address_of(ip(address))
     assert found is not None
@@ -157,7 +157,7 @@ def test_which_ranges_give_an_address(cidrs: Sequence[ServiceCIDR], address: str
         "two equal, one smaller": (THREE, ["kubernetes", "overlapping", "overlapping2"]),
     },
 )
-def test_which_ranges_overlap(cidrs: Sequence[ServiceCIDR], expected: list[str]) -> None:
+def test_cidr_to_cidrs(cidrs: Sequence[ServiceCIDR], expected: list[str]) -> None:
     """``TestController_cidrToCidrs``."""
     assert overlapping_service_cidrs(DEFAULT, cidrs) == expected
 
@@ -177,7 +177,7 @@ def test_which_ranges_overlap(cidrs: Sequence[ServiceCIDR], expected: list[str])
         "a range of one, which is its first": ("10.0.0.1/32", "10.0.0.1", False),
     },
 )
-def test_what_a_range_gives(network: str, address: str, expected: bool) -> None:
+def test_prefix_contains_ip(network: str, address: str, expected: bool) -> None:
     """``TestPrefixContainsIP``."""
     assert prefix_contains_ip(parse_cidr(network), ipaddress.ip_address(address)) is expected
 
@@ -192,6 +192,6 @@ def test_what_a_range_gives(network: str, address: str, expected: bool) -> None:
         "another family": ("::/0", "10.0.0.0/24", False),
     },
 )
-def test_what_a_range_contains(outer: str, inner: str, expected: bool) -> None:
+def test_contains_prefix(outer: str, inner: str, expected: bool) -> None:
     """``TestContainsPrefix``."""
     assert contains(parse_cidr(outer), parse_cidr(inner)) is expected

@@ -6,18 +6,18 @@ picked there.
 
 from tests.controllers.upstream_coverage import Cases
 
-_READY = "test_every_range_has_the_finalizer_and_is_ready"
-_GRACE = "test_an_empty_range_goes_after_ten_seconds"
-_GOES = "test_a_range_that_goes"
+_READY = "test_service_cidrs_get_the_finalizer_and_ready_condition"
+_GRACE = "test_unused_service_cidr_is_deleted_after_ten_seconds"
+_GOES = "test_sync_of_a_terminating_cidr"
 
 COVERED: Cases = {
     "TestControllerSync: must have finalizer": _READY,
     "TestControllerSync: must remove the finalizer, within the grace period": _GRACE,
     "TestControllerSync: with addresses": _GOES,
-    "TestControllerSync: overlapping": "test_a_larger_range_takes_the_addresses_over",
-    "TestController_canDeleteCIDR": "test_what_holds_a_range",
-    "TestController_ipToCidrs": "test_which_ranges_give_an_address",
-    "TestController_cidrToCidrs": "test_which_ranges_overlap",
-    "TestPrefixContainsIP": "test_what_a_range_gives",
-    "TestContainsPrefix": "test_what_a_range_contains",
+    "TestControllerSync: overlapping": "test_containing_service_cidr_allows_the_deletion",
+    "TestController_canDeleteCIDR": "test_can_delete_cidr",
+    "TestController_ipToCidrs": "test_ip_to_cidrs",
+    "TestController_cidrToCidrs": "test_cidr_to_cidrs",
+    "TestPrefixContainsIP": "test_prefix_contains_ip",
+    "TestContainsPrefix": "test_contains_prefix",
 }

@@ -59,7 +59,7 @@ async def vanish(world: World) -> None:
     await world.delete(f"{SERVICES}/web")
 
 
-async def test_a_service_gets_an_address_and_loses_it(env: Env) -> None:
+async def test_load_balancer_is_created_and_deleted(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world, loadBalancerSourceRanges=["10.0.0.0/8"])
         await soon()
@@ -82,7 +82,7 @@ async def test_a_service_gets_an_address_and_loses_it(env: Env) -> None:
         assert (await told(world))[-2:] == ["Deleting load balancer", "Deleted load balancer"]
 
 
-async def test_a_service_that_wants_none_any_more_loses_it_and_stays(env: Env) -> None:
+async def test_changed_service_type_deletes_the_load_balancer(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
@@ -97,7 +97,7 @@ async def test_a_service_that_wants_none_any_more_loses_it_and_stays(env: Env) -
         assert await address(world) == ["198.18.0.1"]
 
 
-async def test_other_finalizers_stay(env: Env) -> None:
+async def test_other_finalizers_are_kept(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
@@ -108,7 +108,7 @@ async def test_other_finalizers_stay(env: Env) -> None:
         assert cloud.balancers == {}
 
 
-async def test_what_concerns_nobody_is_left_alone(env: Env) -> None:
+async def test_services_of_other_types_and_classes_are_ignored(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world, "plain", "ClusterIP")
         await service(world, "classy", loadBalancerClass="example.com/other")
@@ -119,7 +119,7 @@ async def test_what_concerns_nobody_is_left_alone(env: Env) -> None:
         assert world.requests() == []
 
 
-async def test_changes_are_passed_on(env: Env) -> None:
+async def test_service_updates_are_sent_to_the_cloud(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
@@ -133,7 +133,7 @@ async def test_changes_are_passed_on(env: Env) -> None:
         assert await address(world) == ["198.18.0.1"]
 
 
-async def test_a_wish_for_an_address_is_granted_if_it_is_free(env: Env) -> None:
+async def test_requested_load_balancer_ip_is_used_if_free(env: Env) -> None:
     async with balancing(env) as (world, _cloud):
         await service(world, loadBalancerIP="198.18.0.7")
         await soon()
@@ -150,7 +150,7 @@ async def test_a_wish_for_an_address_is_granted_if_it_is_free(env: Env) -> None:
         assert await address(world, "second") == ["198.18.0.7"]
 
 
-async def test_a_cloud_that_fails_is_asked_again_more_and_more_seldom(env: Env) -> None:
+async def test_cloud_failures_are_retried_with_backoff(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         cloud.faulty.before["ensure"] = times(3, ValueError("no quota"))
         await service(world)
@@ -164,7 +164,7 @@ async def test_a_cloud_that_fails_is_asked_again_more_and_more_seldom(env: Env) 
         assert await address(world) == ["198.18.0.1"]
 
 
-async def test_a_cloud_says_itself_when_to_ask_again(env: Env) -> None:
+async def test_retry_after_of_the_cloud_is_used(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         cloud.faulty.before["ensure"] = times(5, TryAgainAfter("being made", 2.0))
         await service(world)
@@ -174,7 +174,7 @@ async def test_a_cloud_says_itself_when_to_ask_again(env: Env) -> None:
         assert await address(world) == ["198.18.0.1"]
 
 
-async def test_what_somebody_else_makes_is_left_to_him(env: Env) -> None:
+async def test_load_balancer_implemented_elsewhere_is_ignored(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         cloud.faulty.before["ensure"] = times(99, ImplementedElsewhere("by another"))
         await service(world)
@@ -188,7 +188,7 @@ async def test_what_somebody_else_makes_is_left_to_him(env: Env) -> None:
         assert await world.get(f"{SERVICES}/web") is None
 
 
-async def test_a_load_balancer_that_cannot_be_deleted_keeps_its_service(env: Env) -> None:
+async def test_failed_load_balancer_deletion_keeps_the_finalizer(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
@@ -204,7 +204,7 @@ async def test_a_load_balancer_that_cannot_be_deleted_keeps_its_service(env: Env
         assert cloud.balancers == {}
 
 
-async def test_nodes_that_come_and_go_are_told(env: Env) -> None:
+async def test_node_changes_update_load_balancers(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
@@ -230,7 +230,7 @@ async def test_nodes_that_come_and_go_are_told(env: Env) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-async def test_each_load_balancer_is_told_and_no_other_service(env: Env, workers: int) -> None:
+async def test_node_changes_update_only_load_balancer_services(env: Env, workers: int) -> None:
     """Whatever its protocol is, and however many are told at once."""
     async with balancing(env, workers=workers) as (world, cloud):
         protocols = ("TCP", "UDP", "SCTP", "TCP")
@@ -247,7 +247,7 @@ async def test_each_load_balancer_is_told_and_no_other_service(env: Env, workers
         assert {each.nodes for each in cloud.balancers.values()} == {("n1", "n2", "n3")}
 
 
-async def test_an_update_of_nodes_that_fails_is_told_and_made_good(env: Env) -> None:
+async def test_failed_node_update_emits_an_event_and_is_retried(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
@@ -263,7 +263,7 @@ async def test_an_update_of_nodes_that_fails_is_told_and_made_good(env: Env) -> 
         assert world.metrics.value("service_controller_nodesync_error_total") == 1
 
 
-async def test_nodes_that_come_while_the_cloud_is_at_work_are_not_forgotten(env: Env) -> None:
+async def test_nodes_added_during_an_update_are_synced(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         cloud.faulty.seconds["ensure"] = 30.0
         await service(world)
@@ -274,7 +274,7 @@ async def test_nodes_that_come_while_the_cloud_is_at_work_are_not_forgotten(env:
         assert balancer.nodes == ("n1", "n2", "n3")
 
 
-async def test_without_nodes_there_is_a_warning(env: Env) -> None:
+async def test_no_available_nodes_emits_a_warning(env: Env) -> None:
     async with balancing(env, nodes=()) as (world, _cloud):
         await service(world)
         await soon()
@@ -283,7 +283,7 @@ async def test_without_nodes_there_is_a_warning(env: Env) -> None:
 
 
 @pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer(), fail(404)], ids=["500", "409", "lost", "404"])
-async def test_writes_that_fail_leave_nothing_behind(env: Env, fault: Any) -> None:
+async def test_failed_writes_leave_no_load_balancer(env: Env, fault: Any) -> None:
     async with balancing(env) as (world, cloud):
         world.faults.add(Rule(fault, verb="patch", resource="services", times=2))
         await service(world)
@@ -296,7 +296,7 @@ async def test_writes_that_fail_leave_nothing_behind(env: Env, fault: Any) -> No
         assert cloud.balancers == {}
 
 
-async def test_an_old_cache_makes_no_load_balancer_for_a_service_that_is_gone(env: Env) -> None:
+async def test_stale_cache_creates_no_load_balancer_for_a_deleted_service(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
@@ -311,7 +311,7 @@ async def test_an_old_cache_makes_no_load_balancer_for_a_service_that_is_gone(en
         assert cloud.balancers == {}
 
 
-async def test_a_service_whose_finalizer_was_taken_off_is_cleaned_up_all_the_same(env: Env) -> None:
+async def test_service_with_a_removed_finalizer_is_cleaned_up(env: Env) -> None:
     """Upstream does so only if something else wakes the Service."""
     async with balancing(env) as (world, cloud):
         await service(world)
@@ -323,7 +323,7 @@ async def test_a_service_whose_finalizer_was_taken_off_is_cleaned_up_all_the_sam
         assert cloud.balancers == {}
 
 
-async def test_a_service_made_anew_has_a_load_balancer_of_its_own(env: Env) -> None:
+async def test_recreated_service_gets_a_new_load_balancer(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
@@ -335,7 +335,7 @@ async def test_a_service_made_anew_has_a_load_balancer_of_its_own(env: Env) -> N
         assert list(cloud.balancers) == [made["metadata"]["uid"]]
 
 
-async def test_a_cloud_without_load_balancers_has_nothing_to_do(world: World) -> None:
+async def test_cloud_without_load_balancer_support(world: World) -> None:
     cloud = FaultyCloud(world.env)
     cloud.load_balancers = None
     await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud))

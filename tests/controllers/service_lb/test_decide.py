@@ -46,7 +46,7 @@ def service(type_: str = "LoadBalancer", *, finalizer: bool = False, deleted: bo
         "somebody else's class": (service(loadBalancerClass="example.com/lb"), False),
     },
 )
-def test_which_services_want_a_load_balancer(seen: Service, wanted: bool) -> None:
+def test_wants_load_balancer(seen: Service, wanted: bool) -> None:
     assert wants_load_balancer(seen) is wanted
 
 
@@ -61,7 +61,7 @@ def test_which_services_want_a_load_balancer(seen: Service, wanted: bool) -> Non
         "the type alone counts, not the class": (service(finalizer=True, loadBalancerClass="x"), False),
     },
 )
-def test_which_services_need_cleaning_up(seen: Service, needed: bool) -> None:
+def test_needs_cleanup(seen: Service, needed: bool) -> None:
     assert needs_cleanup(seen) is needed
 
 
@@ -97,7 +97,7 @@ PORT = {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}
         "whom it selects is of no interest": (service(), service(selector={"a": "b"}), False),
     },
 )
-def test_which_changes_the_cloud_must_hear_of(old: Service, new: Service, needed: bool) -> None:
+def test_needs_update(old: Service, new: Service, needed: bool) -> None:
     assert needs_update(old, new) is needed
 
 
@@ -136,7 +136,7 @@ TO_BE_DELETED_TAINT = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "ef
         "other taints do not matter": (node(taints=[{"key": "other", "effect": "NoExecute"}]), True),
     },
 )
-def test_which_nodes_serve(seen: Node, expected: bool) -> None:
+def test_node_predicates(seen: Node, expected: bool) -> None:
     assert is_eligible(seen) is expected
 
 
@@ -150,7 +150,7 @@ def test_which_nodes_serve(seen: Node, expected: bool) -> None:
         "tainted: connections may come to their end": (node(), TO_BE_DELETED_TAINT, False),
     },
 )
-def test_which_changes_of_nodes_matter(old: Node, new: Node, expected: bool) -> None:
+def test_node_updates_that_enqueue(old: Node, new: Node, expected: bool) -> None:
     assert affects_load_balancers(old, new) is expected
 
 
@@ -176,7 +176,7 @@ def test_which_changes_of_nodes_matter(old: Node, new: Node, expected: bool) -> 
         "marked for deletion": ({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False),
     },
 )
-def test_what_else_a_node_is_changes_nothing(also: Doc, before: Doc, after: Doc, expected: bool) -> None:
+def test_irrelevant_node_fields_do_not_enqueue(also: Doc, before: Doc, after: Doc, expected: bool) -> None:
     """Whether a change matters does not depend on what stays as it is; and it matters in both directions."""
     changed = before.keys() | after.keys()
     stays = {name: value for name, value in ({"provider_id": "x://1"} | also).items() if name not in changed}
@@ -186,20 +186,20 @@ def test_what_else_a_node_is_changes_nothing(also: Doc, before: Doc, after: Doc,
     assert affects_load_balancers(new, old) is expected
 
 
-def test_nodes_are_compared_by_name_and_machine() -> None:
+def test_nodes_are_compared_by_name_and_provider_id() -> None:
     assert nodes_sufficiently_equal([node("a"), node("b")], [node("b"), node("a")])
     assert not nodes_sufficiently_equal([node("a")], [node("b")])
     assert not nodes_sufficiently_equal([node("a")], [node("a"), node("b")])
     assert not nodes_sufficiently_equal([node("a")], [node("a", provider_id="x://1")])
 
 
-def test_of_many_nodes_the_first_twenty_are_named() -> None:
+def test_log_names_the_first_twenty_nodes() -> None:
     assert load_balanced_node_names([node("b"), node("a")]) == "[a b]"
     many = [node(f"n{number:02}") for number in range(22)]
     assert load_balanced_node_names(many).endswith("n19 <2 more>]")
 
 
-def test_addresses_are_written_as_they_are() -> None:
+def test_load_balancer_status_keeps_addresses() -> None:
     ports = (PortStatus(port=80, protocol="TCP", error="x"), PortStatus(port=81, protocol="UDP"))
     status = LoadBalancerStatus(
         ingress=(LoadBalancerIngress(ip="192.0.2.1", ip_mode="Proxy", ports=ports), LoadBalancerIngress(hostname="lb"))
@@ -215,7 +215,7 @@ def test_addresses_are_written_as_they_are() -> None:
     assert ingress_of(LoadBalancerStatus()) is None
 
 
-def test_a_provider_must_be_installed() -> None:
+def test_unknown_cloud_provider_is_an_error() -> None:
     assert ServiceLBOptions().validate() == []
     assert ServiceLBOptions(provider="simulated").validate() == []
     (problem,) = ServiceLBOptions(provider="acme").validate()

@@ -25,9 +25,7 @@ ACTIVE = Namespace(status=NamespaceStatus(phase="Active"))
         "it is gone": (None, None, False),
     },
 )
-def test_which_namespaces_get_an_account(
-    namespace: Namespace | None, account: ServiceAccount | None, expected: bool
-) -> None:
+def test_sync_namespace(namespace: Namespace | None, account: ServiceAccount | None, expected: bool) -> None:
     assert lacks_account(namespace, account) is expected
 
 
@@ -40,7 +38,7 @@ async def account(world: World, namespace: str = "default", name: str = "default
     return "" if found is None else str(found["metadata"]["uid"])
 
 
-async def test_every_namespace_of_the_start_and_every_later_one_has_its_account(world: World) -> None:
+async def test_existing_and_new_namespaces_get_the_default_account(world: World) -> None:
     await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "later"}})
     await asyncio.sleep(1)
     for namespace in ("default", "kube-system", "kube-public", "kube-node-lease", "later"):
@@ -51,7 +49,7 @@ async def test_every_namespace_of_the_start_and_every_later_one_has_its_account(
     ]
 
 
-async def test_a_deleted_account_comes_back_and_others_do_not(world: World) -> None:
+async def test_deleted_default_account_is_recreated_and_others_are_not(world: World) -> None:
     before = await account(world)
     await world.delete(f"{ACCOUNTS.format('default')}/default")
     await asyncio.sleep(1)
@@ -62,7 +60,7 @@ async def test_a_deleted_account_comes_back_and_others_do_not(world: World) -> N
     assert await account(world, name="other") == ""
 
 
-async def test_a_namespace_that_goes_gets_no_account_back(world: World) -> None:
+async def test_terminating_namespace_gets_no_account(world: World) -> None:
     await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "going"}})
     await asyncio.sleep(1)
     world.faults.add(Rule(delay(5.0), verb="watch", resource="namespaces"))
@@ -75,7 +73,7 @@ async def test_a_namespace_that_goes_gets_no_account_back(world: World) -> None:
     assert await account(world, "going") == ""
 
 
-async def test_what_fails_is_tried_again(world: World) -> None:
+async def test_failed_creation_is_retried(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="create", resource="serviceaccounts", nth=1))
     await world.delete(f"{ACCOUNTS.format('default')}/default")
     await asyncio.sleep(5)

@@ -17,7 +17,7 @@ FLAGS = (
 )
 
 
-def test_a_namespace_gets_both_and_gets_them_back(real_cluster: RealCluster, tmp_path: Path) -> None:
+def test_namespace_gets_account_and_root_ca_and_both_are_recreated(real_cluster: RealCluster, tmp_path: Path) -> None:
     kubeconfig = real_cluster.user("identity", cluster_roles=ROLES)
     namespace = real_cluster.namespace("identity")
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"

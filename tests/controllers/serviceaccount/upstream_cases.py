@@ -4,10 +4,13 @@ Upstream's controller could be told of several accounts for each namespace; the 
 from tests.controllers.upstream_coverage import Cases
 
 _LACKS, _NEW = (
-    "test_which_namespaces_get_an_account",
-    "test_every_namespace_of_the_start_and_every_later_one_has_its_account",
+    "test_sync_namespace",
+    "test_existing_and_new_namespaces_get_the_default_account",
 )
-_BACK, _GOING = "test_a_deleted_account_comes_back_and_others_do_not", "test_a_namespace_that_goes_gets_no_account_back"
+_BACK, _GOING = (
+    "test_deleted_default_account_is_recreated_and_others_are_not",
+    "test_terminating_namespace_gets_no_account",
+)
 
 COVERED: Cases = {
     "new active namespace missing serviceaccounts": _NEW,

@@ -44,7 +44,7 @@ async def texts(world: World, name: str = "s") -> dict[str, str]:
     return {key: base64.b64decode(value).decode() for key, value in found.items()}
 
 
-async def test_a_secret_that_names_an_account_is_filled_once(world: World) -> None:
+async def test_token_secret_is_populated_once(world: World) -> None:
     uid = await account(world)
     await asyncio.sleep(1)
     await secret(world)
@@ -59,7 +59,7 @@ async def test_a_secret_that_names_an_account_is_filled_once(world: World) -> No
     assert (await world.see(f"{ACCOUNTS}/bot")).get("secrets") is None, "nobody lists what was made by hand"
 
 
-async def test_no_account_gets_a_secret_that_nobody_asked_for(world: World) -> None:
+async def test_no_secret_is_created_for_an_account(world: World) -> None:
     await account(world)
     await account(world, "other", secrets=[{"name": "missing"}])
     await world.merge(f"{ACCOUNTS}/bot", {"metadata": {"labels": {"a": "b"}}})
@@ -77,7 +77,7 @@ async def test_no_account_gets_a_secret_that_nobody_asked_for(world: World) -> N
         "its namespace was taken out": ({"namespace": None}, "namespace"),
     },
 )
-async def test_what_is_changed_is_put_right_and_the_rest_stays(
+async def test_changed_token_data_is_restored_and_other_data_kept(
     world: World, change: dict[str, str | None], expected: str
 ) -> None:
     await account(world)
@@ -94,7 +94,7 @@ async def test_what_is_changed_is_put_right_and_the_rest_stays(
     assert world.requests() == ["get secrets s", "update secrets s"] * 2
 
 
-async def test_a_namespace_of_its_own_stays(world: World) -> None:
+async def test_custom_namespace_data_is_kept(world: World) -> None:
     await account(world)
     await secret(world, namespace="custom")
     await asyncio.sleep(1)
@@ -102,7 +102,7 @@ async def test_a_namespace_of_its_own_stays(world: World) -> None:
 
 
 @pytest.mark.parametrize("uid", ["", "an older one"], ids=["no such account", "an account that was"])
-async def test_a_secret_of_an_account_that_is_not_there_is_deleted(world: World, uid: str) -> None:
+async def test_secret_of_a_missing_account_is_deleted(world: World, uid: str) -> None:
     if uid:
         await account(world)
     made = await secret(world, uid=uid)
@@ -112,7 +112,7 @@ async def test_a_secret_of_an_account_that_is_not_there_is_deleted(world: World,
     assert world.bodies("delete", "secrets")[0]["preconditions"] == {"uid": made["metadata"]["uid"]}
 
 
-async def test_an_account_that_the_cache_has_not_seen_is_asked_for(world: World) -> None:
+async def test_account_missing_in_the_cache_is_read_live(world: World) -> None:
     await asyncio.sleep(1)
     with world.faults.hold(resource="serviceaccounts"):
         await account(world)
@@ -123,7 +123,7 @@ async def test_an_account_that_the_cache_has_not_seen_is_asked_for(world: World)
         assert "delete secrets s" not in world.requests()
 
 
-async def test_the_secrets_of_an_account_go_with_it(world: World) -> None:
+async def test_secrets_are_deleted_with_their_account(world: World) -> None:
     for name in ("bot", "other"):
         await account(world, name)
     for name in ("s1", "s2"):
@@ -136,7 +136,7 @@ async def test_the_secrets_of_an_account_go_with_it(world: World) -> None:
     assert left == ["s3"]
 
 
-async def test_an_account_that_is_made_again_gets_secrets_of_its_own(world: World) -> None:
+async def test_recreated_account_does_not_reuse_secrets(world: World) -> None:
     await account(world)
     await secret(world, "before")
     await asyncio.sleep(1)
@@ -149,7 +149,7 @@ async def test_an_account_that_is_made_again_gets_secrets_of_its_own(world: Worl
     assert annotations[ACCOUNT_UID] == uid
 
 
-async def test_a_secret_that_waits_for_the_next_account_of_its_name_is_not_deleted_with_the_last(world: World) -> None:
+async def test_secret_without_uid_is_kept_for_the_recreated_account(world: World) -> None:
     """Upstream deletes it: it says no uid, so it is the last one's as well."""
     await account(world)
     await asyncio.sleep(1)
@@ -163,7 +163,7 @@ async def test_a_secret_that_waits_for_the_next_account_of_its_name_is_not_delet
     assert left is None or left["metadata"]["annotations"][ACCOUNT_UID] == uid
 
 
-async def test_an_account_that_only_the_cache_has_lost_keeps_its_secrets(world: World) -> None:
+async def test_account_missing_only_in_the_cache_keeps_its_secrets(world: World) -> None:
     """A list from a server that is behind is no reason to take somebody's credentials away. Upstream takes them."""
     uid = await account(world)
     await secret(world)
@@ -181,7 +181,7 @@ async def test_an_account_that_only_the_cache_has_lost_keeps_its_secrets(world: 
     assert (await world.see(f"{SECRETS}/s"))["metadata"]["annotations"][ACCOUNT_UID] == uid
 
 
-async def test_an_account_lists_no_secret_that_is_gone(world: World) -> None:
+async def test_reference_to_a_deleted_secret_is_removed(world: World) -> None:
     await account(world, secrets=[{"name": "s"}, {"name": "t"}], imagePullSecrets=[{"name": "p"}])
     await secret(world)
     await asyncio.sleep(1)
@@ -193,7 +193,7 @@ async def test_an_account_lists_no_secret_that_is_gone(world: World) -> None:
     assert world.requests() == ["get serviceaccounts bot", "update serviceaccounts bot"]
 
 
-async def test_an_account_that_did_not_list_it_is_only_looked_at(world: World) -> None:
+async def test_account_without_the_reference_is_not_updated(world: World) -> None:
     await account(world)
     await secret(world)
     await asyncio.sleep(1)
@@ -203,7 +203,7 @@ async def test_an_account_that_did_not_list_it_is_only_looked_at(world: World) -
     assert world.requests() == ["get serviceaccounts bot"]
 
 
-async def test_a_reference_is_taken_out_though_others_write_the_account(world: World) -> None:
+async def test_reference_removal_is_retried_on_conflicts(world: World) -> None:
     await account(world, secrets=[{"name": "s"}])
     await secret(world)
     await asyncio.sleep(1)
@@ -214,7 +214,7 @@ async def test_a_reference_is_taken_out_though_others_write_the_account(world: W
     assert (await world.see(f"{ACCOUNTS}/bot")).get("secrets") is None
 
 
-async def test_whoever_cannot_be_filled_is_left_after_ten_more_tries_until_it_changes(world: World) -> None:
+async def test_token_secret_is_retried_ten_times_until_it_changes(world: World) -> None:
     await account(world)
     await asyncio.sleep(1)
     failing = world.faults.add(Rule(fail(500), verb="update", resource="secrets"))
@@ -227,7 +227,7 @@ async def test_whoever_cannot_be_filled_is_left_after_ten_more_tries_until_it_ch
     assert "token" in await texts(world)
 
 
-async def test_an_orphan_is_deleted_however_long_it_takes(world: World) -> None:
+async def test_secret_deletion_is_retried_without_limit(world: World) -> None:
     failing = world.faults.add(Rule(fail(500), verb="delete", resource="secrets"))
     await secret(world)
     await asyncio.sleep(1200)
@@ -237,7 +237,7 @@ async def test_an_orphan_is_deleted_however_long_it_takes(world: World) -> None:
     assert await world.get(f"{SECRETS}/s") is None
 
 
-async def test_one_secret_that_cannot_be_deleted_does_not_keep_the_others(world: World) -> None:
+async def test_failed_deletion_of_one_secret_does_not_block_others(world: World) -> None:
     await account(world)
     for name in ("s1", "s2", "s3"):
         await secret(world, name)
@@ -248,7 +248,7 @@ async def test_one_secret_that_cannot_be_deleted_does_not_keep_the_others(world:
     assert (await world.see(SECRETS))["items"] == []
 
 
-async def test_a_secret_that_is_newer_than_the_cache_is_filled_when_it_is_seen(world: World) -> None:
+async def test_secret_newer_than_the_cache_is_populated_later(world: World) -> None:
     await account(world)
     await secret(world)
     await asyncio.sleep(1)
@@ -262,7 +262,7 @@ async def test_a_secret_that_is_newer_than_the_cache_is_filled_when_it_is_seen(w
     assert "token" in await texts(world)
 
 
-async def test_tokens_and_keys_are_told_nowhere(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_tokens_and_keys_do_not_leak(world: World, caplog: pytest.LogCaptureFixture) -> None:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     caplog.set_level(1)

@@ -51,7 +51,7 @@ def without(*keys: str) -> dict[str, bytes | None]:
         "nothing": ({}, AUTHORITY, {"token", "ca.crt", "namespace"}),
     },
 )
-def test_what_a_secret_lacks(data: dict[str, bytes | None], authority: bytes, expected: set[str]) -> None:
+def test_missing_secret_data(data: dict[str, bytes | None], authority: bytes, expected: set[str]) -> None:
     assert missing_keys(Secret(data=data), authority) == expected
 
 
@@ -80,7 +80,7 @@ def written(**data: str) -> dict[str, Any]:
     return found
 
 
-def test_what_is_there_stays_and_what_is_not_ours_too() -> None:
+def test_existing_and_other_data_is_kept() -> None:
     found = written(token="mine", namespace="custom", extra="y")
     decoded = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
     assert decoded == {"token": "mine", "namespace": "custom", "extra": "y", "ca.crt": "CA Data"}
@@ -92,7 +92,7 @@ def test_what_is_there_stays_and_what_is_not_ours_too() -> None:
     assert found["newer"] == {"field": 1.0}
 
 
-def test_a_new_token_names_account_and_secret() -> None:
+def test_new_token_claims() -> None:
     token = base64.b64decode(written()["data"]["token"]).decode()
     body = token.split(".")[1]
     told = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
@@ -117,11 +117,11 @@ def account(uid: str) -> ServiceAccount:
         "never there": (None, "", False),
     },
 )
-def test_which_account_is_meant(found: ServiceAccount | None, uid: str, expected: bool) -> None:
+def test_referenced_service_account(found: ServiceAccount | None, uid: str, expected: bool) -> None:
     assert is_referenced_account(found, uid) is expected
 
 
-def test_only_secrets_of_the_account_that_is_gone_are_orphans() -> None:
+def test_secrets_of_a_deleted_account() -> None:
     def secret(name: str, account: str, uid: str, kind: str = SECRET_TYPE) -> Secret:
         annotations = {"kubernetes.io/service-account.name": account, "kubernetes.io/service-account.uid": uid}
         return Secret(metadata=ObjectMeta(name=name, namespace="default", annotations=annotations), type=kind)
@@ -144,18 +144,18 @@ def test_only_secrets_of_the_account_that_is_gone_are_orphans() -> None:
         "twice": ([{"name": "s"}, {"name": "s"}], None),
     },
 )
-def test_a_reference_is_taken_out(listed: list[dict[str, Any]], expected: list[dict[str, Any]] | None) -> None:
+def test_remove_secret_reference(listed: list[dict[str, Any]], expected: list[dict[str, Any]] | None) -> None:
     found = without_reference(json.dumps({"metadata": {"name": "bot"}, "secrets": listed}).encode(), "s")
     assert found is not None
     assert json.loads(found).get("secrets") == expected
 
 
 @pytest.mark.parametrize("told", [{}, {"secrets": None}, {"secrets": []}, {"secrets": [{"name": "t"}]}])
-def test_an_account_without_the_reference_is_left_alone(told: dict[str, Any]) -> None:
+def test_account_without_the_reference_is_unchanged(told: dict[str, Any]) -> None:
     assert without_reference(json.dumps(told).encode(), "s") is None
 
 
-def test_the_key_is_a_file(tmp_path: Path) -> None:
+def test_private_key_file(tmp_path: Path) -> None:
     file = tmp_path / "sa.key"
     key = new_key()
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
@@ -177,5 +177,5 @@ def test_the_key_is_a_file(tmp_path: Path) -> None:
         "a key at hand": (TokenOptions(signer=Signer(new_key())), True),
     },
 )
-def test_without_a_key_there_is_no_controller(options: TokenOptions, expected: bool) -> None:
+def test_controller_requires_a_private_key(options: TokenOptions, expected: bool) -> None:
     assert getattr(options, DESCRIPTOR.switch) is expected

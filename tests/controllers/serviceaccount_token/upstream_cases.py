@@ -3,11 +3,11 @@ each of them is."""
 
 from tests.controllers.upstream_coverage import Cases
 
-_NOTHING = "test_no_account_gets_a_secret_that_nobody_asked_for"
-_LACKS, _RIGHT = "test_what_a_secret_lacks", "test_what_is_changed_is_put_right_and_the_rest_stays"
-_FILLED, _GONE = "test_a_secret_that_names_an_account_is_filled_once", "test_the_secrets_of_an_account_go_with_it"
-_ORPHAN = "test_a_secret_of_an_account_that_is_not_there_is_deleted"
-_ORPHANS = "test_only_secrets_of_the_account_that_is_gone_are_orphans"
+_NOTHING = "test_no_secret_is_created_for_an_account"
+_LACKS, _RIGHT = "test_missing_secret_data", "test_changed_token_data_is_restored_and_other_data_kept"
+_FILLED, _GONE = "test_token_secret_is_populated_once", "test_secrets_are_deleted_with_their_account"
+_ORPHAN = "test_secret_of_a_missing_account_is_deleted"
+_ORPHANS = "test_secrets_of_a_deleted_account"
 
 COVERED: Cases = {
     "new serviceaccount with no secrets": _NOTHING,
@@ -30,7 +30,7 @@ COVERED: Cases = {
     "added token secret without ca data": _LACKS,
     "added token secret with mismatched ca data": _LACKS,
     "added token secret without namespace data": _LACKS,
-    "added token secret with custom namespace data": "test_a_namespace_of_its_own_stays",
+    "added token secret with custom namespace data": "test_custom_namespace_data_is_kept",
     "updated secret without serviceaccount": _ORPHAN,
     "updated secret with serviceaccount": _FILLED,
     "updated token secret without token data": _RIGHT,
@@ -39,6 +39,6 @@ COVERED: Cases = {
     "updated token secret without namespace data": _RIGHT,
     "updated token secret with custom namespace data": _LACKS,
     "deleted secret without serviceaccount": _ORPHAN,
-    "deleted secret with serviceaccount with reference": "test_an_account_lists_no_secret_that_is_gone",
-    "deleted secret with serviceaccount without reference": "test_an_account_that_did_not_list_it_is_only_looked_at",
+    "deleted secret with serviceaccount with reference": "test_reference_to_a_deleted_secret_is_removed",
+    "deleted secret with serviceaccount without reference": "test_account_without_the_reference_is_not_updated",
 }

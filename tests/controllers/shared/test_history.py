@@ -48,7 +48,7 @@ def test_the_data_is_a_patch_with_sorted_keys() -> None:
         "lists have an order": (b'{"a":[1,2]}', b'{"a":[2,1]}', False),
     },
 )
-def test_revisions_are_recognised_by_what_they_mean(one: bytes, other: bytes, same: bool) -> None:
+def test_equal_revisions(one: bytes, other: bytes, same: bool) -> None:
     assert equal_revision(one, other) is same
 
 
@@ -63,24 +63,24 @@ def test_revisions_are_recognised_by_what_they_mean(one: bytes, other: bytes, sa
         "no label is no mark of use": ([revision(1, ""), revision(2)], 1, {""}, ["r1"]),
     },
 )
-def test_old_revisions_go_when_no_pod_has_them(
+def test_unused_revisions_are_truncated(
     old: list[ControllerRevision], limit: int, live: set[str], expected: list[str]
 ) -> None:
     assert [each.metadata.name for each in revisions_to_delete(old, limit, frozenset(live), LABEL)] == expected
 
 
-def test_numbers_grow() -> None:
+def test_next_revision() -> None:
     assert next_revision([]) == 1
     assert next_revision([revision(3), revision(7)]) == 8
 
 
-def test_of_equal_numbers_the_last_is_the_newest() -> None:
+def test_equal_revision_numbers_are_ordered_by_age() -> None:
     assert newest([revision(2), revision(5), revision(1)]).revision == 5
     one, other = revision(2, "a"), revision(2, "b")
     assert newest([one, other]) is other
 
 
-def test_a_new_revision_is_owned_and_labelled() -> None:
+def test_new_revision_has_owner_and_labels() -> None:
     owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", uid="u", controller=True)
     body = msgspec.json.decode(
         new_revision(

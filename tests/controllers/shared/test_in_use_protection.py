@@ -22,6 +22,6 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         "is being deleted, and only others hold it": (True, (OTHER,), FinalizerAction.NOTHING),
     },
 )
-def test_what_is_due(going: bool, finalizers: tuple[str, ...], expected: FinalizerAction) -> None:
+def test_needs_finalizer_added_or_removed(going: bool, finalizers: tuple[str, ...], expected: FinalizerAction) -> None:
     meta = ObjectMeta(name="c", finalizers=finalizers, deletion_timestamp=NOW if going else None)
     assert finalizer_action(meta, OURS) is expected

@@ -34,5 +34,5 @@ def answer(code: int, reason: str, message: str = "", details: StatusDetails | N
         "a gateway gave up": (answer(504, "Timeout"), True),
     },
 )
-def test_a_failed_write_may_have_happened(error: Exception, expected: bool) -> None:
+def test_undecided_write_errors(error: Exception, expected: bool) -> None:
     assert may_have_happened(error) is expected

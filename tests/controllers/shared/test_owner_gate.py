@@ -87,7 +87,7 @@ async def gated(env: Env, *, wait_for_own_writes: bool = True) -> AsyncIterator[
 scene = fixture_of(gated)
 
 
-async def test_an_owner_is_handed_over_as_the_cache_has_it_and_with_its_json(scene: Scene) -> None:
+async def test_owner_is_passed_from_the_cache_with_its_json(scene: Scene) -> None:
     meta = await scene.owner()
     found = await scene.gate.enter(KEY)
     assert found is not None
@@ -96,7 +96,7 @@ async def test_an_owner_is_handed_over_as_the_cache_has_it_and_with_its_json(sce
     assert found.expectations_satisfied
 
 
-async def test_an_owner_with_open_expectations_is_handed_over_to_have_its_status_reported(scene: Scene) -> None:
+async def test_owner_with_unfulfilled_expectations_is_passed_for_its_status(scene: Scene) -> None:
     await scene.owner()
     scene.gate.expectations.expect_creations(KEY, 1)
     found = await scene.gate.enter(KEY)
@@ -104,14 +104,14 @@ async def test_an_owner_with_open_expectations_is_handed_over_to_have_its_status
     assert not found.expectations_satisfied
 
 
-async def test_an_owner_that_is_gone_is_forgotten(scene: Scene) -> None:
+async def test_state_of_a_deleted_owner_is_removed(scene: Scene) -> None:
     scene.gate.expectations.expect_creations(KEY, 1)
     assert await scene.gate.enter(KEY) is None
     assert scene.forgotten == [KEY]
     assert scene.gate.expectations.get(KEY) is None
 
 
-async def test_an_owner_that_the_server_no_longer_has_is_not_synced_though_the_cache_shows_it(
+async def test_owner_deleted_on_the_server_is_not_synced(
     scene: Scene,
 ) -> None:
     meta = await scene.owner()
@@ -121,7 +121,7 @@ async def test_an_owner_that_the_server_no_longer_has_is_not_synced_though_the_c
 
 
 @cases("gone", {"owner cached": False, "owner gone": True})
-async def test_a_cache_behind_an_own_write_is_not_acted_upon_whatever_it_shows(scene: Scene, gone: bool) -> None:
+async def test_cache_behind_an_own_write_delays_the_sync(scene: Scene, gone: bool) -> None:
     uid = "gone" if gone else (await scene.owner()).uid
     scene.gate.writes.wrote(KEY, uid, PODS.group_resource, FAR_AHEAD)
     with pytest.raises(StaleCache):
@@ -145,7 +145,7 @@ async def test_pods_are_listed_after_a_lost_response_before_own_writes_are_compa
     assert not scene.gate.writes.is_undecided(KEY)
 
 
-async def test_without_the_consistency_store_a_cache_is_acted_upon_as_it_is(env: Env) -> None:
+async def test_cache_is_used_as_is_without_the_consistency_store(env: Env) -> None:
     async with gated(env, wait_for_own_writes=False) as scene:
         meta = await scene.owner()
         scene.gate.writes.wrote(KEY, meta.uid, PODS.group_resource, FAR_AHEAD)

@@ -7,7 +7,7 @@ import pytest
 from pilothouse.controllers.shared.parallel import each
 
 
-async def test_what_goes_wrong_while_the_things_are_read_is_raised() -> None:
+async def test_error_while_iterating_is_raised() -> None:
     done: list[int] = []
 
     def things() -> Iterator[int]:
@@ -23,7 +23,7 @@ async def test_what_goes_wrong_while_the_things_are_read_is_raised() -> None:
 
 
 @pytest.mark.parametrize("at_once", [0, -1])
-async def test_nothing_to_do(at_once: int) -> None:
+async def test_empty_iterable(at_once: int) -> None:
     async def act(thing: int) -> None:
         raise AssertionError(f"nobody is there for {thing}")
 

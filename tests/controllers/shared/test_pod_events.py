@@ -26,7 +26,7 @@ def owner(uid: str) -> ReplicaSet:
     return ReplicaSet(metadata=ObjectMeta(namespace="default", name="web", uid=uid))
 
 
-async def test_an_owner_in_a_terminating_namespace_is_delayed_and_its_successor_is_not(env: Env) -> None:
+async def test_owner_in_a_terminating_namespace_is_delayed_and_its_successor_is_not(env: Env) -> None:
     """The rejected create may be answered after the owner and its namespace are gone and another one has its name."""
     owners, queue = Cache[ReplicaSet]("owners"), Enqueuer()
     events: PodEvents[ReplicaSet] = PodEvents(gate(env, REPLICA_SETS, owners), queue, Log("test"))

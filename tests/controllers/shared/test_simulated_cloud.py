@@ -24,7 +24,7 @@ def addresses(cloud: SimulatedCloud, of: Service) -> list[str]:
     return [each.ip for each in asyncio.run(balancers.ensure("kubernetes", of, [])).ingress]
 
 
-def test_addresses_are_given_once() -> None:
+def test_addresses_are_unique() -> None:
     cloud = SimulatedCloud(Env())
     assert addresses(cloud, service("a")) == ["198.18.0.1"]
     assert addresses(cloud, service("b")) == ["198.18.0.2"]
@@ -32,7 +32,7 @@ def test_addresses_are_given_once() -> None:
     assert addresses(cloud, service("c", ipFamilies=["IPv6", "IPv4"])) == ["2001:db8:18::1", "198.18.0.3"]
 
 
-def test_what_a_service_says_is_kept_if_it_can_be() -> None:
+def test_address_in_the_service_status_is_kept() -> None:
     """After a restart the cloud has forgotten everything."""
     cloud = SimulatedCloud(Env())
     assert addresses(cloud, service("a", said=("198.18.0.9",))) == ["198.18.0.9"]
@@ -40,13 +40,13 @@ def test_what_a_service_says_is_kept_if_it_can_be() -> None:
     assert addresses(cloud, service("c", said=("192.0.2.1",))) == ["198.18.0.2"], "it is another cloud's"
 
 
-def test_a_requested_address_outside_of_the_range_is_rejected() -> None:
+def test_requested_address_outside_the_range_is_rejected() -> None:
     cloud = SimulatedCloud(Env())
     with pytest.raises(ValueError, match="is taken, or not in"):
         addresses(cloud, service("a", loadBalancerIP="192.0.2.1"))
 
 
-def test_a_provider_is_found_by_its_name() -> None:
+def test_provider_lookup_by_name() -> None:
     assert "simulated" in installed()
     assert load_provider("simulated", Env()).name == "simulated"
     assert validate_provider(SimulatedCloud(Env())) == []

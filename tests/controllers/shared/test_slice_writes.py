@@ -51,9 +51,7 @@ async def test_creates_come_before_updates_and_updates_before_deletes(world: Wor
         "a delete": ("delete", ["create", "update", "delete"], [1, 1, 0]),
     },
 )
-async def test_the_first_that_fails_is_the_last(
-    world: World, verb: str, before: list[str], changes: list[float]
-) -> None:
+async def test_first_failed_write_stops(world: World, verb: str, before: list[str], changes: list[float]) -> None:
     admin = SliceWrites(
         world.admin, SliceTracker(lambda: ""), world.metrics.counter("others", "Others", ("operation",))
     )
@@ -65,7 +63,7 @@ async def test_the_first_that_fails_is_the_last(
     assert counted(world) == changes
 
 
-async def test_in_a_namespace_that_ends_nothing_is_done(world: World) -> None:
+async def test_terminating_namespace_is_skipped(world: World) -> None:
     await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "ending"}})
     await world.delete("/api/v1/namespaces/ending")
     mine = [one(name, "ending") for name in ("a", "b", "c")]
@@ -74,7 +72,7 @@ async def test_in_a_namespace_that_ends_nothing_is_done(world: World) -> None:
     assert counted(world) == [0, 0, 0]
 
 
-async def test_writes_must_be_seen_before_the_next_sync_also_if_not_counted(world: World) -> None:
+async def test_writes_must_be_observed_before_the_next_sync(world: World) -> None:
     tracker = SliceTracker(lambda: "")
     writes = writes_of(world, tracker)
     await writes.apply(KEY, [one("a")], [], [], why="a test")

@@ -24,7 +24,7 @@ from pilothouse.controllers.shared.volume_plugins import Place, place_of
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_disk_that_a_driver_mounts(source: dict[str, Any], driver: str, disk: str) -> None:
+def test_csi_unique_volume_names(source: dict[str, Any], driver: str, disk: str) -> None:
     spec = msgspec.convert(source, PersistentVolumeSpec)
     assert place_of(spec, spec.csi) == Place(f"kubernetes.io/csi/{driver}^{disk}", driver)
 
@@ -44,6 +44,6 @@ def test_a_disk_that_a_driver_mounts(source: dict[str, Any], driver: str, disk: 
         ({}, None),
     ],
 )
-def test_a_disk_that_a_kubelet_mounts_itself_or_none(source: dict[str, Any], name: str | None) -> None:
+def test_in_tree_unique_volume_names(source: dict[str, Any], name: str | None) -> None:
     found = place_of(msgspec.convert(source, PersistentVolumeSpec), None)
     assert found == (Place(name, "") if name is not None else None)

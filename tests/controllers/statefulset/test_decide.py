@@ -44,7 +44,7 @@ def delete(ordinal: int, revision: str = NEW) -> DeletePod:
         "nor is one deleted beyond one that is not well": ("-f.", []),
     },
 )
-def test_ordered_pods_are_attended_to_one_after_the_other(states: str, living: list[Any]) -> None:
+def test_ordered_ready_creates_pods_one_by_one(states: str, living: list[Any]) -> None:
     plan = decide(observed(pods(*states)))
     assert plan == Plan(living=tuple(living))
 
@@ -58,17 +58,17 @@ def test_ordered_pods_are_attended_to_one_after_the_other(states: str, living: l
         "all is well": ("+++", []),
     },
 )
-def test_parallel_pods_are_attended_to_together(states: str, living: list[Any]) -> None:
+def test_parallel_creates_pods_together(states: str, living: list[Any]) -> None:
     plan = decide(observed(pods(*states), ordered=False))
     assert plan == Plan(ordered=False, living=tuple(living))
 
 
-def test_a_pod_that_failed_and_goes_is_waited_for() -> None:
+def test_failed_terminating_pod_is_awaited() -> None:
     going = pod("web-0", phase="Failed", terminating=True)
     assert decide(observed([going])) == Plan()
 
 
-def test_a_pod_must_be_ready_for_long_enough() -> None:
+def test_min_ready_seconds_delay_the_next_pod() -> None:
     """TestStatefulSetControlWithStartOrdinal's neighbours on minReadySeconds: TestStatefulSetAvailability."""
     for since, living in ((29.0, ()), (31.0, (create(1),))):
         assert decide(observed([pod("web-0", since=since)], min_ready_seconds=30)).living == living
@@ -86,13 +86,13 @@ def test_a_pod_must_be_ready_for_long_enough() -> None:
         "one that is missing comes first": (".++", []),
     },
 )
-def test_ordered_pods_that_are_too_many_go_one_after_the_other(states: str, doomed: list[DeletePod]) -> None:
+def test_ordered_ready_scales_down_one_by_one(states: str, doomed: list[DeletePod]) -> None:
     plan = decide(observed(pods(*states), desired=1))
     assert plan.condemned == tuple(doomed)
     assert plan.update == ()
 
 
-def test_parallel_pods_that_are_too_many_go_together() -> None:
+def test_parallel_scales_down_together() -> None:
     plan = decide(observed(pods("-", "x", "-", "+"), desired=1, ordered=False))
     assert plan.condemned == (delete(3), delete(2))
 
@@ -105,18 +105,18 @@ def test_parallel_pods_that_are_too_many_go_together() -> None:
         "far higher": (5, [create(5)], []),
     },
 )
-def test_ordinals_begin_at_their_start(start: int, living: list[Any], condemned: list[Any]) -> None:
+def test_start_ordinal(start: int, living: list[Any], condemned: list[Any]) -> None:
     """TestStatefulSetControlWithStartOrdinal; TestStatefulSetStartOrdinal of test/integration/statefulset."""
     plan = decide(observed(pods("+++"[0], "+", "+"), start=start))
     assert (plan.living, plan.condemned) == (tuple(living), tuple(condemned))
 
 
-def test_ordinals_below_the_first_are_too_many() -> None:
+def test_ordinals_below_the_start_are_condemned() -> None:
     plan = decide(observed(pods("+", "+", "+", "+"), start=1))
     assert plan.condemned == (delete(0),)
 
 
-def test_a_set_that_is_being_deleted_only_reports() -> None:
+def test_terminating_set_only_updates_its_status() -> None:
     """``updateStatefulSet``: its first return."""
     assert decide(observed(pods("f", ".", "+", "+"), being_deleted=True)) == Plan()
 
@@ -137,7 +137,9 @@ def test_a_set_that_is_being_deleted_only_reports() -> None:
         "one that was left over": (["+o", "+", "+o"], 0, [2]),
     },
 )
-def test_an_update_goes_from_the_top_down(states: list[str], partition: int | None, update: list[int]) -> None:
+def test_rolling_update_starts_at_the_highest_ordinal(
+    states: list[str], partition: int | None, update: list[int]
+) -> None:
     """TestStatefulSetControlRollingUpdate, …WithPartition."""
     plan = decide(observed(pods(*states), partition=partition))
     assert plan.update == tuple(delete(ordinal, OLD) for ordinal in update)
@@ -145,23 +147,23 @@ def test_an_update_goes_from_the_top_down(states: list[str], partition: int | No
 
 @pytest.mark.parametrize("state", ["-", "p", "x"])
 @pytest.mark.parametrize("ordered", [True, False])
-def test_an_update_waits_for_the_pod_before(state: str, ordered: bool) -> None:
+def test_rolling_update_waits_for_the_previous_pod(state: str, ordered: bool) -> None:
     """Parallel management is of scaling only (without maxUnavailable)."""
     plan = decide(observed(pods("+o", "+o", state), ordered=ordered))
     assert plan.update == ()
 
 
-def test_a_parallel_update_replaces_a_pod_that_is_not_well() -> None:
+def test_parallel_update_replaces_an_unhealthy_pod() -> None:
     assert decide(observed(pods("+o", "-o", "-o"), ordered=False)).update == (delete(2, OLD),)
     assert decide(observed(pods("-o", "+", "+"), ordered=False)).update == (delete(0, OLD),)
 
 
-def test_an_ordered_update_does_not_pass_a_pod_that_is_not_well() -> None:
+def test_ordered_update_waits_for_an_unhealthy_pod() -> None:
     """kubernetes#67250: also not when it is of the old revision and would be replaced."""
     assert decide(observed(pods("-o", "+o", "+o"))) == Plan()
 
 
-def test_on_delete_replaces_nothing() -> None:
+def test_on_delete_replaces_no_pods() -> None:
     """TestStatefulSetControlOnDeleteUpdate."""
     assert decide(observed(pods("+o", "+o", "+o"), strategy="OnDelete")).update == ()
 
@@ -196,7 +198,7 @@ def test_max_unavailable_bounds_an_update(states: list[str], bound: int, update:
     assert plan.update == tuple(delete(ordinal, OLD) for ordinal in update)
 
 
-def test_max_unavailable_keeps_to_the_partition() -> None:
+def test_max_unavailable_respects_the_partition() -> None:
     plan = decide(observed(pods("+o", "+o", "+o", "+o"), desired=4, max_unavailable=4, partition=3))
     assert plan.update == (delete(3, OLD),)
 
@@ -213,7 +215,7 @@ def test_max_unavailable_keeps_to_the_partition() -> None:
         "OnDelete: new": (0, {"partition": None, "current_replicas": 2, "strategy": "OnDelete"}, False),
     },
 )
-def test_a_missing_pod_is_made_from_the_revision_of_its_place(
+def test_missing_pod_is_created_from_the_revision_of_its_ordinal(
     ordinal: int, rules: dict[str, Any], from_current: bool
 ) -> None:
     """``newVersionedStatefulSetPod``; kubernetes#70442."""
@@ -223,7 +225,7 @@ def test_a_missing_pod_is_made_from_the_revision_of_its_place(
     assert plan.living == (create(ordinal, from_current=from_current),)
 
 
-def test_the_partition_counts_from_the_first_ordinal() -> None:
+def test_partition_is_relative_to_the_start_ordinal() -> None:
     found = [pod("web-6", revision=OLD), pod("web-7", revision=OLD)]
     plan = decide(observed(found, start=5, partition=1))
     assert plan.living == (create(5, from_current=True),)
@@ -234,7 +236,7 @@ def test_the_partition_counts_from_the_first_ordinal() -> None:
 # Identity and claims
 
 
-def test_labels_and_volumes_are_put_right() -> None:
+def test_identity_and_storage_are_updated() -> None:
     """TestStatefulPodControlUpdatesIdentity, TestStatefulPodControlUpdatesPodStorage."""
     assert decide(observed([pod("web-0", labelled=False)], desired=1)).living == ((UpdateStatefulPod("web-0"),),)
     for name, living in (
@@ -246,7 +248,7 @@ def test_labels_and_volumes_are_put_right() -> None:
         assert plan.living == living, name
 
 
-def test_after_a_repair_an_ordered_set_goes_on() -> None:
+def test_ordered_set_continues_after_an_identity_update() -> None:
     plan = decide(observed([pod("web-0", labelled=False)]))
     assert plan.living == ((UpdateStatefulPod("web-0"),), create(1))
 
@@ -264,21 +266,21 @@ KEPT = Policy(when_deleted=DELETE, when_scaled=RETAIN)
         "on its way out": ((claim("data-web-0", BY_SET, terminating=True),), [(CreateMissingClaims("web-0"),)]),
     },
 )
-def test_a_pending_pod_gets_the_claims_that_it_lacks(claims: Any, living: list[Any]) -> None:
+def test_missing_claims_of_a_pending_pod_are_created(claims: Any, living: list[Any]) -> None:
     """TestStatefulSetControl: RecreatesPVCForPendingPod; TestStatefulPodControlUpdatePodClaimForRetentionPolicy."""
     waiting = pod("web-0", phase="Pending", claim="data-web-0")
     plan = decide(observed([waiting], templates=DATA, claims=claims, policy=SCALED))
     assert plan == Plan(living=tuple(living))
 
 
-def test_claims_of_running_pods_get_their_owners() -> None:
+def test_claim_owner_references_of_running_pods_are_updated() -> None:
     found = [pod("web-0", claim="data-web-0"), pod("web-1", claim="data-web-1")]
     claims = (claim("data-web-0", BY_SET), claim("data-web-1", by_pod("web-1")))
     plan = decide(observed(found, desired=2, templates=DATA, claims=claims, policy=SCALED))
     assert plan.living == ((UpdateStatefulPod("web-1"),),)
 
 
-def test_claims_of_pods_that_are_too_many_are_settled_before_the_pod_goes() -> None:
+def test_claim_owner_references_of_condemned_pods_are_updated_before_the_deletion() -> None:
     found = [pod(f"web-{n}", claim=f"data-web-{n}") for n in range(3)]
     claims = tuple(claim(f"data-web-{n}", BY_SET) for n in range(3))
     plan = decide(observed(found, desired=1, templates=DATA, claims=claims, policy=SCALED))
@@ -294,7 +296,7 @@ def test_claims_of_pods_that_are_too_many_are_settled_before_the_pod_goes() -> N
         "claims are kept when pods are scaled away: take it": (KEPT, (create(0),), ()),
     },
 )
-def test_a_claim_of_the_pod_before_is_not_given_to_a_new_one(policy: Policy, living: Any, awaited: Any) -> None:
+def test_stale_claim_of_the_previous_pod_is_awaited(policy: Policy, living: Any, awaited: Any) -> None:
     """TestPodClaimIsStale."""
     left = claim("data-web-0", by_pod("web-0", "uid of the one before"))
     plan = decide(observed([], templates=DATA, claims=(left,), policy=policy))

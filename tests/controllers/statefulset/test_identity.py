@@ -42,13 +42,13 @@ CLAIMS = claim_templates(
         ("web-٣", ("", -1)),
     ],
 )
-def test_parent_and_ordinal_of_a_name(name: str, expected: tuple[str, int]) -> None:
+def test_parent_name_and_ordinal(name: str, expected: tuple[str, int]) -> None:
     """TestGetParentNameAndOrdinal, TestGetParentName, TestGetOrdinal."""
     assert parent_and_ordinal(name) == expected
     assert ordinal_of(name) == expected[1]
 
 
-def test_who_belongs_to_whom() -> None:
+def test_is_member_of() -> None:
     """TestIsMemberOf, ``getPodName``."""
     assert pod_name("web", 3) == "web-3"
     assert is_member_of("web", "web-3")
@@ -57,7 +57,7 @@ def test_who_belongs_to_whom() -> None:
     assert is_member_of("web-2", "web-2-3")
 
 
-def test_a_pod_is_its_template_under_its_own_name() -> None:
+def test_new_pod_from_template() -> None:
     """TestNewPodControllerRef's neighbours: initIdentity, updateStorage."""
     template = (
         b'{"metadata":{"labels":{"app":"web"},"annotations":{"x":"y"}},"spec":{"containers":[{"name":"c","cpu":1.50}],'
@@ -79,13 +79,13 @@ def test_a_pod_is_its_template_under_its_own_name() -> None:
     ]
 
 
-def test_without_service_a_pod_has_no_subdomain() -> None:
+def test_no_subdomain_without_a_service_name() -> None:
     template = b'{"metadata":{"labels":{"app":"web"}},"spec":{"subdomain":"theirs","volumes":[{"name":"tmp"}]}}'
     made = msgspec.json.decode(numbered_template(template, pod="web-0", subdomain="", revision="r", claims=()))
     assert made["spec"] == {"hostname": "web-0", "volumes": [{"name": "tmp"}]}
 
 
-def test_a_claim_is_its_template_under_the_name_of_its_pod() -> None:
+def test_persistent_volume_claims() -> None:
     """TestGetPersistentVolumeClaims: what the StatefulSet selects by wins."""
     (template,) = CLAIMS
     assert template.claim_name("web-1") == "data-web-1"
@@ -105,7 +105,7 @@ def test_a_claim_is_its_template_under_the_name_of_its_pod() -> None:
     }
 
 
-def test_volumes_are_those_of_the_own_claims() -> None:
+def test_storage_matches() -> None:
     """TestStorageMatches."""
     assert has_volumes(pod("web-1", claim="data-web-1"), CLAIMS)
     assert has_volumes(pod("web-1"), ())
@@ -120,13 +120,13 @@ def raw_of(each: Pod) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def test_a_pod_that_is_as_it_should_be_is_not_written() -> None:
+def test_identity_matches() -> None:
     """TestIdentityMatches."""
     right = pod("web-1", claim="data-web-1")
     assert repaired(raw_of(right), right, CLAIMS) is None
 
 
-def test_a_pod_is_written_with_its_labels_and_volumes() -> None:
+def test_update_identity_and_storage() -> None:
     """TestUpdateIdentity, TestUpdateStorage."""
     wrong = pod("web-1", labelled=False)
     written = repaired(raw_of(wrong), wrong, CLAIMS)

@@ -51,7 +51,7 @@ RULES: list[Any] = [
 
 
 @pytest.mark.parametrize(("scaled", "deleted", "desired", "owners"), RULES)
-def test_a_claim_has_the_owners_of_its_policy(
+def test_claim_owner_references_by_policy(
     scaled: str, deleted: str, desired: bool, owners: tuple[OwnerReference, ...]
 ) -> None:
     rule = keeping(scaled, deleted, desired=desired)
@@ -72,21 +72,19 @@ def set_of(owners: tuple[OwnerReference, ...]) -> set[str]:
 @pytest.mark.parametrize(("scaled", "deleted"), list(itertools.product((RETAIN, DELETE), repeat=2)))
 @pytest.mark.parametrize("desired", [True, False])
 @pytest.mark.parametrize("stale", [OLD_SET, OLD_POD])
-def test_what_goes_with_an_earlier_one_is_left_alone(
-    scaled: str, deleted: str, desired: bool, stale: OwnerReference
-) -> None:
+def test_claim_of_a_previous_set_is_unchanged(scaled: str, deleted: str, desired: bool, stale: OwnerReference) -> None:
     assert is_claim_owner_updated_properly((stale,), keeping(scaled, deleted, desired=desired))
 
 
 @pytest.mark.parametrize("loose", [LOOSE_SET, LOOSE_POD])
-def test_owners_that_are_no_controllers_are_replaced(loose: OwnerReference) -> None:
+def test_non_controller_owner_references_are_replaced(loose: OwnerReference) -> None:
     for scaled, deleted, desired, owners in RULES:
         rule = keeping(scaled, deleted, desired=desired)
         assert not is_claim_owner_updated_properly((loose,), rule)
         assert updated_owner_refs((loose,), rule) == owners
 
 
-def test_a_claim_with_another_controller_is_left_alone() -> None:
+def test_claim_with_another_controller_is_unchanged() -> None:
     for scaled, deleted, desired, owners in RULES:
         rule = keeping(scaled, deleted, desired=desired)
         retains = (scaled, deleted) == (RETAIN, RETAIN)
@@ -110,12 +108,12 @@ def test_a_claim_with_another_controller_is_left_alone() -> None:
         ((BY_SET, RULER), True),
     ],
 )
-def test_who_is_not_expected_to_rule(owners: tuple[OwnerReference, ...], unexpected: bool) -> None:
+def test_has_unexpected_controller(owners: tuple[OwnerReference, ...], unexpected: bool) -> None:
     assert has_unexpected_controller(owners, keeping(DELETE, DELETE, desired=True)) == unexpected
     assert not has_unexpected_controller(owners, keeping(RETAIN, RETAIN, desired=True))
 
 
-def test_references_to_earlier_objects_are_stale() -> None:
+def test_has_stale_owner_ref() -> None:
     holder = set_holder("web", SET_UID)
     assert has_stale_owner_ref((OLD_SET,), holder)
     assert not has_stale_owner_ref((BY_SET,), holder)
@@ -132,6 +130,6 @@ def test_references_to_earlier_objects_are_stale() -> None:
         "what nobody knows: kept": ({"whenDeleted": "Delete", "whenScaled": "Maybe"}, Policy()),
     },
 )
-def test_the_policy_of_a_spec(written: dict[str, str], policy: Policy) -> None:
+def test_retention_policy_defaults(written: dict[str, str], policy: Policy) -> None:
     spec = {"persistentVolumeClaimRetentionPolicy": written} if written else {}
     assert policy_of(stateful_set(spec=spec)) == policy

@@ -64,24 +64,24 @@ def test_fnv_1(text: bytes, expected: int) -> None:
     assert fnv32(text) == expected
 
 
-def test_a_revision_is_named_as_upstream_names_it() -> None:
+def test_revision_name_is_upstreams() -> None:
     """What v1.36.2 named the revision of this template (trace 07a); each collision gives another name."""
     assert revision_hash(data(), 0) == "58b9955788"
     assert len({revision_hash(data(), count) for count in range(20)}) == 20
 
 
-def test_a_long_name_is_cut() -> None:
+def test_long_revision_name_is_truncated() -> None:
     """``ControllerRevisionName`` of ``pkg/controller/history``."""
     assert revision_name("web", "abc") == "web-abc"
     assert revision_name("x" * 230, "abc") == "x" * 223 + "-abc"
 
 
-def test_a_revision_brings_its_template_back() -> None:
+def test_apply_revision() -> None:
     """TestCreateApplyRevision, the part that can be judged alone."""
     assert msgspec.json.decode(template_in(data())) == TEMPLATE
 
 
-def test_revisions_are_in_order() -> None:
+def test_sort_controller_revisions() -> None:
     """TestSortControllerRevisions: by number, then age, then name."""
     found = in_order([revision("b", 2), revision("z", 1, day=1), revision("a", 2), revision("y", 1, day=2)])
     assert [each.metadata.name for each in found] == ["z", "y", "a", "b"]
@@ -97,7 +97,7 @@ def test_revisions_are_in_order() -> None:
         "below zero: all are kept": (-1, {"d"}, []),
     },
 )
-def test_unused_revisions_over_the_limit_are_deleted(limit: int, live: set[str], gone: list[str]) -> None:
+def test_history_limit_deletes_unused_revisions(limit: int, live: set[str], gone: list[str]) -> None:
     """TestStatefulSetControlLimitsHistory."""
     found = [revision(name, number) for number, name in enumerate("abcd")]
     assert [each.metadata.name for each in revisions_to_truncate(found, frozenset(live), limit)] == gone
@@ -116,7 +116,7 @@ def test_unused_revisions_over_the_limit_are_deleted(limit: int, live: set[str],
         "another image": ({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.9"}]}, False),
     },
 )
-def test_what_differs_only_by_defaults_means_the_same(older: dict[str, Any], same: bool) -> None:
+def test_revisions_differing_by_defaults_are_equal(older: dict[str, Any], same: bool) -> None:
     """TestStatefulSetCompatibility (1.33 → 1.34), kubernetes#135017."""
     assert equal_with_defaults(data(**older), data()) == same
 
@@ -139,13 +139,13 @@ def test_what_differs_only_by_defaults_means_the_same(older: dict[str, Any], sam
         ),
     },
 )
-def test_fields_behind_gates_make_a_revision_like_any_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_gated_fields_are_part_of_the_revision(before: dict[str, Any], after: dict[str, Any]) -> None:
     """An API server whose gates are on keeps them. ``Scheme.Default`` only adds (v1.36
     ``setMatchesLatestExistingRevision``)."""
     assert not equal_with_defaults(data(**before), data(**after))
 
 
-def test_a_selector_of_everything_is_not_one_of_nothing() -> None:
+def test_empty_selector_differs_from_a_missing_one() -> None:
     def spread(**selector: Any) -> bytes:
         return data(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", **selector}])
 

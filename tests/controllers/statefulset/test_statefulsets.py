@@ -55,7 +55,7 @@ async def test_pods_and_claims_are_created_with_events(world: World) -> None:
         ),
     },
 )
-async def test_what_cannot_be_created_is_reported_and_retried(
+async def test_failed_creation_emits_an_event_and_is_retried(
     world: World, verb: str, resource: str, recorded: tuple[str, str]
 ) -> None:
     """TestStatefulPodControlCreatePodPvcCreateFailure, …CreatePodFailed."""
@@ -66,7 +66,7 @@ async def test_what_cannot_be_created_is_reported_and_retried(
     assert await world.names() == ["web-0"]
 
 
-async def test_a_pod_that_cannot_be_deleted_is_reported(world: World) -> None:
+async def test_failed_deletion_emits_an_event(world: World) -> None:
     """TestStatefulPodControlDeleteFailure."""
     await world.create(replicas=1)
     await world.settle()
@@ -77,7 +77,7 @@ async def test_a_pod_that_cannot_be_deleted_is_reported(world: World) -> None:
     assert await world.names() == []
 
 
-async def test_a_pod_that_is_there_already_makes_no_event(world: World) -> None:
+async def test_existing_pod_emits_no_event(world: World) -> None:
     """TestStatefulPodControlCreatePodExists: somebody else's of that name."""
     spec = {"containers": [{"name": "main", "image": "pause:9"}]}
     await world.request("POST", PODS, {"metadata": {"name": "web-0"}, "spec": spec})
@@ -90,7 +90,7 @@ async def test_a_pod_that_is_there_already_makes_no_event(world: World) -> None:
     assert await world.images() == ["1"]
 
 
-async def test_a_claim_on_its_way_out_is_waited_for(world: World) -> None:
+async def test_terminating_claim_is_awaited(world: World) -> None:
     """TestStatefulPodControlCreatePodPVCDeleting."""
     held = {**TEMPLATE, "metadata": {"name": "data-web-0", "finalizers": ["example.com/hold"]}}
     await world.request("POST", CLAIMS, held)
@@ -105,7 +105,7 @@ async def test_a_claim_on_its_way_out_is_waited_for(world: World) -> None:
     assert (await world.names(), await world.names(CLAIMS)) == (["web-0"], ["data-web-0"])
 
 
-async def test_a_claim_that_is_there_is_taken_as_it_is(world: World) -> None:
+async def test_existing_claim_is_used(world: World) -> None:
     await world.request("POST", CLAIMS, {**TEMPLATE, "metadata": {"name": "data-web-0", "labels": {"mine": "yes"}}})
     await world.create(replicas=1, **KEEP)
     await world.settle()
@@ -113,7 +113,7 @@ async def test_a_claim_that_is_there_is_taken_as_it_is(world: World) -> None:
     assert world.sent("create", "persistentvolumeclaims") == []
 
 
-async def test_a_pending_pod_gets_its_claim_again(world: World) -> None:
+async def test_claim_of_a_pending_pod_is_recreated(world: World) -> None:
     """TestStatefulSetControl: RecreatesPVCForPendingPod."""
     world.runs = False
     await world.create(replicas=1, **KEEP)
@@ -149,7 +149,7 @@ async def test_claims_follow_the_retention_policy(world: World) -> None:
     assert world.sent("update", "pods") == [], "only claims were written"
 
 
-async def test_a_claim_with_another_controller_is_reported(world: World) -> None:
+async def test_claim_with_another_controller_emits_an_event(world: World) -> None:
     """TestStatefulPodControlUpdatePodClaimForRetentionPolicy with a conflicting controller."""
     owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "ruler", "uid": "u", "controller": True}
     metadata = {"name": "data-web-0", "ownerReferences": [owner]}
@@ -164,7 +164,7 @@ async def test_a_claim_with_another_controller_is_reported(world: World) -> None
     assert await world.owners("data-web-0") == ["Thing"]
 
 
-async def test_labels_that_were_taken_off_are_put_back(world: World) -> None:
+async def test_removed_pod_labels_are_restored(world: World) -> None:
     """TestStatefulPodControlUpdatesIdentity, TestStatefulPodControlUpdateIdentityFailure: also after conflicts."""
     await world.create(replicas=1)
     await world.settle()
@@ -179,7 +179,7 @@ async def test_labels_that_were_taken_off_are_put_back(world: World) -> None:
 
 
 @pytest.mark.parametrize("conflicts", [1, 4])
-async def test_a_status_that_meets_a_newer_one_is_written_again(world: World, conflicts: int) -> None:
+async def test_status_conflict_is_retried(world: World, conflicts: int) -> None:
     """TestStatefulSetStatusUpdaterUpdateReplicasConflict: within milliseconds."""
     world.runs = False
     rule = world.faults.add(Rule(conflict(), verb="update", resource="statefulsets.apps", times=conflicts))
@@ -190,7 +190,7 @@ async def test_a_status_that_meets_a_newer_one_is_written_again(world: World, co
     assert (await world.status())["observedGeneration"] == 1
 
 
-async def test_no_status_is_written_of_what_is_gone(world: World) -> None:
+async def test_no_status_update_for_a_deleted_set(world: World) -> None:
     world.runs = False
     rule = world.faults.add(Rule(conflict(), verb="update", resource="statefulsets.apps"))
     await world.create(replicas=1)
@@ -203,7 +203,7 @@ async def test_no_status_is_written_of_what_is_gone(world: World) -> None:
     assert world.metrics.value("pilothouse_reconcile_errors_total", "statefulset-controller", "retried") == 0
 
 
-async def test_pods_of_neither_revision_do_not_count_below_nothing(world: World) -> None:
+async def test_current_replicas_are_never_negative(world: World) -> None:
     """kubernetes#58347: upstream takes one off ``currentReplicas`` for each, and the API server refuses -1."""
     world.runs = False
     await world.create(replicas=1, podManagementPolicy="Parallel")
@@ -218,7 +218,7 @@ async def test_pods_of_neither_revision_do_not_count_below_nothing(world: World)
     assert any(status["updateRevision"] != status["currentRevision"] for status in sent)
 
 
-async def test_a_status_that_cannot_be_written_is_tried_again(world: World) -> None:
+async def test_failed_status_update_is_retried(world: World) -> None:
     """TestStatefulSetControl: UpdateSetStatusFailure."""
     rule = world.faults.add(Rule(fail(500, "InternalError"), verb="update", resource="statefulsets.apps"))
     await world.create(replicas=2)
@@ -228,7 +228,7 @@ async def test_a_status_that_cannot_be_written_is_tried_again(world: World) -> N
     assert (await world.status())["readyReplicas"] == 2
 
 
-async def test_lost_answers_make_nothing_twice(world: World) -> None:
+async def test_lost_responses_create_no_duplicates(world: World) -> None:
     for how in (lose_answer(), time_out(sent=True)):
         for verb, resource in (("create", "pods"), ("create", "persistentvolumeclaims"), ("delete", "pods")):
             world.faults.add(Rule(how, verb=verb, resource=resource, probability=0.3))
@@ -240,7 +240,7 @@ async def test_lost_answers_make_nothing_twice(world: World) -> None:
 
 
 @pytest.mark.parametrize(("waits", "tries"), [(True, 1), (False, 2)])
-async def test_an_old_cache_is_not_acted_upon(env: Env, waits: bool, tries: int) -> None:
+async def test_stale_cache_delays_the_sync(env: Env, waits: bool, tries: int) -> None:
     """The consistency store of v1.36 (KEP-5647); names are what protects without it."""
     async with controlled(env, StatefulSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods"):
@@ -256,7 +256,7 @@ async def test_an_old_cache_is_not_acted_upon(env: Env, waits: bool, tries: int)
         assert (skips > 0) == waits
 
 
-async def test_what_was_deleted_is_waited_for(world: World) -> None:
+async def test_deleted_pod_is_awaited_with_a_stale_cache(world: World) -> None:
     """Not upstream's: with an old cache it would take the next pod while this one still seems to be well."""
     await world.create(replicas=3)
     await world.settle()
@@ -270,7 +270,7 @@ async def test_what_was_deleted_is_waited_for(world: World) -> None:
     assert await world.names() == ["web-0"]
 
 
-async def test_a_name_that_is_taken_leads_to_the_next_hash(world: World) -> None:
+async def test_revision_name_collision_uses_the_next_hash(world: World) -> None:
     """TestRealHistory_CreateControllerRevision, on a collision; kubernetes#49909."""
     await world.create(replicas=0)
     await world.settle()
@@ -286,7 +286,7 @@ async def test_a_name_that_is_taken_leads_to_the_next_hash(world: World) -> None
     assert status["currentRevision"] == status["updateRevision"] != name
 
 
-async def test_an_old_template_gets_the_next_number_also_after_conflicts(world: World) -> None:
+async def test_rollback_updates_the_revision_number_after_conflicts(world: World) -> None:
     """TestStatefulSetControlRollback, TestRealHistory_UpdateControllerRevision."""
     await world.create(replicas=1)
     await world.settle()
@@ -301,7 +301,7 @@ async def test_an_old_template_gets_the_next_number_also_after_conflicts(world: 
     assert sorted(item["revision"] for item in items) == [2, 3]
 
 
-async def test_history_is_truncated_also_when_a_sync_fails(world: World) -> None:
+async def test_history_is_truncated_if_the_sync_fails(world: World) -> None:
     """TestStatefulSetControlLimitsHistory."""
     await world.create(replicas=1, revisionHistoryLimit=1)
     for image in ("2", "3", "4"):
@@ -315,7 +315,7 @@ async def test_history_is_truncated_also_when_a_sync_fails(world: World) -> None
     assert len(await world.names(REVISIONS)) == 3, "of the template, of the pod, and one of history"
 
 
-async def test_pods_are_waited_for_until_they_are_available(world: World) -> None:
+async def test_scaling_waits_for_available_pods(world: World) -> None:
     """TestStatefulSetAvailability, and the sync that nobody else asks for."""
     await world.create(replicas=3, minReadySeconds=10)
     seen: dict[int, float] = {}
@@ -329,7 +329,7 @@ async def test_pods_are_waited_for_until_they_are_available(world: World) -> Non
     assert (await world.status())["availableReplicas"] == 3
 
 
-async def test_an_owner_that_is_going_on_the_server_adopts_nothing(world: World) -> None:
+async def test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing(world: World) -> None:
     """TestStatefulSetControllerDeletionTimestampRace: the live read before an adoption."""
     made = await world.create(replicas=0)
     await world.settle()
@@ -346,7 +346,7 @@ async def test_an_owner_that_is_going_on_the_server_adopts_nothing(world: World)
     assert made["metadata"]["uid"]
 
 
-async def test_pods_whose_name_does_not_fit_are_left_alone_or_let_go(world: World) -> None:
+async def test_pods_with_other_names_are_ignored_or_released(world: World) -> None:
     """TestGetPodsForStatefulSetRelease, TestStatefulSetControllerGetStatefulSetsForPod."""
     made = await world.create(replicas=1)
     await world.settle()
@@ -362,7 +362,7 @@ async def test_pods_whose_name_does_not_fit_are_left_alone_or_let_go(world: Worl
     assert await world.names() == ["other-0", "stray", "web-0"]
 
 
-async def test_max_unavailable_is_measured_behind_its_gate(env: Env) -> None:
+async def test_max_unavailable_metrics_gate(env: Env) -> None:
     async with controlled(env, StatefulSetOptions(use_max_unavailable=True)) as world:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
         await world.create(replicas=3, updateStrategy=strategy, podManagementPolicy="Parallel")
@@ -372,7 +372,7 @@ async def test_max_unavailable_is_measured_behind_its_gate(env: Env) -> None:
         assert world.metrics.value("statefulset_controller_statefulset_unavailable_replicas", *labels) == 0
 
 
-async def test_a_parallel_set_stops_at_the_first_batch_with_an_error(world: World) -> None:
+async def test_parallel_slow_start_stops_at_the_first_error(world: World) -> None:
     refusal = Rule(
         fail(403, "Forbidden", "no"),
         verb="create",
@@ -388,7 +388,7 @@ async def test_a_parallel_set_stops_at_the_first_batch_with_an_error(world: Worl
     assert len(await world.names()) == 10
 
 
-async def test_while_the_namespace_terminates_the_set_is_synced_once_a_second(world: World) -> None:
+async def test_set_in_a_terminating_namespace_is_synced_once_a_second(world: World) -> None:
     await world.create(replicas=30, podManagementPolicy="Parallel")
     await world.settle(10.0)
     refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
@@ -402,7 +402,7 @@ async def test_while_the_namespace_terminates_the_set_is_synced_once_a_second(wo
     assert (await world.status())["replicas"] == 0
 
 
-async def test_a_set_of_the_same_name_in_a_new_namespace_is_not_held_up(world: World) -> None:
+async def test_set_in_a_recreated_namespace_is_synced_immediately(world: World) -> None:
     refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
     await world.create(replicas=1)
     await world.settle()

@@ -40,13 +40,13 @@ def test_pods_are_counted(states: list[str], counted: Tally) -> None:
     assert tally(pods(*states), RULES, OLD, NEW, NOW) == counted
 
 
-def test_available_is_who_has_been_ready_for_long_enough() -> None:
+def test_available_replicas_respect_min_ready_seconds() -> None:
     found = [pod("web-0", since=5), pod("web-1", since=50)]
     counted = tally(found, Rules(name="web", min_ready_seconds=10), OLD, NEW, NOW)
     assert (counted.ready, counted.available) == (2, 1)
 
 
-def test_one_that_is_ready_but_does_not_run_is_not_counted_as_ready() -> None:
+def test_ready_pod_that_is_not_running_is_not_counted() -> None:
     assert tally([pod("web-0", phase="Pending", ready=True)], RULES, OLD, NEW, NOW).ready == 0
 
 
@@ -55,7 +55,7 @@ def report(seen: Tally = SEEN, *, status: dict[str, Any] | None = None, rules: R
     return next_status(owner, rules, seen, current=OLD, update=NEW, **{"collision_count": 0, **more})
 
 
-def test_nothing_is_written_that_is_there() -> None:
+def test_unchanged_status_is_not_written() -> None:
     assert report() is None
     assert report(collision_count=7) is None, "a collision alone is not told"
     assert report(status={**SAME, "observedGeneration": 2}) is None, "somebody has reported on a newer generation"
@@ -65,20 +65,20 @@ def test_nothing_is_written_that_is_there() -> None:
     "changed",
     ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"],
 )
-def test_a_number_that_differs_is_written(changed: str) -> None:
+def test_changed_count_is_written(changed: str) -> None:
     assert report(status={**SAME, changed: 9}) is not None
 
 
 @pytest.mark.parametrize("changed", ["currentRevision", "updateRevision"])
-def test_a_revision_that_differs_is_written(changed: str) -> None:
+def test_changed_revision_is_written(changed: str) -> None:
     assert report(status={**SAME, changed: "other"}) is not None
 
 
-def test_a_new_generation_is_written() -> None:
+def test_changed_generation_is_written() -> None:
     assert report(status={**SAME, "observedGeneration": 0}).observed_generation == 1
 
 
-def test_what_the_server_drops_is_no_difference() -> None:
+def test_fields_dropped_by_the_server_are_no_change() -> None:
     dropped = {name: value for name, value in SAME.items() if name != "availableReplicas"}
     assert report(status=dropped) is not None
     assert report(status=dropped, report_available=False) is None
@@ -99,17 +99,17 @@ DONE = Tally(replicas=3, ready=3, available=0, current=0, updated=3)
         "nobody is wanted: done": (Tally(), Rules(name="web", desired=0), NEW),
     },
 )
-def test_an_update_is_over_when_all_are_ready_and_updated(seen: Tally, rules: Rules, current: str) -> None:
+def test_complete_rolling_update(seen: Tally, rules: Rules, current: str) -> None:
     found = report(seen, rules=rules)
     assert found.current_revision == current
     assert found.current_replicas == (seen.updated if current == NEW else seen.current)
 
 
-def test_current_pods_that_were_just_deleted_no_longer_count() -> None:
+def test_deleted_current_pods_are_not_counted() -> None:
     assert report(replaced=1).current_replicas == 1
 
 
-def test_a_status_is_written_with_what_else_was_there() -> None:
+def test_other_status_fields_are_kept() -> None:
     before = b'{"replicas":9,"conditions":[{"type":"Mine"}],"newerThanUs":1.50,"currentReplicas":4}'
     body = encode(report(Tally(), collision_count=2), before)
     assert b'"newerThanUs":1.50' in body
@@ -132,9 +132,7 @@ def test_a_status_is_written_with_what_else_was_there() -> None:
     ("bound", "desired", "expected"),
     [(None, 10, 1), (3, 10, 3), ("25%", 10, 2), ("5%", 10, 1), ("100%", 10, 10), ("33%", 3, 1), ("10%", 0, 1)],
 )
-def test_max_unavailable_is_rounded_down_but_not_to_nothing(
-    bound: int | str | None, desired: int, expected: int
-) -> None:
+def test_max_unavailable_is_rounded_down_to_at_least_one(bound: int | str | None, desired: int, expected: int) -> None:
     """TestGetStatefulSetMaxUnavailable."""
     rolling = {"partition": 0} | ({} if bound is None else {"maxUnavailable": bound})
     owner = stateful_set(
@@ -144,7 +142,7 @@ def test_max_unavailable_is_rounded_down_but_not_to_nothing(
     assert rules_of(owner, use_max_unavailable=False).max_unavailable is None
 
 
-def test_rules_of_a_spec() -> None:
+def test_rules_from_the_spec() -> None:
     assert rules_of(stateful_set(), use_max_unavailable=False) == Rules(name="web", strategy="", partition=None)
     spec = {
         "replicas": 4,
@@ -165,7 +163,7 @@ def test_rules_of_a_spec() -> None:
     )
 
 
-def test_pods_stand_in_their_places() -> None:
+def test_replicas_and_condemned_pods() -> None:
     """TestAscendingOrdinal; the sorting of what is too many."""
     found = [pod(name) for name in ("web-1", "web-10", "web-9", "web-01", "web-99999999999", "web-0")]
     replicas = split_replicas(found, Rules(name="web", desired=2), NOW)
@@ -174,7 +172,7 @@ def test_pods_stand_in_their_places() -> None:
     assert replicas.first_unavailable == ""
 
 
-def test_the_lowest_that_is_unavailable() -> None:
+def test_first_unavailable_pod() -> None:
     rules = Rules(name="web", desired=2)
     assert split_replicas(pods("+", "+", "-", "-"), rules, NOW).first_unavailable == "web-2"
     assert split_replicas(pods("+", ".", "-"), rules, NOW).first_unavailable == "web-1"

@@ -9,20 +9,20 @@ from pathlib import Path
 
 from tests.controllers.upstream_coverage import NOT, Cases, missing
 
-_ORDERED = "test_ordered_pods_are_attended_to_one_after_the_other"
-_CONDEMNED = "test_ordered_pods_that_are_too_many_go_one_after_the_other"
-_UPDATE = "test_an_update_goes_from_the_top_down"
+_ORDERED = "test_ordered_ready_creates_pods_one_by_one"
+_CONDEMNED = "test_ordered_ready_scales_down_one_by_one"
+_UPDATE = "test_rolling_update_starts_at_the_highest_ordinal"
 _BOUND = "test_max_unavailable_bounds_an_update"
-_REFUSED = "test_what_cannot_be_created_is_reported_and_retried"
+_REFUSED = "test_failed_creation_emits_an_event_and_is_retried"
 _MADE = "test_pods_and_claims_are_created_with_events"
-_START = "test_ordinals_begin_at_their_start"
-_RETENTION = "test_a_claim_has_the_owners_of_its_policy"
+_START = "test_start_ordinal"
+_RETENTION = "test_claim_owner_references_by_policy"
 _CLAIMS = "test_claims_follow_the_retention_policy"
-_STATUS_FAILS = "test_a_status_that_cannot_be_written_is_tried_again"
-_REPAIR = "test_labels_that_were_taken_off_are_put_back"
-_NAMES = "test_who_belongs_to_whom"
-_AVAILABLE = "test_pods_are_waited_for_until_they_are_available"
-_STRANGERS = "test_pods_whose_name_does_not_fit_are_left_alone_or_let_go"
+_STATUS_FAILS = "test_failed_status_update_is_retried"
+_REPAIR = "test_removed_pod_labels_are_restored"
+_NAMES = "test_is_member_of"
+_AVAILABLE = "test_scaling_waits_for_available_pods"
+_STRANGERS = "test_pods_with_other_names_are_ignored_or_released"
 _WOKEN = NOT + "the handlers are those of all owners of pods: tests/controllers/daemonset/test_events.py and its like"
 
 COVERED: Cases = {
@@ -33,72 +33,72 @@ COVERED: Cases = {
     "TestStatefulSetControl: ReplacesPods": _ORDERED,
     "TestStatefulSetControl: RecreatesFailedPod": _ORDERED,
     "TestStatefulSetControl: RecreatesSucceededPod": _ORDERED,
-    "TestStatefulSetControl: RecreatesFailedPodWithDeleteFailure": "test_a_pod_that_cannot_be_deleted_is_reported",
-    "TestStatefulSetControl: RecreatesSucceededPodWithDeleteFailure": "test_a_pod_that_cannot_be_deleted_is_reported",
+    "TestStatefulSetControl: RecreatesFailedPodWithDeleteFailure": "test_failed_deletion_emits_an_event",
+    "TestStatefulSetControl: RecreatesSucceededPodWithDeleteFailure": "test_failed_deletion_emits_an_event",
     "TestStatefulSetControl: CreatePodFailure": _REFUSED,
     "TestStatefulSetControl: UpdatePodFailure": _REPAIR,
     "TestStatefulSetControl: UpdateSetStatusFailure": _STATUS_FAILS,
-    "TestStatefulSetControl: NewRevisionDeletePodFailure": "test_history_is_truncated_also_when_a_sync_fails",
-    "TestStatefulSetControl: RecreatesPVCForPendingPod": "test_a_pending_pod_gets_the_claims_that_it_lacks",
-    "TestStatefulSetControlScaleDownDeleteError": "test_a_pod_that_cannot_be_deleted_is_reported",
-    "TestStatefulSetControl_getSetRevisions": "test_an_old_template_gets_the_next_number_also_after_conflicts",
-    "TestStatefulSetControl_getSetRevisions: collision": "test_a_name_that_is_taken_leads_to_the_next_hash",
+    "TestStatefulSetControl: NewRevisionDeletePodFailure": "test_history_is_truncated_if_the_sync_fails",
+    "TestStatefulSetControl: RecreatesPVCForPendingPod": "test_missing_claims_of_a_pending_pod_are_created",
+    "TestStatefulSetControlScaleDownDeleteError": "test_failed_deletion_emits_an_event",
+    "TestStatefulSetControl_getSetRevisions": "test_rollback_updates_the_revision_number_after_conflicts",
+    "TestStatefulSetControl_getSetRevisions: collision": "test_revision_name_collision_uses_the_next_hash",
     "TestStatefulSetControlRollingUpdate": _UPDATE,
-    "TestStatefulSetControlOnDeleteUpdate": "test_on_delete_replaces_nothing",
+    "TestStatefulSetControlOnDeleteUpdate": "test_on_delete_replaces_no_pods",
     "TestStatefulSetControlRollingUpdateWithMaxUnavailable": _BOUND,
     "TestStatefulSetControlRollingUpdateWithMaxUnavailableInOrderedModeVerifyInvariant": _BOUND,
     "TestStatefulSetControlRollingUpdateWithPartition": _UPDATE,
-    "TestStatefulSetHonorRevisionHistoryLimit": "test_unused_revisions_over_the_limit_are_deleted",
-    "TestStatefulSetControlLimitsHistory": "test_history_is_truncated_also_when_a_sync_fails",
-    "TestStatefulSetControlRollback": "test_an_old_template_gets_the_next_number_also_after_conflicts",
+    "TestStatefulSetHonorRevisionHistoryLimit": "test_history_limit_deletes_unused_revisions",
+    "TestStatefulSetControlLimitsHistory": "test_history_is_truncated_if_the_sync_fails",
+    "TestStatefulSetControlRollback": "test_rollback_updates_the_revision_number_after_conflicts",
     "TestStatefulSetControlWithStartOrdinal": _START,
     "TestStatefulSetAvailability": _AVAILABLE,
-    "TestStatefulSetStatusUpdate": "test_a_number_that_differs_is_written",
+    "TestStatefulSetStatusUpdate": "test_changed_count_is_written",
     # stateful_set_utils_test.go
-    "TestGetParentNameAndOrdinal": "test_parent_and_ordinal_of_a_name",
-    "TestGetParentName": "test_parent_and_ordinal_of_a_name",
-    "TestGetOrdinal": "test_parent_and_ordinal_of_a_name",
+    "TestGetParentNameAndOrdinal": "test_parent_name_and_ordinal",
+    "TestGetParentName": "test_parent_name_and_ordinal",
+    "TestGetOrdinal": "test_parent_name_and_ordinal",
     "TestIsMemberOf": _NAMES,
-    "TestIdentityMatches": "test_a_pod_that_is_as_it_should_be_is_not_written",
-    "TestStorageMatches": "test_volumes_are_those_of_the_own_claims",
-    "TestUpdateIdentity": "test_a_pod_is_written_with_its_labels_and_volumes",
-    "TestUpdateStorage": "test_a_pod_is_written_with_its_labels_and_volumes",
-    "TestGetPersistentVolumeClaimRetentionPolicy": "test_the_policy_of_a_spec",
-    "TestMatchesRef": "test_references_to_earlier_objects_are_stale",
+    "TestIdentityMatches": "test_identity_matches",
+    "TestStorageMatches": "test_storage_matches",
+    "TestUpdateIdentity": "test_update_identity_and_storage",
+    "TestUpdateStorage": "test_update_identity_and_storage",
+    "TestGetPersistentVolumeClaimRetentionPolicy": "test_retention_policy_defaults",
+    "TestMatchesRef": "test_has_stale_owner_ref",
     "TestIsClaimOwnerUpToDate": _RETENTION,
-    "TestClaimOwnerUpToDateEdgeCases": "test_what_goes_with_an_earlier_one_is_left_alone",
+    "TestClaimOwnerUpToDateEdgeCases": "test_claim_of_a_previous_set_is_unchanged",
     "TestUpdateClaimOwnerRefForSetAndPod": _RETENTION,
-    "TestUpdateClaimControllerRef": "test_owners_that_are_no_controllers_are_replaced",
+    "TestUpdateClaimControllerRef": "test_non_controller_owner_references_are_replaced",
     "TestHasOwnerRef": _RETENTION,
-    "TestHasUnexpectedController": "test_who_is_not_expected_to_rule",
-    "TestHasStaleOwnerRef": "test_references_to_earlier_objects_are_stale",
+    "TestHasUnexpectedController": "test_has_unexpected_controller",
+    "TestHasStaleOwnerRef": "test_has_stale_owner_ref",
     "TestIsRunningAndReady": "test_pods_are_counted",
-    "TestAscendingOrdinal": "test_pods_stand_in_their_places",
+    "TestAscendingOrdinal": "test_replicas_and_condemned_pods",
     "TestOverlappingStatefulSets": NOT + "nothing sorts StatefulSets; the controller reference decides",
-    "TestNewPodControllerRef": "test_a_pod_is_its_template_under_its_own_name",
-    "TestCreateApplyRevision": "test_a_revision_brings_its_template_back",
-    "TestRollingUpdateApplyRevision": "test_an_old_template_gets_the_next_number_also_after_conflicts",
-    "TestGetPersistentVolumeClaims": "test_a_claim_is_its_template_under_the_name_of_its_pod",
-    "TestGetStatefulSetMaxUnavailable": "test_max_unavailable_is_rounded_down_but_not_to_nothing",
+    "TestNewPodControllerRef": "test_new_pod_from_template",
+    "TestCreateApplyRevision": "test_apply_revision",
+    "TestRollingUpdateApplyRevision": "test_rollback_updates_the_revision_number_after_conflicts",
+    "TestGetPersistentVolumeClaims": "test_persistent_volume_claims",
+    "TestGetStatefulSetMaxUnavailable": "test_max_unavailable_is_rounded_down_to_at_least_one",
     "BenchmarkUpdateStatefulSet": NOT + "a benchmark; revisions are decoded once, see lru_cache in revisions.py",
     # stateful_pod_control_test.go
     "TestStatefulPodControlCreatesPods": _MADE,
-    "TestStatefulPodControlCreatePodExists": "test_a_pod_that_is_there_already_makes_no_event",
+    "TestStatefulPodControlCreatePodExists": "test_existing_pod_emits_no_event",
     "TestStatefulPodControlCreatePodPvcCreateFailure": _REFUSED,
-    "TestStatefulPodControlCreatePodPVCDeleting": "test_a_claim_on_its_way_out_is_waited_for",
+    "TestStatefulPodControlCreatePodPVCDeleting": "test_terminating_claim_is_awaited",
     "TestStatefulPodControlCreatePodPvcGetFailure": NOT + "a cache of ours cannot fail to be read",
     "TestStatefulPodControlCreatePodFailed": _REFUSED,
-    "TestStatefulPodControlNoOpUpdate": "test_a_pod_that_is_as_it_should_be_is_not_written",
+    "TestStatefulPodControlNoOpUpdate": "test_identity_matches",
     "TestStatefulPodControlUpdatesIdentity": _REPAIR,
     "TestStatefulPodControlUpdateIdentityFailure": _REPAIR,
-    "TestStatefulPodControlUpdatesPodStorage": "test_labels_and_volumes_are_put_right",
+    "TestStatefulPodControlUpdatesPodStorage": "test_identity_and_storage_are_updated",
     "TestStatefulPodControlUpdatePodStorageFailure": _REFUSED,
     "TestStatefulPodControlUpdatePodConflictSuccess": _REPAIR,
     "TestStatefulPodControlDeletesStatefulPod": _MADE,
-    "TestStatefulPodControlDeleteFailure": "test_a_pod_that_cannot_be_deleted_is_reported",
+    "TestStatefulPodControlDeleteFailure": "test_failed_deletion_emits_an_event",
     "TestStatefulPodControlClaimsMatchDeletionPolcy": _CLAIMS,
     "TestStatefulPodControlUpdatePodClaimForRetentionPolicy": _CLAIMS,
-    "TestPodClaimIsStale": "test_a_claim_of_the_pod_before_is_not_given_to_a_new_one",
+    "TestPodClaimIsStale": "test_stale_claim_of_the_previous_pod_is_awaited",
     "TestStatefulPodControlRetainDeletionPolicyUpdate": _CLAIMS,
     "TestStatefulPodControlRetentionPolicyUpdate": _CLAIMS,
     "TestStatefulPodControlRetentionPolicyUpdateMissingClaims": _CLAIMS,
@@ -107,8 +107,10 @@ COVERED: Cases = {
     "TestStatefulSetControllerDeletes": _MADE,
     "TestStatefulSetControllerRespectsTermination": _CONDEMNED,
     "TestStatefulSetControllerBlocksScaling": _ORDERED,
-    "TestStatefulSetControllerDeletionTimestamp": "test_a_set_that_is_being_deleted_only_reports",
-    "TestStatefulSetControllerDeletionTimestampRace": ("test_an_owner_that_is_going_on_the_server_adopts_nothing"),
+    "TestStatefulSetControllerDeletionTimestamp": "test_terminating_set_only_updates_its_status",
+    "TestStatefulSetControllerDeletionTimestampRace": (
+        "test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing"
+    ),
     "TestStatefulSetControllerAddPod": _WOKEN,
     "TestStatefulSetControllerUpdatePod": _WOKEN,
     "TestStatefulSetControllerDeletePod": _WOKEN,
@@ -121,18 +123,18 @@ COVERED: Cases = {
     "TestStaleOwnerRefOnScaleup": _CLAIMS,
     # stateful_set_status_updater_test.go
     "TestStatefulSetStatusUpdater: updates status": _MADE,
-    "TestStatefulSetStatusUpdater: updates observed generation": "test_a_new_generation_is_written",
-    "TestStatefulSetStatusUpdater: updates available replicas": "test_a_number_that_differs_is_written",
+    "TestStatefulSetStatusUpdater: updates observed generation": "test_changed_generation_is_written",
+    "TestStatefulSetStatusUpdater: updates available replicas": "test_changed_count_is_written",
     "TestStatefulSetStatusUpdater: update replicas server failure": _STATUS_FAILS,
     "TestStatefulSetStatusUpdater: update replicas conflict persists": _STATUS_FAILS,
-    "TestStatefulSetStatusUpdaterUpdateReplicasConflict": "test_a_status_that_meets_a_newer_one_is_written_again",
-    "TestStatefulSetStatusUpdaterConsistencyStore": "test_an_old_cache_is_not_acted_upon",
+    "TestStatefulSetStatusUpdaterUpdateReplicasConflict": "test_status_conflict_is_retried",
+    "TestStatefulSetStatusUpdaterConsistencyStore": "test_stale_cache_delays_the_sync",
     # test/integration/statefulset/statefulset_test.go
-    "TestStatefulSetStartOrdinal": "test_the_partition_counts_from_the_first_ordinal",
+    "TestStatefulSetStartOrdinal": "test_partition_is_relative_to_the_start_ordinal",
     # stateful_set_compatibility_test.go
-    "TestStatefulSetCompatibility": "test_what_differs_only_by_defaults_means_the_same",
+    "TestStatefulSetCompatibility": "test_revisions_differing_by_defaults_are_equal",
 }
 
 
-def test_every_case_has_its_place() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []

@@ -85,7 +85,7 @@ def patched(world: World) -> list[str]:
     return [text.rpartition(" ")[2] for text in world.requests() if text.startswith("patch widgets ")]
 
 
-async def test_every_object_is_stored_in_the_version_of_today(world: World) -> None:
+async def test_objects_are_rewritten_in_the_storage_version(world: World) -> None:
     await world.request("POST", widgets("v1"), widget("c"))
     assert stored(world) == {"a": "v1", "b": "v1", "c": "v2"}
     before = await world.see(f"{widgets('v2')}/a")
@@ -118,7 +118,7 @@ async def test_every_object_is_stored_in_the_version_of_today(world: World) -> N
     ]
 
 
-async def test_a_migration_that_takes_the_name_of_one_that_is_under_way_is_not_ended_with_it(world: World) -> None:
+async def test_recreated_migration_is_independent_of_its_predecessor(world: World) -> None:
     world.faults.add(Rule(delay_answer(5.0), verb="patch", resource="widgets", times=1))
     await world.request("POST", MIGRATIONS, migration())
     for _ in range(1000):
@@ -132,7 +132,7 @@ async def test_a_migration_that_takes_the_name_of_one_that_is_under_way_is_not_e
     assert await how_it_ended(world) == ("Failed", "resource does not exist in discovery")
 
 
-async def test_a_version_that_nothing_is_stored_in_can_be_taken_away(world: World) -> None:
+async def test_unused_stored_version_can_be_removed(world: World) -> None:
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
     await world.merge(DEFINITION, {"spec": {"versions": versions("v2", served=("v2",))}})
@@ -140,7 +140,7 @@ async def test_a_version_that_nothing_is_stored_in_can_be_taken_away(world: Worl
     assert [item["spec"] for item in items] == [{"size": 1}, {"size": 1}]
 
 
-async def test_a_second_migration_writes_nothing_anew_and_forgets_no_version(world: World) -> None:
+async def test_second_migration_keeps_stored_versions(world: World) -> None:
     """Upstream's takes ``storedVersions`` away when it begins, having applied them before."""
     await world.request("POST", MIGRATIONS, migration("first"))
     await asyncio.sleep(UNTIL_DONE)
@@ -161,7 +161,7 @@ async def test_a_second_migration_writes_nothing_anew_and_forgets_no_version(wor
     assert all(versions == ["v2"] for versions in seen)
 
 
-async def test_built_in_resources_are_migrated_too(world: World) -> None:
+async def test_built_in_resources_are_migrated(world: World) -> None:
     await world.request("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
     await world.request("POST", MIGRATIONS, migration(resource="secrets", group=""))
     await asyncio.sleep(UNTIL_DONE)
@@ -170,7 +170,7 @@ async def test_built_in_resources_are_migrated_too(world: World) -> None:
     assert not [text for text in world.requests() if "customresourcedefinitions" in text]
 
 
-async def test_those_of_one_resource_run_one_after_the_other_and_others_beside_them(world: World) -> None:
+async def test_migrations_of_one_resource_are_sequential(world: World) -> None:
     for name in ("b", "a"):
         await world.request("POST", MIGRATIONS, migration(name))
         await asyncio.sleep(2)
@@ -183,7 +183,7 @@ async def test_those_of_one_resource_run_one_after_the_other_and_others_beside_t
     assert versions[0] < versions[1]
 
 
-async def test_one_that_is_deleted_makes_room_for_the_next(world: World) -> None:
+async def test_deleted_migration_starts_the_next(world: World) -> None:
     with world.faults.hold(resource="widgets"):
         for name in ("a", "b"):
             await world.request("POST", MIGRATIONS, migration(name))
@@ -195,7 +195,7 @@ async def test_one_that_is_deleted_makes_room_for_the_next(world: World) -> None
     assert await how_it_ended(world, "b") == ("Succeeded", "")
 
 
-async def test_it_waits_for_the_cache(world: World) -> None:
+async def test_migration_waits_for_the_garbage_collectors_cache(world: World) -> None:
     with world.faults.hold(resource="widgets"):
         await world.request("POST", widgets("v1"), widget("c"))
         await world.request("POST", MIGRATIONS, migration())
@@ -206,7 +206,7 @@ async def test_it_waits_for_the_cache(world: World) -> None:
     assert patched(world) == ["a", "b", "c"]
 
 
-async def test_what_was_changed_or_deleted_meanwhile_is_left_alone(world: World) -> None:
+async def test_concurrently_changed_or_deleted_objects_are_skipped(world: World) -> None:
     """``a`` is changed, ``b`` deleted, and ``c`` made anew, while the migration is on the way to them."""
     await world.request("POST", widgets("v1"), widget("c"))
     await asyncio.sleep(1)
@@ -229,7 +229,7 @@ async def test_what_was_changed_or_deleted_meanwhile_is_left_alone(world: World)
     assert [item["spec"]["size"] for item in items] == [2, 3]
 
 
-async def test_a_write_that_is_refused_fails_the_migration(world: World) -> None:
+async def test_rejected_write_fails_the_migration(world: World) -> None:
     world.faults.add(Rule(fail(403, "Forbidden", "not this one"), verb="patch", resource="widgets", name="b"))
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
@@ -256,7 +256,7 @@ async def test_a_write_that_is_refused_fails_the_migration(world: World) -> None
     },
 )
 @pytest.mark.parametrize("verb", ["patch", "update", "list", "get"])
-async def test_an_api_server_that_fails_for_a_while_fails_no_migration(world: World, action: Action, verb: str) -> None:
+async def test_temporary_server_errors_are_retried(world: World, action: Action, verb: str) -> None:
     world.faults.add(Rule(action, verb=verb, times=3))
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
@@ -265,7 +265,7 @@ async def test_an_api_server_that_fails_for_a_while_fails_no_migration(world: Wo
     assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
 
 
-async def test_an_api_server_that_is_busy_is_asked_when_it_says(world: World) -> None:
+async def test_retry_after_is_respected(world: World) -> None:
     busy = world.faults.add(Rule(fail(429, "TooManyRequests", retry_after=20), verb="patch", resource="widgets"))
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(600)
@@ -283,7 +283,7 @@ async def test_an_api_server_that_is_busy_is_asked_when_it_says(world: World) ->
         "a group that it is not in": ("widgets", "", "resource does not exist in discovery"),
     },
 )
-async def test_what_is_not_served_fails_after_a_minute(world: World, resource: str, group: str, expected: str) -> None:
+async def test_unserved_resource_fails_after_a_minute(world: World, resource: str, group: str, expected: str) -> None:
     await world.request("POST", MIGRATIONS, migration(resource=resource, group=group))
     await asyncio.sleep(50)
     assert (await said(world)).keys() == {"Running"}, "it may be a new one"
@@ -291,7 +291,7 @@ async def test_what_is_not_served_fails_after_a_minute(world: World, resource: s
     assert await how_it_ended(world) == ("Failed", expected)
 
 
-async def test_a_resource_that_comes_a_little_later_is_migrated(world: World) -> None:
+async def test_resource_served_later_is_migrated(world: World) -> None:
     other = definition()
     other["metadata"]["name"] = "gadgets.example.com"
     other["spec"]["names"] = {"plural": "gadgets", "kind": "Gadget"}
@@ -302,7 +302,7 @@ async def test_a_resource_that_comes_a_little_later_is_migrated(world: World) ->
     assert await how_it_ended(world) == ("Succeeded", "")
 
 
-async def test_what_cannot_be_written_fails_at_once(world: World) -> None:
+async def test_resource_without_patch_fails_immediately(world: World) -> None:
     await world.request("POST", MIGRATIONS, migration(resource="bindings", group=""))
     await asyncio.sleep(1)
     type_, message = await how_it_ended(world)
@@ -310,7 +310,7 @@ async def test_what_cannot_be_written_fails_at_once(world: World) -> None:
     assert message == ('resource "/v1, Resource=bindings" does not support discovery operations: [update patch list]')
 
 
-async def test_what_nobody_watches_fails_after_a_minute(world: World) -> None:
+async def test_unmonitored_resource_fails_after_a_minute(world: World) -> None:
     """The garbage collector leaves out events. Upstream tries forever."""
     await world.request("POST", MIGRATIONS, migration(resource="events", group=""))
     await asyncio.sleep(50)
@@ -320,7 +320,7 @@ async def test_what_nobody_watches_fails_after_a_minute(world: World) -> None:
     assert await how_it_ended(world) == ("Failed", text)
 
 
-async def test_versions_that_have_no_order_fail_the_migration(world: World) -> None:
+async def test_incomparable_resource_versions_fail_the_migration(world: World) -> None:
     world.faults.add(Rule(_odd_versions(), verb="list", resource="widgets", times=1))
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(2)
@@ -334,7 +334,7 @@ def _odd_versions() -> Answer:
     return Answer(Response(200, {"content-type": "application/json"}, msgspec.json.encode(body)))
 
 
-async def test_a_resource_that_is_redefined_meanwhile_keeps_its_stored_versions(world: World) -> None:
+async def test_definition_changed_during_the_migration_keeps_stored_versions(world: World) -> None:
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(1)
     await world.merge(DEFINITION, {"spec": {"names": {"shortNames": ["wd"]}}})
@@ -347,7 +347,7 @@ async def test_a_resource_that_is_redefined_meanwhile_keeps_its_stored_versions(
     assert told["message"] == text
 
 
-async def test_another_manager_brings_to_its_end_what_one_began(env: Env) -> None:
+async def test_another_manager_finishes_the_migration(env: Env) -> None:
     async with node_world.world(env, server=SERVER) as world:
         await stale(world)
         first = await world.start(DESCRIPTOR, beside=(GARBAGE_COLLECTOR,))
@@ -363,7 +363,7 @@ async def test_another_manager_brings_to_its_end_what_one_began(env: Env) -> Non
         assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
 
 
-async def test_objects_are_converted_to_the_version_that_is_stored_now(world: World) -> None:
+async def test_objects_are_converted_by_the_webhook(world: World) -> None:
     """By the webhook of the definition, which the garbage collector needs for its cache as well."""
     asked: list[str] = []
 

@@ -62,7 +62,9 @@ def one(name: str, *true: str, age: int = 0, **status: Any) -> StorageVersionMig
         "while another one runs": ([one("a", "Running", "Succeeded"), one("b", "Running"), one("c")], (["a"], None)),
     },
 )
-def test_one_runs_at_a_time(migrations: list[StorageVersionMigration], expected: tuple[list[str], str | None]) -> None:
+def test_one_migration_runs_at_a_time(
+    migrations: list[StorageVersionMigration], expected: tuple[list[str], str | None]
+) -> None:
     turn = next_migration(migrations)
     assert next_migration(reversed(migrations)) == turn
     next_ = turn.next.metadata.name if turn.next is not None else None
@@ -89,7 +91,7 @@ def served(group: str, version: str, name: str, *verbs: str) -> GroupVersion:
         "one that is not served": ("apps", "foos", None),
     },
 )
-def test_which_resource_is_meant(group: str, name: str, expected: str | None) -> None:
+def test_resource_of_a_migration(group: str, name: str, expected: str | None) -> None:
     versions = [served("", "v1", "pods"), served("apps", "v2", "foo"), served("apps", "v1", "foo")]
     found = resource_for(
         Discovery((*versions, served("bar", "v1alpha1", "foo"))), GroupResource(group=group, resource=name)
@@ -97,7 +99,7 @@ def test_which_resource_is_meant(group: str, name: str, expected: str | None) ->
     assert (f"{found.group}/{found.version}, Resource={found.name}" if found is not None else None) == expected
 
 
-def test_nobody_knows_what_a_group_has_that_cannot_be_asked_for() -> None:
+def test_failed_group_discovery_is_retried() -> None:
     discovery = Discovery((served("apps", "v1", "foo"),), {"metrics.k8s.io/v1beta1": "no endpoints", "v1": "down"})
     for group, expected in (("metrics.k8s.io", True), ("apps", False), ("", True), ("v1", False)):
         assert has_discovery_failed(discovery, GroupResource(group=group, resource="nodes")) is expected
@@ -112,18 +114,18 @@ def test_nobody_knows_what_a_group_has_that_cannot_be_asked_for() -> None:
         "list is needed": (("patch", "update"), "no list"),
     },
 )
-def test_some_resources_cannot_be_migrated(verbs: tuple[str, ...], expected: str) -> None:
+def test_resources_that_cannot_be_migrated(verbs: tuple[str, ...], expected: str) -> None:
     said = missing_verbs_reason(Resource("apps", "v1", "deployments", "Deployment", True, verbs))
     needed = "does not support discovery operations: [update patch list]"
     assert said == (f'resource "apps/v1, Resource=deployments" {needed}' if expected else "")
 
 
-def test_a_minute_is_allowed_for_a_resource_to_come() -> None:
+def test_missing_resource_is_awaited_for_a_minute() -> None:
     assert is_new(one("a", age=59), NOW)
     assert not is_new(one("a", age=60), NOW)
 
 
-def test_what_is_written_names_the_object_and_the_version_that_was_seen_and_nothing_else() -> None:
+def test_patch_has_only_uid_and_resource_version() -> None:
     resource = Resource("apps", "v1", "deployments", "Deployment", True)
     assert unchanged_apply(resource, "uid-1", "90") == (
         b'{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"uid":"uid-1","resourceVersion":"90"}}'
@@ -135,7 +137,7 @@ def said(raw: bytes) -> Any:
     return msgspec.json.decode(raw)["status"]
 
 
-def test_what_is_said_of_a_migration() -> None:
+def test_migration_conditions() -> None:
     raw = b'{"metadata":{"name":"m","resourceVersion":"7"},"spec":{"later":1},"status":{}}'
     first = as_running(raw, one("m"), NOW)
     assert msgspec.json.decode(first)["spec"] == {"later": 1}
@@ -183,7 +185,7 @@ def definition(storage: str, generation: int = 1, seen: int | None = None) -> Cu
     )
 
 
-def test_what_a_definition_is_told_at_the_beginning() -> None:
+def test_definition_condition_at_the_start() -> None:
     assert migrating_configuration(definition("v2", 3), "m", NOW) == {
         "kind": "CustomResourceDefinition",
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -231,7 +233,7 @@ def test_what_a_definition_is_told_at_the_beginning() -> None:
         "after a failure nothing is known": (1, False, "MigrationFailed", "has failed", ["v1", "v2"]),
     },
 )
-def test_what_a_definition_is_told_at_the_end(
+def test_definition_status_at_the_end(
     seen: int | None, succeeded: bool, reason: str, message: str, stored: list[str]
 ) -> None:
     configuration = migrated_configuration(definition("v2", 1, seen), succeeded=succeeded, now=NOW)
@@ -243,7 +245,7 @@ def test_what_a_definition_is_told_at_the_end(
     assert told["storedVersions"] == stored
 
 
-def test_a_definition_is_told_of_the_end_once() -> None:
+def test_definition_status_at_the_end_is_written_once() -> None:
     """Said again after a lost answer, it would find the generation of the end."""
     known = definition("v2", 2, seen=2)
     ended = msgspec.structs.replace(known.status.conditions[0], status="False")
@@ -251,16 +253,16 @@ def test_a_definition_is_told_of_the_end_once() -> None:
     assert migrated_configuration(msgspec.structs.replace(known, status=status), succeeded=True, now=NOW) is None
 
 
-def test_only_groups_with_a_dot_are_custom() -> None:
+def test_groups_of_custom_resources() -> None:
     assert crd_for_group_resource(WIDGETS) == "widgets.example.com"
     assert crd_for_group_resource(GroupResource(group="", resource="secrets")) == ""
     assert crd_for_group_resource(GroupResource(group="apps", resource="deployments")) == ""
 
 
-def test_it_is_off_unless_both_gates_are_on() -> None:
+def test_both_feature_gates_are_required() -> None:
     assert [FeatureGates().enabled(gate) for gate in DESCRIPTOR.gates] == [False, True]
 
 
-def test_it_needs_the_garbage_collector() -> None:
+def test_garbage_collector_is_required() -> None:
     assert MigratorOptions().validate() == []
     assert MigratorOptions(collects=False).validate() == ["storage version migrator requires garbage collector"]

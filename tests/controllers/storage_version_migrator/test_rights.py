@@ -19,7 +19,7 @@ INFORMERS = ("list", "watch")
 """Of the shared informers, which are the manager's own; but one list is the controller's."""
 
 
-async def test_its_role_suffices(env: Env) -> None:
+async def test_bootstrap_role_is_sufficient_and_fully_used(env: Env) -> None:
     stored: dict[str, list[bytes]] = {}
     for resource, found in bootstrap_objects(DESCRIPTOR.gates):
         stored.setdefault(resource, []).append(msgspec.json.encode(found))

@@ -47,7 +47,7 @@ async def seen(world: World, name: str = NAME) -> tuple[list[str], str | None]:
     return [entry["apiServerID"] for entry in status["storageVersions"]], status.get("commonEncodingVersion")
 
 
-async def test_the_others_agree_on_another_version(world: World) -> None:
+async def test_common_encoding_version_of_the_remaining_servers(world: World) -> None:
     await version(world, s1="v1", s2="v2", s3="v2")
     await asyncio.sleep(1)
     assert world.requests() == []
@@ -59,7 +59,7 @@ async def test_the_others_agree_on_another_version(world: World) -> None:
     assert world.requests() == ["get leases s1", f"update storageversions/status {NAME}"]
 
 
-async def test_a_server_that_is_not_named_changes_nothing(world: World) -> None:
+async def test_lease_of_an_unlisted_server_changes_nothing(world: World) -> None:
     await version(world, s1="v1", s3="v2")
     await world.delete(f"{LEASES}/s2")
     await asyncio.sleep(1)
@@ -67,7 +67,7 @@ async def test_a_server_that_is_not_named_changes_nothing(world: World) -> None:
     assert world.requests() == []
 
 
-async def test_a_server_without_a_lease_is_taken_out_when_it_is_seen(world: World) -> None:
+async def test_server_without_a_lease_is_removed(world: World) -> None:
     await lease(world, 5, "somebody-else")
     await version(world, s1="v1", s2="v2", s4="v2", s5="v2")
     await asyncio.sleep(1)
@@ -76,7 +76,7 @@ async def test_a_server_without_a_lease_is_taken_out_when_it_is_seen(world: Worl
     assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "False")]
 
 
-async def test_what_only_a_server_that_is_gone_has_said_is_deleted(world: World) -> None:
+async def test_storage_version_of_removed_servers_is_deleted(world: World) -> None:
     await version(world, s1="v1")
     await version(world, "other", s2="v1")
     await world.delete(f"{LEASES}/s1")
@@ -85,7 +85,7 @@ async def test_what_only_a_server_that_is_gone_has_said_is_deleted(world: World)
     assert await seen(world, "other") == (["s2"], None)
 
 
-async def test_a_lease_that_comes_again_at_once_is_not_gone(world: World) -> None:
+async def test_recreated_lease_is_kept(world: World) -> None:
     await version(world, s1="v1")
     await asyncio.sleep(1)
     world.seen.clear()
@@ -97,7 +97,7 @@ async def test_a_lease_that_comes_again_at_once_is_not_gone(world: World) -> Non
     assert await seen(world) == (["s1"], None)
 
 
-async def test_a_server_that_comes_back_while_it_is_looked_for_keeps_what_it_says(world: World) -> None:
+async def test_server_returning_during_the_lookup_is_kept(world: World) -> None:
     """Upstream looks for the Lease first, and then takes out whatever the list has."""
     await version(world, s1="v1", s2="v1")
     await asyncio.sleep(1)
@@ -111,7 +111,7 @@ async def test_a_server_that_comes_back_while_it_is_looked_for_keeps_what_it_say
     assert await seen(world) == (["s1", "s2"], None)
 
 
-async def test_a_lease_that_cannot_be_read_is_not_gone(world: World) -> None:
+async def test_failed_lease_get_removes_nothing(world: World) -> None:
     """Upstream takes any error for that."""
     world.faults.add(Rule(fail(500), verb="get", resource="leases", times=3))
     await version(world, s1="v1", s4="v2")
@@ -119,7 +119,7 @@ async def test_a_lease_that_cannot_be_read_is_not_gone(world: World) -> None:
     assert await seen(world) == (["s1"], "v1")
 
 
-async def test_one_object_that_cannot_be_written_does_not_keep_the_others(world: World) -> None:
+async def test_failed_update_of_one_object_does_not_block_others(world: World) -> None:
     for name in ("a", "b", "c"):
         await version(world, name, s1="v1", s2="v2")
     await asyncio.sleep(1)

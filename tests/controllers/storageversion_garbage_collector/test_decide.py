@@ -18,14 +18,14 @@ EARLIER = "2025-01-01T00:00:00Z"
 
 _UPDATED, _ON = "Test_StorageVersionUpdatedWith", "EncodingVersions"
 COVERED: Cases = {
-    f"{_UPDATED}All{_ON}EqualOnLeaseDeletion": "test_the_others_agree_on_another_version",
-    f"{_UPDATED}Different{_ON}OnLeaseDeletion": "test_a_server_that_is_not_named_changes_nothing",
-    "Test_StorageVersionContainsInvalidLeaseID": "test_a_server_without_a_lease_is_taken_out_when_it_is_seen",
-    "Test_StorageVersionDeletedOnLeaseDeletion": "test_nothing_is_left_of_the_only_server",
+    f"{_UPDATED}All{_ON}EqualOnLeaseDeletion": "test_common_encoding_version_of_the_remaining_servers",
+    f"{_UPDATED}Different{_ON}OnLeaseDeletion": "test_lease_of_an_unlisted_server_changes_nothing",
+    "Test_StorageVersionContainsInvalidLeaseID": "test_server_without_a_lease_is_removed",
+    "Test_StorageVersionDeletedOnLeaseDeletion": "test_status_without_servers_is_empty",
 }
 
 
-def test_every_case_of_upstreams_is_somewhere() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -72,7 +72,7 @@ def left(entries: list[dict[str, Any]], gone: set[str], *conditions: Any, common
         "nor did they before": (("v1", "v2"), (condition("False"),), None, (None, condition("False"))),
     },
 )
-def test_whether_the_others_agree(
+def test_common_encoding_version(
     versions: tuple[str, str], before: tuple[Any, ...], common: str | None, expected: tuple[str | None, Any]
 ) -> None:
     entries = [entry(0, "v9"), *(entry(number, version) for number, version in enumerate(versions, 1))]
@@ -81,11 +81,11 @@ def test_whether_the_others_agree(
     assert (found.get("commonEncodingVersion"), found["conditions"]) == (expected[0], [OTHER, expected[1]])
 
 
-def test_nothing_is_left_of_the_only_server() -> None:
+def test_status_without_servers_is_empty() -> None:
     assert left([entry(1, "v1")], {"s1"}) is None
     assert left([], {"s1"}) is None
 
 
-def test_which_servers_are_named() -> None:
+def test_servers_of_a_storage_version() -> None:
     found = msgspec.convert({"status": {"storageVersions": [entry(2, "v1"), entry(1, "v1")]}}, StorageVersion)
     assert api_server_ids(found) == ("s2", "s1")

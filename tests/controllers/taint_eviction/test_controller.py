@@ -63,7 +63,7 @@ def _as_is(value: bytes, _revision: int) -> bytes:
 
 
 @pytest.mark.parametrize(("enabled", "evicted"), [(True, ["low"]), (False, ["high", "low"])])
-async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, evicted: list[str]) -> None:
+async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: bool, evicted: list[str]) -> None:
     """``TaintTolerationComparisonOperators``: stored past the API server, which refuses such tolerations."""
     async with node_world.world(env) as world:
         await world.node("n1")
@@ -135,7 +135,7 @@ async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, ev
         ),
     },
 )
-async def test_when_a_pod_is_evicted(world: World, steps: list[Step], expected: float | None) -> None:
+async def test_eviction_time(world: World, steps: list[Step], expected: float | None) -> None:
     await world.node("n1")
     times = await deletion_times(world, steps, 600)
     if expected is None:
@@ -146,7 +146,7 @@ async def test_when_a_pod_is_evicted(world: World, steps: list[Step], expected: 
         assert world.metrics.value(DELETED) == 1
 
 
-async def test_pods_of_one_node_go_each_at_its_time(world: World) -> None:
+async def test_pods_of_one_node_are_evicted_by_their_tolerations(world: World) -> None:
     """TestUpdateNodeWithMultiplePods."""
     await world.node("n1")
     steps: list[Step] = [
@@ -160,7 +160,7 @@ async def test_pods_of_one_node_go_each_at_its_time(world: World) -> None:
     assert {name: int(at) for name, at in times.items()} == {"now": 5, "later": 25, "never": 50}
 
 
-async def test_requests_events_and_condition_are_upstreams(world: World) -> None:
+async def test_eviction_requests_events_and_condition_are_upstreams(world: World) -> None:
     """Traces 13 (v1.36.2), with one live read of the node between that of the pod and the event."""
     await world.node("n1")
     await world.pod("p", node="n1", ready=True)
@@ -192,7 +192,7 @@ async def test_requests_events_and_condition_are_upstreams(world: World) -> None
     assert "uid" not in event["involvedObject"]
 
 
-async def test_calling_off_is_told_only_while_the_time_runs(world: World) -> None:
+async def test_cancellation_event_only_for_a_pending_eviction(world: World) -> None:
     await world.node("n1")
     await world.pod("waits", node="n1", tolerations=(toleration("a", 100),))
     await world.pod("stays", node="n1", tolerations=(toleration("a"),))
@@ -203,7 +203,7 @@ async def test_calling_off_is_told_only_while_the_time_runs(world: World) -> Non
     assert await world.events() == ["Pod/waits Cancelling deletion of Pod default/waits"]
 
 
-async def test_kubernetes_107543_the_next_pod_of_the_name_is_evicted_too(world: World) -> None:
+async def test_kubernetes_107543_recreated_pod_is_evicted(world: World) -> None:
     """A StatefulSet's pod comes back under its name; its node was tainted again within a minute."""
     await world.node("n1")
     for _ in range(3):
@@ -217,7 +217,7 @@ async def test_kubernetes_107543_the_next_pod_of_the_name_is_evicted_too(world: 
     assert world.metrics.value(DELETED) == 3
 
 
-async def test_kubernetes_107543_the_next_pod_of_the_name_has_its_whole_time(world: World) -> None:
+async def test_kubernetes_107543_recreated_pod_has_its_full_toleration_seconds(world: World) -> None:
     """The cache sees one pod become another in one step; upstream would delete the new one at the old one's time."""
     await world.node("n1", taints=(A,))
     await world.pod("web-0", node="n1", tolerations=(toleration("a", 60),))
@@ -234,7 +234,7 @@ async def test_kubernetes_107543_the_next_pod_of_the_name_has_its_whole_time(wor
     assert await world.pods() == []
 
 
-async def test_kubernetes_119862_a_taint_that_only_the_cache_still_has_evicts_nobody(world: World) -> None:
+async def test_kubernetes_119862_stale_taint_evicts_no_pods(world: World) -> None:
     """A node starts with a taint, its agent takes it off, the scheduler binds; the node's event comes late."""
     await world.node("n1", taints=(A,))
     await asyncio.sleep(1)
@@ -252,7 +252,7 @@ async def test_kubernetes_119862_a_taint_that_only_the_cache_still_has_evicts_no
     assert await world.pods() == [], "and it is evicted when the taint is really there"
 
 
-async def test_kubernetes_119862_a_taint_that_came_back_unseen_evicts_all_the_same(world: World) -> None:
+async def test_kubernetes_119862_readded_taint_evicts_pods(world: World) -> None:
     await world.node("n1", taints=(A,))
     await asyncio.sleep(1)
     with world.faults.hold(resource="nodes"):
@@ -265,7 +265,7 @@ async def test_kubernetes_119862_a_taint_that_came_back_unseen_evicts_all_the_sa
 
 
 @pytest.mark.parametrize("seen", ["before its time", "at its time"])
-async def test_a_taint_that_was_off_and_on_unseen_gives_the_whole_time_anew(world: World, seen: str) -> None:
+async def test_readded_taint_restarts_toleration_seconds(world: World, seen: str) -> None:
     """A list after a broken watch shows the same taint; its timeAdded tells. Upstream evicts at the old time."""
 
     def since(seconds: int) -> Doc:
@@ -286,7 +286,7 @@ async def test_a_taint_that_was_off_and_on_unseen_gives_the_whole_time_anew(worl
     assert await world.pods() == []
 
 
-async def test_a_stale_cache_does_not_cut_a_toleration_short(world: World) -> None:
+async def test_stale_cache_does_not_shorten_toleration_seconds(world: World) -> None:
     await world.node("n1", taints=(A, B))
     await asyncio.sleep(1)
     with world.faults.hold(resource="nodes"):
@@ -298,7 +298,7 @@ async def test_a_stale_cache_does_not_cut_a_toleration_short(world: World) -> No
         assert await world.pods() == []
 
 
-async def test_a_deletion_that_fails_is_tried_until_it_succeeds_and_told_once(world: World) -> None:
+async def test_failed_deletion_is_retried_until_success_with_one_event(world: World) -> None:
     """Upstream gives up after five tries (kubernetes#140639)."""
     await world.node("n1")
     await world.pod("p", node="n1")
@@ -314,7 +314,7 @@ async def test_a_deletion_that_fails_is_tried_until_it_succeeds_and_told_once(wo
     assert world.metrics.value(DELETED) == 1
 
 
-async def test_a_deletion_that_is_no_longer_wanted_is_not_tried_again(world: World) -> None:
+async def test_cancelled_deletion_is_not_retried(world: World) -> None:
     await world.node("n1")
     await world.pod("p", node="n1")
     rule = world.faults.add(Rule(fail(500), verb="delete", resource="pods"))
@@ -326,7 +326,7 @@ async def test_a_deletion_that_is_no_longer_wanted_is_not_tried_again(world: Wor
     assert await world.pods() == ["p"]
 
 
-async def test_an_answer_that_is_lost_costs_one_more_request(world: World) -> None:
+async def test_lost_response_causes_one_more_request(world: World) -> None:
     await world.node("n1")
     await world.pod("p", node="n1")
     world.faults.add(Rule(lose_answer(), verb="delete", resource="pods", nth=1))
@@ -336,7 +336,7 @@ async def test_an_answer_that_is_lost_costs_one_more_request(world: World) -> No
     assert world.requests().count("delete pods p") == 2
 
 
-async def test_a_new_taint_on_a_node_deletes_leaving_pods_again(world: World) -> None:
+async def test_new_taint_deletes_terminating_pods_again(world: World) -> None:
     """Traces 13: pods that are being deleted are not skipped."""
     await world.node("n1")
     await world.pod("p", node="n1", tolerations=(toleration("a", 5),))
@@ -348,7 +348,7 @@ async def test_a_new_taint_on_a_node_deletes_leaving_pods_again(world: World) ->
     assert world.requests().count("patch pods/status p") == 1
 
 
-async def test_a_restart_finds_what_is_to_be_done(env: Env) -> None:
+async def test_evictions_continue_after_a_restart(env: Env) -> None:
     async with node_world.world(env) as world:
         await world.node("n1", taints=(A,))
         await world.pod("p", node="n1")

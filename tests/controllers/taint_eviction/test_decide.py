@@ -55,11 +55,11 @@ def tolerates(number: int, seconds: int | None = None) -> Toleration:
         "whoever tolerates everything stays": ((1, 2), (Toleration(operator="Exists"),), Stay()),
     },
 )
-def test_decision_for_a_pod(taints: tuple[int, ...], tolerations: tuple[Toleration, ...], expected: Decision) -> None:
+def test_eviction_decision(taints: tuple[int, ...], tolerations: tuple[Toleration, ...], expected: Decision) -> None:
     assert decide_eviction([taint(number) for number in taints], tolerations) == expected
 
 
-def test_comparing_operators_are_behind_a_gate() -> None:
+def test_taint_toleration_comparison_operators_gate_in_decisions() -> None:
     """TestFilterNoExecuteTaints' neighbours for ``TaintTolerationComparisonOperators``."""
     tolerations = (Toleration(key="sla", operator="Gt", value="950", effect="NoExecute", toleration_seconds=60),)
     for value, expected in (("970", EvictAfter(60)), ("900", EvictNow())):
@@ -68,7 +68,7 @@ def test_comparing_operators_are_behind_a_gate() -> None:
         assert decide_eviction(taints, tolerations) == EvictNow()
 
 
-def test_only_no_execute_makes_pods_leave() -> None:
+def test_only_no_execute_taints_evict() -> None:
     """TestFilterNoExecuteTaints."""
     node = Node(spec=NodeSpec(taints=(taint(1), taint(2, "NoSchedule"), taint(3, "PreferNoSchedule"))))
     assert no_execute_taints(node) == (taint(1),)
@@ -93,5 +93,5 @@ def since(number: int, seconds: int | None) -> Taint:
         "new": ((), (since(1, 9),), False),
     },
 )
-def test_whether_taints_began_anew(before: tuple[Taint, ...], now: tuple[Taint, ...], expected: bool) -> None:
+def test_taints_were_readded(before: tuple[Taint, ...], now: tuple[Taint, ...], expected: bool) -> None:
     assert taints_readded(before, now) is expected

@@ -13,56 +13,56 @@ from pilothouse.client.interceptor import Rule, delay
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR
 
 COVERED: Cases = {
-    "TestFilterNoExecuteTaints": "test_only_no_execute_makes_pods_leave",
-    "TestCreatePod: not scheduled - ignore": "test_a_pod_is_created",
-    "TestCreatePod: scheduled on untainted Node": "test_a_pod_is_created",
-    "TestCreatePod: schedule on tainted Node": "test_a_pod_is_created",
-    "TestCreatePod: schedule on tainted Node with finite toleration": "test_a_pod_is_created",
-    "TestCreatePod: schedule on tainted Node with zero-second toleration": "test_a_pod_is_created",
-    "TestCreatePod: schedule on tainted Node with infinite toleration": "test_a_pod_is_created",
-    "TestCreatePod: schedule on tainted Node with infinite invalid toleration": "test_a_pod_is_created",
-    "TestDeletePod": "test_a_pod_that_goes_is_forgotten",
-    "TestUpdatePod: scheduling onto tainted Node": "test_when_a_pod_is_evicted",
-    "TestUpdatePod: scheduling onto tainted Node with toleration": "test_when_a_pod_is_evicted",
+    "TestFilterNoExecuteTaints": "test_only_no_execute_taints_evict",
+    "TestCreatePod: not scheduled - ignore": "test_create_pod",
+    "TestCreatePod: scheduled on untainted Node": "test_create_pod",
+    "TestCreatePod: schedule on tainted Node": "test_create_pod",
+    "TestCreatePod: schedule on tainted Node with finite toleration": "test_create_pod",
+    "TestCreatePod: schedule on tainted Node with zero-second toleration": "test_create_pod",
+    "TestCreatePod: schedule on tainted Node with infinite toleration": "test_create_pod",
+    "TestCreatePod: schedule on tainted Node with infinite invalid toleration": "test_create_pod",
+    "TestDeletePod": "test_delete_pod",
+    "TestUpdatePod: scheduling onto tainted Node": "test_eviction_time",
+    "TestUpdatePod: scheduling onto tainted Node with toleration": "test_eviction_time",
     "TestUpdatePod: removing toleration": NOT
     + "the API server refuses it; without one a pod goes at once (test_decide)",
-    "TestUpdatePod: lengthening toleration shouldn't work": "test_when_a_pod_is_evicted",
-    "TestCreateNode: Creating Node matching already assigned Pod": "test_a_node_is_created",
-    "TestCreateNode: Creating tainted Node matching already assigned Pod": "test_a_node_is_created",
-    "TestCreateNode: Creating tainted Node matching already assigned tolerating Pod": "test_a_node_is_created",
-    "TestDeleteNode": "test_when_a_pod_is_evicted",
-    "TestUpdateNode: Added taint": "test_when_a_pod_is_evicted",
-    "TestUpdateNode: Added tolerated taint": "test_when_a_pod_is_evicted",
-    "TestUpdateNode: Only one added taint tolerated": "test_decision_for_a_pod",
-    "TestUpdateNode: Taint removed": "test_when_a_pod_is_evicted",
-    "TestUpdateNode: Pod with multiple tolerations are evicted when first one runs out": "test_decision_for_a_pod",
-    "TestUpdateNodeWithMultipleTaints": "test_when_a_pod_is_evicted",
+    "TestUpdatePod: lengthening toleration shouldn't work": "test_eviction_time",
+    "TestCreateNode: Creating Node matching already assigned Pod": "test_create_node",
+    "TestCreateNode: Creating tainted Node matching already assigned Pod": "test_create_node",
+    "TestCreateNode: Creating tainted Node matching already assigned tolerating Pod": "test_create_node",
+    "TestDeleteNode": "test_eviction_time",
+    "TestUpdateNode: Added taint": "test_eviction_time",
+    "TestUpdateNode: Added tolerated taint": "test_eviction_time",
+    "TestUpdateNode: Only one added taint tolerated": "test_eviction_decision",
+    "TestUpdateNode: Taint removed": "test_eviction_time",
+    "TestUpdateNode: Pod with multiple tolerations are evicted when first one runs out": "test_eviction_decision",
+    "TestUpdateNodeWithMultipleTaints": "test_eviction_time",
     "TestUpdateNodeWithMultiplePods: Pods with different toleration times are evicted appropriately": (
-        "test_pods_of_one_node_go_each_at_its_time"
+        "test_pods_of_one_node_are_evicted_by_their_tolerations"
     ),
     "TestUpdateNodeWithMultiplePods: Evict all pods not matching all taints instantly": (
-        "test_pods_of_one_node_go_each_at_its_time"
+        "test_pods_of_one_node_are_evicted_by_their_tolerations"
     ),
-    "TestGetMinTolerationTime": "test_decision_for_a_pod",
-    "TestEventualConsistency: existing pod2 scheduled onto tainted Node": "test_a_pod_that_is_seen_late",
+    "TestGetMinTolerationTime": "test_eviction_decision",
+    "TestEventualConsistency: existing pod2 scheduled onto tainted Node": "test_eventual_consistency",
     "TestEventualConsistency: existing pod2 with taint toleration scheduled onto tainted Node": (
-        "test_a_pod_that_is_seen_late"
+        "test_eventual_consistency"
     ),
-    "TestEventualConsistency: new pod2 created on tainted Node": "test_a_pod_that_is_seen_late",
-    "TestEventualConsistency: new pod2 with tait toleration created on tainted Node": "test_a_pod_that_is_seen_late",
-    "TestPodDeletionEvent: emitPodDeletionEvent": "test_requests_events_and_condition_are_upstreams",
-    "TestPodDeletionEvent: emitCancelPodDeletionEvent": "test_calling_off_is_told_only_while_the_time_runs",
-    "timed_workers_test.go TestExecute": "test_deletions_that_are_set",
-    "timed_workers_test.go TestExecuteDelayed": "test_deletions_that_are_set",
-    "timed_workers_test.go TestCancel": "test_deletions_that_are_set",
-    "timed_workers_test.go TestCancelAndRead": "test_deletions_that_are_set",
+    "TestEventualConsistency: new pod2 created on tainted Node": "test_eventual_consistency",
+    "TestEventualConsistency: new pod2 with tait toleration created on tainted Node": "test_eventual_consistency",
+    "TestPodDeletionEvent: emitPodDeletionEvent": "test_eviction_requests_events_and_condition_are_upstreams",
+    "TestPodDeletionEvent: emitCancelPodDeletionEvent": "test_cancellation_event_only_for_a_pending_eviction",
+    "timed_workers_test.go TestExecute": "test_timed_workers",
+    "timed_workers_test.go TestExecuteDelayed": "test_timed_workers",
+    "timed_workers_test.go TestCancel": "test_timed_workers",
+    "timed_workers_test.go TestCancelAndRead": "test_timed_workers",
     "timed_workers_test.go TestRunningWorkerCompletionDoesNotRemoveReplacement (after v1.36)": (
-        "test_a_deletion_under_way_leaves_its_successor_alone"
+        "test_deletion_in_progress_does_not_affect_the_recreated_pod"
     ),
 }
 
 
-def test_no_upstream_case_is_missing() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -84,7 +84,7 @@ CREATED = [
 
 
 @pytest.mark.parametrize(("node", "taint", "tolerations", "expected"), CREATED)
-async def test_a_pod_is_created(
+async def test_create_pod(
     world: World, node: str, taint: Doc | None, tolerations: tuple[Doc, ...], expected: bool
 ) -> None:
     """TestCreatePod."""
@@ -97,7 +97,7 @@ async def test_a_pod_is_created(
 
 
 @pytest.mark.parametrize(("node", "taint", "tolerations", "expected"), CREATED)
-async def test_a_node_is_created(
+async def test_create_node(
     world: World, node: str, taint: Doc | None, tolerations: tuple[Doc, ...], expected: bool
 ) -> None:
     """TestCreateNode: the same comes of it when the pod was there first."""
@@ -109,7 +109,7 @@ async def test_a_node_is_created(
     assert writes == (["patch pods/status p", "delete pods p"] if expected else [])
 
 
-async def test_a_pod_that_goes_is_forgotten(world: World) -> None:
+async def test_delete_pod(world: World) -> None:
     """TestDeletePod: whether it was to be evicted or not."""
     await world.node("n1", taints=(A,))
     await world.pod("waits", node="n1", tolerations=(toleration("a", 100),))
@@ -124,7 +124,7 @@ async def test_a_pod_that_goes_is_forgotten(world: World) -> None:
 
 @pytest.mark.parametrize("bound_late", [True, False], ids=["existing pod2 scheduled", "new pod2 created"])
 @pytest.mark.parametrize("tolerations", [(), (toleration("a", 100),)], ids=["not tolerating", "for a time"])
-async def test_a_pod_that_is_seen_late(world: World, bound_late: bool, tolerations: tuple[Doc, ...]) -> None:
+async def test_eventual_consistency(world: World, bound_late: bool, tolerations: tuple[Doc, ...]) -> None:
     """TestEventualConsistency: the node's event comes first, and does not know of the second pod yet."""
     await world.node("n1")
     await world.pod("pod1", node="n1")
@@ -155,7 +155,7 @@ async def test_a_pod_that_is_seen_late(world: World, bound_late: bool, toleratio
         "and set anew (TestCancelAndRead)": (10, 4, 6, {10: 3, 16: 2}),
     },
 )
-async def test_deletions_that_are_set(
+async def test_timed_workers(
     world: World, seconds: int, off_at: int | None, on_at: int | None, expected: dict[int, int]
 ) -> None:
     """Pods 1, 3 and 5 are on one node, 2 and 4 on another, whose taint comes and goes."""
@@ -183,7 +183,7 @@ async def test_deletions_that_are_set(
     assert found == expected
 
 
-async def test_a_deletion_under_way_leaves_its_successor_alone(world: World) -> None:
+async def test_deletion_in_progress_does_not_affect_the_recreated_pod(world: World) -> None:
     """A StatefulSet's pod is back under its name while the answer about the old one is still on its way."""
     await world.node("n1", taints=(A,))
     await asyncio.sleep(1)

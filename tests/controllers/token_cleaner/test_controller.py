@@ -18,14 +18,14 @@ SYSTEM = SECRETS.format("kube-system")
 NAME = "bootstrap-token-abc123"
 
 COVERED: Cases = {
-    "TestCleanerNoExpiration": "test_a_token_without_an_end_stays",
-    "TestCleanerExpired": "test_a_token_that_is_over_goes_at_once",
-    "TestCleanerNotExpired": "test_a_token_goes_when_its_time_has_come",
-    "TestCleanerExpiredAt": "test_a_token_goes_when_its_time_has_come",
+    "TestCleanerNoExpiration": "test_token_without_expiration_is_kept",
+    "TestCleanerExpired": "test_expired_token_is_deleted_immediately",
+    "TestCleanerNotExpired": "test_token_is_deleted_at_its_expiration",
+    "TestCleanerExpiredAt": "test_token_is_deleted_at_its_expiration",
 }
 
 
-def test_every_case_of_upstreams_is_somewhere() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -50,7 +50,7 @@ def soon(world: World, seconds: float) -> str:
     return format_time(world.env.now() + datetime.timedelta(seconds=seconds))
 
 
-async def test_a_token_without_an_end_stays(world: World) -> None:
+async def test_token_without_expiration_is_kept(world: World) -> None:
     await token(world)
     await asyncio.sleep(30 * 24 * 3600)
     assert await world.get(f"{SYSTEM}/{NAME}")
@@ -58,7 +58,7 @@ async def test_a_token_without_an_end_stays(world: World) -> None:
 
 
 @pytest.mark.parametrize("expiration", ["2020-01-01T00:00:00Z", "tomorrow"], ids=["over", "nobody can read it"])
-async def test_a_token_that_is_over_goes_at_once(world: World, expiration: str) -> None:
+async def test_expired_token_is_deleted_immediately(world: World, expiration: str) -> None:
     made = await token(world, expiration)
     await asyncio.sleep(1)
     assert await world.get(f"{SYSTEM}/{NAME}") is None
@@ -67,7 +67,7 @@ async def test_a_token_that_is_over_goes_at_once(world: World, expiration: str) 
     assert body["preconditions"] == {"uid": made["metadata"]["uid"]}
 
 
-async def test_a_token_goes_when_its_time_has_come(world: World) -> None:
+async def test_token_is_deleted_at_its_expiration(world: World) -> None:
     await token(world, soon(world, 3600))
     await asyncio.sleep(3590)
     assert await world.get(f"{SYSTEM}/{NAME}")
@@ -76,7 +76,7 @@ async def test_a_token_goes_when_its_time_has_come(world: World) -> None:
     assert await world.get(f"{SYSTEM}/{NAME}") is None
 
 
-async def test_an_end_that_is_put_off_counts_and_one_that_comes_nearer_too(world: World) -> None:
+async def test_changed_expiration_is_respected(world: World) -> None:
     await token(world, soon(world, 60))
     await world.merge(f"{SYSTEM}/{NAME}", {"stringData": {"expiration": soon(world, 600)}})
     await asyncio.sleep(300)
@@ -86,7 +86,7 @@ async def test_an_end_that_is_put_off_counts_and_one_that_comes_nearer_too(world
     assert await world.get(f"{SYSTEM}/{NAME}") is None
 
 
-async def test_secrets_of_other_types_and_places_are_not_its_business(world: World) -> None:
+async def test_other_secret_types_and_namespaces_are_ignored(world: World) -> None:
     await token(world, "2020-01-01T00:00:00Z", type="Opaque")
     await token(world, "2020-01-01T00:00:00Z", namespace="default")
     await asyncio.sleep(60)
@@ -95,7 +95,7 @@ async def test_secrets_of_other_types_and_places_are_not_its_business(world: Wor
     assert world.requests() == []
 
 
-async def test_another_token_of_the_same_name_is_not_meant(world: World) -> None:
+async def test_recreated_token_of_the_same_name_is_not_deleted(world: World) -> None:
     await token(world, soon(world, 60))
     await asyncio.sleep(1)
 
@@ -110,7 +110,7 @@ async def test_another_token_of_the_same_name_is_not_meant(world: World) -> None
 
 
 @pytest.mark.parametrize("fault", [fail(500), conflict()], ids=["error", "conflict"])
-async def test_what_fails_is_tried_again(world: World, fault: Action) -> None:
+async def test_failed_deletion_is_retried(world: World, fault: Action) -> None:
     """Upstream shrugs, and the token stays until something of it changes."""
     world.faults.add(Rule(fault, verb="delete", resource="secrets", nth=1))
     await token(world, "2020-01-01T00:00:00Z")

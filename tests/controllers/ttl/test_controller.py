@@ -31,7 +31,7 @@ from pilothouse.controllers.node.ttl.controller import (
         "there is no fifth": (4, 100_000, 4),
     },
 )
-def test_growing(step: int, nodes: int, after: int) -> None:
+def test_desired_ttl_of_a_growing_cluster(step: int, nodes: int, after: int) -> None:
     """TestDesiredTTL, the rows that add a node."""
     assert step_after_add(step, nodes) == after
 
@@ -49,12 +49,12 @@ def test_growing(step: int, nodes: int, after: int) -> None:
         "one step at a time": (4, 0, 3),
     },
 )
-def test_shrinking(step: int, nodes: int, after: int) -> None:
+def test_desired_ttl_of_a_shrinking_cluster(step: int, nodes: int, after: int) -> None:
     """TestDesiredTTL, the rows that delete a node."""
     assert step_after_delete(step, nodes) == after
 
 
-def test_the_seconds_of_the_steps() -> None:
+def test_ttl_boundaries() -> None:
     assert [step.seconds for step in STEPS] == [0, 15, 30, 60, 300]
 
 
@@ -75,7 +75,7 @@ def test_the_seconds_of_the_steps() -> None:
         "empty": ({ANNOTATION: ""}, 0, False),
     },
 )
-def test_what_the_annotation_says(annotations: dict[str, str], seconds: int, expected: bool) -> None:
+def test_update_node_if_needed(annotations: dict[str, str], seconds: int, expected: bool) -> None:
     """TestUpdateNodeIfNeeded."""
     assert is_up_to_date(annotations, seconds) is expected
 
@@ -88,7 +88,7 @@ async def ttl(world: World, name: str) -> str | None:
     return found
 
 
-async def test_a_node_of_a_small_cluster_gets_a_zero_in_one_patch(world: World) -> None:
+async def test_node_of_a_small_cluster_gets_ttl_zero_in_one_patch(world: World) -> None:
     """Traces 13: PATCH with the annotation alone."""
     await world.node("n1", annotations={"mine": "kept"})
     await asyncio.sleep(1)
@@ -100,7 +100,7 @@ async def test_a_node_of_a_small_cluster_gets_a_zero_in_one_patch(world: World) 
     assert await ttl(world, "n1") == "0", "what others write is put right"
 
 
-async def test_the_hundred_and_first_node_changes_the_step_and_the_others_follow_later(world: World) -> None:
+async def test_node_101_changes_the_ttl_of_new_and_updated_nodes(world: World) -> None:
     for number in range(101):
         await world.node(f"n{number:03}")
     await asyncio.sleep(20)
@@ -117,14 +117,14 @@ async def test_the_hundred_and_first_node_changes_the_step_and_the_others_follow
     assert await ttl(world, "n000") == "0"
 
 
-async def test_a_patch_that_fails_is_tried_again(world: World) -> None:
+async def test_failed_patch_is_retried(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="patch", resource="nodes", nth=1))
     await world.node("n1")
     await asyncio.sleep(5)
     assert await ttl(world, "n1") == "0"
 
 
-async def test_a_cache_behind_our_own_write_is_waited_for(world: World) -> None:
+async def test_cache_behind_the_own_write_is_awaited(world: World) -> None:
     """Upstream writes once more."""
     world.faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
     await world.request("POST", NODES, {"metadata": {"name": "n1"}})

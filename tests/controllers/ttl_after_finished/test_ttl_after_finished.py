@@ -54,13 +54,13 @@ def job(
         ),
     },
 )
-def test_when_a_job_is_due(given: Job, seconds: int | None) -> None:
+def test_time_left(given: Job, seconds: int | None) -> None:
     """TestTimeLeft."""
     assert expires_at(given) == (None if seconds is None else T0 + datetime.timedelta(seconds=seconds))
     assert needs_cleanup(given) is (seconds is not None)
 
 
-def test_an_end_without_a_time_is_an_error() -> None:
+def test_finished_job_without_a_finish_time_is_an_error() -> None:
     """TestTimeLeft, "Error case: Job unfinished time"."""
     with pytest.raises(NoFinishTime, match="default/a"):
         expires_at(job(10, ("Complete", "True", None)))
@@ -85,7 +85,7 @@ async def finish(world: World, name: str) -> None:
     await world.merge(f"{JOBS}/{name}/status", {"status": status})
 
 
-async def test_a_finished_job_goes_when_its_time_is_over_in_a_get_and_a_delete(world: World) -> None:
+async def test_expired_job_is_deleted_with_a_get_and_a_delete(world: World) -> None:
     """Traces 06d."""
     made = await make(world, "a", 30)
     await make(world, "stays", None)
@@ -104,7 +104,7 @@ async def test_a_finished_job_goes_when_its_time_is_over_in_a_get_and_a_delete(w
     assert "deletionTimestamp" not in (await world.see(f"{JOBS}/stays"))["metadata"]
 
 
-async def test_more_time_is_heeded(world: World) -> None:
+async def test_increased_ttl_is_respected(world: World) -> None:
     await make(world, "a", 30)
     await finish(world, "a")
     await asyncio.sleep(20)
@@ -115,7 +115,7 @@ async def test_more_time_is_heeded(world: World) -> None:
     assert "delete jobs a" in world.requests()
 
 
-async def test_less_time_is_heeded(world: World) -> None:
+async def test_decreased_ttl_is_respected(world: World) -> None:
     await make(world, "a", 3600)
     await finish(world, "a")
     await asyncio.sleep(20)
@@ -124,7 +124,7 @@ async def test_less_time_is_heeded(world: World) -> None:
     assert "delete jobs a" in world.requests()
 
 
-async def test_a_delete_that_fails_is_tried_again(world: World) -> None:
+async def test_failed_deletion_is_retried(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="delete", resource="jobs", nth=1))
     await make(world, "a", 1)
     await finish(world, "a")

@@ -29,7 +29,7 @@ async def status(world: World, name: str = "p") -> dict[str, Any]:
     return found
 
 
-async def test_what_is_found_stands_in_the_status(world: World) -> None:
+async def test_type_checking_warnings_are_in_the_status(world: World) -> None:
     await policy(world, "object.spec.replicas < 5", "object.spec.replicaz < 5", "object.spec.replicas == 'x'")
     found = await status(world)
     assert found["observedGeneration"] == 1
@@ -44,7 +44,7 @@ async def test_what_is_found_stands_in_the_status(world: World) -> None:
     assert world.requests(reads=False) == ["patch validatingadmissionpolicies/status p"]
 
 
-async def test_a_policy_about_nothing_has_nothing_wrong(world: World) -> None:
+async def test_policy_without_matching_kinds_has_no_warnings(world: World) -> None:
     rules = [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}]
     await policy(world, "object.anything == 1", matchConstraints={"resourceRules": rules})
     rules = [{"apiGroups": ["x.example.com"], "apiVersions": ["v1"], "resources": ["xs"], "operations": ["*"]}]
@@ -53,7 +53,7 @@ async def test_a_policy_about_nothing_has_nothing_wrong(world: World) -> None:
         assert await status(world, name) == {"observedGeneration": 1, "typeChecking": {}}
 
 
-async def test_each_generation_is_checked_once(world: World) -> None:
+async def test_each_generation_is_type_checked_once(world: World) -> None:
     made = await policy(world, "object.spec.replicaz < 5")
     await world.merge(f"{POLICIES}/p", {"metadata": {"labels": {"a": "b"}}})
     await asyncio.sleep(60)
@@ -66,7 +66,7 @@ async def test_each_generation_is_checked_once(world: World) -> None:
     assert (found["observedGeneration"], found.get("typeChecking") or {}) == (2, {})
 
 
-async def test_whole_objects_of_every_served_kind_have_types(world: World) -> None:
+async def test_every_served_kind_has_a_declared_type(world: World) -> None:
     """Also those with quantities, ports, and schemas that contain themselves."""
     rules = [
         {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "services"], "operations": ["*"]},
@@ -86,7 +86,7 @@ async def test_whole_objects_of_every_served_kind_have_types(world: World) -> No
     assert kinds == ["/v1, Kind=Pod", "/v1, Kind=Service", "apiextensions.k8s.io/v1, Kind=CustomResourceDefinition"]
 
 
-async def test_parameters_and_variables_have_types(world: World) -> None:
+async def test_params_and_variables_have_types(world: World) -> None:
     await policy(
         world,
         "variables.most == params.data",
@@ -97,7 +97,7 @@ async def test_parameters_and_variables_have_types(world: World) -> None:
     assert "found no matching overload for '_==_' applied to '(int, map(string, string))'" in found["warning"]
 
 
-async def test_parameters_whose_type_is_not_known_yet_are_dyn(world: World) -> None:
+async def test_params_of_an_unknown_kind_are_dyn(world: World) -> None:
     """A policy that is applied before the definition of its paramKind: v1.36 ``typechecking.go`` (``buildEnvSet``,
     ``createVariableOpts``) declares ``params`` all the same."""
     expressions = "object.spec.replicas <= params.limit.most", "params == null || object.spec.replicaz < 5"
@@ -109,7 +109,7 @@ async def test_parameters_whose_type_is_not_known_yet_are_dyn(world: World) -> N
     assert "undeclared reference" not in found["warning"]
 
 
-async def test_what_fails_is_tried_again(world: World) -> None:
+async def test_failed_status_update_is_retried(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="patch", resource="validatingadmissionpolicies", nth=1))
     await policy(world, "true")
     await asyncio.sleep(5)

@@ -32,23 +32,23 @@ from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import
 DEPLOYMENT, POD = TypeName("apps", "v1", "Deployment"), TypeName("", "v1", "Pod")
 SERVED = {NamedResource("apps", "v1", "deployments"): [DEPLOYMENT], NamedResource("", "v1", "pods"): [POD]}
 
-_TYPES, _FIT, _VARIABLES = "test_which_types_are_checked", "test_what_does_not_fit", "test_variables_have_types"
+_TYPES, _FIT, _VARIABLES = "test_types_to_check", "test_type_checking_errors", "test_variables_have_types"
 COVERED: Cases = {
     **{f"TestExtractTypeNames: {case}": _TYPES for case in ("empty", "specific", "multiple", "all resources")},
     **{f"TestExtractTypeNames: {case}": _TYPES for case in ("sub resources", "mixtures")},
-    "TestTypeCheck: empty": "test_a_policy_about_nothing_has_nothing_wrong",
-    "TestTypeCheck: unresolved schema": "test_a_policy_about_nothing_has_nothing_wrong",
+    "TestTypeCheck: empty": "test_policy_without_matching_kinds_has_no_warnings",
+    "TestTypeCheck: unresolved schema": "test_policy_without_matching_kinds_has_no_warnings",
     **{f"TestTypeCheck: {case}": _FIT for case in ("passed check", "undefined field", "field type mismatch")},
     **{f"TestTypeCheck: {case}": _FIT for case in ("params", "authorizer", "authorizer invalid")},
-    "TestTypeCheck: multiple expressions": "test_where_expressions_stand",
-    "TestTypeCheck: message expressions": "test_where_expressions_stand",
+    "TestTypeCheck: multiple expressions": "test_field_refs_of_expressions",
+    "TestTypeCheck: message expressions": "test_field_refs_of_expressions",
     **{f"TestTypeCheck: variables {case}": _VARIABLES for case in ("valid", "missing field", "field wrong type")},
     "TestTypeCheck: error in variables, not reported during type checking": _VARIABLES,
-    "TestTypeChecking (controller_test.go)": "test_what_is_found_stands_in_the_status",
+    "TestTypeChecking (controller_test.go)": "test_type_checking_warnings_are_in_the_status",
 }
 
 
-def test_every_case_of_upstreams_is_somewhere() -> None:
+def test_every_upstream_case_is_covered() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
@@ -83,11 +83,11 @@ def many(group: str, count: int) -> dict[NamedResource, list[TypeName]]:
         "nobody knows it": (spec(rule("apps", "v1", "unheardof")), []),
     },
 )
-def test_which_types_are_checked(found: ValidatingAdmissionPolicySpec, expected: list[TypeName]) -> None:
+def test_types_to_check(found: ValidatingAdmissionPolicySpec, expected: list[TypeName]) -> None:
     assert types_to_check(found, lambda named: SERVED.get(named, ())) == expected
 
 
-def test_ten_types_of_one_rule_are_enough() -> None:
+def test_at_most_ten_types_are_checked() -> None:
     served = many("a", 12) | many("b", 9) | many("c", 1)
     names = {group: [name.resource for name in served if name.group == group] for group in "abc"}
     rules = {group: rule(group, "v1", *reversed(names[group])) for group in "abc"}
@@ -109,11 +109,11 @@ def test_ten_types_of_one_rule_are_enough() -> None:
         "one of a group": ({"apiVersion": "a.b/v2", "kind": "C"}, TypeName("a.b", "v2", "C")),
     },
 )
-def test_what_the_parameters_are(kind: dict[str, str] | None, expected: TypeName | None) -> None:
+def test_type_of_params(kind: dict[str, str] | None, expected: TypeName | None) -> None:
     assert type_of_params(spec(paramKind=kind)) == expected
 
 
-def test_where_expressions_stand() -> None:
+def test_field_refs_of_expressions() -> None:
     validations = [{"expression": "a"}, {"expression": "b", "messageExpression": "c"}]
     assert list(expressions(spec(validations=validations))) == [
         ("spec.validations[0].expression", "a"),
@@ -122,19 +122,19 @@ def test_where_expressions_stand() -> None:
     ]
 
 
-def test_what_is_said_of_an_expression() -> None:
+def test_expression_warnings() -> None:
     assert warning([(DEPLOYMENT, "one"), (POD, "two")]) == "apps/v1, Kind=Deployment: one\n\n/v1, Kind=Pod: two\n"
 
 
 @pytest.mark.parametrize(
     ("generation", "observed", "expected"), [(2, 1, True), (2, 2, False), (1, 2, False)], ids=["newer", "seen", "older"]
 )
-def test_a_generation_is_checked_once(generation: int, observed: int, expected: bool) -> None:
+def test_observed_generation_is_not_checked_again(generation: int, observed: int, expected: bool) -> None:
     found = {"metadata": {"generation": generation}, "status": {"observedGeneration": observed}}
     assert is_due(msgspec.convert(found, ValidatingAdmissionPolicy)) is expected
 
 
-def test_what_is_applied() -> None:
+def test_apply_body() -> None:
     policy = msgspec.convert(
         {"metadata": {"name": "p", "generation": 3, "resourceVersion": "7"}}, ValidatingAdmissionPolicy
     )
@@ -187,13 +187,13 @@ async def error_in(expression: str, schema: Any, params: Any = None, variables: 
         "no expression": (has("string"), None, "object.foo ==", "Syntax error"),
     },
 )
-async def test_what_does_not_fit(schema: Any, params: Any, expression: str, expected: str) -> None:
+async def test_type_checking_errors(schema: Any, params: Any, expression: str, expected: str) -> None:
     found = await error_in(expression, schema, params)
     assert expected in found
     assert bool(found) is bool(expected)
 
 
-async def test_errors_of_the_compiler_have_a_position() -> None:
+async def test_compiler_errors_have_a_position() -> None:
     assert await error_in("object.foo == 'bar'", has("string", "bar")) == (
         "ERROR: <input>:1:7: undefined field 'foo'\n | object.foo == 'bar'\n | ......^"
     )
@@ -248,5 +248,5 @@ def refers(name: str) -> dict[str, Any]:
         ),
     },
 )
-def test_references_are_filled_in(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_schema_references_are_resolved(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     assert filled(SCHEMAS, schema) == expected

@@ -42,16 +42,16 @@ GETS = {"modifyVolumeStatus": {"targetVolumeAttributesClassName": "gets"}}
         "each once": (WANTS, {"currentVolumeAttributesClassName": "wanted"}, ("wanted",)),
     },
 )
-def test_the_classes_of_a_claim(spec: dict[str, Any], status: dict[str, Any], names: tuple[str, ...]) -> None:
+def test_classes_of_a_claim(spec: dict[str, Any], status: dict[str, Any], names: tuple[str, ...]) -> None:
     assert classes_of_claim(msgspec.convert({"spec": spec, "status": status}, PersistentVolumeClaim)) == names
 
 
 @pytest.mark.parametrize(("spec", "names"), [({}, ()), ({"volumeAttributesClassName": ""}, ()), (WANTS, ("wanted",))])
-def test_the_class_of_a_volume(spec: dict[str, Any], names: tuple[str, ...]) -> None:
+def test_class_of_a_volume(spec: dict[str, Any], names: tuple[str, ...]) -> None:
     assert classes_of_volume(msgspec.convert({"spec": spec}, PersistentVolume)) == names
 
 
-def test_what_was_named_and_is_not_any_more() -> None:
+def test_dereferenced_classes() -> None:
     assert stopped_using(("a", "b"), ("b", "c")) == ["a"]
     assert stopped_using(("a",), ()) == ["a"]
     assert stopped_using((), ("a",)) == []
@@ -123,7 +123,7 @@ async def playing(env: Env, *, before: Step) -> AsyncIterator[World]:
         "deleted VAC with finalizer -> finalizer is removed": (True, True, WRITE),
     },
 )
-async def test_a_class_that_nobody_names(env: Env, protected: bool, deleted: bool, expected: list[str]) -> None:
+async def test_unused_class(env: Env, protected: bool, deleted: bool, expected: list[str]) -> None:
     async with playing(
         env, before=lambda world: attributes_class(world, protected=protected, deleted=deleted)
     ) as world:
@@ -140,7 +140,7 @@ async def test_a_class_that_nobody_names(env: Env, protected: bool, deleted: boo
 
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
 @pytest.mark.parametrize("deleted", [False, True], ids=["saving VAC finalizer fails", "finalizer removal fails"])
-async def test_a_write_that_fails_is_tried_again(env: Env, deleted: bool, fault: Any) -> None:
+async def test_failed_update_is_retried(env: Env, deleted: bool, fault: Any) -> None:
     async def before(world: World) -> None:
         await attributes_class(world, protected=deleted, deleted=deleted)
         world.faults.add(Rule(fault, verb="update", resource="volumeattributesclasses.storage.k8s.io", times=2))
@@ -207,7 +207,7 @@ PV, PVC = f"{VOLUMES}/pv1", f"{CLAIMS}/pvc1"
         ),
     },
 )
-async def test_a_class_goes_with_the_last_that_names_it(
+async def test_class_is_deleted_with_its_last_reference(
     env: Env, users: Step, act: Callable[[World], Awaitable[Any]] | None, goes: bool
 ) -> None:
     async def before(world: World) -> None:
@@ -223,7 +223,7 @@ async def test_a_class_goes_with_the_last_that_names_it(
         assert (await world.get(f"{CLASSES}/vac1") is None) == goes
 
 
-async def test_a_volume_that_went_unseen_lets_it_go(env: Env) -> None:
+async def test_volume_deletion_missed_by_the_watch_releases_the_class(env: Env) -> None:
     async def before(world: World) -> None:
         await of_volume(world)
         await attributes_class(world, deleted=True)

@@ -5,8 +5,8 @@
 
 from tests.controllers.upstream_coverage import Cases
 
-_ALONE, _FAILS = "test_a_class_that_nobody_names", "test_a_write_that_fails_is_tried_again"
-_USED = "test_a_class_goes_with_the_last_that_names_it"
+_ALONE, _FAILS = "test_unused_class", "test_failed_update_is_retried"
+_USED = "test_class_is_deleted_with_its_last_reference"
 
 COVERED: Cases = {
     "VAC without finalizer": _ALONE,
