@@ -23,7 +23,7 @@ def pod() -> Definition:
     return found
 
 
-def test_every_field_of_every_type_is_there(source: dict[str, Any]) -> None:
+def test_every_field_of_every_type_is_in_the_schema(source: dict[str, Any]) -> None:
     schema = load()
     for name in schema.names:
         expected = source[name].get("properties", {})
@@ -41,7 +41,7 @@ def test_every_field_of_every_type_is_there(source: dict[str, Any]) -> None:
             assert (field.type.name == "map") == ("additionalProperties" in wanted), (name, field.name)
 
 
-def test_definitions_refer_only_to_definitions_that_are_there() -> None:
+def test_definitions_have_no_dangling_references() -> None:
     schema = load()
     for name in schema.names:
         for field in schema.definition(name).fields.values():
@@ -52,7 +52,7 @@ def test_definitions_refer_only_to_definitions_that_are_there() -> None:
                 assert innermost.definition.name in schema.names
 
 
-def test_kinds_lead_to_definitions_and_back() -> None:
+def test_kinds_and_definitions_map_to_each_other() -> None:
     schema = load()
     for kind in schema.kinds:
         definition = schema.for_kind(*kind)
@@ -61,7 +61,7 @@ def test_kinds_lead_to_definitions_and_back() -> None:
     assert schema.for_kind("example.com", "v1", "Unknown") is None
 
 
-def test_how_lists_and_maps_merge() -> None:
+def test_patch_strategies_of_lists_and_maps() -> None:
     spec = pod().fields["spec"].type.definition
     assert spec.fields["containers"].merge_key == "name"
     assert spec.fields["volumes"].patch_strategies == ("merge", "retainKeys")
@@ -78,11 +78,11 @@ def test_how_lists_and_maps_merge() -> None:
     assert load().definition("io.k8s.api.core.v1.ObjectReference").map_type == "atomic"
 
 
-def test_names_as_go_has_them() -> None:
+def test_go_names() -> None:
     assert pod().go_name == "Pod"
     assert pod().go_type == "v1.Pod"
 
 
-def test_a_definition_is_read_once() -> None:
+def test_definitions_are_decoded_once() -> None:
     assert load() is load()
     assert pod() is pod()

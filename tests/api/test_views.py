@@ -90,23 +90,23 @@ def check_type(annotation: Any, type_: Type, path: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.kind) for kind in all_kinds()])
-def test_a_view_declares_only_fields_of_its_type(kind: Kind[Any]) -> None:
+def test_view_declares_only_fields_of_its_type(kind: Kind[Any]) -> None:
     definition = load().for_kind(kind.group, kind.version, kind.kind)
     assert definition is not None, "a Kind constant names a built-in"
     assert not check(kind.view, definition, kind.kind)
 
 
-def test_status_is_a_view_of_its_type_too() -> None:
+def test_status_views_match_their_type() -> None:
     definition = load().for_kind("", "v1", "Status")
     assert definition is not None
     assert not check(Status, definition, "Status")
 
 
-def test_kinds_are_found() -> None:
+def test_kinds_are_discovered() -> None:
     assert {"Pod", "Node", "Namespace", "ReplicaSet", "Lease", "Event"} <= {kind.kind for kind in all_kinds()}
 
 
-async def test_every_kind_that_is_served_has_a_constant(env: Env) -> None:
+async def test_every_served_kind_has_a_constant(env: Env) -> None:
     """But for the events of another group, which are the same objects, and ComponentStatus, which is deprecated."""
     known = {(kind.group, kind.resource) for kind in all_kinds()}
     served = {
@@ -117,7 +117,7 @@ async def test_every_kind_that_is_served_has_a_constant(env: Env) -> None:
     assert served - known == {("", "componentstatuses"), ("events.k8s.io", "events")}
 
 
-def test_the_check_notices_wrong_names_and_types() -> None:
+def test_check_detects_wrong_names_and_types() -> None:
     class Spec(View, frozen=True):
         cluster_ip: str = ""
         selector: dict[str, int] = {}

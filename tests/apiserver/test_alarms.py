@@ -25,7 +25,7 @@ def timers() -> int:
     return sum(1 for _at, _number, timer in loop._timers if not timer.cancelled())
 
 
-async def test_alarms_of_one_instant_ring_in_their_order_by_one_timer(env: Env) -> None:
+async def test_alarms_of_one_instant_share_a_timer_in_order(env: Env) -> None:
     woken: list[tuple[float, str]] = []
     alarms, before = Alarms(), timers()
     for name, at in (("a", 2.0), ("b", 1.0), ("c", 2.0), ("d", 2.0)):
@@ -35,7 +35,7 @@ async def test_alarms_of_one_instant_ring_in_their_order_by_one_timer(env: Env) 
     assert woken == [(1.0, "b"), (2.0, "a"), (2.0, "c"), (2.0, "d")]
 
 
-async def test_a_cancelled_alarm_does_not_ring_and_leaves_no_timer(env: Env) -> None:
+async def test_cancelled_alarm_does_not_fire_and_leaves_no_timer(env: Env) -> None:
     woken: list[tuple[float, str]] = []
     alarms, before = Alarms(), timers()
     first, second = Sleeper("a", woken), Sleeper("b", woken)

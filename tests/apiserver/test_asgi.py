@@ -14,7 +14,7 @@ from pilothouse.apiserver.serializers.negotiation import PROTOBUF
 from pilothouse.apiserver.serializers.protobuf_decoding import fields_of
 
 
-async def test_every_answer_carries_upstreams_headers(world: World) -> None:
+async def test_response_headers_are_upstreams(world: World) -> None:
     exchange = world.begin("GET", MAPS)
     body = await exchange.run()
     assert exchange.headers["content-type"] == "application/json"
@@ -109,7 +109,7 @@ async def test_unknown_paths_are_plain_text(world: World) -> None:
 
 
 @pytest.mark.parametrize("authorization", ["RBAC", "AlwaysAllow"])
-async def test_strangers_see_health_and_version_in_any_mode(world: World, authorization: str) -> None:
+async def test_anonymous_may_read_health_and_version(world: World, authorization: str) -> None:
     nobody = {"authorization": ""}
     assert (await world.ask("GET", "/healthz", headers=nobody)) == (200, b"ok")
     assert (await world.ask("GET", "/version/", headers=nobody))[1]["major"] == "1"
@@ -129,13 +129,13 @@ async def test_strangers_see_health_and_version_in_any_mode(world: World, author
         "as somebody, to another path": ("/metrics", {"impersonate-user": "x"}),
     },
 )
-async def test_whoever_does_not_log_in_is_nobody_where_everything_is_allowed(
+async def test_always_allow_serves_anonymous_requests(
     world: World, authorization: str, path: str, headers: dict[str, str]
 ) -> None:
     assert (await world.ask("GET", path, headers={"authorization": "", **headers}))[0] == 401
 
 
-async def test_health_tells_its_checks(world: World) -> None:
+async def test_health_endpoints_list_checks(world: World) -> None:
     verbose = (await world.ask("GET", "/livez?verbose&exclude=etcd&exclude=odd"))[1].decode()
     assert "[+]ping ok\n" in verbose
     assert "[+]etcd excluded: ok\n" in verbose
@@ -150,7 +150,7 @@ async def test_health_tells_its_checks(world: World) -> None:
     assert await world.ask("GET", "/livez") == (200, b"ok"), "a server that stops is alive until it has"
 
 
-async def test_bodies_may_be_protobuf_and_answers_too(world: World) -> None:
+async def test_protobuf_requests_and_responses(world: World) -> None:
     exchange = world.begin(
         "POST",
         MAPS,
@@ -169,7 +169,7 @@ async def test_bodies_may_be_protobuf_and_answers_too(world: World) -> None:
     assert (status["kind"], status["reason"], status["code"]) == ("Status", "NotFound", 404)
 
 
-async def test_other_forms(world: World) -> None:
+async def test_other_encodings(world: World) -> None:
     await world.ask("POST", MAPS, config_map(a="b"))
     table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
     _, shown = await world.ask("GET", f"{MAPS}/cm", headers=table)
@@ -188,7 +188,7 @@ async def test_other_forms(world: World) -> None:
     assert b'{\n  "kind": "Status",\n' in await failed.run()
 
 
-async def test_heads_alone(world: World) -> None:
+async def test_head_requests(world: World) -> None:
     """Of health and metrics there are some; the API itself has none."""
     for target, code in (("/healthz", 200), ("/metrics", 200), ("/version", 405), ("/api", 405), (MAPS, 405)):
         exchange = world.begin("HEAD", target)
@@ -201,7 +201,7 @@ async def test_large_bodies_are_rejected(world: World) -> None:
     assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")
 
 
-async def test_large_answers_are_compressed_for_who_asks(world: World) -> None:
+async def test_large_responses_are_compressed(world: World) -> None:
     await world.ask("POST", MAPS, config_map(a="x" * 200_000))
     plain = await world.begin("GET", MAPS).run()
     exchange = world.begin("GET", MAPS, headers={"accept-encoding": "gzip, deflate"})
@@ -214,7 +214,7 @@ async def test_large_answers_are_compressed_for_who_asks(world: World) -> None:
     assert "content-encoding" not in small.headers
 
 
-async def test_a_watch_sends_headers_at_once_and_ends_when_the_client_leaves(world: World) -> None:
+async def test_watch_sends_headers_immediately_and_ends_with_the_client(world: World) -> None:
     watch = world.begin("GET", f"{MAPS}?watch=true&resourceVersion=0", headers={"accept-encoding": "gzip"})
     task = asyncio.ensure_future(watch.run())
     assert await watch.events.get() == b""
@@ -240,7 +240,7 @@ async def test_watches_end_when_the_server_stops(world: World) -> None:
     assert world.env.monotonic() == stopped_at
 
 
-async def test_watches_in_protobuf_and_as_tables(world: World) -> None:
+async def test_protobuf_and_table_watches(world: World) -> None:
     frames = world.begin("GET", f"{MAPS}?watch=true", headers={"accept": PROTOBUF})
     tables = world.begin(
         "GET", f"{MAPS}?watch=true", headers={"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -267,7 +267,7 @@ async def test_watches_in_protobuf_and_as_tables(world: World) -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_roles_give_rights_and_take_them_away(world: World) -> None:
+async def test_role_changes_apply_immediately(world: World) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1"
     role = {
         "kind": "Role",
@@ -329,7 +329,7 @@ async def test_reviews(world: World) -> None:
     assert (status, answer["status"]) == (201, {"user": {}, "error": "invalid bearer token"})
 
 
-async def test_tokens_of_service_accounts(world: World) -> None:
+async def test_service_account_tokens(world: World) -> None:
     accounts = "/api/v1/namespaces/default/serviceaccounts"
     account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "bob"}}
     await world.ask("POST", accounts, account)
@@ -355,7 +355,7 @@ async def test_tokens_of_service_accounts(world: World) -> None:
     assert keys["jwks_uri"] == "https://10.0.0.1:6443/openid/v1/jwks"
 
 
-async def test_the_roles_of_the_start_are_completed_and_not_undone(world: World) -> None:
+async def test_bootstrap_roles_are_reconciled(world: World) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     _, listed = await world.ask("GET", roles)
     assert len(listed["items"]) == 69

@@ -56,7 +56,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Running]:
 
 
 @pytest.mark.parametrize("attack", [pytest.param(attack, id=attack.name) for attack in ATTACKS])
-def test_attack_costs_nobody_else_anything(running: _Running, attack: Attack) -> None:
+def test_attack_does_not_affect_other_clients(running: _Running, attack: Attack) -> None:
     """Others are answered in time while this is sent.
 
     What an attack costs, it costs each time; what the machine had to do meanwhile, it seldom does three times.

@@ -40,7 +40,7 @@ def _series(*requests: tuple[str, str]) -> list[str]:
         "no method of a resource": ("PURGE", "/api/v1/pods", ("other", "", "v1", "pods", "", "cluster")),
     },
 )
-def test_labels_are_what_is_served(method: str, target: str, labels: tuple[str, ...]) -> None:
+def test_metric_labels_are_served_resources(method: str, target: str, labels: tuple[str, ...]) -> None:
     assert _series((method, target)) == [_total(labels, 200, 1)]
 
 
@@ -52,12 +52,12 @@ def _total(labels: tuple[str, ...], code: int, count: int) -> str:
     )
 
 
-def test_requests_for_what_is_not_served_are_one_series() -> None:
+def test_unserved_resources_share_one_series() -> None:
     targets = [f"/apis/g{number}.example/v{number}/r{number}/n/s{number}" for number in range(100)]
     assert len(_series(*[("GET", target) for target in [*targets, '/apis/evil"}/v1/pods/x', "/a\nb"]])) == 1
 
 
-def test_long_questions_are_decided_and_not_remembered() -> None:
+def test_long_authorization_attributes_are_not_cached() -> None:
     rbac = RbacAuthorizer(lambda _resource: [])
     long = "x" * 2000
     for identity, asked in (
@@ -72,7 +72,7 @@ def test_long_questions_are_decided_and_not_remembered() -> None:
     assert len(rbac._decisions) == 1
 
 
-def test_only_short_targets_are_remembered() -> None:
+def test_only_short_targets_are_cached() -> None:
     reader = RequestReader(TABLE)
     long = f"/api/v1/pods?labelSelector={'x' * 300}"
     for target in ("/api/v1/pods", long):
@@ -80,27 +80,27 @@ def test_only_short_targets_are_remembered() -> None:
     assert list(reader._known) == [("GET", "/api/v1/pods")]
 
 
-async def test_a_request_with_too_many_parameters_is_rejected(world: World) -> None:
+async def test_too_many_query_parameters_are_rejected(world: World) -> None:
     query = "&".join(f"a{number}=1" for number in range(1000))
     assert (await world.ask("GET", f"{MAPS}?{query}"))[0] == 200
     status, answer = await world.ask("GET", f"{MAPS}?{query}&dryRun=All")
     assert (status, answer["message"]) == (400, "number of URL query parameters exceeded limit")
 
 
-def test_a_path_of_many_steps_is_no_object() -> None:
+def test_number_of_path_segments_is_bounded() -> None:
     info = read_request("GET", "/api/v1/namespaces/a/pods/x/proxy" + "/%41" * 1000, TABLE)
     assert (info.name, info.subresource) == ("x", "proxy")
     assert len(info.parts_after) < 20
 
 
-def test_an_accept_header_without_end_asks_for_nothing() -> None:
+def test_overlong_accept_header_is_not_acceptable() -> None:
     accept = "application/json," * 100
     assert parse_accept(accept) == ()
     with pytest.raises(NotAcceptable):
         choose(accept, protobuf=True, table=True)
 
 
-async def test_strangers_are_counted_without_a_look_at_what_they_ask_for(world: World) -> None:
+async def test_unauthenticated_requests_are_counted_without_their_target(world: World) -> None:
     for target in ("/apis/a.example/v1/b", f"{MAPS}/x", "/odd"):
         await world.ask("GET", target, headers={"authorization": "Bearer bad"})
     series = world.handler_chain.metrics.response().body.decode().splitlines()

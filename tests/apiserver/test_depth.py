@@ -58,7 +58,7 @@ def test_depth(text: str, deep: bool) -> None:
     assert exceeded(text.encode()) == (TOO_DEEP if deep else "")
 
 
-def test_a_text_is_of_so_many_objects_and_lists() -> None:
+def test_depth_of_a_text() -> None:
     assert exceeded(b"[" + b"{}," * (MAX_CONTAINERS - 2) + b"{}]") == ""
     assert exceeded(b"[" + b"{}," * (MAX_CONTAINERS - 1) + b"{}]") == TOO_MANY
     assert exceeded(b'["' + b"{" * MAX_CONTAINERS + b'"]') == ""
@@ -76,7 +76,7 @@ def test_a_text_is_of_so_many_objects_and_lists() -> None:
         "delete": ("DELETE", f"{REVISIONS}/r", JSON),
     },
 )
-async def test_every_write_takes_what_is_not_too_deep(
+async def test_every_write_accepts_the_maximum_depth(
     api: Api, method: str, target: str, content_type: str, levels: int
 ) -> None:
     name = "s" if method == "POST" else "r"
@@ -100,7 +100,7 @@ async def test_every_write_takes_what_is_not_too_deep(
         assert then.status in (200, 404), then.text[:500]
 
 
-async def test_copies_that_would_make_it_too_deep_are_rejected(api: Api) -> None:
+async def test_patch_copies_exceeding_the_depth_are_rejected(api: Api) -> None:
     """Every operation doubles the depth."""
     operations = [{"op": "copy", "from": "/data", "path": "/data" + "/a" * 2**power} for power in range(14)]
     await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
@@ -109,7 +109,7 @@ async def test_copies_that_would_make_it_too_deep_are_rejected(api: Api) -> None
     assert (answer.status, answer.message) == (400, "exceeded max depth")
 
 
-async def test_a_definition_and_its_objects_may_nest_as_deep_as_any(api: Api) -> None:
+async def test_custom_resources_have_the_same_depth_limit(api: Api) -> None:
     levels = (MAX_DEPTH - 10) // 2
     widget = {"metadata": {"name": "w"}, "spec": json.loads('{"a":' * levels + '"b"' + "}" * levels)}
     widget |= {"apiVersion": "deep.example.com/v1", "kind": "Widget"}
@@ -132,7 +132,7 @@ async def test_a_definition_and_its_objects_may_nest_as_deep_as_any(api: Api) ->
 
 
 @pytest.mark.parametrize("levels", [3, 100, MAX_DEPTH - 10, MAX_DEPTH, 1000])
-async def test_managed_fields_may_nest_as_deep_as_any(api: Api, levels: int) -> None:
+async def test_managed_fields_have_the_same_depth_limit(api: Api, levels: int) -> None:
     fields = '{"f:a":' * levels + "{}" + "}" * levels
     entry = '{"manager":"m","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":' + fields + "}"
     body = f'{{"metadata":{{"name":"c","managedFields":[{entry}]}},"data":{{"a":"b"}}}}'.encode()

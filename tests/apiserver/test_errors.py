@@ -162,7 +162,7 @@ def _key(method: str, target: str, body: Any = None, content_type: str = JSON) -
     return " ".join(filter(None, (method, target, content_type if content_type != JSON else "", sent)))
 
 
-async def test_bodies(env: Env, golden: Golden) -> None:
+async def test_status_bodies(env: Env, golden: Golden) -> None:
     api = Api(env)
     running = asyncio.ensure_future(api.server.run())
     await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)

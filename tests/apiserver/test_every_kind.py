@@ -136,7 +136,7 @@ async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None
 
 
 @pytest.mark.parametrize("info", [info for info in KINDS if info.kind not in _NAMED_BY_CONTENT], ids=kind_id)
-async def test_names_can_be_generated(api: Api, info: ResourceInfo) -> None:
+async def test_generate_name(api: Api, info: ResourceInfo) -> None:
     await make_namespace(api)
     names = set()
     for _ in range(2):
@@ -151,7 +151,7 @@ async def test_names_can_be_generated(api: Api, info: ResourceInfo) -> None:
 
 
 @pytest.mark.parametrize("info", [info for info in KINDS if "status" in info.subresources], ids=kind_id)
-async def test_status_is_apart(api: Api, info: ResourceInfo) -> None:
+async def test_status_subresource(api: Api, info: ResourceInfo) -> None:
     await make_namespace(api)
     root = collection(info)
     made = await create(api, info, sample(info))
@@ -176,7 +176,7 @@ async def test_status_is_apart(api: Api, info: ResourceInfo) -> None:
     assert ("a" in patched.meta.get("annotations", {})) is not kept
 
 
-def test_every_verb_of_every_resource_is_one_that_is_tested_here() -> None:
+def test_every_verb_is_covered_by_a_test() -> None:
     """Resources that are served but not stored have tests of their own."""
     short = {info.resource: set(STANDARD_VERBS) - set(info.verbs) for info in built_in() if info not in KINDS}
     assert set(short) == {

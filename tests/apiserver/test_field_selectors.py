@@ -57,7 +57,7 @@ _OTHERS = '"{}" is not a known field selector: only "metadata.name", "metadata.n
 
 
 @every_kind
-async def test_fields(api: Api, info: ResourceInfo) -> None:
+async def test_selectable_fields(api: Api, info: ResourceInfo) -> None:
     name = kind_id(info)
     known = {"metadata.name", "metadata.namespace", *_FIELDS.get(name, ())}
     if name in _NO_NAMESPACE:
@@ -90,7 +90,7 @@ def _event(name: str, **fields: str | dict[str, str]) -> dict[str, object]:
         "who reports it, whatever the source": ("reportingComponent=new", ["b", "c"]),
     },
 )
-async def test_source_of_events(api: Api, selector: str, expected: list[str]) -> None:
+async def test_event_source(api: Api, selector: str, expected: list[str]) -> None:
     """``ToSelectableFields`` of kubernetes' ``pkg/registry/core/event`` (v1.36)."""
     for event in (
         _event("a", source={"component": "old"}),

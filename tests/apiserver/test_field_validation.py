@@ -69,7 +69,7 @@ _FOO_YAML = b"apiVersion: example.com/v1\nkind: Foo\nmetadata:\n  name: g\nspec:
         ),
     },
 )
-async def test_what_is_unknown_or_there_twice(
+async def test_unknown_and_duplicate_fields(
     api: Api, method: str, target: str, content_type: str, body: bytes, found: list[str]
 ) -> None:
     await api.made(DEFINITIONS, definition())
@@ -123,7 +123,7 @@ def _escaped(text: str) -> str:
         ),
     },
 )
-async def test_what_is_no_object_is_shown_shortened(api: Api, content_type: str, body: bytes, told: str) -> None:
+async def test_undecodable_body_is_shown_truncated(api: Api, content_type: str, body: bytes, told: str) -> None:
     """The first thirty bytes, as hexadecimal digits unless it begins like an object (``handlers/rest.go``)."""
     rejected = await api.ask("POST", CONFIG_MAPS, body, content_type)
     assert rejected.status == 400

@@ -92,7 +92,7 @@ def test_values(type_: str, value: Any, shown: str) -> None:
         ),
     },
 )
-def test_specs_of_pods(spec: dict[str, Any], part: str) -> None:
+def test_pod_specs(spec: dict[str, Any], part: str) -> None:
     assert part in internal_value("core.PodSpec", spec)
 
 
@@ -163,7 +163,7 @@ def test_two_hunks_where_much_lies_between() -> None:
     )
 
 
-async def test_an_update_of_a_pod_shows_what_may_not_change(api: Api) -> None:
+async def test_pod_update_error_shows_immutable_changes(api: Api) -> None:
     """Not what may: of the changes below, the image is none."""
     change = {"containers": [{"name": "c", "image": "other", "workingDir": "/w"}]}
     await api.made(PODS, pod())
@@ -182,7 +182,7 @@ async def test_an_update_of_a_pod_shows_what_may_not_change(api: Api) -> None:
     )
 
 
-async def test_another_pull_policy_by_default_is_a_change(api: Api) -> None:
+async def test_changed_default_pull_policy_is_shown(api: Api) -> None:
     """A PUT with the image ``latest`` and no policy gets another policy than the pod has."""
     made = await api.made(PODS, pod(containers=[{"name": "c", "image": "x:1"}]))
     container = made["spec"]["containers"][0]
@@ -194,7 +194,7 @@ async def test_another_pull_policy_by_default_is_a_change(api: Api) -> None:
     )
 
 
-async def test_a_bound_claim_shows_no_change_of_what_it_asks_for(api: Api) -> None:
+async def test_bound_claim_error_omits_requests(api: Api) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
     await api.made(CLAIMS, {"metadata": {"name": "d"}, "spec": spec})
     await api.patch(f"{CLAIMS}/d/status", {"status": {"phase": "Bound"}})
@@ -228,7 +228,7 @@ async def test_strings_are_quoted_or_json_as_their_types_are(api: Api, spec: dic
 _USES = re.compile(r"""internal_(?:value|diff)\(\s*"([^"]+)"|": "([*\[\]{}]*[a-z]+\.[A-Z]\w+)"|SELECTOR = "([^"]+)\"""")
 
 
-def test_every_type_that_is_shown_is_in_the_table() -> None:
+def test_every_shown_type_is_in_the_table() -> None:
     source = Path(pilothouse.__file__).parent / "apiserver"
     used = {
         next(filter(None, groups)).lstrip("*[]{}")
@@ -240,7 +240,7 @@ def test_every_type_that_is_shown_is_in_the_table() -> None:
     assert structs <= internal_types.table().keys()
 
 
-def test_every_type_that_the_table_names_is_in_it() -> None:
+def test_table_has_no_dangling_types() -> None:
     table = internal_types.table()
     for struct in table:
         for field in internal_types.fields(struct):
@@ -259,7 +259,7 @@ _NOT_IN_THE_VERSION = {
 }
 
 
-def test_fields_are_called_as_in_the_version() -> None:
+def test_field_names_match_the_api_version() -> None:
     """The names that values are read by are those of the API, which the schema has from elsewhere."""
     known = {name.rpartition(".")[2]: set[str]() for name in schema.load().names}
     for name in schema.load().names:
@@ -284,17 +284,17 @@ def _containers(count: int, variables: int = 0) -> list[dict[str, Any]]:
     return [{"name": f"c{number}", "image": "x", "env": env} for number in range(count)]
 
 
-def test_a_large_value_is_shown() -> None:
+def test_large_value_is_shown() -> None:
     assert len(internal_value("core.PodSpec", {"containers": _containers(100, 20)})) > 100_000
 
 
-def test_a_value_that_is_made_to_be_large_is_not_shown() -> None:
+def test_excessively_large_value_is_not_shown() -> None:
     spec = {"containers": _containers(10_000)}
     assert internal_value("core.PodSpec", spec) == "(too large to be shown)"
     assert internal_diff("core.PodSpec", {}, spec) == "(what differs is too much to be shown)\n"
 
 
-def test_a_diff_of_lines_that_repeat_too_often_is_not_shown() -> None:
+def test_diff_with_too_many_repeated_lines_is_not_shown() -> None:
     """Each as often as it still counts: that is the most work."""
 
     def spec(step: int) -> dict[str, Any]:
@@ -303,7 +303,7 @@ def test_a_diff_of_lines_that_repeat_too_often_is_not_shown() -> None:
     assert internal_diff("core.PodSpec", spec(3), spec(7)) == "(what differs is too much to be shown)\n"
 
 
-def test_a_diff_of_a_large_pod_is_shown() -> None:
+def test_diff_of_a_large_pod_is_shown() -> None:
     before = _containers(20, 20)
     after = [{**container, "workingDir": "/w"} for container in before]
     diff = internal_diff("core.PodSpec", {"containers": before}, {"containers": after})

@@ -34,12 +34,12 @@ async def test_lists(api: Api, query: str, names: list[str]) -> None:
     assert _names(await api.get(CONFIG_MAPS + query)) == names
 
 
-async def test_reads_of_one_object(api: Api) -> None:
+async def test_gets(api: Api) -> None:
     await _behind(api)
     assert [(await api.get(f"{CONFIG_MAPS}/b{query}")).status for query in ("", "?resourceVersion=0")] == [200, 404]
 
 
-async def test_not_older_than_something_new_waits_and_gives_up(api: Api) -> None:
+async def test_not_older_than_a_newer_revision_times_out(api: Api) -> None:
     await _behind(api)
     revision = api.store.revision
     began = api.env.monotonic()
@@ -49,7 +49,7 @@ async def test_not_older_than_something_new_waits_and_gives_up(api: Api) -> None
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
-async def test_watches_are_late(api: Api) -> None:
+async def test_watches_lag(api: Api) -> None:
     await _behind(api, 5.0)
     began = api.env.monotonic()
     events = await api.watch(CONFIG_MAPS)
@@ -58,7 +58,7 @@ async def test_watches_are_late(api: Api) -> None:
     assert (api.env.monotonic() - began, obj["metadata"]["name"]) == (5.0, "b")
 
 
-async def test_a_watch_that_wants_the_state_of_now_waits_for_it(api: Api) -> None:
+async def test_watch_with_the_latest_state_waits(api: Api) -> None:
     query = "?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     await _behind(api, 2.0)
     events = await api.watch(CONFIG_MAPS + query)
@@ -71,7 +71,7 @@ async def test_a_watch_that_wants_the_state_of_now_waits_for_it(api: Api) -> Non
     assert (failed["code"], failed["reason"]) == (504, "Timeout")
 
 
-async def test_writes_and_their_conflicts_are_the_truth(api: Api) -> None:
+async def test_writes_and_conflicts_use_the_current_state(api: Api) -> None:
     await _behind(api)
     stale = (await api.get(CONFIG_MAPS + "/a?resourceVersion=0")).body
     changed = (await api.patch(CONFIG_MAPS + "/a", {"data": {"x": "y"}})).status
@@ -79,7 +79,7 @@ async def test_writes_and_their_conflicts_are_the_truth(api: Api) -> None:
     assert (changed, conflict, (await api.post(CONFIG_MAPS, config_map("b"))).status) == (200, 409, 409)
 
 
-async def test_a_stuck_cache_catches_up_in_order_when_it_is_let_go(api: Api) -> None:
+async def test_frozen_cache_catches_up_in_order(api: Api) -> None:
     await _behind(api)
     events = await api.watch(CONFIG_MAPS + f"?resourceVersion={api.store.revision - 1}")
     await api.patch(CONFIG_MAPS + "/b", {"data": {"x": "y"}})
@@ -92,7 +92,7 @@ async def test_a_stuck_cache_catches_up_in_order_when_it_is_let_go(api: Api) -> 
     ]
 
 
-async def test_watches_from_before_end_and_their_clients_go_on_from_the_copy(api: Api) -> None:
+async def test_existing_watches_end_and_resume_from_the_lagging_cache(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map("a"))
     revision = api.store.revision
     events = await api.watch(CONFIG_MAPS + f"?resourceVersion={revision}")
@@ -105,7 +105,7 @@ async def test_watches_from_before_end_and_their_clients_go_on_from_the_copy(api
     assert [name for _type, name, _revision in seen] == ["b"]
 
 
-async def test_closing_the_server_ends_its_copy(api: Api) -> None:
+async def test_closing_the_server_ends_its_cache(api: Api) -> None:
     await _behind(api)
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=0")
     await events.next()

@@ -58,7 +58,7 @@ async def asked(
         "a small patch": ("PATCH", {"data": {"a": "c"}}, MERGE, SMALL, []),
     },
 )  # fmt: skip
-async def test_what_is_large_is_computed_by_the_worker(
+async def test_large_bodies_are_processed_by_the_worker(
     api: Api, method: str, body: Any, content_type: str, before: Object | None, works: list[str]
 ) -> None:
     answer, names = await asked(api, method, body, content_type, before=before)
@@ -66,7 +66,7 @@ async def test_what_is_large_is_computed_by_the_worker(
     assert names == works
 
 
-async def test_when_too_many_wait_clients_are_asked_to_come_again(api: Api) -> None:
+async def test_full_worker_queue_returns_429(api: Api) -> None:
     worker = Worker()
     worker.is_full = True
     api.server.core.long_work.get_sandbox = lambda: worker

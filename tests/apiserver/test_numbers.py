@@ -43,7 +43,7 @@ def bugs() -> Iterator[list[logging.LogRecord]]:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-async def test_no_request_brings_one_in(api: Api, number: str, bugs: list[logging.LogRecord]) -> None:
+async def test_out_of_range_numbers_are_rejected(api: Api, number: str, bugs: list[logging.LogRecord]) -> None:
     def body(value: Object) -> bytes:
         return json.dumps(value).replace('"NUMBER"', number).encode()
 
@@ -65,7 +65,7 @@ async def test_no_request_brings_one_in(api: Api, number: str, bugs: list[loggin
 
 
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
-async def test_one_that_a_store_has_is_an_internal_error(api: Api, bugs: list[logging.LogRecord]) -> None:
+async def test_stored_out_of_range_number_is_an_internal_error(api: Api, bugs: list[logging.LogRecord]) -> None:
     made = await api.made(SETS, daemon_set())
     key = f"{storage_prefix('apps', 'daemonsets')}default/d"
     record = api.store.get(key)
@@ -136,7 +136,7 @@ async def test_one_that_a_store_has_is_an_internal_error(api: Api, bugs: list[lo
         ),
     },
 )
-async def test_resource_versions_of_thousands_of_digits(
+async def test_very_long_resource_versions(
     api: Api, method: str, target: str, body: Any, code: int, message: str
 ) -> None:
     await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}})
@@ -144,7 +144,7 @@ async def test_resource_versions_of_thousands_of_digits(
     assert (answer.status, answer.message) == (code, message)
 
 
-async def test_a_grace_period_wraps_around_as_go_durations_do(api: Api) -> None:
+async def test_grace_period_overflows_as_in_go(api: Api) -> None:
     """``time.Duration(seconds) * time.Second`` of int64's largest number is a second less than nothing."""
     await api.made(PODS, pod(spec={}, terminationGracePeriodSeconds=LARGEST, nodeName="n"))
     before = api.env.now()
@@ -159,14 +159,14 @@ async def test_a_grace_period_wraps_around_as_go_durations_do(api: Api) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-(2**63), -1, 0, 9_223_372_036, 9_223_372_037, LARGEST])
-async def test_a_pod_with_any_grace_period_can_be_deleted(api: Api, seconds: int) -> None:
+async def test_pod_with_any_grace_period_can_be_deleted(api: Api, seconds: int) -> None:
     await api.made(PODS, pod(terminationGracePeriodSeconds=seconds, nodeName="n"))
     assert (await api.delete(f"{PODS}/p")).status == 200
     assert (await api.delete(f"{PODS}/p")).status in (200, 404)
     assert (await api.delete(f"{PODS}/p?gracePeriodSeconds=0")).status in (200, 404)
 
 
-async def test_the_generation_after_the_largest_is_the_smallest(api: Api) -> None:
+async def test_generation_overflows_as_in_go(api: Api) -> None:
     """Claims keep the generation that they came with; a larger number than any could not be read again."""
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
     claim: Object = {

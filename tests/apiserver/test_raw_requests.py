@@ -145,7 +145,7 @@ def plane(tmp_path: Path) -> Iterator[AttackedPlane]:
         yield plane
 
 
-def test_no_bytes_are_the_servers_fault(plane: AttackedPlane, pytestconfig: pytest.Config, soak: bool) -> None:
+def test_no_input_causes_a_server_error(plane: AttackedPlane, pytestconfig: pytest.Config, soak: bool) -> None:
     chosen: str = pytestconfig.getoption("--seed")
     first, _dash, last = chosen.partition("-")
     numbers = range(int(first), int(last or first) + 1) if chosen else range(_SOAKED if soak else _CASES)
@@ -162,6 +162,6 @@ def _play(faults: _Faults, numbers: range) -> None:
             return
 
 
-def test_a_case_follows_from_its_number_alone() -> None:
+def test_cases_are_deterministic_by_seed() -> None:
     assert [cases.make(number) for number in range(50)] == [cases.make(number) for number in range(50)]
     assert len({cases.make(number) for number in range(500)}) > 450

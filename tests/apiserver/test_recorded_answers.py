@@ -45,14 +45,14 @@ def _play(player: Player, file: str, most: int | None = None) -> None:
     assert not player.report.unexplained, str(player.report)
 
 
-def test_recorded_requests_get_the_recorded_answers(player: Player) -> None:
+def test_recorded_requests_get_the_recorded_responses(player: Player) -> None:
     _play(player, SHORT)
     assert player.report.requests > 10_500
 
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_they_get_the_same_answers_on_etcd(tmp_path: Path, soak: bool) -> None:
+def test_recorded_requests_get_the_same_responses_on_etcd(tmp_path: Path, soak: bool) -> None:
     """All of them with --soak, the first of them otherwise."""
 
     def opened(env: Env) -> Store:
@@ -72,7 +72,7 @@ def test_they_get_the_same_answers_on_etcd(tmp_path: Path, soak: bool) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_the_long_recording(player: Player, soak: bool) -> None:
+def test_long_recording(player: Player, soak: bool) -> None:
     if not soak:
         pytest.skip("the long recording is played with --soak")
     _play(player, LONG)
@@ -94,11 +94,11 @@ def test_chosen_seeds(player: Player, pytestconfig: pytest.Config, capsys: pytes
     assert not player.report.unexplained
 
 
-def test_the_page_shows_the_rows() -> None:
+def test_documentation_shows_the_differences() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")
     assert table() in text
 
 
-def test_few_things_differ_on_purpose() -> None:
+def test_number_of_intended_differences_is_bounded() -> None:
     assert len(ROWS) <= 10
     assert len({row.about for row in ROWS}) == len(ROWS)

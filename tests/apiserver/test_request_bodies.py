@@ -91,7 +91,7 @@ def client(
         "that means nothing": ("GET", MAPS, ADMIN, 9, 200),
     },
 )
-async def test_a_body_is_not_read(
+async def test_body_is_not_read(
     world: World, method: str, target: str, headers: dict[str, str], length: int, status: int
 ) -> None:
     sender = client(world, method, target, headers, length)
@@ -100,14 +100,14 @@ async def test_a_body_is_not_read(
 
 
 @pytest.mark.parametrize("authorization", ["RBAC", "AlwaysAllow"])
-async def test_the_connection_is_told_who_has_logged_in(world: World, authorization: str) -> None:
+async def test_connection_is_marked_authenticated(world: World, authorization: str) -> None:
     for headers, logged_in in ((ADMIN, True), (JANE, True), ({}, False), ({"authorization": "Bearer bad"}, False)):
         sender = client(world, "GET", "/version", headers, None)
         await sender.work
         assert sender.logged_in is logged_in, headers
 
 
-async def test_a_body_in_pieces_is_put_together(world: World) -> None:
+async def test_chunked_body_is_assembled(world: World) -> None:
     body = json.dumps(config_map(a="x" * 1000)).encode()
     sender = client(world, length=len(body))
     for at in range(0, len(body), 100):
@@ -118,7 +118,7 @@ async def test_a_body_in_pieces_is_put_together(world: World) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 3 * MEBIBYTE])
-async def test_a_body_that_grows_too_large_is_rejected(world: World, length: int | None) -> None:
+async def test_too_large_chunked_body_is_rejected(world: World, length: int | None) -> None:
     headers = {**ADMIN, "transfer-encoding": "chunked"}
     sender = client(world, headers=headers, length=length)
     for _ in range(4):
@@ -127,7 +127,7 @@ async def test_a_body_that_grows_too_large_is_rejected(world: World, length: int
     assert sender.status == 413
 
 
-async def test_a_body_has_as_long_as_its_request(world: World) -> None:
+async def test_body_read_has_the_request_timeout(world: World) -> None:
     sender = client(world)
     began = world.env.monotonic()
     while not sender.work.done():
@@ -136,14 +136,14 @@ async def test_a_body_has_as_long_as_its_request(world: World) -> None:
     assert (sender.status, round(world.env.monotonic() - began)) == (504, REQUEST_SECONDS)
 
 
-async def test_a_client_that_leaves_is_not_waited_for(world: World) -> None:
+async def test_disconnected_client_is_not_awaited(world: World) -> None:
     sender = client(world)
     sender.send(b" ")
     sender.leave()
     await asyncio.wait_for(sender.work, 1)
 
 
-async def test_bodies_that_are_not_complete_hold_no_more_than_they_may(world: World) -> None:
+async def test_incomplete_bodies_are_bounded_in_memory(world: World) -> None:
     """The longest upload gives way, and the rest of the work goes on."""
     slow = [client(world, target=REVIEWS, headers=JANE, length=3 * MEBIBYTE) for _ in range(10)]
     for sender in slow:
@@ -182,9 +182,7 @@ async def test_bodies_that_are_not_complete_hold_no_more_than_they_may(world: Wo
         "large ones": ([LONG_BYTES + 1] * 2, [LONG_BYTES + 1] * 2),
     },
 )
-def test_events_that_come_together_are_sent_together_as_far_as_they_are_small(
-    lengths: list[int], joined: list[int]
-) -> None:
+def test_small_events_are_batched(lengths: list[int], joined: list[int]) -> None:
     batch = [b"%c" % (65 + index) * length for index, length in enumerate(lengths)]
     pieces = list(_join_small(batch))
     assert [len(piece) for piece in pieces] == joined
@@ -198,7 +196,7 @@ async def _with_large_list(world: World) -> bytes:
     return await world.begin("GET", MAPS).run()
 
 
-async def test_a_large_list_comes_in_pieces(world: World) -> None:
+async def test_large_list_is_sent_in_chunks(world: World) -> None:
     whole = await _with_large_list(world)
     reader = client(world, "GET", length=None)
     await reader.work
@@ -226,7 +224,7 @@ ACCEPTS = {
 
 
 @cases("accept", ACCEPTS)
-async def test_a_client_that_does_not_read_a_large_answer_is_left(world: World, accept: str) -> None:
+async def test_client_not_reading_a_large_response_is_disconnected(world: World, accept: str) -> None:
     await _with_large_list(world)
     reader = client(world, "GET", headers={**ADMIN, "accept": accept}, length=None)
     reader.reads.clear()
@@ -246,7 +244,9 @@ async def test_a_client_that_does_not_read_a_large_answer_is_left(world: World, 
     },
 )
 @pytest.mark.parametrize("size", [1, 4, 10, 1000])
-def test_pieces_are_the_whole(values: tuple[bytes, ...], options: dict[str, Any], whole: bytes, size: int) -> None:
+def test_chunks_add_up_to_the_response(
+    values: tuple[bytes, ...], options: dict[str, Any], whole: bytes, size: int
+) -> None:
     pieces = Pieces(200, {}, values, **options)
     assert pieces.whole() == b"".join(pieces.pieces(size)) == whole
     assert pieces.length == len(whole)
@@ -263,7 +263,7 @@ async def _hold(budget: Budget, size: int, *, until: asyncio.Event) -> str:
     return "kept"
 
 
-async def test_whoever_holds_for_longest_gives_up() -> None:
+async def test_longest_upload_is_rejected() -> None:
     budget, until = Budget(10), asyncio.Event()
     first = asyncio.ensure_future(_hold(budget, 6, until=until))
     await asyncio.sleep(1)
@@ -275,7 +275,7 @@ async def test_whoever_holds_for_longest_gives_up() -> None:
     assert budget._size == 0
 
 
-async def test_nobody_gives_up_who_has_just_begun() -> None:
+async def test_recent_uploads_are_not_rejected() -> None:
     budget, until = Budget(10, patience=5), asyncio.Event()
     holders = [asyncio.ensure_future(_hold(budget, 6, until=until)) for _ in range(3)]
     await asyncio.sleep(4)
@@ -288,5 +288,5 @@ async def test_nobody_gives_up_who_has_just_begun() -> None:
     assert await late == "kept"
 
 
-async def test_one_that_is_too_large_alone_gives_up() -> None:
+async def test_upload_exceeding_the_bound_alone_is_rejected() -> None:
     assert await _hold(Budget(10), 11, until=asyncio.Event()) == "gave up"

@@ -34,7 +34,7 @@ MALLORY = Identity("mallory", ("system:authenticated",))
         "nor a step in a path": ("metadata.name%3D..", ""),
     },
 )
-def test_the_name_that_a_list_selects(selector: str, name: str) -> None:
+def test_name_of_a_list_with_a_field_selector(selector: str, name: str) -> None:
     info = read_request("GET", f"{SECRETS}?fieldSelector={selector}", ResourceTable(()))
     assert (info.verb, info.name) == ("list", name)
 
@@ -47,7 +47,7 @@ def test_the_name_that_a_list_selects(selector: str, name: str) -> None:
         "a name in the path": ("GET", f"{WATCHED}/x", "watch", "x"),
     },
 )
-def test_the_name_of_other_requests(method: str, target: str, verb: str, name: str) -> None:
+def test_name_of_other_requests(method: str, target: str, verb: str, name: str) -> None:
     info = read_request(method, target, ResourceTable(()))
     assert (info.verb, info.name) == (verb, name)
 
@@ -60,7 +60,7 @@ def test_the_name_of_other_requests(method: str, target: str, verb: str, name: s
         "one object that way": ("/api/v1/watch/namespaces/a/pods/x?fieldSelector=spec.nodeName%3Dn", ""),
     },
 )
-def test_the_field_selector_that_is_authorized(target: str, selector: str) -> None:
+def test_authorized_field_selector(target: str, selector: str) -> None:
     assert Attributes.of(read_request("GET", target, ResourceTable(()))).field_selector == selector
 
 
@@ -83,7 +83,7 @@ OTHER = "fieldSelector metadata.name doesn't match requested name"
         "a collection": ("DELETE", f"{SECRETS}?fieldSelector=metadata.name%3Dallowed", 403, "forbidden", None),
     },
 )
-async def test_a_right_to_one_object_reads_that_one(
+async def test_right_to_one_object_allows_its_list(
     api: Api, method: str, target: str, code: int, message: str, seen: list[str] | None
 ) -> None:
     await HandlerChain(api.server, address="", authorization="RBAC").start()

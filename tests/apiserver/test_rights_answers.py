@@ -206,5 +206,5 @@ async def our_answers(api: Api) -> list[Any]:
     return found
 
 
-async def test_who_may_do_what(env: Env, golden: Golden) -> None:
+async def test_rbac_responses(env: Env, golden: Golden) -> None:
     golden.check("rights", {step[0]: [answer] for step, answer in zip(STEPS, await our_answers(Api(env)), strict=True)})

@@ -109,7 +109,7 @@ async def _make(api: Api, key: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("key", [key for key in _TABLES if key not in (*_NEVER_CREATED, _CUSTOM)])
-async def test_table_of_one(api: Api, key: str) -> None:
+async def test_table_of_an_object(api: Api, key: str) -> None:
     expected = _TABLES[key]
     await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
     work = asyncio.get_running_loop().create_task(api.server.run())
@@ -127,7 +127,7 @@ async def test_table_of_one(api: Api, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", _NEVER_CREATED)
-def test_table_of_what_nobody_creates(key: str) -> None:
+def test_table_of_system_objects(key: str) -> None:
     info = next(info for info in built_in() if f"{info.api_version} {info.kind}" == key)
     maker = TableConvertor(info)
     row = json.loads(maker.row(json.dumps(_NEVER_CREATED[key]).encode(), "None", datetime.datetime.now(datetime.UTC)))
@@ -135,7 +135,7 @@ def test_table_of_what_nobody_creates(key: str) -> None:
     assert row["cells"] == _TABLES[key]["cells"]
 
 
-async def test_table_of_a_custom_kind_without_columns(api: Api) -> None:
+async def test_table_of_a_custom_resource_without_columns(api: Api) -> None:
     work = asyncio.get_running_loop().create_task(api.server.run())
     await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _DEFINITION)
     await asyncio.sleep(10)

@@ -529,7 +529,7 @@ async def _server(env: Env) -> Api:
     return api
 
 
-async def test_causes_of_creations_and_updates(env: Env, golden: Golden) -> None:
+async def test_causes_of_creates_and_updates(env: Env, golden: Golden) -> None:
     found = {}
     for kind, changes in CREATED:
         api = await _server(env)
@@ -547,7 +547,7 @@ async def test_causes_of_creations_and_updates(env: Env, golden: Golden) -> None
 SETS = "/apis/apps/v1/namespaces/d1/statefulsets"
 
 
-async def test_invalid_fields_that_an_older_server_stored_may_stay(api: Api) -> None:
+async def test_existing_invalid_fields_can_be_kept(api: Api) -> None:
     await samples.make_namespace(api)
     await api.made(SETS, _sample("StatefulSet", {"spec.serviceName": "s"}))
     await api.rewrite("apps/statefulsets/d1/x", '"serviceName":"s"', '"serviceName":"S"')
@@ -562,9 +562,7 @@ async def test_invalid_fields_that_an_older_server_stored_may_stay(api: Api) -> 
 
 
 @pytest.mark.parametrize(("gates", "kept"), [((), None), (("MaxUnavailableStatefulSet",), 2)])
-async def test_max_unavailable_of_a_stateful_set_is_behind_a_gate(
-    env: Env, gates: tuple[str, ...], kept: int | None
-) -> None:
+async def test_stateful_set_max_unavailable_gate(env: Env, gates: tuple[str, ...], kept: int | None) -> None:
     api = Api(env, ServerOptions(gates=gates))
     await samples.make_namespace(api)
     change = {"spec.updateStrategy.rollingUpdate": {"maxUnavailable": 2}}
@@ -574,13 +572,13 @@ async def test_max_unavailable_of_a_stateful_set_is_behind_a_gate(
         assert "f:maxUnavailable" in answer.text, "the manager owns a dropped field, too"
 
 
-async def test_the_priority_classes_of_the_system_are_valid(api: Api) -> None:
+async def test_system_priority_classes_are_valid(api: Api) -> None:
     path, name = "/apis/scheduling.k8s.io/v1/priorityclasses", "system-node-critical"
     await api.delete(f"{path}/{name}")
     assert (await api.post(path, {"metadata": {"name": name}, "value": 2_000_001_000})).status == 201
 
 
-async def test_the_ip_address_of_a_service_is_validated_before_the_service(api: Api) -> None:
+async def test_service_ips_are_validated_before_the_service(api: Api) -> None:
     services = "/api/v1/namespaces/default/services"
     bodies: list[Object] = [
         {"metadata": {"name": "a/b"}, "spec": {"ports": [{"port": 80}]}},

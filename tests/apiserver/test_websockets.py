@@ -60,7 +60,7 @@ def test_handshakes(changed: dict[str, str], answer: Rejected | None) -> None:
     assert websockets.handshake({**ASKED, **changed}) == (answer or accepted)
 
 
-def test_the_one_subprotocol_is_repeated() -> None:
+def test_subprotocol_is_echoed() -> None:
     accepted = websockets.handshake({**ASKED, "sec-websocket-protocol": "v1"})
     assert isinstance(accepted, dict)
     assert accepted["sec-websocket-protocol"] == "v1"
@@ -76,12 +76,12 @@ def test_the_one_subprotocol_is_repeated() -> None:
         "a longer word": ("websocket", "upgrades", False),
     },
 )
-def test_who_asks_for_a_websocket(upgrade: str, connection: str, wanted: bool) -> None:
+def test_websocket_requests(upgrade: str, connection: str, wanted: bool) -> None:
     assert websockets.is_websocket_request({"upgrade": upgrade, "connection": connection}) is wanted
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
-def test_a_message_is_whole_in_its_frames(size: int) -> None:
+def test_message_is_split_into_frames(size: int) -> None:
     message = b"x" * size
     frames = served(b"".join(websockets.text_frames(message, 70_000)))
     assert b"".join(payload for _first, payload in frames) == message
@@ -89,7 +89,7 @@ def test_a_message_is_whole_in_its_frames(size: int) -> None:
 
 
 @given(st.lists(st.integers(1, 9), max_size=40), st.integers(0, 300))
-def test_control_frames_are_found_however_they_come(cuts: list[int], size: int) -> None:
+def test_control_frames_are_parsed_from_any_chunks(cuts: list[int], size: int) -> None:
     sent = masked(1, b"a" * size, final=False) + masked(PING, b"are you there") + masked(0, b"b" * size) + masked(CLOSE)
     frames, found = ClientFrames(), []
     for cut in cuts:
@@ -99,12 +99,12 @@ def test_control_frames_are_found_however_they_come(cuts: list[int], size: int) 
 
 
 @cases("data", {"not masked": b"\x81\x01a", "a control frame too long": masked(PING, b"x" * 126)})
-def test_frames_that_clients_must_not_send(data: bytes) -> None:
+def test_rejected_client_frames(data: bytes) -> None:
     with pytest.raises(FrameError):
         ClientFrames().feed(data)
 
 
-async def test_a_watch_is_a_message_an_event_and_ends_when_the_client_closes(world: World) -> None:
+async def test_watch_sends_one_message_per_event_and_ends_on_close(world: World) -> None:
     await world.ask("POST", MAPS, config_map("a"))
     exchange = world.begin("GET", f"{MAPS}?watch=true", headers=ASKED)
     running = asyncio.create_task(exchange.run())
@@ -122,12 +122,12 @@ async def test_a_watch_is_a_message_an_event_and_ends_when_the_client_closes(wor
     assert served(await running) == [(0x80 | CLOSE, b"\x03\xe8")]
 
 
-async def test_a_watch_that_ends_by_itself_says_so(world: World) -> None:
+async def test_ended_watch_sends_a_close_frame(world: World) -> None:
     exchange = world.begin("GET", f"{MAPS}?watch=true&timeoutSeconds=1", headers=ASKED)
     assert served(await exchange.run()) == [(0x80 | CLOSE, b"\x03\xe8")]
 
 
-async def test_what_is_no_watch_and_what_is_rejected_is_plain_http(world: World) -> None:
+async def test_non_watch_and_rejected_requests_are_plain_http(world: World) -> None:
     plain = world.begin("GET", MAPS, headers=ASKED)
     assert json.loads(await plain.run())["kind"] == "ConfigMapList"
     rejected = world.begin("GET", f"{MAPS}?watch=true", headers={**ASKED, "origin": ""})

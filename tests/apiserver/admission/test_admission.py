@@ -57,14 +57,12 @@ def admitted(
         ),
     },
 )
-def test_pods_stay_five_minutes_on_a_lost_node(
-    tolerations: list[dict[str, Any]] | None, expected: list[dict[str, Any]]
-) -> None:
+def test_default_toleration_seconds(tolerations: list[dict[str, Any]] | None, expected: list[dict[str, Any]]) -> None:
     spec: dict[str, Any] = {"containers": []} if tolerations is None else {"tolerations": tolerations}
     assert admitted({"spec": spec})["spec"]["tolerations"] == expected
 
 
-def test_other_kinds_and_subresources_are_left_alone() -> None:
+def test_other_kinds_and_subresources_are_ignored() -> None:
     assert admitted({"spec": {}}, resource="services") == {"spec": {}}
     assert admitted({"spec": {}}, subresource="status") == {"spec": {}}
 
@@ -87,7 +85,7 @@ def test_other_kinds_and_subresources_are_left_alone() -> None:
         ),
     },
 )
-def test_a_new_node_takes_no_pods_yet(spec: dict[str, Any] | None, expected: list[dict[str, Any]]) -> None:
+def test_new_node_gets_the_not_ready_taint(spec: dict[str, Any] | None, expected: list[dict[str, Any]]) -> None:
     """Upstream: v1.36 ``plugin/pkg/admission/nodetaint/admission_test.go``."""
     node: dict[str, Any] = {"metadata": {"name": "n"}} | ({} if spec is None else {"spec": spec})
     assert admitted(node, plugin=TaintNodesByCondition, resource="nodes")["spec"]["taints"] == expected
@@ -101,7 +99,7 @@ def test_a_new_node_takes_no_pods_yet(spec: dict[str, Any] | None, expected: lis
         "a subresource": ("CREATE", "nodes", "proxy"),
     },
 )
-def test_only_the_creation_of_a_node_taints_it(operation: str, resource: str, subresource: str) -> None:
+def test_node_updates_add_no_taint(operation: str, resource: str, subresource: str) -> None:
     obj: dict[str, Any] = {"spec": {}}
     found = admitted(obj, plugin=TaintNodesByCondition, operation=operation, resource=resource, subresource=subresource)
     assert found == {"spec": {}}
@@ -119,7 +117,7 @@ class Noting(Plugin):
         self._notes.append(f"{self._name} {write.info.resource}")
 
 
-async def test_plugins_are_asked_in_order_and_only_about_what_concerns_them(env: Env) -> None:
+async def test_plugins_run_in_order_and_only_for_their_resources(env: Env) -> None:
     notes: list[str] = []
     chain = Chain([Noting(notes, "a")])
     for round_ in range(2):

@@ -337,5 +337,5 @@ async def answers(env: Env, setup: Sequence[Ask], asks: Sequence[Ask]) -> list[A
     return found
 
 
-async def test_what_admission_answers(env: Env, golden: Golden) -> None:
+async def test_admission_responses(env: Env, golden: Golden) -> None:
     golden.check("admission", {case: await answers(env, *CASES[case]) for case in CASES})

@@ -45,14 +45,14 @@ LARGE = config_map(a="a" * 200_000)
                              "message": "m"}), 422, f"{DENIED}m"),
     },
 )  # fmt: skip
-async def test_a_policy_that_may_take_too_long_fails_as_its_policy_says(
+async def test_policy_exceeding_its_cost_budget_follows_its_failure_policy(
     api: Api, given: Object, code: int, message: str
 ) -> None:
     answer = await post_with_policy(api, LARGE, given, binding())
     assert (answer.status, answer.body.get("message", "")) == (code, message)
 
 
-async def test_two_questions_to_the_authorizer_are_paid_for_and_three_are_not(env: Env) -> None:
+async def test_authorizer_checks_count_towards_the_cost_budget(env: Env) -> None:
     check = "authorizer.path('/healthz').check('get').allowed()"
 
     async def asked(times: int) -> Answer:
@@ -65,7 +65,7 @@ async def test_two_questions_to_the_authorizer_are_paid_for_and_three_are_not(en
     assert answer.body["message"].endswith(f"resulted in error: {COST_EXCEEDED}")
 
 
-async def test_a_question_too_many_counts_where_nothing_hangs_on_it(api: Api) -> None:
+async def test_unused_authorizer_check_exceeds_the_cost_budget(api: Api) -> None:
     check = "authorizer.path('/healthz').check('get').allowed()"
     given = policy({"expression": f"{check} && {check} && ({check} || true)"})
     answer = await post_with_policy(api, config_map(a="1"), given, binding())
@@ -105,14 +105,14 @@ async def evaluated_by(api: Api, process: Process, given: Object, body: Object) 
     return await post_with_policy(api, body, given, binding())
 
 
-async def test_another_process_evaluates_what_may_take_long(api: Api) -> None:
+async def test_expensive_expressions_are_evaluated_in_a_worker_process(api: Api) -> None:
     process = Process()
     given = policy(HEAVY_POLICY, {"expression": "object.data.a.size() > 1"}, HEAVY_POLICY)
     assert (await evaluated_by(api, process, given, LARGE)).status == 201
     assert [len(task.values["object"]["data"]["a"]) for task in process.tasks] == [200_000, 200_000]
 
 
-async def test_what_is_cheap_needs_no_other_process(api: Api) -> None:
+async def test_cheap_expressions_are_evaluated_in_process(api: Api) -> None:
     process = Process()
     assert (
         await evaluated_by(api, process, policy({"expression": "object.data.all(k, k.size() < 9)"}), config_map(a="1"))
@@ -120,7 +120,7 @@ async def test_what_is_cheap_needs_no_other_process(api: Api) -> None:
     assert process.tasks == []
 
 
-async def test_what_expressions_take_adds_up_over_an_object(api: Api) -> None:
+async def test_expression_costs_are_summed_per_object(api: Api) -> None:
     given = policy(*[HEAVY_POLICY] * 20)
     process = Process(seconds=0.4)
     answer = await evaluated_by(api, process, given, LARGE)
@@ -128,7 +128,7 @@ async def test_what_expressions_take_adds_up_over_an_object(api: Api) -> None:
     assert len(process.tasks) == 13
 
 
-async def test_match_conditions_have_less(api: Api) -> None:
+async def test_match_conditions_have_a_lower_cost_limit(api: Api) -> None:
     given = policy({"expression": "true"}, matchConditions=[{"name": f"m{n}", **HEAVY_POLICY} for n in range(10)])
     process = Process(seconds=0.4)
     answer = await evaluated_by(api, process, given, LARGE)
@@ -136,7 +136,7 @@ async def test_match_conditions_have_less(api: Api) -> None:
     assert len(process.tasks) == 4
 
 
-async def test_when_too_many_wait_clients_are_asked_to_come_again(api: Api) -> None:
+async def test_full_worker_queue_returns_429(api: Api) -> None:
     process = Process()
     process.is_busy = True
     assert (await evaluated_by(api, process, policy(HEAVY_POLICY), LARGE)).status == 429
@@ -145,7 +145,7 @@ async def test_when_too_many_wait_clients_are_asked_to_come_again(api: Api) -> N
 LONG = f"[{','.join(['1'] * 1000)}].size() == 1000"
 
 
-async def test_writes_that_need_the_same_expression_wait_for_one_compilation(api: Api) -> None:
+async def test_concurrent_writes_share_one_compilation(api: Api) -> None:
     process = Process()
     await post_with_policy(api, config_map(a="1"), policy({"expression": "true"}), binding())
     api.server.core.long_work.hire_sandbox = lambda: process
@@ -157,7 +157,7 @@ async def test_writes_that_need_the_same_expression_wait_for_one_compilation(api
     assert [len(process.sources), len(process.tasks)] == [1, 2]
 
 
-async def test_a_write_is_measured_once_for_all_bindings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_object_size_is_computed_once_for_all_bindings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
 
     def measure(value: Any) -> Extent:
@@ -194,7 +194,7 @@ async def made(api: Api, text: str, definition: Object = DEFINITION) -> Answer:
     return await api.post(THINGS, thing)
 
 
-async def test_a_rule_that_may_take_too_long_ends_the_rules(api: Api) -> None:
+async def test_rule_exceeding_its_cost_budget_stops_evaluation(api: Api) -> None:
     answer = await made(api, "a" * 30_000)
     assert answer.status == 422
     [cause] = answer.body["details"]["causes"]
@@ -217,7 +217,7 @@ class Worker:
         return function(*args, **kwargs)
 
 
-async def test_a_small_object_whose_rules_take_long_is_the_workers(api: Api) -> None:
+async def test_small_object_with_expensive_rules_is_validated_in_a_worker(api: Api) -> None:
     process, worker = Process(), Worker()
     api.server.core.long_work.hire_sandbox = lambda: process
     api.server.core.long_work.get_sandbox = lambda: worker
@@ -232,7 +232,7 @@ async def test_a_small_object_whose_rules_take_long_is_the_workers(api: Api) -> 
         "many: the worker": ([f"self.text != '{'a' * 300}{number}'" for number in range(5)], 0, 0),
     },
 )
-async def test_long_rules_are_compiled_beside_the_loop(
+async def test_long_rules_are_compiled_in_a_worker_thread(
     api: Api, rules: list[str], compiled: int, evaluated: int
 ) -> None:
     process, worker = Process(), Worker()
@@ -247,6 +247,6 @@ async def test_long_rules_are_compiled_beside_the_loop(
     assert (len(process.sources), len(process.tasks)) == (compiled, evaluated)
 
 
-async def test_a_stored_config_map_is_not_touched_by_a_rejected_write(api: Api) -> None:
+async def test_rejected_write_does_not_change_the_stored_object(api: Api) -> None:
     answer = await post_with_policy(api, LARGE, policy(HEAVY_POLICY), binding())
     assert (answer.status, (await api.get(f"{CONFIG_MAPS}/c")).status) == (422, 404)

@@ -57,7 +57,7 @@ def request(signer: str = "example.com/s", organization: str = "people") -> dict
         "neither": (["approve example.com/other", "sign example.com/s", "approve *"], 403),
     },
 )
-async def test_who_may_approve(api: Api, allowed: list[str], code: int) -> None:
+async def test_certificate_approval(api: Api, allowed: list[str], code: int) -> None:
     await api.made(REQUESTS, request())
     api.server.core.authorizer = Allows(*allowed)
     answer = await api.patch(f"{REQUESTS}/c/approval", {"status": {"conditions": [APPROVED]}})
@@ -69,7 +69,7 @@ async def test_who_may_approve(api: Api, allowed: list[str], code: int) -> None:
         )
 
 
-async def test_who_may_sign(api: Api) -> None:
+async def test_certificate_signing(api: Api) -> None:
     failed = {"type": "Failed", "status": "True", "reason": "r", "message": "m"}
     await api.made(REQUESTS, request())
     api.server.core.authorizer = Allows("approve example.com/s")
@@ -81,7 +81,7 @@ async def test_who_may_sign(api: Api) -> None:
     assert answers[1].message.endswith('user not permitted to sign requests with signerName "example.com/s"')
 
 
-async def test_nobody_asks_to_be_an_administrator_by_certificate(api: Api) -> None:
+async def test_certificate_subject_restriction(api: Api) -> None:
     everywhere = [await api.post(REQUESTS, request(CLIENT, "system:masters"))]
     everywhere.append(await api.post(REQUESTS, request(CLIENT)))
     await api.delete(f"{REQUESTS}/c")
@@ -92,7 +92,7 @@ async def test_nobody_asks_to_be_an_administrator_by_certificate(api: Api) -> No
     assert [answer.status for answer in others] == [201, 201]
 
 
-async def test_who_may_attest_for_a_signer(api: Api) -> None:
+async def test_cluster_trust_bundle_attest(api: Api) -> None:
     info = ResourceInfo("certificates.k8s.io", "v1beta1", "clustertrustbundles", "ClusterTrustBundle", namespaced=False)
 
     def attest(signer: str) -> None:

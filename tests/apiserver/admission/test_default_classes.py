@@ -47,20 +47,20 @@ def claim(name: str = "d", annotations: dict[str, str] | None = None, **spec: An
         "of two, by name": ([storage_class("b", DEFAULT), storage_class("a", DEFAULT)], claim(), "a"),
     },
 )
-async def test_the_storage_class_of_a_claim(api: Api, classes: list[Any], body: Any, expected: str | None) -> None:
+async def test_default_storage_class(api: Api, classes: list[Any], body: Any, expected: str | None) -> None:
     for one in classes:
         await api.made(STORAGE, one)
     assert (await api.made(CLAIMS, body))["spec"].get("storageClassName") == expected
 
 
-async def test_of_two_default_classes_the_newer_one_counts(api: Api) -> None:
+async def test_newest_default_class_is_used(api: Api) -> None:
     await api.made(STORAGE, storage_class("a", DEFAULT))
     await asyncio.sleep(2)
     await api.made(STORAGE, storage_class("b", DEFAULT))
     assert (await api.made(CLAIMS, claim()))["spec"]["storageClassName"] == "b"
 
 
-async def test_the_class_of_an_ingress(api: Api) -> None:
+async def test_default_ingress_class(api: Api) -> None:
     backend = {"service": {"name": "s", "port": {"number": 80}}}
     marked = {"ingressclass.kubernetes.io/is-default-class": "true"}
     spec = {"controller": "example.com/x"}
@@ -77,7 +77,7 @@ async def test_the_class_of_an_ingress(api: Api) -> None:
     assert found == ["usual", None, "other"]
 
 
-async def test_storage_objects_are_protected_from_the_start(api: Api) -> None:
+async def test_storage_object_in_use_protection(api: Api) -> None:
     source = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
     attributes = {"metadata": {"name": "a"}, "driverName": "x", "parameters": {"a": "b"}}
     kept = {"metadata": {"name": "e", "finalizers": ["kubernetes.io/pvc-protection", "a/b"]}}
@@ -115,7 +115,7 @@ NOT_GROWING = (
         "no class": ("Bound", "", NOT_GROWING),
     },
 )
-async def test_claims_that_grow(api: Api, phase: str, name: str, why: str) -> None:
+async def test_persistent_volume_claim_resize(api: Api, phase: str, name: str, why: str) -> None:
     await api.made(STORAGE, storage_class("grows", allowVolumeExpansion=True))
     await api.made(STORAGE, storage_class("stays"))
     await api.made(CLAIMS, claim(storageClassName=name, volumeName="v"))
@@ -169,9 +169,7 @@ GPU = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
         "no such class": ({}, {"runtimeClassName": "x"}, 'pod rejected: RuntimeClass "x" not found'),
     },
 )
-async def test_the_runtime_class_of_a_pod(
-    api: Api, of_class: dict[str, Any], spec: dict[str, Any], expected: Any
-) -> None:
+async def test_runtime_class(api: Api, of_class: dict[str, Any], spec: dict[str, Any], expected: Any) -> None:
     await api.made(RUNTIMES, runtime(**of_class))
     answer = await api.post(PODS, pod(**{"runtimeClassName": "r", **spec}))
     if isinstance(expected, str):
@@ -191,7 +189,7 @@ async def test_the_runtime_class_of_a_pod(
         "the longer one": (["a:NoExecute5", "a:NoExecute9"], ["a:NoExecute9"]),
     },
 )
-def test_tolerations_that_others_cover_are_dropped(listed: list[str], expected: list[str]) -> None:
+def test_redundant_tolerations_are_removed(listed: list[str], expected: list[str]) -> None:
     def toleration(text: str) -> dict[str, Any]:
         key, _, effect = text.partition(":")
         key, equal, value = key.partition("=")
@@ -205,7 +203,7 @@ def test_tolerations_that_others_cover_are_dropped(listed: list[str], expected: 
     assert merge_tolerations([toleration(text) for text in listed]) == [toleration(text) for text in expected]
 
 
-async def test_a_pod_knows_the_zone_of_its_node(api: Api) -> None:
+async def test_pod_gets_topology_labels_of_its_node(api: Api) -> None:
     zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
     labels = {zone: "z", region: "r", "other": "o"}
     await api.made("/api/v1/nodes", {"metadata": {"name": "n", "labels": labels}})

@@ -31,7 +31,7 @@ DEFAULTS = {
 }
 
 
-async def test_a_container_that_says_nothing_gets_the_defaults_and_a_note(api: Api) -> None:
+async def test_container_without_resources_gets_defaults_and_the_annotation(api: Api) -> None:
     made = (
         await posted(api, [DEFAULTS], PODS, pod(containers=[a_container()], initContainers=[a_container("i")]))
     ).body
@@ -47,7 +47,7 @@ async def test_a_container_that_says_nothing_gets_the_defaults_and_a_note(api: A
     assert made["status"]["qosClass"] == "Burstable"
 
 
-async def test_what_a_container_says_stays_and_the_note_tells_only_of_the_rest(api: Api) -> None:
+async def test_explicit_resources_are_kept_and_not_in_the_annotation(api: Api) -> None:
     asked = {"cpu": "200m", "memory": "2Gi"}
     made = (
         await posted(api, [DEFAULTS], PODS, pod(containers=[a_container(requests=asked, limits={"memory": "2Gi"})]))
@@ -59,7 +59,7 @@ async def test_what_a_container_says_stays_and_the_note_tells_only_of_the_rest(a
     assert made["metadata"]["annotations"] == {NOTE: "LimitRanger plugin set: cpu limit for container c"}
 
 
-async def test_a_pod_that_says_everything_gets_no_note(api: Api) -> None:
+async def test_pod_with_all_resources_gets_no_annotation(api: Api) -> None:
     full = {"cpu": "200m", "memory": "1Gi"}
     made = (await posted(api, [DEFAULTS], PODS, pod(containers=[a_container(requests=full, limits=full)]))).body
     assert "annotations" not in made["metadata"]
@@ -110,14 +110,14 @@ async def test_a_pod_that_says_everything_gets_no_note(api: Api) -> None:
         ),
     },
 )
-async def test_a_rejected_pod(api: Api, limit: dict[str, Any], container: dict[str, Any], why: str) -> None:
+async def test_rejected_pods(api: Api, limit: dict[str, Any], container: dict[str, Any], why: str) -> None:
     answer = await posted(api, [limit], PODS, pod(containers=[container]))
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     assert answer.message == f'pods "p" is forbidden: {why}'
     assert answer.body["details"] == {"name": "p", "kind": "pods"}
 
 
-async def test_containers_add_up_and_init_containers_count_by_the_largest(api: Api) -> None:
+async def test_pod_limits_sum_containers_and_use_the_largest_init_container(api: Api) -> None:
     await api.made(RANGES, limit_range({"type": "Pod", "max": {"cpu": "3"}}))
     two = [a_container("a", limits={"cpu": "1"}), a_container("b", limits={"cpu": "1"})]
     codes = []
@@ -128,7 +128,7 @@ async def test_containers_add_up_and_init_containers_count_by_the_largest(api: A
     assert codes == [201, 403, 403]
 
 
-async def test_what_a_pod_asks_for_as_a_whole_counts_instead_of_its_containers(api: Api) -> None:
+async def test_pod_level_resources_take_precedence(api: Api) -> None:
     limit = {"type": "Pod", "max": {"cpu": "3"}}
     whole = {"limits": {"cpu": "4"}, "requests": {"cpu": "1"}}
     answer = await posted(api, [limit], PODS, pod(containers=[a_container(limits={"cpu": "1"})], resources=whole))
@@ -143,7 +143,7 @@ async def test_what_a_pod_asks_for_as_a_whole_counts_instead_of_its_containers(a
         "in between": ("3Gi", ""),
     },
 )
-async def test_claims(api: Api, size: str, why: str) -> None:
+async def test_persistent_volume_claims(api: Api, size: str, why: str) -> None:
     limit = {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}, "max": {"storage": "5Gi"}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     body = {"kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": spec}
@@ -152,14 +152,14 @@ async def test_claims(api: Api, size: str, why: str) -> None:
     assert (answer.status, answer.message) == (403 if why else 201, expected)
 
 
-async def test_a_generated_name_is_known_when_the_limits_are_checked(api: Api) -> None:
+async def test_generated_name_is_in_the_error(api: Api) -> None:
     body = pod(containers=[a_container()])
     body["metadata"] = {"generateName": "web-"}
     answer = await posted(api, [{"type": "Pod", "min": {"cpu": "1"}}], PODS, body)
     assert answer.message.startswith('pods "web-')
 
 
-async def test_pods_that_are_there_may_change_and_other_namespaces_are_not_concerned(api: Api) -> None:
+async def test_pod_updates_and_other_namespaces_are_not_limited(api: Api) -> None:
     await api.made(PODS, pod())
     await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
     await api.made(RANGES, limit_range({"type": "Pod", "min": {"cpu": "1"}}))
@@ -175,7 +175,7 @@ async def test_pods_that_are_there_may_change_and_other_namespaces_are_not_conce
     ]
 
 
-async def test_a_container_may_not_be_resized_beyond_its_limits(api: Api) -> None:
+async def test_resize_beyond_limits_is_rejected(api: Api) -> None:
     await api.made(PODS, pod(containers=[a_container(requests={"cpu": "1"}, limits={"cpu": "2"})]))
     await api.made(RANGES, limit_range({"type": "Container", "max": {"cpu": "2"}}))
     answers = []
@@ -197,7 +197,7 @@ async def test_a_container_may_not_be_resized_beyond_its_limits(api: Api) -> Non
         "too many limits": (1, 21, True),
     },
 )
-async def test_amounts_are_not_compared_without_end(api: Api, containers: int, ranges: int, too_many: bool) -> None:
+async def test_number_of_compared_quantities_is_bounded(api: Api, containers: int, ranges: int, too_many: bool) -> None:
     amounts = {f"example.com/r{number}": "1" for number in range(1000)}
     for number in range(ranges):
         limits = limit_range({"type": "Pod", "max": amounts}, name=f"l{number}")

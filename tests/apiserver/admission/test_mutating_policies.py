@@ -24,11 +24,11 @@ BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybinding
         ("object.spec{a: 1}", "object.spec{a: 1}"),
     ],
 )  # fmt: skip
-def test_initializers_become_maps(source: str, rewritten: str) -> None:
+def test_object_initializers_become_maps(source: str, rewritten: str) -> None:
     assert as_maps(source) == rewritten
 
 
-def test_names_are_unescaped() -> None:
+def test_escaped_field_names_are_unescaped() -> None:
     assert [unescape(name) for name in ("a", "a__dot__b", "__namespace__", "x__underscores__")] == [
         "a",
         "a.b",
@@ -104,12 +104,12 @@ PATCH = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('
         ),
     },
 )
-async def test_objects_are_changed(api: Api, given: Object, labels: Object, data: Object) -> None:
+async def test_objects_are_mutated(api: Api, given: Object, labels: Object, data: Object) -> None:
     answer = await created(api, given)
     assert (answer.status, answer.meta["labels"], answer.body["data"]) == (201, labels, data)
 
 
-async def test_a_policy_that_fails_rejects(api: Api) -> None:
+async def test_failing_policy_rejects(api: Api) -> None:
     answer = await created(api, policy("Object{data: Object.data{b: object.nothing}}"))
     message = (
         "policy 'p' with binding 'b' denied request: expression 'Object{data: Object.data{b: object.nothing}}' "
@@ -119,7 +119,7 @@ async def test_a_policy_that_fails_rejects(api: Api) -> None:
     assert answer.body["details"]["causes"] == [{"message": message}]
 
 
-async def test_lists_merge_by_their_keys_and_atomic_ones_are_rejected(api: Api) -> None:
+async def test_map_lists_merge_by_keys_and_atomic_lists_are_rejected(api: Api) -> None:
     sidecar = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'side', image: 'i'%s}]}}"
     await api.made(POLICIES, policy(sidecar % "", resources="pods"))
     await api.made(BINDINGS, binding())
@@ -137,7 +137,7 @@ async def test_lists_merge_by_their_keys_and_atomic_ones_are_rejected(api: Api) 
     )
 
 
-async def test_a_policy_is_evaluated_again_when_it_asks_and_a_later_one_has_changed_something(api: Api) -> None:
+async def test_reinvocation_policy_if_needed(api: Api) -> None:
     count = "Object{data: Object.data{seen: string(size(object.data))}}"
     for name, again in (("a", "IfNeeded"), ("b", "Never")):
         text = count if name == "a" else "Object{data: Object.data{b: 'b'}}"
@@ -146,7 +146,7 @@ async def test_a_policy_is_evaluated_again_when_it_asks_and_a_later_one_has_chan
     assert [(await api.post(CONFIG_MAPS, config_map(a="1"))).body["data"]] == [{"a": "1", "b": "b", "seen": "3"}]
 
 
-async def test_updates_keep_what_is_known_of_owners(api: Api) -> None:
+async def test_mutations_keep_managed_fields(api: Api) -> None:
     before = await api.made(CONFIG_MAPS, config_map(a="1"))
     await api.made(POLICIES, policy(LABEL, PATCH))
     await api.made(BINDINGS, binding())
@@ -171,7 +171,7 @@ async def test_updates_keep_what_is_known_of_owners(api: Api) -> None:
         ),
     },
 )
-async def test_policies_that_are_rejected(api: Api, given: Object, problem: str) -> None:
+async def test_rejected_policies(api: Api, given: Object, problem: str) -> None:
     answer = await api.post(POLICIES, given)
     assert answer.status == 422
     assert problem in answer.message

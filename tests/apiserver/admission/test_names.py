@@ -14,9 +14,7 @@ from pilothouse.env import Env
 
 
 @pytest.mark.parametrize("gates", [(), ("GenericWorkload",)], ids=["without gates", "with GenericWorkload"])
-async def test_plugins_run_in_upstreams_order_whatever_the_order_of_the_choice(
-    env: Env, gates: tuple[str, ...]
-) -> None:
+async def test_plugins_run_in_upstreams_order(env: Env, gates: tuple[str, ...]) -> None:
     """Those without their gate are left out."""
     api = Api(env, ServerOptions(gates=gates))
     core = api.server.core
@@ -33,7 +31,7 @@ async def test_plugins_run_in_upstreams_order_whatever_the_order_of_the_choice(
     assert ("PodGroupProtection" in names) is ("GenericWorkload" in gates)
 
 
-async def test_a_plugin_that_is_turned_off_does_nothing(env: Env) -> None:
+async def test_disabled_plugin_does_not_run(env: Env) -> None:
     names = enabled_plugin_names(WITHOUT_CONTROLLERS, (), ("NamespaceLifecycle",))
     for options, expected in ((None, 404), (ServerOptions(admission_plugins=names), 201)):
         answer = await Api(env, options).post("/api/v1/namespaces/missing/configmaps", {"metadata": {"name": "c"}})
@@ -49,18 +47,18 @@ async def test_a_plugin_that_is_turned_off_does_nothing(env: Env) -> None:
         "not wanted": (["--authorization-mode=RBAC", "--disable-admission-plugins=NodeRestriction"], False),
     },
 )
-def test_nodes_are_restricted_where_there_are_rights(words: list[str], runs: bool) -> None:
+def test_node_restriction_is_enabled_with_rbac(words: list[str], runs: bool) -> None:
     parsed = parse(flag_set("apiserver"), "apiserver", ["--port=0", *words])
     assert not isinstance(parsed, int)
     served = open_server(Env(), parsed)
     assert any(isinstance(plugin, NodeRestriction) for plugin in served.server.core.admission.plugins) is runs
 
 
-def test_kube_apiserver_itself_leaves_nodes_alone() -> None:
+def test_node_restriction_is_not_enabled_by_default_in_kube_apiserver() -> None:
     assert "NodeRestriction" not in DEFAULT
 
 
-def test_flags_add_and_take_away() -> None:
+def test_enable_and_disable_flags() -> None:
     assert "ServiceAccount" not in WITHOUT_CONTROLLERS
     names = enabled_plugin_names(WITHOUT_CONTROLLERS, ("ServiceAccount", "AlwaysDeny"), ("Priority",))
     assert names == (*(name for name in DEFAULT if name != "Priority"), "AlwaysDeny")
@@ -79,7 +77,7 @@ def test_flags_add_and_take_away() -> None:
         ),
     },
 )
-def test_a_choice_that_makes_no_sense(enable: list[str], disable: list[str], why: str) -> None:
+def test_invalid_plugin_flags(enable: list[str], disable: list[str], why: str) -> None:
     with pytest.raises(ValueError) as caught:
         enabled_plugin_names(DEFAULT, enable, disable)
     assert str(caught.value) == why

@@ -166,7 +166,7 @@ def test_versions(version: int, spec: dict[str, Any], violated: bool) -> None:
     assert bool(told("baseline", spec, version)) is violated
 
 
-def test_annotations_of_old_versions_count_as_they_did() -> None:
+def test_annotations_are_evaluated_in_old_versions() -> None:
     key = "seccomp.security.alpha.kubernetes.io/pod"
     assert told("baseline", {}, 18, {key: "unconfined"}) == (
         f'seccompProfile (forbidden annotation {key}="unconfined")'
@@ -177,7 +177,7 @@ def test_annotations_of_old_versions_count_as_they_did() -> None:
     )
 
 
-def test_restricted_takes_the_place_of_what_it_repeats() -> None:
+def test_restricted_checks_override_baseline_checks() -> None:
     assert len(checks_of("baseline", 36)) == 12
     assert len(checks_of("restricted", 36)) == 12 - 4 + 7
     assert checks_of("privileged", 36) == ()
@@ -222,7 +222,7 @@ def warnings(answer: Answer) -> str:
 IN_N = "/api/v1/namespaces/n/pods"
 
 
-async def test_a_pod_that_violates_what_is_enforced_is_rejected_without_warnings(api: Api) -> None:
+async def test_enforce_violation_is_rejected_without_warnings(api: Api) -> None:
     await namespace(api, enforce="baseline", enforce_version="v1.30", warn="restricted")
     rejected = await api.post(IN_N, pod(hostNetwork=True))
     elsewhere = (await api.post("/api/v1/namespaces/default/pods", pod(hostNetwork=True))).status
@@ -234,7 +234,7 @@ async def test_a_pod_that_violates_what_is_enforced_is_rejected_without_warnings
     assert elsewhere == 201
 
 
-async def test_a_pod_or_template_that_would_violate_is_warned_of(api: Api) -> None:
+async def test_warn_violations_of_pods_and_templates(api: Api) -> None:
     await namespace(api, warn="baseline")
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod(hostPID=True)["spec"]}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
@@ -251,7 +251,7 @@ async def test_a_pod_or_template_that_would_violate_is_warned_of(api: Api) -> No
     assert warnings(good) == ""
 
 
-async def test_an_update_is_validated_when_a_container_changes(api: Api) -> None:
+async def test_only_updates_of_containers_are_evaluated(api: Api) -> None:
     await namespace(api)
     await api.made(IN_N, pod(hostPID=True))
     await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
@@ -262,7 +262,7 @@ async def test_an_update_is_validated_when_a_container_changes(api: Api) -> None
     assert [labelled.status, changed.status, status.status] == [200, 403, 200]
 
 
-async def test_a_namespace_that_gets_stricter_tells_of_its_pods(api: Api) -> None:
+async def test_stricter_namespace_label_warns_of_existing_pods(api: Api) -> None:
     await namespace(api)
     for name in ("b", "a", "c"):
         await api.made(IN_N, pod(name, hostPID=True))
@@ -284,7 +284,7 @@ async def test_a_namespace_that_gets_stricter_tells_of_its_pods(api: Api) -> Non
     assert others == ["", ""]
 
 
-async def test_labels_that_make_no_sense_are_rejected_unless_they_were_there(api: Api) -> None:
+async def test_invalid_labels_are_rejected_unless_unchanged(api: Api) -> None:
     made = await namespace(api, enforce="x")
     await namespace(api)
     changed = await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "warn-version": "x"}}})

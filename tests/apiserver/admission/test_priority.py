@@ -45,7 +45,7 @@ DEFAULT = a_class("usual", 7, globalDefault=True)
         ),
     },
 )
-async def test_a_new_pod(
+async def test_pod_priority(
     api: Api, classes: list[dict[str, Any]], spec: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
     for one in classes:
@@ -72,12 +72,12 @@ async def test_a_new_pod(
         ),
     },
 )
-async def test_a_pod_that_is_rejected(api: Api, spec: dict[str, Any], why: str) -> None:
+async def test_rejected_pods(api: Api, spec: dict[str, Any], why: str) -> None:
     answer = await api.post(PODS, a_pod(**spec))
     assert (answer.status, answer.body["message"]) == (403, why)
 
 
-async def test_there_is_one_default(api: Api) -> None:
+async def test_only_one_global_default(api: Api) -> None:
     await api.made(CLASSES, DEFAULT)
     answer = await api.post(CLASSES, a_class("other", 8, globalDefault=True))
     assert answer.status == 403

@@ -37,7 +37,7 @@ def limited(cpu: str = "100m", name: str = "p", **more: Any) -> dict[str, Any]:
     return pod(name, containers=[{"name": "c", "image": "i", "resources": resources}], **more)
 
 
-async def test_a_pod_is_charged_at_once(api: Api) -> None:
+async def test_pod_is_charged_immediately(api: Api) -> None:
     hard = {"pods": "5", "count/pods": "9", "cpu": "1", "requests.cpu": "1", "limits.memory": "4Gi"}
 
     expected = {"pods": "2", "count/pods": "2", "cpu": "200m", "requests.cpu": "200m", "limits.memory": "2Gi"}
@@ -47,7 +47,7 @@ async def test_a_pod_is_charged_at_once(api: Api) -> None:
     assert await used(api) == expected
 
 
-async def test_what_is_too_much_is_rejected_and_not_charged(api: Api) -> None:
+async def test_exceeding_pod_is_rejected_and_not_charged(api: Api) -> None:
     await quota(
         api,
         {"requests.cpu": "1", "pods": "5", "limits.cpu": "1"},
@@ -64,13 +64,13 @@ async def test_what_is_too_much_is_rejected_and_not_charged(api: Api) -> None:
     assert after == {"requests.cpu": "900m", "pods": "1", "limits.cpu": "500m"}
 
 
-async def test_many_at_once_do_not_get_more_than_there_is(api: Api) -> None:
+async def test_concurrent_creates_do_not_exceed_the_quota(api: Api) -> None:
     await quota(api, {"pods": "5"})
     answers = await asyncio.gather(*(api.post(PODS, pod(f"p{number}")) for number in range(8)))
     assert (sorted(answer.status for answer in answers), await used(api)) == ([201] * 5 + [403] * 3, {"pods": "5"})
 
 
-async def test_every_quota_is_charged_or_none(api: Api) -> None:
+async def test_all_quotas_are_charged_or_none(api: Api) -> None:
     await quota(api, {"pods": "5"}, name="a")
     await quota(api, {"count/pods": "1"}, name="b")
     await api.made(PODS, pod())
@@ -89,15 +89,13 @@ async def test_every_quota_is_charged_or_none(api: Api) -> None:
         ),
     },
 )
-async def test_before_the_quota_is_counted(
-    api: Api, hard: dict[str, str], status: dict[str, Any], message: str
-) -> None:
+async def test_quota_without_status(api: Api, hard: dict[str, str], status: dict[str, Any], message: str) -> None:
     await api.made(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
     await api.patch(f"{QUOTAS}/q/status", {"status": status})
     assert (await api.post(PODS, limited())).message == (f'pods "p" is forbidden: {message}' if message else "")
 
 
-async def test_where_cpu_or_memory_is_limited_every_container_must_say(api: Api) -> None:
+async def test_containers_must_specify_quota_limited_resources(api: Api) -> None:
     await quota(api, {"limits.cpu": "9", "requests.memory": "9Gi", "requests.ephemeral-storage": "1Gi"})
     two = [{"name": "a", "image": "i"}, {"name": "b", "image": "i", "resources": {"limits": {"cpu": "1"}}}]
     whole = {"limits": {"cpu": "1"}, "requests": {"memory": "1Gi"}}
@@ -149,7 +147,7 @@ async def test_scopes(api: Api, scopes: list[Any], spec: dict[str, Any], charged
     assert await used(api) == {"pods": "1" if charged else "0"}
 
 
-async def test_a_deadline_set_later_moves_a_pod_between_scopes(api: Api) -> None:
+async def test_active_deadline_set_later_changes_the_scope(api: Api) -> None:
     await quota(api, {"pods": "1"}, scopes=["Terminating"])
     for name in ("p", "q"):
         await api.made(PODS, pod(name))
@@ -162,7 +160,7 @@ def service(kind: str, name: str = "s", ports: int = 2, **more: Any) -> dict[str
     return {"metadata": {"name": name}, "spec": {"type": kind, "ports": listed, **more}}
 
 
-async def test_services_are_charged_by_what_they_cost_and_again_when_they_cost_more(api: Api) -> None:
+async def test_services_are_charged_by_type_and_on_updates(api: Api) -> None:
     hard = {"services": "9", "services.nodeports": "9", "services.loadbalancers": "2", "count/services": "9"}
 
     def of(*counts: int) -> dict[str, str]:
@@ -182,7 +180,7 @@ async def test_services_are_charged_by_what_they_cost_and_again_when_they_cost_m
     assert seen == [of(1, 0, 0, 1), of(1, 2, 0, 1), of(2, 4, 1, 2), of(3, 4, 2, 3)]
 
 
-async def test_claims_are_charged_by_size_and_class_and_for_growing(api: Api) -> None:
+async def test_claims_are_charged_by_size_class_and_expansion(api: Api) -> None:
     of_class = "fast.storageclass.storage.k8s.io/"
     hard = {
         "persistentvolumeclaims": "5", "requests.storage": "10Gi", f"{of_class}requests.storage": "5Gi",
@@ -210,7 +208,7 @@ async def test_claims_are_charged_by_size_and_class_and_for_growing(api: Api) ->
     )
 
 
-async def test_everything_else_is_counted(api: Api) -> None:
+async def test_object_count_quota(api: Api) -> None:
     await quota(api, {"configmaps": "2", "count/configmaps": "5", "count/deployments.apps": "0"})
     await api.made(MAPS, config_map("a"))
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -227,7 +225,7 @@ async def test_everything_else_is_counted(api: Api) -> None:
     assert elsewhere.status == 201
 
 
-async def test_nothing_is_charged_for_what_is_not_stored(api: Api) -> None:
+async def test_dry_run_and_failed_writes_are_not_charged(api: Api) -> None:
     await quota(api, {"configmaps": "2"})
     codes = [(await api.post(MAPS + "?dryRun=All", config_map("a"))).status]
     await api.made(MAPS, config_map("a"))
@@ -239,14 +237,14 @@ async def test_nothing_is_charged_for_what_is_not_stored(api: Api) -> None:
     assert (codes, await used(api)) == ([201, 409, 422, 200, 403], {"configmaps": "2"})
 
 
-async def test_watchers_see_the_quota_change_before_the_object(api: Api) -> None:
+async def test_quota_update_is_observed_before_the_object(api: Api) -> None:
     await quota(api, {"pods": "2"})
     made = await api.made(PODS, pod())
     charged = await api.get(f"{QUOTAS}/q")
     assert int(charged.meta["resourceVersion"]) < int(made["metadata"]["resourceVersion"])
 
 
-def test_a_pod_that_has_ended_uses_nothing_but_its_place() -> None:
+def test_terminated_pod_counts_only_as_an_object() -> None:
     leaving = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 29}}
     assert has_ended(leaving, NOW)
     assert not has_ended(leaving, NOW - datetime.timedelta(seconds=2))
@@ -254,7 +252,7 @@ def test_a_pod_that_has_ended_uses_nothing_but_its_place() -> None:
     assert list(PodEvaluator().usage(done, NOW)) == ["count/pods"]
 
 
-def test_what_a_pod_asks_for_as_a_whole_is_behind_a_gate() -> None:
+def test_pod_level_resources_gate() -> None:
     """``PodLevelResources``, for the manager: usage, scopes and constraints of its evaluator."""
     containers = [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]
     made = {"metadata": {}, "spec": {"resources": {"requests": {"cpu": "2"}}, "containers": containers}}
@@ -287,7 +285,7 @@ def test_what_a_pod_asks_for_as_a_whole_is_behind_a_gate() -> None:
         ),
     },
 )
-def test_devices_that_a_claim_is_charged_for(requests: list[Any], expected: str) -> None:
+def test_claim_device_usage(requests: list[Any], expected: str) -> None:
     """``claimEvaluator.Usage``: unknown modes don't count towards the quota."""
     for request in requests:
         for one in [request.get("exactly"), *request.get("firstAvailable", ())]:
@@ -300,7 +298,7 @@ def test_devices_that_a_claim_is_charged_for(requests: list[Any], expected: str)
 
 
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
-def test_implicit_extended_resources_count(field: str) -> None:
+def test_implicit_extended_resources_are_counted(field: str) -> None:
     """Both "implicit extended resources" of v1.36 ``TestPodEvaluatorUsage``."""
     dongles = {"deviceclass.resource.kubernetes.io/dongle": "3"}
     spec = {field: [{"name": "c", "resources": {"requests": dongles, "limits": dongles}}]}
@@ -342,7 +340,7 @@ def test_extended_resources_hugepages_and_overhead_count() -> None:
     }  # fmt: skip
 
 
-async def test_a_pod_that_is_resized_is_charged_for_the_rest(api: Api) -> None:
+async def test_resize_charges_the_difference(api: Api) -> None:
     await quota(api, {"requests.cpu": "1"})
     await api.made(PODS, limited("300m"))
     seen: list[Any] = []

@@ -21,7 +21,7 @@ async def posted(env: Env, body: Any, *, name: str = "default", **account: Any) 
     return await api.post(PODS, body)
 
 
-async def test_a_pod_runs_as_default_with_a_token_in_every_container(env: Env) -> None:
+async def test_pod_gets_the_default_account_and_token_mounts(env: Env) -> None:
     made = (await posted(env, pod(initContainers=[{"name": "i", "image": "x"}]))).body["spec"]
     assert (made["serviceAccountName"], made["serviceAccount"]) == ("default", "default")
     (volume,) = made["volumes"]
@@ -46,7 +46,7 @@ async def test_a_pod_runs_as_default_with_a_token_in_every_container(env: Env) -
         "also when it says no": (True, False, False),
     },
 )
-async def test_who_decides_about_the_token(
+async def test_automount_service_account_token(
     env: Env, of_account: bool | None, of_pod: bool | None, mounted: bool
 ) -> None:
     account: dict[str, Any] = {} if of_account is None else {"automountServiceAccountToken": of_account}
@@ -54,7 +54,7 @@ async def test_who_decides_about_the_token(
     assert ("volumes" in (await posted(env, pod(**spec), **account)).body["spec"]) is mounted
 
 
-async def test_what_a_pod_mounts_there_itself_stays(env: Env) -> None:
+async def test_existing_mount_at_the_token_path_is_kept(env: Env) -> None:
     mine = {"name": "mine", "mountPath": PATH}
     container = {"name": "c", "image": "i", "volumeMounts": [mine]}
     made = (await posted(env, pod(containers=[container], volumes=[{"name": "mine", "emptyDir": {}}]))).body["spec"]
@@ -62,28 +62,28 @@ async def test_what_a_pod_mounts_there_itself_stays(env: Env) -> None:
     assert [volume["name"] for volume in made["volumes"]] == ["mine"]
 
 
-async def test_a_token_volume_that_is_there_is_mounted(env: Env) -> None:
+async def test_existing_token_volume_is_mounted(env: Env) -> None:
     volume = {"name": "kube-api-access-mine", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
     made = (await posted(env, pod(volumes=[volume]))).body["spec"]
     assert made["containers"][0]["volumeMounts"][0]["name"] == "kube-api-access-mine"
     assert len(made["volumes"]) == 1
 
 
-async def test_pull_secrets_come_from_the_account_unless_the_pod_has_some(env: Env) -> None:
+async def test_image_pull_secrets_are_copied_unless_the_pod_has_some(env: Env) -> None:
     pull = [{"name": "a"}]
     assert (await posted(env, pod(), imagePullSecrets=pull)).body["spec"]["imagePullSecrets"] == pull
     own = [{"name": "own"}]
     assert (await posted(env, pod(imagePullSecrets=own), imagePullSecrets=pull)).body["spec"]["imagePullSecrets"] == own
 
 
-async def test_the_account_must_be_there(env: Env) -> None:
+async def test_missing_account_is_rejected(env: Env) -> None:
     answer = await posted(env, pod(serviceAccountName="missing"))
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     why = 'error looking up service account default/missing: serviceaccount "missing" not found'
     assert answer.message == f'pods "p" is forbidden: {why}'
 
 
-async def test_the_account_default_is_waited_for(env: Env) -> None:
+async def test_default_account_is_awaited(env: Env) -> None:
     api = Api(env, WITH)
     before = api.env.monotonic()
     rejected = await api.post(PODS, pod())
@@ -99,7 +99,7 @@ async def test_the_account_default_is_waited_for(env: Env) -> None:
     assert 0.9 <= waited <= 1.8
 
 
-async def test_on_its_own_a_server_asks_for_no_accounts(api: Api) -> None:
+async def test_standalone_server_does_not_require_accounts(api: Api) -> None:
     assert "serviceAccountName" not in (await api.post(PODS, pod())).body["spec"]
 
 
@@ -132,7 +132,7 @@ SECRET_ENV = {"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k
         "a secret that is listed": ({"volumes": [{"name": "v", "secret": {"secretName": "listed"}}]}, ""),
     },
 )
-async def test_an_account_may_list_what_its_pods_may_use(env: Env, spec: dict[str, Any], why: str) -> None:
+async def test_enforce_mountable_secrets(env: Env, spec: dict[str, Any], why: str) -> None:
     annotations = {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}
     answer = await posted(env, pod(**spec), metadata=annotations, secrets=[{"name": "listed"}])
     assert answer.message == (f'pods "p" is forbidden: {why}' if why else "")
@@ -154,7 +154,7 @@ async def test_an_account_may_list_what_its_pods_may_use(env: Env, spec: dict[st
         "nothing of the cluster": ({"nodeName": "n"}, ""),
     },
 )
-async def test_a_mirror_pod_uses_nothing_of_the_cluster(env: Env, spec: dict[str, Any], why: str) -> None:
+async def test_mirror_pod_references_are_rejected(env: Env, spec: dict[str, Any], why: str) -> None:
     body = pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}, **spec)
     answer = await posted(env, body)
     assert answer.message == (f'pods "p" is forbidden: {why}' if why else "")

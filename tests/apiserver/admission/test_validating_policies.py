@@ -151,7 +151,7 @@ ONE = {"expression": "object.data.a == '1'"}
             ""),
     },
 )  # fmt: skip
-async def test_a_create_under_a_policy(api: Api, given: Object, bound: Object, code: int, message: str) -> None:
+async def test_create_with_a_policy(api: Api, given: Object, bound: Object, code: int, message: str) -> None:
     answer = await post_with_policy(api, config_map(a="2"), given, bound)
     assert (answer.status, answer.message) == (code, message)
     if code == 422:
@@ -164,14 +164,14 @@ async def test_a_create_under_a_policy(api: Api, given: Object, bound: Object, c
         assert answer.body["reason"] == "Invalid"
 
 
-async def test_a_binding_may_only_warn(api: Api) -> None:
+async def test_binding_with_warn_action(api: Api) -> None:
     given = policy({**ONE, "message": "m"})
     answer = await post_with_policy(api, config_map(a="2"), given, binding(validationActions=["Warn"]))
     assert answer.status == 201
     assert "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': m" in answer.headers["warning"]
 
 
-async def test_parameters_come_from_a_name_or_a_selector(api: Api) -> None:
+async def test_param_ref_by_name_or_selector(api: Api) -> None:
     wanted = config_map("params", a="1")
     await api.made(CONFIG_MAPS, wanted)
     given = policy(
@@ -191,7 +191,7 @@ async def test_parameters_come_from_a_name_or_a_selector(api: Api) -> None:
     assert good.status == 201
 
 
-async def test_updates_and_deletes_are_validated_too(api: Api) -> None:
+async def test_updates_and_deletes_are_validated(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map(a="1"))
     await api.made(
         POLICIES,
@@ -232,7 +232,7 @@ async def test_an_equivalent_version_is_converted(api: Api, match_policy: str, c
     assert code == 201 or answer.message.endswith("denied request: autoscaling/v2")
 
 
-async def test_policies_are_not_about_policies(api: Api) -> None:
+async def test_policies_do_not_apply_to_policies(api: Api) -> None:
     rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
     await api.made(POLICIES, policy({"expression": "false"}, constraints={"resourceRules": [rule]}))
     await api.made(BINDINGS, binding())
@@ -272,7 +272,7 @@ async def test_policies_are_not_about_policies(api: Api) -> None:
         ),
     },
 )
-async def test_policies_that_are_rejected(api: Api, spec: Object, problem: str) -> None:
+async def test_rejected_policies(api: Api, spec: Object, problem: str) -> None:
     answer = await api.post(POLICIES, spec)
     assert answer.status == 422
     assert problem in answer.message
@@ -306,7 +306,7 @@ NO_OPERATOR = 'Internal error occurred: "Is" is not a valid label selector opera
         "a binding of such a policy": (BINDING_KEY, "Ignore", ""),
     },
 )
-async def test_a_selector_that_is_none_fails_as_the_policy_says(
+async def test_invalid_selector_follows_the_failure_policy(
     api: Api, key: str, failure_policy: str, message: str
 ) -> None:
     """And only those writes that the rules are about."""
@@ -323,7 +323,7 @@ async def test_a_selector_that_is_none_fails_as_the_policy_says(
 
 
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
-async def test_what_a_policy_was_stays_in_force_when_nobody_can_read_it_any_more(api: Api) -> None:
+async def test_policy_that_becomes_undecodable_stays_in_force(api: Api) -> None:
     await api.made(POLICIES, policy(ONE))
     await api.made(BINDINGS, binding())
     await api.rewrite(KEY, '"validations":[', '"validations":"x","was":[')
@@ -339,7 +339,7 @@ async def test_what_a_policy_was_stays_in_force_when_nobody_can_read_it_any_more
 
 @pytest.mark.parametrize("key", [KEY, BINDING_KEY])
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
-async def test_a_server_that_cannot_read_what_is_stored_is_not_ready_until_that_is_gone(api: Api, key: str) -> None:
+async def test_undecodable_policy_at_startup_makes_the_server_unready(api: Api, key: str) -> None:
     await api.made(POLICIES, policy(ONE))
     await api.made(BINDINGS, binding())
     await api.rewrite(key, '"spec":{', '"spec":"x","was":{')
@@ -355,7 +355,7 @@ async def test_a_server_that_cannot_read_what_is_stored_is_not_ready_until_that_
 
 @pytest.mark.parametrize("key", [KEY, BINDING_KEY])
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
-async def test_a_first_one_that_nobody_can_read_stops_no_server_that_runs(api: Api, key: str) -> None:
+async def test_undecodable_new_policy_does_not_affect_a_running_server(api: Api, key: str) -> None:
     """It was known that there is none, and that stays in force."""
     before = await api.post(CONFIG_MAPS, config_map("before"))
     kind = "ValidatingAdmissionPolicy" if key == KEY else "ValidatingAdmissionPolicyBinding"

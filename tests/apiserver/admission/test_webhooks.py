@@ -89,7 +89,7 @@ async def posted(
     return await api.post(CONFIG_MAPS + query, config_map(a="1")), hooks
 
 
-async def test_a_webhook_sees_the_whole_request(api: Api) -> None:
+async def test_webhook_receives_the_admission_review(api: Api) -> None:
     _answer, hooks = await posted(api, webhook())
     await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})
     await api.delete(CONFIG_MAPS + "/c")
@@ -188,7 +188,7 @@ URL = "https://hooks.test:8443/a.example.com?timeout=10s"
         "another": (webhook(rules=[{**RULE, "resources": ["*/status"]}]), {"allowed": False}, 201, ""),
     },
 )  # fmt: skip
-async def test_what_follows_from_an_answer(api: Api, given: Object, answer: Object, code: int, message: str) -> None:
+async def test_webhook_responses(api: Api, given: Object, answer: Object, code: int, message: str) -> None:
     result, hooks = await posted(api, given, answer=lambda _name, _request: dict(answer))
     if "{uid}" in message:
         message = message.replace("{uid}", hooks.asked[0][1]["uid"])
@@ -204,7 +204,7 @@ async def test_warnings_reach_the_client(api: Api) -> None:
     )
 
 
-async def test_dry_run_needs_webhooks_without_side_effects(api: Api) -> None:
+async def test_dry_run_rejects_webhooks_with_side_effects(api: Api) -> None:
     good, hooks = await posted(api, webhook(), query="?dryRun=All")
     assert hooks.asked[0][1]["dryRun"] is True
     found = await api.get(VALIDATING + "/w")
@@ -219,7 +219,7 @@ async def test_dry_run_needs_webhooks_without_side_effects(api: Api) -> None:
     assert (rejected.status, rejected.message) == (400, 'admission webhook "a.example.com" does not support dry run')
 
 
-async def test_mutating_webhooks_are_asked_in_order_and_again_when_they_wish(api: Api) -> None:
+async def test_mutating_webhooks_order_and_reinvocation(api: Api) -> None:
     def answer(name: str, request: Object) -> Object:
         data = request["object"].get("data") or {}
         if name == "b.example.com" and "b" not in data:
@@ -237,7 +237,7 @@ async def test_mutating_webhooks_are_asked_in_order_and_again_when_they_wish(api
     ]
 
 
-async def test_defaults_and_other_plugins_see_what_a_webhook_has_added(api: Api) -> None:
+async def test_defaulting_and_later_plugins_see_webhook_mutations(api: Api) -> None:
     rule = {**RULE, "resources": ["pods"]}
     sidecar = {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "i"}}
     tolerations = {"op": "remove", "path": "/spec/tolerations"}
@@ -252,14 +252,14 @@ async def test_defaults_and_other_plugins_see_what_a_webhook_has_added(api: Api)
     assert len(spec["tolerations"]) == 2
 
 
-async def test_configurations_are_never_sent_to_webhooks(api: Api) -> None:
+async def test_webhook_configurations_are_exempt_from_webhooks(api: Api) -> None:
     everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
     Hooks(api, lambda _name, _request: {"allowed": False})
     await api.made(VALIDATING, configuration(webhook(rules=[everything])))
     assert (await api.delete(VALIDATING + "/w")).status == 200
 
 
-async def test_a_selector_that_is_none_rejects_whatever_the_webhook_says(api: Api) -> None:
+async def test_invalid_selector_rejects_the_request(api: Api) -> None:
     """Unlike a policy's, whose failures may be ignored (apiserver ``webhook/generic/webhook.go``, v0.36)."""
     Hooks(api, lambda _name, _request: {})
     selected = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
@@ -271,7 +271,7 @@ async def test_a_selector_that_is_none_rejects_whatever_the_webhook_says(api: Ap
     assert rejected.message == 'Internal error occurred: "Is" is not a valid label selector operator'
 
 
-async def test_virtual_time_has_no_network(api: Api) -> None:
+async def test_webhooks_are_not_called_in_virtual_time(api: Api) -> None:
     await api.made(VALIDATING, configuration(webhook()))
     answer = await api.post(CONFIG_MAPS, config_map())
     assert answer.status == 500
@@ -288,7 +288,7 @@ async def test_virtual_time_has_no_network(api: Api) -> None:
         "no endpoints": ({"ports": [{"port": 443}]}, 'no endpoints available for service "s"'),
     },
 )
-async def test_services_that_cannot_be_called(api: Api, service: Object, problem: str) -> None:
+async def test_unresolvable_webhook_services(api: Api, service: Object, problem: str) -> None:
 
     wanted = f'failed to call webhook: Post "https://s.default.svc:443/p?timeout=10s": {problem}'
     if service:
@@ -383,7 +383,7 @@ async def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop(timeout=60)
-async def test_a_call_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_can_be_cancelled_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A webhook's time may run out while its server shakes hands."""
     hook = RealHook(tmp_path, ["localhost"])
     monkeypatch.setattr(webhook_calls, "connect", connect_at_once)
@@ -397,7 +397,7 @@ async def test_a_call_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.real_loop(timeout=60)
-async def test_a_bundle_of_many_authorities_is_read_in_pieces(tmp_path: Path) -> None:
+async def test_large_ca_bundle_is_loaded_in_chunks(tmp_path: Path) -> None:
     """The one that counts is the last, and something follows it."""
     hook = RealHook(tmp_path, ["localhost"])
     own = base64.b64decode(hook.ca_bundle).decode()
@@ -424,7 +424,7 @@ async def test_a_bundle_of_many_authorities_is_read_in_pieces(tmp_path: Path) ->
 
 
 @pytest.mark.real_loop(timeout=60)
-async def test_answers_of_webhooks_hold_no_more_than_they_may(tmp_path: Path) -> None:
+async def test_buffered_webhook_responses_are_bounded(tmp_path: Path) -> None:
     """The webhook that has answered for longest without an end is given up."""
     hook = RealHook(tmp_path, ["localhost"])
     sent = asyncio.Event()
@@ -461,7 +461,7 @@ async def test_answers_of_webhooks_hold_no_more_than_they_may(tmp_path: Path) ->
     },
 )
 @pytest.mark.real_loop(timeout=60)
-async def test_a_webhook_is_called_again_when_it_asks_for_that(
+async def test_retry_after_of_a_webhook_is_respected(
     tmp_path: Path, answers: list[bytes], requests: int, status: int
 ) -> None:
     """client-go ``rest/with_retry.go`` (v0.36)."""
@@ -483,7 +483,7 @@ async def test_a_webhook_is_called_again_when_it_asks_for_that(
 
 
 @pytest.mark.real_loop(timeout=60)
-async def test_headers_of_an_answer_are_bounded_with_it(tmp_path: Path) -> None:
+async def test_response_headers_are_bounded(tmp_path: Path) -> None:
     hook = RealHook(tmp_path, ["localhost"])
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -499,7 +499,7 @@ async def test_headers_of_an_answer_are_bounded_with_it(tmp_path: Path) -> None:
     server.close()
 
 
-async def test_calls_are_counted_and_left_out_of_service_levels(api: Api) -> None:
+async def test_webhook_calls_are_counted_and_excluded_from_sli_latency(api: Api) -> None:
     core = api.server.core
     metrics = core.metrics = ServerMetrics(api.env.perf_counter, core.store, lambda: core.table)
     core.admission.metrics = metrics.admission

@@ -53,19 +53,19 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
         ),
     },
 )
-def test_what_is_said(spec: Object, service: Any, slices: list[Object], reason: str, message: str) -> None:
+def test_available_condition(spec: Object, service: Any, slices: list[Object], reason: str, message: str) -> None:
     condition = available_condition(spec, service, slices)
     assert (condition.reason, condition.message) == (reason, message)
     assert condition.holds is (reason == "Local")
 
 
-async def test_what_is_false_is_not_stored(api: Api) -> None:
+async def test_false_insecure_skip_tls_verify_is_omitted(api: Api) -> None:
     spec = {**SPEC, "insecureSkipTLSVerify": False, "groupPriorityMinimum": 1, "versionPriority": 1}
     made = await api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
     assert "insecureSkipTLSVerify" not in made["spec"]
 
 
-async def test_the_condition_follows_the_service(started_api: Api) -> None:
+async def test_condition_follows_the_service(started_api: Api) -> None:
     seen = []
 
     async def look() -> None:
@@ -93,7 +93,7 @@ async def test_the_condition_follows_the_service(started_api: Api) -> None:
     assert len({since for _, since in seen}) == 1, "it was never available, so that it has not changed since"
 
 
-async def test_what_is_counted(started_api: Api) -> None:
+async def test_availability_metrics(started_api: Api) -> None:
     core = started_api.server.core
     core.metrics = metrics = ServerMetrics(core.env.perf_counter, core.store, lambda: core.table)
     name, spec = "v1.g.example.com", {"group": "g.example.com", "version": "v1"}

@@ -51,7 +51,7 @@ def foo(name: str = "f", **spec: Any) -> Object:
     return {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": name}, "spec": {"size": 1, **spec}}
 
 
-async def test_a_definition_is_served_once_its_create_is_answered(api: Api) -> None:
+async def test_definition_is_served_after_the_create_response(api: Api) -> None:
     before = await api.get(FOOS)
     made = await api.post(DEFINITIONS, definition())
     found = await api.get(DEFINITION)
@@ -91,7 +91,7 @@ async def test_a_definition_is_served_once_its_create_is_answered(api: Api) -> N
     assert listed.body["metadata"]["continue"] == ""
 
 
-async def test_taken_names_are_not_accepted(api: Api) -> None:
+async def test_conflicting_names_are_not_accepted(api: Api) -> None:
     await api.made(DEFINITIONS, definition())
     other = definition()
     other["metadata"]["name"] = "bars.example.com"
@@ -142,7 +142,7 @@ async def test_unknown_fields_are_pruned_and_defaults_filled_in(api: Api) -> Non
         pytest.param({"when": "x"}, 'spec.when: Invalid value: "x": spec.when in body must be of type date-time: "x"'),
     ],
 )
-async def test_values_that_the_schema_rejects(api: Api, spec: Object, text: str) -> None:
+async def test_values_rejected_by_the_schema(api: Api, spec: Object, text: str) -> None:
     await api.made(DEFINITIONS, definition())
     answer = await api.post(FOOS, foo(**spec))
     assert answer.status == 422
@@ -156,7 +156,7 @@ async def test_a_missing_required_field_is_named(api: Api) -> None:
     assert (await api.post(FOOS, body)).message == 'Foo.example.com "f" is invalid: spec.size: Required value'
 
 
-async def test_what_did_not_change_is_not_validated_again(api: Api) -> None:
+async def test_ratcheting_skips_unchanged_values(api: Api) -> None:
     """Ratcheting: a stricter schema does not make old objects unwritable."""
     await api.made(DEFINITIONS, definition())
     await api.made(FOOS, foo(size=5))
@@ -208,7 +208,7 @@ async def test_scale_of_a_custom_object(api: Api) -> None:
         "nothing": ({}, (400, None)),
     },
 )
-async def test_replicas_that_were_never_set_can_be_patched_but_not_read(
+async def test_scale_without_replicas_can_be_patched_but_not_read(
     api: Api, change: Object, outcome: tuple[int, int | None]
 ) -> None:
     """``ScaleREST`` (apiextensions-apiserver v0.36 pkg/registry/customresource/etcd.go), and v1.20.2 does so."""
@@ -229,7 +229,7 @@ async def test_replicas_that_were_never_set_can_be_patched_but_not_read(
         assert patched.message == 'the spec replicas field ".spec.replicas" cannot be empty'
 
 
-async def test_the_answer_to_a_delete_of_a_definition_says_what_will_happen(api: Api) -> None:
+async def test_definition_delete_returns_the_terminating_definition(api: Api) -> None:
     await api.made(DEFINITIONS, definition())
     held = foo()
     held["metadata"]["finalizers"] = ["example.com/held"]
@@ -254,7 +254,7 @@ def conditions_of(answer: Answer) -> list[Object]:
     return found
 
 
-async def test_the_older_discovery_lists_custom_resources_as_upstream(api: Api) -> None:
+async def test_unaggregated_discovery_of_custom_resources(api: Api) -> None:
     """apiextensions-apiserver v0.36 ``pkg/apiserver/customresource_discovery_controller.go``."""
     await api.made(DEFINITIONS, definition())
     whole, status, scale = (await api.get("/apis/example.com/v1")).body["resources"]
@@ -269,7 +269,7 @@ async def test_the_older_discovery_lists_custom_resources_as_upstream(api: Api) 
     assert (scale["name"], scale["group"], scale["version"]) == ("foos/scale", "autoscaling", "v1")
 
 
-async def test_a_form_that_nothing_has_is_rejected_in_words_of_its_own(api: Api) -> None:
+async def test_unsupported_media_type_error(api: Api) -> None:
     """Protobuf is named although custom objects have none, as by v1.20.2 and v0.36 ``customresource_handler.go``."""
     await api.made(DEFINITIONS, definition())
     answer = await api.ask("GET", FOOS, accept="text/html")
@@ -278,7 +278,7 @@ async def test_a_form_that_nothing_has_is_rejected_in_words_of_its_own(api: Api)
     assert "details" not in answer.body
 
 
-async def test_versions_show_the_same_object(api: Api) -> None:
+async def test_versions_serve_the_same_object(api: Api) -> None:
     await api.made(DEFINITIONS, definition())
     await api.made(FOOS, foo())
     second = FOOS.replace("/v1/", "/v2/")
@@ -291,7 +291,7 @@ async def test_versions_show_the_same_object(api: Api) -> None:
     assert (type_, event) == ("ADDED", one.body)
 
 
-async def test_custom_objects_are_selected_by_their_fields(api: Api) -> None:
+async def test_selectable_fields(api: Api) -> None:
     await api.made(DEFINITIONS, definition())
     for name, color in (("a", "red"), ("b", "blue")):
         await api.made(FOOS, foo(name, color=color))
@@ -322,7 +322,7 @@ async def test_custom_objects_are_selected_by_their_fields(api: Api) -> None:
         ),
     },
 )
-async def test_puts_that_are_rejected(api: Api, change: Callable[[Object], Any], code: int, message: str) -> None:
+async def test_rejected_updates(api: Api, change: Callable[[Object], Any], code: int, message: str) -> None:
     await api.made(DEFINITIONS, definition())
     made = await api.made(FOOS, foo())
     change(made)
@@ -330,13 +330,13 @@ async def test_puts_that_are_rejected(api: Api, change: Callable[[Object], Any],
     assert (answer.status, answer.message) == (code, message)
 
 
-async def test_there_is_no_strategic_merge(api: Api) -> None:
+async def test_strategic_merge_patch_is_rejected(api: Api) -> None:
     await api.made(DEFINITIONS, definition())
     await api.made(FOOS, foo())
     assert (await api.patch(FOOS + "/f", {}, "application/strategic-merge-patch+json")).status == 415
 
 
-async def test_a_patch_makes_no_other_kind(api: Api) -> None:
+async def test_patch_cannot_change_the_kind(api: Api) -> None:
     await api.made(DEFINITIONS, definition())
     await api.made(FOOS, foo())
     await api.made(CONFIG_MAPS, config_map())
@@ -356,7 +356,7 @@ async def test_a_patch_makes_no_other_kind(api: Api) -> None:
     assert "converting (v1.Deployment) to (core.ConfigMap): unknown conversion" in known.message
 
 
-async def test_what_was_stored_under_another_schema_is_shown_as_todays_has_it(api: Api) -> None:
+async def test_stored_objects_are_pruned_and_defaulted_by_the_current_schema(api: Api) -> None:
     """With its defaults, and without what it does not know; watches of before end."""
     made = definition()
     await api.made(DEFINITIONS, made)
@@ -389,7 +389,7 @@ async def test_stored_versions_are_never_empty(api: Api) -> None:
 # The end
 
 
-async def test_a_definition_takes_its_objects_along(api: Api) -> None:
+async def test_deleting_a_definition_deletes_its_objects(api: Api) -> None:
     await api.made(DEFINITIONS, definition())
     await api.made(FOOS, foo())
     events = await api.watch(FOOS)
@@ -406,7 +406,7 @@ async def test_a_definition_takes_its_objects_along(api: Api) -> None:
     assert seen == ["ADDED", "DELETED"]
 
 
-async def test_a_definition_waits_for_the_finalizers_of_its_objects(api: Api) -> None:
+async def test_definition_deletion_waits_for_object_finalizers(api: Api) -> None:
     running = asyncio.ensure_future(api.server.run())
     await api.made(DEFINITIONS, definition())
     body = foo()
@@ -427,7 +427,7 @@ async def test_a_definition_waits_for_the_finalizers_of_its_objects(api: Api) ->
     assert gone.status == 404
 
 
-async def test_a_server_serves_the_definitions_that_it_finds(env: Env) -> None:
+async def test_stored_definitions_are_served_at_startup(env: Env) -> None:
     from pilothouse.apiserver import ApiServer
 
     first = Api(env)
@@ -538,14 +538,14 @@ _VERSION = definition()["spec"]["versions"][0]
         ),
     },
 )
-async def test_definitions_that_are_rejected(api: Api, body: Object, message: str) -> None:
+async def test_rejected_definitions(api: Api, body: Object, message: str) -> None:
     answer = await api.post(DEFINITIONS, body)
     assert answer.status == 422
     assert answer.message.startswith("CustomResourceDefinition.apiextensions.k8s.io ")
     assert message in answer.message
 
 
-async def test_deprecated_versions_are_warned_of(api: Api) -> None:
+async def test_deprecated_versions_return_warnings(api: Api) -> None:
 
     warning = '299 - "example.com/v1beta1 Foo is deprecated; use example.com/v1 Foo"'
     body = definition()
@@ -568,7 +568,7 @@ async def test_deprecated_versions_are_warned_of(api: Api) -> None:
         ("nobody", None),
     ],
 )
-async def test_protected_groups_tell_who_has_approved(
+async def test_protected_groups_require_the_approval_annotation(
     api: Api, annotation: str, reason: tuple[str, str, str] | None
 ) -> None:
     body = definition()
@@ -583,7 +583,7 @@ async def test_protected_groups_tell_who_has_approved(
     assert (found["status"], found["reason"], found["message"]) == reason
 
 
-async def test_a_resource_may_be_called_namespaces(api: Api) -> None:
+async def test_resource_named_namespaces(api: Api) -> None:
     await api.post(DEFINITIONS, custom_resources.definition("Namespace"))
     collection = "/apis/example.com/v1/namespaces/default/namespaces"
     body = {"apiVersion": "example.com/v1", "kind": "Namespace", "metadata": {"name": "one"}}

@@ -217,16 +217,16 @@ def cost(schema: Object, rule: str, **more: Any) -> int:
 
 
 @cases("schema, rule, expected", UPSTREAM)
-def test_upstreams_table(schema: Object, rule: str, expected: int) -> None:
+def test_cost_estimation(schema: Object, rule: str, expected: int) -> None:
     assert cost(schema, rule) == expected
 
 
-def test_an_optional_old_value_costs_what_it_costs_upstream() -> None:
+def test_optional_old_self_cost() -> None:
     """3 to ask for it, 5 to look for a text of four in one of forty bytes; not what binds it here."""
     assert cost(text(maxLength=10), "!oldSelf.hasValue() || self.contains('test')", optionalOldSelf=True) == 8
 
 
-def test_formats_cost_what_a_long_pattern_does() -> None:
+def test_format_cost() -> None:
     """1 for the format, a tenth of forty bytes times a quarter of 128, 1 each for ``self`` and what is asked."""
     assert cost(text(maxLength=10), "!format.dns1123Label().validate(self).hasValue()") == 1 + 4 * 32 + 1 + 1 + 1
 
@@ -293,7 +293,7 @@ async def test_expensive_rules_are_rejected(api: Api, spec: Object, problems: li
     assert [f"{cause['field']}: {cause['message']}" for cause in answer.body["details"]["causes"]] == problems
 
 
-async def test_a_number_in_a_message_costs_too_much_to_add(api: Api) -> None:
+async def test_message_expression_with_a_number_exceeds_the_cost(api: Api) -> None:
     """The length of its text is not known: kubernetes#124234 has the same three sentences of a real server."""
     attempts = {"type": "object", "properties": {"attempts": INTEGER}}
 
@@ -311,11 +311,11 @@ async def test_a_number_in_a_message_costs_too_much_to_add(api: Api) -> None:
     assert (await ask("'invalid attempts: %d'.format([self.attempts])")).status == 201
 
 
-async def test_with_bounds_they_are_not(api: Api) -> None:
+async def test_bounded_rules_are_accepted(api: Api) -> None:
     assert (await api.post(DEFINITIONS, definition(ruled(array(text(maxLength=20), 50), SQUARE)))).status == 201
 
 
-async def test_a_schema_that_was_there_before_may_stay(api: Api) -> None:
+async def test_existing_expensive_schema_is_accepted_on_update(api: Api) -> None:
     """A definition of before may change elsewhere, though single rules cost more than new ones may."""
 
     path = DEFINITIONS + "/things.example.com"

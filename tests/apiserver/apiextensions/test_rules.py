@@ -149,11 +149,11 @@ NEW_OR_SAME = ruled("!oldSelf.hasValue() || self.b == oldSelf.value().b", option
         ),
     },
 )
-def test_old_values_matter(schema: Object, old: Any, new: Any, all_errors: list[str], warnings: list[str]) -> None:
+def test_transition_rules(schema: Object, old: Any, new: Any, all_errors: list[str], warnings: list[str]) -> None:
     assert run(schema, new, old) == (all_errors, warnings)
 
 
-async def test_the_server_applies_rules_after_the_schema(api: Api) -> None:
+async def test_rules_are_evaluated_after_schema_validation(api: Api) -> None:
     spec = ruled("self.b > 1", message="too small")
     spec["required"] = ["a"]
     await api.made(DEFINITIONS, definition(spec))
@@ -168,7 +168,7 @@ async def test_the_server_applies_rules_after_the_schema(api: Api) -> None:
     assert (changed.status, changed.message) == (422, rejected.message)
 
 
-async def test_a_rule_of_the_root_sees_an_object_as_the_server_keeps_it(api: Api) -> None:
+async def test_root_rule_sees_the_stored_object(api: Api) -> None:
     rules = [{"rule": "self.text != 'never'"}]
     text = {"type": "object", "properties": {"text": STRING}, "x-kubernetes-validations": rules}
     given = definition(STRING)
@@ -183,7 +183,7 @@ async def test_a_rule_of_the_root_sees_an_object_as_the_server_keeps_it(api: Api
     ]
 
 
-async def test_a_failing_rule_on_what_stays_is_a_warning_header(api: Api) -> None:
+async def test_failing_rule_on_an_unchanged_value_is_a_warning(api: Api) -> None:
     await api.made(DEFINITIONS, definition(ruled("true")))
     await api.made(THINGS, thing(a="y"))
     made = await api.get(DEFINITIONS + "/things.example.com")
@@ -195,7 +195,7 @@ async def test_a_failing_rule_on_what_stays_is_a_warning_header(api: Api) -> Non
     assert "spec: Invalid value: a must be z" in answer.headers["warning"]
 
 
-async def test_a_warning_is_for_the_client_whose_write_it_is_about(api: Api) -> None:
+async def test_warnings_are_returned_to_the_writing_client(api: Api) -> None:
     made = definition(ruled("true"))
     made["spec"]["versions"][0]["subresources"] = {"status": {}}
     await api.made(DEFINITIONS, made)
@@ -221,7 +221,7 @@ SPEC = "s.properties[spec]"
 RULE = '{"Rule":"%s","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}'
 
 
-def test_the_metadata_of_the_root_is_not_described() -> None:
+def test_root_metadata_must_not_be_specified() -> None:
     told = (
         "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata "
     )
@@ -235,7 +235,7 @@ def test_the_metadata_of_the_root_is_not_described() -> None:
     assert all_errors({"description": "a"}) == [told]
 
 
-def test_what_branches_validate_is_there_as_a_field() -> None:
+def test_value_validations_require_structural_properties() -> None:
     """A schema of keys does not do."""
     schema: Object = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}
     schema["allOf"] = [{"properties": {"spec": {"properties": {"a": {"minLength": 1}}}}}]
@@ -344,7 +344,7 @@ def test_what_branches_validate_is_there_as_a_field() -> None:
         "only a string": ({**STRING, "x-kubernetes-validations": [{"rule": "'oldSelf' != self"}]}, ""),
     },
 )  # fmt: skip
-def test_schemas_that_are_rejected(spec: Object, problem: str) -> None:
+def test_rejected_schemas(spec: Object, problem: str) -> None:
     assert problems_of(spec) == ([problem] if problem else [])
 
 
@@ -359,7 +359,7 @@ def test_schemas_that_are_rejected(spec: Object, problem: str) -> None:
         (".a.z", "does not refer to a valid field"),
     ],
 )
-def test_paths_to_fields(text: str, path: str) -> None:
+def test_field_paths(text: str, path: str) -> None:
     node: Object = {"properties": {"a": {"properties": {"b": STRING}}, "m": {"additionalProperties": STRING}}}
     try:
         found = resolve(text, node)[0]
@@ -458,7 +458,7 @@ def test_schemas_validate_objects(spec: Object, value: Any, all_errors: list[str
     assert shaped(value, spec) == all_errors
 
 
-async def test_numbers_to_scale_must_be_numbers(api: Api) -> None:
+async def test_scale_replicas_paths_must_be_integers(api: Api) -> None:
     made = definition({"type": "object", "properties": {"r": {"x-kubernetes-int-or-string": True}}})
     version = made["spec"]["versions"][0]
     version["subresources"] = {"scale": {"specReplicasPath": ".spec.r", "statusReplicasPath": ".status.r"}}
@@ -473,7 +473,7 @@ async def test_numbers_to_scale_must_be_numbers(api: Api) -> None:
     ]
 
 
-def test_lists_are_looked_at_after_everything_else() -> None:
+def test_list_type_validation_comes_last() -> None:
     keyed = {
         "type": "array",
         "items": {"type": "object", "properties": {"k": STRING, "v": STRING}},
@@ -491,7 +491,7 @@ def test_lists_are_looked_at_after_everything_else() -> None:
     ]
 
 
-def test_what_an_update_leaves_as_it_was_is_let_in() -> None:
+def test_ratcheting_accepts_unchanged_values() -> None:
     """In branches too, and only if it is the same JSON: ``true`` is not 1."""
     text = {
         "type": "object",
@@ -504,7 +504,7 @@ def test_what_an_update_leaves_as_it_was_is_let_in() -> None:
     assert validate({"a": 1}, flag, "", {"a": True}) != []
 
 
-async def test_the_schema_may_restrict_the_name(api: Api) -> None:
+async def test_schema_restricts_metadata_name(api: Api) -> None:
     named = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^a"}}}
     made = definition({"type": "object"})
     made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = named
@@ -524,7 +524,7 @@ async def test_whole_numbers_are_stored_without_a_fraction(api: Api) -> None:
     assert '"spec":{"n":1,"m":2.5}' in (await api.get(THINGS + "/t")).text
 
 
-async def test_names_of_finalizers_that_others_could_choose_are_warned_of(api: Api) -> None:
+async def test_unqualified_finalizer_names_return_warnings(api: Api) -> None:
     told = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
     await api.made(DEFINITIONS, definition({"type": "object"}))
     meta = {"name": "t", "finalizers": ["mine", "a.example.com", "example.com/a", "orphan"]}
@@ -573,14 +573,14 @@ async def test_names_of_finalizers_that_others_could_choose_are_warned_of(api: A
         ),
     },
 )
-async def test_what_is_wrong_with_resources_in_resources(api: Api, inside: Object, code: int, told: str) -> None:
+async def test_embedded_resource_errors(api: Api, inside: Object, code: int, told: str) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
     await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
     rejected = await api.post(THINGS, thing(pod=inside))
     assert (rejected.status, told in rejected.message) == (code, True), rejected.message
 
 
-async def test_resources_in_resources_say_what_they_are(api: Api) -> None:
+async def test_embedded_resources_require_kind_and_api_version(api: Api) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
     await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nonsense": 1}, "x": 1}

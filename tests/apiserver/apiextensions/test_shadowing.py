@@ -26,7 +26,7 @@ def definition(version: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", ["v1", "v9"])
-async def test_a_built_in_resource_is_not_served_as_a_custom_one(env: Env, version: str) -> None:
+async def test_definition_of_a_built_in_resource_is_not_served(env: Env, version: str) -> None:
     api = Api(env)
     role = {"metadata": {"name": "own"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
     assert (await api.post(ROLES, role)).status == 201
@@ -46,7 +46,7 @@ async def test_a_built_in_resource_is_not_served_as_a_custom_one(env: Env, versi
 
 @pytest.mark.parametrize("spec", [None, {}, {"group": "a.b"}, {"group": "a.b", "names": {"plural": "cs", "kind": "C"}}])
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
-async def test_definitions_that_were_never_validated_are_passed_over(env: Env, spec: Any) -> None:
+async def test_unvalidated_definitions_are_ignored(env: Env, spec: Any) -> None:
     api = Api(env)
     whole = {
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

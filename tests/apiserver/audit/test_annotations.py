@@ -50,7 +50,7 @@ def _answering(**answers: dict[str, Any] | Exception) -> Callable[[str, Any], di
 
 
 @pytest.mark.parametrize("level", ["Metadata", "Request"])
-async def test_mutating_webhooks_leave_what_they_did_in_each_round(env: Env, level: str) -> None:
+async def test_mutating_webhook_annotations_per_round(env: Env, level: str) -> None:
     audited = Audited(env, level)
     add = {"op": "add", "path": "/data/b", "value": "1"}
     answer = _answering(
@@ -85,7 +85,7 @@ async def test_mutating_webhooks_leave_what_they_did_in_each_round(env: Env, lev
     assert found == expected
 
 
-async def test_validating_webhooks_leave_their_annotations_even_if_they_deny(env: Env) -> None:
+async def test_validating_webhook_annotations_on_denial(env: Env) -> None:
     audited = Audited(env)
     Hooks(
         audited.api,
@@ -99,7 +99,7 @@ async def test_validating_webhooks_leave_their_annotations_even_if_they_deny(env
     }
 
 
-async def test_policies_leave_failures_and_annotations(env: Env) -> None:
+async def test_policy_failures_and_audit_annotations(env: Env) -> None:
     audited = Audited(env)
     annotation = {"key": "value-of-a", "valueExpression": "object.data.a"}
     given = policy({"expression": "true"}, {**ONE, "message": "must be 1"}, auditAnnotations=[annotation])
@@ -119,7 +119,7 @@ async def test_policies_leave_failures_and_annotations(env: Env) -> None:
     assert found == {"p/value-of-a": "2"}
 
 
-async def test_annotations_of_several_bindings_are_joined_and_cut(env: Env) -> None:
+async def test_annotations_of_several_bindings_are_joined_and_truncated(env: Env) -> None:
     audited = Audited(env)
     annotation = {"key": "k", "valueExpression": "object.data.a"}
     await audited.api.made(POLICIES, policy({"expression": "true"}, auditAnnotations=[annotation]))
@@ -149,7 +149,7 @@ LABEL = "pod-security.kubernetes.io/"
         ),
     ],
 )
-async def test_pod_security_says_what_is_enforced(
+async def test_pod_security_enforce_policy_annotation(
     env: Env, labels: dict[str, str], code: int, expected: dict[str, str]
 ) -> None:
     audited = Audited(env)
@@ -159,7 +159,7 @@ async def test_pod_security_says_what_is_enforced(
     assert found == {LABEL + key: value for key, value in expected.items()}
 
 
-async def test_pod_security_records_what_is_only_audited(env: Env) -> None:
+async def test_pod_security_audit_violations_annotation(env: Env) -> None:
     audited = Audited(env)
     labels = {f"{LABEL}enforce": "baseline", f"{LABEL}audit": "restricted", f"{LABEL}warn": "privileged"}
     await audited.api.made(NAMESPACES, {"metadata": {"name": "n", "labels": labels}})

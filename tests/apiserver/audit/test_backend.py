@@ -133,7 +133,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Log]:
     return lambda **options: Log(monkeypatch, **options)
 
 
-async def test_an_event_as_upstream_writes_it(tmp_path: Path) -> None:
+async def test_event_format_is_upstreams(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     for form, text in (("json", JSON), ("legacy", f"{LEGACY}\n")):
         path.unlink(missing_ok=True)
@@ -143,7 +143,7 @@ async def test_an_event_as_upstream_writes_it(tmp_path: Path) -> None:
         await backend.close()
 
 
-async def test_what_is_not_known_is_left_out_or_named_so() -> None:
+async def test_unknown_values_are_omitted() -> None:
     assert set(json.loads(event_json(BARE))) == {
         *("kind", "apiVersion", "level", "auditID", "stage", "requestURI", "verb", "user"),
         *("requestReceivedTimestamp", "stageTimestamp"),
@@ -155,7 +155,7 @@ async def test_what_is_not_known_is_left_out_or_named_so() -> None:
     )
 
 
-async def test_many_events_at_once_are_all_written_in_order(log: Callable[..., Log]) -> None:
+async def test_concurrent_events_are_written_in_order(log: Callable[..., Log]) -> None:
     one = log()
     events = [msgspec.structs.replace(EVENT, audit_id=str(number)) for number in range(500)]
     assert all(await asyncio.gather(*map(one.backend.process_event, events)))
@@ -165,7 +165,7 @@ async def test_many_events_at_once_are_all_written_in_order(log: Callable[..., L
 
 
 @pytest.mark.parametrize(("mode", "goes_on"), [("blocking", True), ("blocking-strict", False), ("batch", True)])
-async def test_a_full_disk_is_counted_and_only_strict_requests_fail(
+async def test_full_disk_is_counted_and_fails_only_strict_requests(
     log: Callable[..., Log], mode: str, goes_on: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = log(mode=mode)
@@ -193,9 +193,7 @@ async def test_batch_mode_never_waits_and_drops_what_exceeds_the_buffer(log: Cal
     assert len(one.sink.lines) == 111 - one.errors["buffered"]
 
 
-async def test_what_is_not_written_yet_is_bounded_in_bytes(
-    log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_buffer_is_bounded_in_bytes(log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "MAX_BYTES", 5 * len(JSON))
     one = log(mode="batch")
     one.sink.open.clear()
@@ -205,9 +203,7 @@ async def test_what_is_not_written_yet_is_bounded_in_bytes(
     await one.backend.close()
 
 
-async def test_a_disk_that_does_not_answer_is_not_waited_for_for_ever(
-    log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hanging_disk_times_out(log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend_module, "_WAIT_SECONDS", 0.01)
     one = log(mode="blocking-strict")
     one.sink.open.clear()
@@ -219,7 +215,7 @@ async def test_a_disk_that_does_not_answer_is_not_waited_for_for_ever(
     assert len(one.sink.lines) == 1
 
 
-async def test_a_backend_that_is_closed_drops_what_comes(log: Callable[..., Log]) -> None:
+async def test_closed_backend_drops_events(log: Callable[..., Log]) -> None:
     one = log(mode="blocking-strict")
     await one.backend.close()
     assert one.sink.closed
@@ -247,7 +243,7 @@ async def test_batches_are_throttled_until_the_log_is_closed(log: Callable[..., 
     assert len(one.sink.lines) == 5
 
 
-async def test_large_events_lose_their_objects_and_larger_ones_are_dropped(log: Callable[..., Log]) -> None:
+async def test_large_events_are_truncated_or_dropped(log: Callable[..., Log]) -> None:
     one = log(truncate=True, truncate_max_event_size=1200)
     large = msgspec.structs.replace(EVENT, request_object=msgspec.Raw(b'"' + b"x" * 1000 + b'"'))
     await one.backend.process_event(EVENT)
@@ -309,6 +305,6 @@ async def test_large_events_lose_their_objects_and_larger_ones_are_dropped(log: 
         ),
     ],
 )
-async def test_options_are_validated_in_upstreams_words(options: dict[str, Any], errors: list[str]) -> None:
+async def test_options_validation_errors_are_upstreams(options: dict[str, Any], errors: list[str]) -> None:
     assert AuditLogOptions(path="log", **options).errors() == errors
     assert AuditLogOptions(**options).errors() == []

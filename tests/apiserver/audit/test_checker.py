@@ -112,7 +112,7 @@ RULES = {
         ("ClusterRoleUpdate", "RequestResponse", "getGroupWildCardMatchingWithSubresourceWildcardMatching"),
     ],
 )
-async def test_the_first_rule_that_matches_says_the_level(
+async def test_first_matching_rule_determines_the_level(
     asked: str, level: str, rules: str, stages: tuple[str, ...]
 ) -> None:
     policy = Policy(tuple(RULES[name] for name in rules.split(",")), omit_stages=stages)
@@ -142,9 +142,7 @@ async def test_stages_of_policy_and_rule_are_omitted(
     ("default", "rule", "wanted"),
     [(False, None, False), (True, None, True), (True, False, False), (False, True, True)],
 )
-async def test_a_rule_overrides_whether_managed_fields_are_omitted(
-    default: bool, rule: bool | None, wanted: bool
-) -> None:
+async def test_rule_overrides_omit_managed_fields(default: bool, rule: bool | None, wanted: bool) -> None:
     policy = Policy(
         (PolicyRule("RequestResponse", verbs=("get",), omit_managed_fields=rule),), omit_managed_fields=default
     )

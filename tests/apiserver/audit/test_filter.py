@@ -88,7 +88,7 @@ async def _started(env: Env, *rules: PolicyRule) -> Served:
     return served
 
 
-async def test_a_write_is_recorded_when_it_comes_and_when_it_is_answered(env: Env) -> None:
+async def test_write_has_request_received_and_response_complete_stages(env: Env) -> None:
     served = await _started(env)
     headers = {**ADMIN, "user-agent": "test/1", "x-forwarded-for": "10.0.0.1", "audit-id": "mine"}
     exchange = await served.ask("POST", MAPS, ONE, headers)
@@ -140,7 +140,7 @@ async def test_a_write_is_recorded_when_it_comes_and_when_it_is_answered(env: En
         ("RequestResponse", {"requestObject", "responseObject"}),
     ],
 )
-async def test_a_level_says_which_objects_are_recorded(env: Env, level: str, objects: set[str] | None) -> None:
+async def test_level_determines_recorded_objects(env: Env, level: str, objects: set[str] | None) -> None:
     served = await _started(env, PolicyRule(level, omit_stages=("RequestReceived",)))
     exchange = await served.ask("POST", MAPS, ONE)
     assert exchange.status == 201
@@ -187,7 +187,7 @@ async def test_always_allow_is_annotated_too(env: Env) -> None:
     assert event["annotations"] == {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""}
 
 
-async def test_who_is_not_authenticated_has_one_stage_and_no_user(env: Env) -> None:
+async def test_unauthenticated_request_has_one_stage_and_no_user(env: Env) -> None:
     served = await _started(env, PolicyRule("RequestResponse", users=("admin",)), PolicyRule("Metadata"))
     exchange = await served.ask("GET", MAPS, headers={"authorization": "Bearer wrong"})
     assert exchange.status == 401
@@ -209,7 +209,7 @@ async def test_an_invalid_timeout_is_rejected_before_authentication(env: Env) ->
     assert (event["stage"], event["user"], event["responseStatus"]["code"]) == ("ResponseStarted", {}, 400)
 
 
-async def test_impersonation_shows_both_users(env: Env) -> None:
+async def test_impersonation_records_both_users(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", users=("admin",), omit_stages=("RequestReceived",)))
     acts_as = {"impersonate-user": "joe", "impersonate-group": "g", "impersonate-extra-example.com%2fscopes": "x"}
     await served.ask("GET", MAPS, headers={**ADMIN, **acts_as})
@@ -224,7 +224,7 @@ async def test_impersonation_shows_both_users(env: Env) -> None:
     assert event["responseStatus"]["code"] == 403
 
 
-async def test_impersonation_that_is_forbidden_shows_one(env: Env) -> None:
+async def test_forbidden_impersonation_records_one_user(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", users=("jane",), omit_stages=("RequestReceived",)))
     await served.ask("GET", MAPS, headers={**JANE, "impersonate-user": "joe"})
     (event,) = served.events
@@ -233,7 +233,7 @@ async def test_impersonation_that_is_forbidden_shows_one(env: Env) -> None:
     assert "annotations" not in event
 
 
-async def test_a_watch_has_a_stage_when_it_begins_and_one_when_it_ends(env: Env) -> None:
+async def test_watch_has_response_started_and_response_complete_stages(env: Env) -> None:
     served = await _started(env)
     exchange = await served.ask("GET", f"{MAPS}?watch=1&timeoutSeconds=5")
     assert exchange.status == 200
@@ -249,7 +249,7 @@ async def test_a_watch_has_a_stage_when_it_begins_and_one_when_it_ends(env: Env)
     assert "responseObject" not in complete
 
 
-async def test_a_watch_whose_client_leaves_is_recorded_to_its_end(env: Env) -> None:
+async def test_disconnected_watch_has_response_complete(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", omit_stages=("RequestReceived",)))
     exchange = Exchange(served.application, "GET", f"{MAPS}?watch=1", {**JSON, **ADMIN}, b"")
     task = asyncio.create_task(exchange.run())
@@ -260,13 +260,13 @@ async def test_a_watch_whose_client_leaves_is_recorded_to_its_end(env: Env) -> N
     assert [event["stage"] for event in served.events] == ["ResponseComplete"]
 
 
-async def test_a_long_running_request_that_fails_has_both_stages(env: Env) -> None:
+async def test_failed_long_running_request_has_both_stages(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata"))
     await served.ask("GET", f"{MAPS}?watch=1", headers=JANE)
     assert [event["stage"] for event in served.events] == ["RequestReceived", "ResponseStarted", "ResponseComplete"]
 
 
-async def test_requests_from_the_same_process_are_recorded(env: Env) -> None:
+async def test_in_process_requests_are_recorded(env: Env) -> None:
     served = await _started(env, PolicyRule("Request"))
     transport = served.server.transport("system:kube-scheduler", ("system:masters",), user_agent="scheduler/1")
     body = json.dumps(ONE).encode()
@@ -302,7 +302,7 @@ class Slow(Plugin):
         return self._wait()
 
 
-async def test_a_handler_that_fails_is_a_panic(env: Env) -> None:
+async def test_handler_exception_has_the_panic_stage(env: Env) -> None:
     served = await _started(env)
     served.server.core.admission.plugins.append(Broken())
     exchange = await served.ask("POST", MAPS, ONE)
@@ -319,7 +319,7 @@ async def test_a_handler_that_fails_is_a_panic(env: Env) -> None:
     assert "responseObject" not in panicked
 
 
-async def test_a_request_that_takes_too_long_is_recorded_as_timed_out(env: Env) -> None:
+async def test_timed_out_request_is_recorded(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", omit_stages=("RequestReceived",)))
     served.server.core.admission.plugins.append(Slow())
     exchange = await served.ask("POST", f"{MAPS}?timeout=2s", ONE)
@@ -329,7 +329,7 @@ async def test_a_request_that_takes_too_long_is_recorded_as_timed_out(env: Env) 
     assert (event["responseStatus"]["reason"], event["responseStatus"]["code"]) == ("Timeout", 504)
 
 
-async def test_a_request_that_can_t_be_recorded_is_rejected_in_strict_mode(env: Env) -> None:
+async def test_blocking_strict_rejects_unrecordable_requests(env: Env) -> None:
     served = await _started(env)
     served.recorder.works = False
     exchange = Exchange(served.application, "POST", MAPS, {**JSON, **ADMIN}, json.dumps(ONE).encode())
@@ -365,7 +365,7 @@ async def test_patches_are_recorded_as_they_were_sent(env: Env, content_type: st
     assert event["requestObject"] == recorded
 
 
-async def test_an_event_has_no_bytes_that_are_no_text(env: Env) -> None:
+async def test_invalid_utf8_is_replaced_in_events(env: Env) -> None:
     served = await _started(env, PolicyRule("Request", omit_stages=("RequestReceived",)))
     headers = {**ADMIN, "content-type": "application/merge-patch+json"}
     await served.ask("PATCH", f"{MAPS}/one", b'{"data": {"a": "\xff"}}', headers)
@@ -373,7 +373,7 @@ async def test_an_event_has_no_bytes_that_are_no_text(env: Env) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b'"\xff'])
-async def test_a_patch_that_can_t_be_read_is_not_recorded(env: Env, body: bytes) -> None:
+async def test_undecodable_patch_is_not_recorded(env: Env, body: bytes) -> None:
     served = await _started(env, PolicyRule("Request", omit_stages=("RequestReceived",)))
     await served.ask("POST", MAPS, ONE)
     headers = {**ADMIN, "content-type": "application/merge-patch+json"}
@@ -397,7 +397,7 @@ async def test_bodies_of_deletions_are_recorded_even_if_invalid(env: Env) -> Non
     assert "requestObject" not in bare
 
 
-async def test_updates_show_uid_and_version_and_the_managed_fields_sent(env: Env) -> None:
+async def test_updates_record_uid_resource_version_and_sent_managed_fields(env: Env) -> None:
     served = await _started(env, PolicyRule("Request", verbs=("update",), omit_stages=("RequestReceived",)))
     exchange = Exchange(served.application, "POST", MAPS, {**JSON, **ADMIN}, json.dumps(ONE).encode())
     stored = json.loads(await exchange.run())
@@ -409,7 +409,7 @@ async def test_updates_show_uid_and_version_and_the_managed_fields_sent(env: Env
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/json;as=Table;g=meta.k8s.io;v=v1"])
-async def test_managed_fields_are_left_out_if_the_policy_says_so(env: Env, accept: str) -> None:
+async def test_omit_managed_fields(env: Env, accept: str) -> None:
     rule = PolicyRule("RequestResponse", omit_managed_fields=True, omit_stages=("RequestReceived",))
     served = await _started(env, rule)
     await served.ask("POST", MAPS, ONE)
@@ -432,7 +432,7 @@ async def test_managed_fields_are_left_out_if_the_policy_says_so(env: Env, accep
         "application/yaml;as=Table;g=meta.k8s.io;v=v1",
     ],
 )
-async def test_responses_are_recorded_as_json_whatever_their_form(env: Env, accept: str) -> None:
+async def test_responses_are_recorded_as_json_in_any_encoding(env: Env, accept: str) -> None:
     served = await _started(env, PolicyRule("RequestResponse", omit_stages=("RequestReceived",)))
     await served.ask("POST", MAPS, ONE)
     for target in (f"{MAPS}/one", MAPS):
@@ -442,7 +442,7 @@ async def test_responses_are_recorded_as_json_whatever_their_form(env: Env, acce
     assert (one["responseObject"]["kind"], listed["responseObject"]["kind"]) == kinds
 
 
-async def test_discovery_is_recorded_and_other_documents_are_not(env: Env) -> None:
+async def test_discovery_responses_are_recorded_and_other_documents_are_not(env: Env) -> None:
     served = await _started(env, PolicyRule("RequestResponse", omit_stages=("RequestReceived",)))
     await served.ask("GET", "/api/v1")
     await served.ask("GET", "/version")
@@ -454,7 +454,7 @@ async def test_discovery_is_recorded_and_other_documents_are_not(env: Env) -> No
     assert nothing["responseStatus"]["code"] == 404
 
 
-async def test_an_object_that_is_too_large_is_left_out(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_large_object_is_omitted(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (context_module, __import__("pilothouse.apiserver.server", fromlist=["server"])):
         monkeypatch.setattr(module, "MAX_OBJECT", 1000)
     served = await _started(env, PolicyRule("RequestResponse", omit_stages=("RequestReceived",)))
@@ -465,7 +465,7 @@ async def test_an_object_that_is_too_large_is_left_out(env: Env, monkeypatch: py
         assert not {"requestObject", "responseObject"} & set(event)
 
 
-async def test_a_user_agent_is_cut(env: Env) -> None:
+async def test_user_agent_is_truncated(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", omit_stages=("RequestReceived",)))
     await served.ask("GET", MAPS, headers={**ADMIN, "user-agent": "x" * 2000})
     assert served.events[0]["userAgent"] == "x" * 1024 + "...TRUNCATED"
@@ -481,7 +481,7 @@ class Annotating(Plugin):
 
 
 @pytest.mark.parametrize(("level", "more"), [("Metadata", {}), ("Request", {"example.com/request": "only"})])
-async def test_annotations_of_whoever_handles_the_request(
+async def test_handler_annotations(
     env: Env, level: str, more: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     served = await _started(env, PolicyRule(level, omit_stages=("RequestReceived",)))
@@ -493,7 +493,7 @@ async def test_annotations_of_whoever_handles_the_request(
     assert "An audit annotation has already been set to another value" in caplog.text
 
 
-async def test_without_an_audit_there_is_no_context(env: Env) -> None:
+async def test_no_audit_context_without_a_policy(env: Env) -> None:
     seen: list[object] = []
 
     class Looking(Plugin):

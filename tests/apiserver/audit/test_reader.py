@@ -40,7 +40,7 @@ rules:
 """
 
 
-async def test_a_policy_is_read_from_its_file(tmp_path: Path) -> None:
+async def test_policy_is_loaded_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_bytes(POLICY)
     assert load_policy_from_file(str(path)) == Policy(
@@ -62,7 +62,7 @@ async def test_a_policy_is_read_from_its_file(tmp_path: Path) -> None:
     )
 
 
-async def test_unknown_and_repeated_fields_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_and_duplicate_fields_log_warnings(caplog: pytest.LogCaptureFixture) -> None:
     policy = load_policy_from_bytes(UNKNOWN_FIELD)
     assert policy.rules == (PolicyRule("None", resources=(GroupResources("coordination.k8s.io", ("leases",)),)),)
     assert (
@@ -111,7 +111,7 @@ NO_KIND = 'is registered for version "{}" in scheme "k8s.io/apiserver/pkg/audit/
         "no object": (b"- 1", "failed decoding: couldn't get version/kind; json parse error: "),
     },
 )
-async def test_what_is_no_policy_is_rejected_in_upstreams_words(text: bytes, error: str) -> None:
+async def test_invalid_policy_errors_are_upstreams(text: bytes, error: str) -> None:
     with pytest.raises(PolicyError) as caught:
         load_policy_from_bytes(text)
     assert str(caught.value).startswith(error)

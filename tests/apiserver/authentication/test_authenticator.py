@@ -82,7 +82,7 @@ async def a_pod(door: Door) -> dict[str, Any]:
     return {"pod": made["metadata"], "node": node["metadata"]}
 
 
-async def test_a_token_says_whose_it_is(door: Door) -> None:
+async def test_token_claims(door: Door) -> None:
     token = await door.token()
     user = await door.who(token)
     uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
@@ -98,7 +98,7 @@ async def test_a_token_says_whose_it_is(door: Door) -> None:
     assert told["kubernetes.io"] == {"namespace": "default", "serviceaccount": {"name": "sa", "uid": uid}}
 
 
-async def test_a_pods_token_tells_pod_and_node(door: Door) -> None:
+async def test_pod_bound_token_has_pod_and_node_in_extra(door: Door) -> None:
     metas = await a_pod(door)
     token = await door.token(boundObjectRef=reference("Pod", "p"))
     user = await door.who(token)
@@ -149,7 +149,7 @@ async def _wait(door: Door) -> None:
         "the time is over": (None, _wait),
     },
 )
-async def test_a_token_ends_when(door: Door, bound: Any, ends: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
+async def test_token_invalidation(door: Door, bound: Any, ends: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
     await a_pod(door)
     await door.api.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
     token = await door.token(**({"boundObjectRef": bound} if bound else {}))
@@ -160,7 +160,7 @@ async def test_a_token_ends_when(door: Door, bound: Any, ends: Callable[[Door], 
     assert after == 401
 
 
-async def test_a_token_outlives_its_pods_grace_period_by_a_minute(door: Door) -> None:
+async def test_bound_token_is_valid_one_minute_past_the_deletion_grace_period(door: Door) -> None:
     await a_pod(door)
     token = await door.token(boundObjectRef=reference("Pod", "p"))
     await door.api.patch("/api/v1/namespaces/default/pods/p", {"metadata": {"finalizers": ["x.com/hold"]}})
@@ -173,7 +173,7 @@ async def test_a_token_outlives_its_pods_grace_period_by_a_minute(door: Door) ->
     assert ended == 401
 
 
-async def test_a_token_for_somebody_else_is_not_for_us(door: Door) -> None:
+async def test_token_for_another_audience_is_rejected(door: Door) -> None:
     token = await door.token(audiences=["vault", ISSUER + "/other"])
     both = await door.token(audiences=["vault", ISSUER])
     who = await door.who(token)
@@ -189,7 +189,7 @@ async def test_a_token_for_somebody_else_is_not_for_us(door: Door) -> None:
     assert ours["audiences"] == [ISSUER]
 
 
-async def test_a_changed_token_is_none(door: Door) -> None:
+async def test_tampered_token_is_rejected(door: Door) -> None:
     head, body, signature = (await door.token()).split(".")
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
     told = claims(f".{body}.")
@@ -219,7 +219,7 @@ def _encoded(text: bytes) -> str:
         "a number without end": b'{"alg":1' + b"0" * 10_000 + b"}",
     },
 )
-async def test_a_token_with_an_odd_head_is_none(door: Door, head: bytes) -> None:
+async def test_token_with_an_invalid_header_is_rejected(door: Door, head: bytes) -> None:
     _head, body, signature = (await door.token()).split(".")
     token = f"{_encoded(head)}.{body}.{signature}"
     status = await door.who(token)
@@ -244,7 +244,7 @@ async def test_a_token_with_an_odd_head_is_none(door: Door, head: bytes) -> None
         "an odd namespace": {"iss": "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/namespace": {}},
     },
 )
-async def test_signed_claims_of_another_form_are_none(door: Door, more: dict[str, Any]) -> None:
+async def test_signed_token_with_malformed_claims_is_rejected(door: Door, more: dict[str, Any]) -> None:
     """Other programs may sign with a key that is given to the server."""
     assert await door.who(signed({**claims(await door.token()), **more})) == 401
 
@@ -260,7 +260,7 @@ async def test_signed_claims_of_another_form_are_none(door: Door, more: dict[str
         "the other alphabet": lambda token: token.replace("_", "/").replace("-", "+"),
     },
 )
-async def test_a_token_has_one_form(door: Door, change: Callable[[str], str]) -> None:
+async def test_non_canonical_token_encoding_is_rejected(door: Door, change: Callable[[str], str]) -> None:
     token = await door.token()
     while not set("-_") & set(token):
         token = await door.token()
@@ -268,7 +268,7 @@ async def test_a_token_has_one_form(door: Door, change: Callable[[str], str]) ->
     assert await door.who(change(token)) == 401
 
 
-async def test_the_kubelets_odd_number_of_seconds_is_a_year(door: Door) -> None:
+async def test_expiration_of_3607_seconds_is_extended_to_a_year(door: Door) -> None:
     await a_pod(door)
     token = await door.token(boundObjectRef=reference("Pod", "p"), expirationSeconds=3607)
     told = claims(token)
@@ -276,7 +276,7 @@ async def test_the_kubelets_odd_number_of_seconds_is_a_year(door: Door) -> None:
     assert told["kubernetes.io"]["warnafter"] - told["iat"] == 3607
 
 
-async def test_a_token_that_stands_in_a_secret(door: Door) -> None:
+async def test_legacy_secret_token(door: Door) -> None:
     uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
     claim = "kubernetes.io/serviceaccount"
     told = {
@@ -362,7 +362,7 @@ async def test_bootstrap_tokens(door: Door, secret: dict[str, Any], groups: list
         assert found == {"username": "system:bootstrap:abcdef", "groups": [*groups, "system:authenticated"]}
 
 
-async def test_open_id_documents(door: Door) -> None:
+async def test_openid_discovery_documents(door: Door) -> None:
     token = await door.token()
     configuration = await door.ask("/.well-known/openid-configuration", token)
     keys = await door.ask("/openid/v1/jwks", token)
@@ -385,12 +385,12 @@ async def test_open_id_documents(door: Door) -> None:
     }
 
 
-async def test_strangers_see_health_and_version_only(door: Door) -> None:
+async def test_anonymous_requests_are_limited_to_health_and_version(door: Door) -> None:
     paths = ("/healthz", "/livez", "/readyz", "/version", "/api", "/openapi/v2", "/metrics", "/api/v1/namespaces")
     assert [(await door.ask(path)).status for path in paths] == [200, 200, 200, 200, 401, 401, 401, 401]
 
 
-async def test_the_time_of_a_token_is_told(door: Door) -> None:
+async def test_token_request_returns_the_expiration(door: Door) -> None:
     answer = await door.api.post(f"{ACCOUNTS}/sa/token", {"spec": {"expirationSeconds": 600}})
     body = answer.body
     now = door.api.env.now()

@@ -42,7 +42,7 @@ def test_rules(rule: Rule, asked: Attributes, allowed: bool) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"garbage", b"\xff", b"null", b"{}", b'{"metadata":{},"rules":7,"subjects":7}'])
-def test_roles_that_cannot_be_read_grant_nothing_and_keep_nobody_from_others(broken: bytes) -> None:
+def test_undecodable_roles_are_skipped(broken: bytes) -> None:
     stored = {
         "clusterroles": b'{"metadata":{"name":"a"},"rules":[{"verbs":["get"],"nonResourceURLs":["/livez"]}]}',
         "clusterrolebindings": b'{"metadata":{"name":"a"},"roleRef":{"kind":"ClusterRole","name":"a"},'
@@ -53,7 +53,7 @@ def test_roles_that_cannot_be_read_grant_nothing_and_keep_nobody_from_others(bro
     assert not rbac.authorize(Identity("bob", ()), Attributes("get", path="/livez")).allowed
 
 
-def test_a_client_certificate_names_user_and_groups() -> None:
+def test_client_certificate_user_and_groups() -> None:
     authority = make_authority("ca", NOW)
     identity = certificate_identity(issue_client(authority, "jane", ("crew", "deck"), NOW).certificate)
     assert identity is not None
@@ -62,14 +62,14 @@ def test_a_client_certificate_names_user_and_groups() -> None:
     assert certificate_identity(issue_server(authority, ["host"], NOW).certificate) is None, "it is not for clients"
 
 
-def test_a_certificate_without_extended_key_usages_is_for_any_usage() -> None:
+def test_certificate_without_extended_key_usage_is_accepted() -> None:
     """As Go's ``x509.Certificate.Verify``; ``openssl x509 -req`` and fabric8's kube-api-test make such ones."""
     identity = certificate_identity(make_authority("jane", NOW).certificate)
     assert identity is not None
     assert identity.user == "jane"
 
 
-def test_a_certificate_whose_name_cannot_be_read_is_nobodys() -> None:
+def test_certificate_with_an_undecodable_name_is_rejected() -> None:
     authority = make_authority("ca", NOW)
     certificate = x509.load_pem_x509_certificate(issue_client(authority, "janejane", (), NOW).certificate)
     der = certificate.public_bytes(serialization.Encoding.DER)
@@ -77,7 +77,7 @@ def test_a_certificate_whose_name_cannot_be_read_is_nobodys() -> None:
     assert certificate_identity(der.replace(b"janejane", b"jane\xff\xfe\xff\xfe")) is None
 
 
-def test_a_token_file_is_read_as_upstream_reads_it() -> None:
+def test_token_auth_file_format() -> None:
     tokens = StaticTokenAuthenticator.read('t1,jane,u1,"crew,deck"\nt2,bob,u2\n\n')
     assert tokens.identity("t1") == Identity("jane", ("crew", "deck"), "u1")
     assert tokens.identity("t2") == Identity("bob", (), "u2")
@@ -86,7 +86,7 @@ def test_a_token_file_is_read_as_upstream_reads_it() -> None:
         StaticTokenAuthenticator.read("t,u")
 
 
-def test_what_a_role_lacks_is_added_and_what_it_has_stays() -> None:
+def test_role_reconciliation_adds_missing_rules() -> None:
     wanted = {"metadata": {}, "rules": [{"verbs": ["get"]}]}
     mine = {"metadata": {}, "rules": [{"verbs": ["list"]}]}
     changed = reconciled(mine, wanted)
@@ -97,7 +97,7 @@ def test_what_a_role_lacks_is_added_and_what_it_has_stays() -> None:
     assert reconciled(kept, wanted) is None
 
 
-def test_there_are_upstreams_roles() -> None:
+def test_bootstrap_roles_are_upstreams() -> None:
     objects = list(bootstrap_objects())
     names = [resource for resource, _obj in objects]
     assert {name: names.count(name) for name in dict.fromkeys(names)} == {

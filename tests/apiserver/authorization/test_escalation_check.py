@@ -71,7 +71,7 @@ async def as_jane(api: Api, method: str, path: str, body: Any, more: Sequence[di
         "what only collection looks at": ("PATCH", f"{ROLES}/there", {"metadata": {"finalizers": ["a.com/b"]}}, ()),
     },
 )
-async def test_she_may(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]]) -> None:
+async def test_allowed_grants(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]]) -> None:
     answer = await as_jane(api, method, path, body, more)
     assert answer.status in (200, 201), answer.text
 
@@ -124,13 +124,13 @@ async def test_she_may(api: Api, method: str, path: str, body: Any, more: Sequen
         ),
     },
 )
-async def test_she_may_not(api: Api, method: str, path: str, body: Any, missing: str) -> None:
+async def test_rejected_grants(api: Api, method: str, path: str, body: Any, missing: str) -> None:
     answer = await as_jane(api, method, path, body)
     assert answer.status == 403, answer.text
     assert answer.message.endswith(f" is forbidden: {ATTEMPT}\n{missing}")
 
 
-async def test_aggregation_is_for_those_who_have_everything(api: Api) -> None:
+async def test_aggregation_rules_require_all_rights(api: Api) -> None:
     rule = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
     answer = await as_jane(api, "POST", CLUSTER_ROLES, role("r", aggregationRule=rule))
     assert (answer.status, answer.message) == (
@@ -139,6 +139,6 @@ async def test_aggregation_is_for_those_who_have_everything(api: Api) -> None:
     )
 
 
-async def test_a_role_that_is_not_there_cannot_be_bound(api: Api) -> None:
+async def test_binding_a_missing_role_is_rejected(api: Api) -> None:
     answer = await as_jane(api, "POST", BINDINGS, binding("b", "Role", "absent"))
     assert (answer.status, answer.message) == (404, f'roles.{GROUP} "absent" not found')

@@ -104,7 +104,7 @@ def ask(verb: str, resource: str, name: str = "", group: str = "", **more: str) 
         "no metrics": (Attributes("get", path="/metrics"), ""),
     },
 )
-async def test_a_node(api: Api, asked: Attributes, reason: str | None) -> None:
+async def test_node_authorizer_decisions(api: Api, asked: Attributes, reason: str | None) -> None:
     pods = "/api/v1/namespaces/default/pods"
     await api.made(pods, OURS)
     theirs = {"nodeName": "n2", "serviceAccountName": "theirs"}
@@ -119,12 +119,12 @@ async def test_a_node(api: Api, asked: Attributes, reason: str | None) -> None:
 
 
 @pytest.mark.parametrize("identity", [Identity("system:node:n1"), Identity("jane", ("system:nodes",))])
-async def test_others_are_not_its_business(api: Api, identity: Identity) -> None:
+async def test_other_users_have_no_opinion(api: Api, identity: Identity) -> None:
     decision = NodeAuthorizer(api.server.core, node_rules).authorize(identity, ask("get", "nodes", "n1", namespace=""))
     assert (decision.allowed, decision.reason) == (False, "")
 
 
-async def test_the_rejections_of_all_modes_are_told(api: Api) -> None:
+async def test_reasons_of_all_modes_are_reported(api: Api) -> None:
     handler_chain = HandlerChain(api.server, address="", authorization="Node,RBAC")
     await handler_chain.start()
     target = "/api/v1/namespaces/default/secrets/x"
@@ -136,7 +136,7 @@ async def test_the_rejections_of_all_modes_are_told(api: Api) -> None:
     assert f'cannot get resource \\"secrets\\" in API group \\"\\" in the namespace \\"default\\": {UNRELATED}' in text
 
 
-async def test_a_cluster_with_all_programs_works_under_these_modes(env: Env) -> None:
+async def test_whole_cluster_runs_with_node_and_rbac(env: Env) -> None:
     manager = Options(use_service_account_credentials=True)
     plane = Plane(env, new_store(env), PlaneOptions(nodes=2, manager=manager))
     handler_chain = HandlerChain(plane.server, address="", authorization="Node,RBAC")

@@ -63,7 +63,7 @@ async def as_jane(api: Api, path: str, body: Any, more: Sequence[Object]) -> Ans
         "a binding, with its own": (BINDINGS, binding("mine"), [ONE]),
     },
 )
-async def test_what_is_allowed(api: Api, path: str, body: Object, more: Sequence[Object]) -> None:
+async def test_allowed_param_references(api: Api, path: str, body: Object, more: Sequence[Object]) -> None:
     answer = await as_jane(api, path, body, more)
     assert answer.status == 201, answer.text
 
@@ -101,5 +101,7 @@ async def test_what_is_allowed(api: Api, path: str, body: Object, more: Sequence
         ),
     },
 )
-async def test_what_is_not(api: Api, path: str, body: Object, more: Sequence[Object], expected: str) -> None:
+async def test_rejected_param_references(
+    api: Api, path: str, body: Object, more: Sequence[Object], expected: str
+) -> None:
     assert errors_of(await as_jane(api, path, body, more)) == [expected]

@@ -29,7 +29,7 @@ def names(listed: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.parametrize("authorization", ["AlwaysAllow", "RBAC"])
 @pytest.mark.parametrize("resource", list(_RIGHTS))
-async def test_roles_and_bindings_are_upstreams(api: Api, resource: str, authorization: str) -> None:
+async def test_bootstrap_roles_and_bindings_are_upstreams(api: Api, resource: str, authorization: str) -> None:
     async with started(api, authorization):
         stored = await items(api, f"{_RBAC}/{resource}")
     found = {}
@@ -40,7 +40,7 @@ async def test_roles_and_bindings_are_upstreams(api: Api, resource: str, authori
     assert found == _RIGHTS[resource]
 
 
-async def test_namespaces_and_the_first_service(started_api: Api) -> None:
+async def test_bootstrap_namespaces_and_kubernetes_service(started_api: Api) -> None:
     one = "/api/v1/namespaces/default/{}/kubernetes"
     service = (await started_api.get(one.format("services"))).body
     endpoints = (await started_api.get(one.format("endpoints"))).body
@@ -59,7 +59,7 @@ async def test_namespaces_and_the_first_service(started_api: Api) -> None:
     assert (slice_["addressType"], slice_["ports"]) == ("IPv4", ports)
 
 
-async def test_the_range_of_services_and_their_addresses(started_api: Api) -> None:
+async def test_default_service_cidr_and_ip_addresses(started_api: Api) -> None:
     addresses = "/apis/networking.k8s.io/v1/ipaddresses"
     services = "/api/v1/namespaces/default/services"
     before = await items(started_api, addresses)
@@ -85,7 +85,7 @@ async def test_the_range_of_services_and_their_addresses(started_api: Api) -> No
     ]
 
 
-async def test_the_servers_own_range_gives_nothing_while_its_object_goes_and_comes_back_after_it(
+async def test_terminating_default_service_cidr_is_not_used_and_recreated(
     started_api: Api,
 ) -> None:
     own, services = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes", "/api/v1/namespaces/default/services"
@@ -110,7 +110,7 @@ async def test_the_servers_own_range_gives_nothing_while_its_object_goes_and_com
         "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes",
     ],
 )
-async def test_the_way_to_the_server_comes_back_when_it_is_deleted(started_api: Api, path: str) -> None:
+async def test_deleted_kubernetes_service_is_recreated(started_api: Api, path: str) -> None:
     """As after ``kubectl delete all --all``."""
     before = (await started_api.get(path)).body
     answer = await started_api.delete(path)
@@ -127,7 +127,7 @@ async def test_the_way_to_the_server_comes_back_when_it_is_deleted(started_api: 
     assert addresses == ["10.0.0.1"]
 
 
-async def test_the_namespace_of_the_nodes_leases_comes_back_when_it_is_gone(started_api: Api) -> None:
+async def test_deleted_node_lease_namespace_is_recreated(started_api: Api) -> None:
     path = "/api/v1/namespaces/kube-node-lease"
     uid = (await started_api.get(path)).meta["uid"]
     await started_api.delete(path)
@@ -138,7 +138,7 @@ async def test_the_namespace_of_the_nodes_leases_comes_back_when_it_is_gone(star
     assert after not in ("", uid)
 
 
-async def test_flow_control_is_shown(started_api: Api) -> None:
+async def test_flow_control_objects_are_served(started_api: Api) -> None:
     schemas = await items(started_api, f"{_FLOW}/flowschemas")
     levels = await items(started_api, f"{_FLOW}/prioritylevelconfigurations")
     told = {
@@ -180,7 +180,7 @@ async def test_every_group_version_has_an_api_service(started_api: Api) -> None:
     assert core["spec"] == {"version": "v1", "groupPriorityMinimum": 18000, "versionPriority": 1}
 
 
-async def test_custom_groups_have_api_services_while_they_are_served(started_api: Api) -> None:
+async def test_api_services_of_custom_groups(started_api: Api) -> None:
     async def custom() -> list[dict[str, Any]]:
         await asyncio.sleep(1)
         services = await items(started_api, "/apis/apiregistration.k8s.io/v1/apiservices")
@@ -207,7 +207,7 @@ async def test_custom_groups_have_api_services_while_they_are_served(started_api
     assert none == []
 
 
-async def test_the_server_says_that_it_is_there(started_api: Api) -> None:
+async def test_identity_lease(started_api: Api) -> None:
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
     (first,) = await items(started_api, leases)
     await asyncio.sleep(20)
@@ -224,7 +224,7 @@ async def test_the_server_says_that_it_is_there(started_api: Api) -> None:
     assert server_name("host") == "apiserver-i5ak4y2hwalsyajfj72vxls274"
 
 
-async def test_the_next_start_repairs_roles_and_leaves_what_was_added(api: Api) -> None:
+async def test_restart_repairs_roles_and_keeps_additions(api: Api) -> None:
     await HandlerChain(api.server, address="", authorization="RBAC").start()
     role = f"{_RBAC}/clusterroles/system:discovery"
     mine = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}

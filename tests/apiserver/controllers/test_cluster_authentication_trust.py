@@ -38,14 +38,14 @@ async def data(api: Api) -> Object:
     return found
 
 
-async def test_it_says_who_signs_and_nothing_of_front_proxies(env: Env) -> None:
+async def test_config_map_has_the_client_ca_and_no_request_header_fields(env: Env) -> None:
     async def scenario(api: Api) -> None:
         assert await data(api) == {"client-ca-file": OURS}
 
     await running(env, scenario)
 
 
-async def test_it_is_there_as_soon_as_it_was_asked_for(env: Env) -> None:
+async def test_sync_creates_the_config_map_once(env: Env) -> None:
     api = Api(env)
     config = AuthenticationConfig(api.server, OURS.encode())
     await config.sync()
@@ -55,7 +55,7 @@ async def test_it_is_there_as_soon_as_it_was_asked_for(env: Env) -> None:
     assert (await api.get(PATH)).meta["resourceVersion"] == revision
 
 
-async def test_it_comes_back(env: Env) -> None:
+async def test_deleted_config_map_is_recreated(env: Env) -> None:
     async def scenario(api: Api) -> None:
         await api.delete(PATH)
         await asyncio.sleep(0.1)
@@ -67,7 +67,7 @@ async def test_it_comes_back(env: Env) -> None:
     await running(env, scenario)
 
 
-async def test_what_others_say_in_it_stays(env: Env) -> None:
+async def test_other_data_is_kept(env: Env) -> None:
     async def scenario(api: Api) -> None:
         proxies = {"requestheader-allowed-names": '["front-proxy"]'}
         await api.patch(PATH, {"data": {"client-ca-file": f"# theirs\n{THEIRS}", **proxies}})

@@ -20,7 +20,7 @@ async def write(api: Api, key: str, value: bytes) -> None:
 
 
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
-async def test_leases_that_cannot_be_read_are_passed_over(env: Env) -> None:
+async def test_undecodable_leases_are_ignored(env: Env) -> None:
     api = Api(env)
     for number, value in enumerate(BROKEN):
         await write(api, f"{MASTER_LEASES}broken-{number}", value)
@@ -34,7 +34,7 @@ async def test_leases_that_cannot_be_read_are_passed_over(env: Env) -> None:
     assert [each["ip"] for each in found["subsets"][0]["addresses"]] == ["10.1.0.1"]
 
 
-async def test_an_endpoint_slice_that_is_deleted_comes_back_as_the_endpoints_are(env: Env) -> None:
+async def test_deleted_endpoint_slice_is_recreated_from_the_endpoints(env: Env) -> None:
     """Which may have the port of another server: only its own first look sets that (``lease.go``, v1.36)."""
     api = Api(env)
     path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
@@ -61,7 +61,7 @@ RANGES = (*BROKEN, b'{"range":"::/0","data":"!"}', b'{"range":"1-2","data":"AQ"}
 
 @pytest.mark.parametrize("value", RANGES, ids=range(len(RANGES)))
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
-async def test_ranges_that_cannot_be_read_have_nothing_taken(env: Env, value: bytes) -> None:
+async def test_undecodable_allocation_ranges_are_empty(env: Env, value: bytes) -> None:
     api = Api(env)
     for key in (ADDRESSES, NODE_PORTS):
         await write(api, key, value)

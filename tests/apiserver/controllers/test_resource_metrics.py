@@ -45,7 +45,7 @@ async def table(world: World, path: str) -> tuple[list[str], list[list[Any]]]:
     return [column["name"] for column in found["columnDefinitions"]], [row["cells"] for row in found["rows"]]
 
 
-async def test_pods_and_their_containers(world: World, meter: Meter) -> None:
+async def test_pod_metrics(world: World, meter: Meter) -> None:
     await world.pod("web-0", node="n1", labels={"app": "web"})
     await world.pod("web-1", node="n1", labels={"app": "web"})
     await world.pod("db-0", node="n2", labels={"app": "db"})
@@ -81,7 +81,7 @@ async def test_pods_and_their_containers(world: World, meter: Meter) -> None:
     assert rows == [["web-0", "250m", "1Mi", "15s"], ["web-1", "1500m", "1Mi", "15s"]]
 
 
-async def test_nodes_are_their_pods_and_a_little(world: World, meter: Meter) -> None:
+async def test_node_metrics_are_pods_plus_overhead(world: World, meter: Meter) -> None:
     await world.node("n1")
     await world.node("n2")
     await world.pod("a", node="n1")
@@ -100,7 +100,7 @@ async def test_nodes_are_their_pods_and_a_little(world: World, meter: Meter) -> 
 
 
 @pytest.mark.parametrize("path", ["nodes", "nodes/n1", "pods", "namespaces/default/pods/a"])
-async def test_the_generated_client_of_go_may_ask_for_protobuf(world: World, meter: Meter, path: str) -> None:
+async def test_protobuf_responses(world: World, meter: Meter, path: str) -> None:
     """metrics-server's types have it (k8s.io/metrics ``pkg/apis/metrics/v1beta1/generated.proto``)."""
 
     await world.node("n1")
@@ -125,13 +125,13 @@ async def test_the_generated_client_of_go_may_ask_for_protobuf(world: World, met
         (f"{ROOT}/nodes/none", 'nodes "none" not found'),
     ],
 )
-async def test_what_is_not_there(world: World, meter: Meter, path: str, text: str) -> None:
+async def test_missing_metrics(world: World, meter: Meter, path: str, text: str) -> None:
     await world.pod("new", node="n1", phase="Pending")
     with pytest.raises(NotFound, match=f"^{text}$"):
         await world.request("GET", path)
 
 
-async def test_it_can_be_found_and_only_read(world: World, meter: Meter) -> None:
+async def test_discovery_and_read_only_verbs(world: World, meter: Meter) -> None:
     found = await discover(world.admin)
     ours = {each.name: each for each in found.resources() if each.group == "metrics.k8s.io"}
     assert {name: (each.kind, each.namespaced, each.verbs) for name, each in ours.items()} == {
@@ -150,13 +150,13 @@ async def test_it_can_be_found_and_only_read(world: World, meter: Meter) -> None
         await world.request("GET", f"{ROOT}/pods?watch=true")
 
 
-async def test_without_it_there_is_no_such_page(world: World) -> None:
+async def test_api_is_not_found_when_disabled(world: World) -> None:
     with pytest.raises(NotFound, match="could not find the requested resource"):
         await world.request("GET", f"{ROOT}/nodes")
     assert "metrics.k8s.io" not in {each.group for each in (await discover(world.admin)).versions}
 
 
-async def test_a_role_lets_everybody_view_it_who_may_view_pods(world: World, meter: Meter) -> None:
+async def test_aggregated_view_role(world: World, meter: Meter) -> None:
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:aggregated-metrics-reader"
     role = await world.request("GET", path)
     assert role["rules"] == [
@@ -165,7 +165,7 @@ async def test_a_role_lets_everybody_view_it_who_may_view_pods(world: World, met
     assert sorted(role["metadata"]["labels"].values()) == ["true"] * 3
 
 
-async def test_a_load_is_shared_by_the_ready_pods_of_a_workload(world: World, meter: Meter) -> None:
+async def test_workload_load_is_shared_by_ready_pods(world: World, meter: Meter) -> None:
     """Of both ReplicaSets of a Deployment, and only of those that take work."""
 
     async def owned(world: World, name: str, owner: Doc, *, ready: bool = True) -> None:
@@ -208,7 +208,7 @@ async def test_a_load_is_shared_by_the_ready_pods_of_a_workload(world: World, me
     assert (await used(world))["f"] == "250m"
 
 
-async def test_rights_are_asked_for(world: World, meter: Meter) -> None:
+async def test_requests_are_authorized(world: World, meter: Meter) -> None:
     handler_chain = HandlerChain(world.server, address="127.0.0.1:6443", authorization="RBAC")
     await handler_chain.start()
     user = Client(world.server.transport("ann", ["system:authenticated"]), world.env)

@@ -230,7 +230,7 @@ def refused(data: bytes, *, reload: bool = False) -> str:
         ),
     ],
 )
-def test_what_is_wrong_is_said_as_upstream_says_it(data: bytes, message: str) -> None:
+def test_validation_errors_are_upstreams(data: bytes, message: str) -> None:
     assert refused(data) == message
 
 
@@ -267,22 +267,22 @@ DECODING = f'error decoding encryption provider configuration file "{FILE}": '
         pytest.param(by({"aescbc": {"keys": 5}}), f"{DECODING}json: cannot unmarshal number", id="of another type"),
     ],
 )
-def test_what_is_no_configuration_is_refused(data: bytes, message: str) -> None:
+def test_undecodable_configuration_is_rejected(data: bytes, message: str) -> None:
     assert refused(data).startswith(message)
 
 
-def test_names_of_plugins_are_unique_when_they_may_be_exchanged() -> None:
+def test_kms_names_are_unique_with_automatic_reload() -> None:
     """Of those of the first version only then."""
     two = by({"kms": {**KMS, "apiVersion": "v1"}}, {"kms": {**KMS, "apiVersion": "v1"}})
     assert "duplicate KMS provider name foo" in refused(two, reload=True)
     parse_config(two, FILE, reload=False)
 
 
-def test_the_name_that_the_documentation_once_had_is_taken() -> None:
+def test_deprecated_kind_name_is_accepted() -> None:
     parse_config(config((["secrets"], [AES]), apiVersion="v1", kind="EncryptionConfig"), FILE, reload=False)
 
 
-def test_a_key_is_not_printed() -> None:
+def test_keys_are_not_printed() -> None:
     parsed = parse_config(by(AES), FILE, reload=False)
     assert KEY["secret"] not in repr(parsed)
     assert "key1" in repr(parsed)
@@ -294,7 +294,7 @@ def test_a_key_is_not_printed() -> None:
     assert misspelt.endswith('unknown field "resources[0].providers[0].aesgcm.keys[0].secretKey"')
 
 
-def test_a_file_is_bounded() -> None:
+def test_file_size_is_bounded() -> None:
     keys = [{**KEY, "name": str(number)} for number in range(MAX_PROVIDERS + 1)]
     assert "1,001 keys and KMS providers, and at most 1,000" in refused(by({"aesgcm": {"keys": keys}}))
     many = [f"r{number}" for number in range(50_000)]  # all pairs of them would take minutes
@@ -315,7 +315,7 @@ def load_error(path: Path, metrics: EncryptionMetrics) -> str:
     return str(error.value)
 
 
-def test_files_that_cannot_be_used(tmp_path: Path, metrics: EncryptionMetrics) -> None:
+def test_unusable_files(tmp_path: Path, metrics: EncryptionMetrics) -> None:
     path = tmp_path / "config.yaml"
     parsing = "error while parsing file: "
     assert load_error(path, metrics) == (
@@ -345,7 +345,7 @@ def test_files_that_cannot_be_used(tmp_path: Path, metrics: EncryptionMetrics) -
         pytest.param("*.*", "*.apps", 'resource "*.apps" is masked by earlier rule "*.*"', id="all"),
     ],
 )
-def test_an_entry_without_effect_is_refused(
+def test_masked_resource_entry_is_rejected(
     tmp_path: Path, metrics: EncryptionMetrics, first: str, second: str, message: str
 ) -> None:
     path = tmp_path / "config.yaml"
@@ -353,7 +353,7 @@ def test_an_entry_without_effect_is_refused(
     assert load_error(path, metrics).endswith(message)
 
 
-def test_the_narrowest_entry_holds(tmp_path: Path, metrics: EncryptionMetrics) -> None:
+def test_most_specific_entry_wins(tmp_path: Path, metrics: EncryptionMetrics) -> None:
     def aes(name: str) -> Any:
         return [{"aesgcm": {"keys": [{**KEY, "name": name}]}}]
 
@@ -384,7 +384,7 @@ def test_the_narrowest_entry_holds(tmp_path: Path, metrics: EncryptionMetrics) -
     }
 
 
-def test_keys_of_one_provider_are_chosen_by_name(tmp_path: Path, metrics: EncryptionMetrics) -> None:
+def test_keys_of_a_provider_are_selected_by_name(tmp_path: Path, metrics: EncryptionMetrics) -> None:
     path = tmp_path / "config.yaml"
     for provider, shown in (("aesgcm", "AES"), ("aescbc", "AES"), ("secretbox", "Secretbox")):
         path.write_bytes(by({provider: {"keys": [{**KEY, "name": "new"}, {**KEY, "name": "old"}]}}))

@@ -56,7 +56,7 @@ async def reloaded(env: Env, tmp_path: Path) -> Reloaded:
     return Reloaded(env, tmp_path / "config.json")
 
 
-async def test_a_changed_file_is_used_within_a_minute(reloaded: Reloaded) -> None:
+async def test_changed_file_is_reloaded_within_a_minute(reloaded: Reloaded) -> None:
     changes: list[str] = []
     reloaded.at_rest.on_change.append(lambda: changes.append(reloaded.writes_with))
     running = asyncio.create_task(reloaded.controller.run())
@@ -74,9 +74,7 @@ async def test_a_changed_file_is_used_within_a_minute(reloaded: Reloaded) -> Non
     await reloaded.at_rest.close()
 
 
-async def test_a_file_that_cannot_be_used_changes_nothing_and_is_read_again_soon(
-    reloaded: Reloaded, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unusable_file_is_ignored_and_reread(reloaded: Reloaded, caplog: pytest.LogCaptureFixture) -> None:
     reloaded.write()
     running = asyncio.create_task(reloaded.controller.run())
     await asyncio.sleep(5)

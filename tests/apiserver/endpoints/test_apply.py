@@ -30,20 +30,20 @@ async def told(api: Api, *steps: tuple[Any, ...]) -> list[Answer]:
     return answers
 
 
-async def test_applying_what_is_not_there_creates_it(api: Api) -> None:
+async def test_apply_creates_a_missing_object(api: Api) -> None:
     first, again = await told(api, (C, config_map(a="1")), (C, config_map(a="1")))
     assert (first.status, again.status) == (201, 200)
     assert owners(first) == {"m1/Apply": {"f:data": {"f:a": {}}}}
     assert again.body == first.body, "nothing has changed, not even a time"
 
 
-async def test_what_is_applied_no_more_goes_unless_others_own_it(api: Api) -> None:
+async def test_fields_no_longer_applied_are_removed_unless_owned_by_others(api: Api) -> None:
     answer = (await told(api, (C, config_map(a="1", b="1")), (C, config_map(a="1"), "m2"), (C, config_map())))[-1]
     assert answer.body["data"] == {"a": "1"}
     assert owners(answer) == {"m2/Apply": {"f:data": {"f:a": {}}}}
 
 
-async def test_a_list_that_is_applied_as_null_keeps_what_others_own(api: Api) -> None:
+async def test_null_list_keeps_items_of_others(api: Api) -> None:
     """Its items are references, each of which is one value."""
     path = "/api/v1/namespaces/default/serviceaccounts"
 
@@ -60,7 +60,7 @@ async def test_a_list_that_is_applied_as_null_keeps_what_others_own(api: Api) ->
     }
 
 
-async def test_a_conflict_names_managers_and_fields(api: Api) -> None:
+async def test_conflict_names_managers_and_fields(api: Api) -> None:
     await applied(api, C, config_map(a="1"))
     await api.ask("PATCH", C + "?fieldManager=u1", {"data": {"x": "1"}}, MERGE)
     answer = await applied(api, C, config_map(a="2", x="2"), "m2")
@@ -83,13 +83,13 @@ async def test_a_conflict_names_managers_and_fields(api: Api) -> None:
     }
 
 
-async def test_force_takes_what_others_own(api: Api) -> None:
+async def test_force_takes_ownership(api: Api) -> None:
     answer = (await told(api, (C, config_map(a="1", b="1")), (C, config_map(a="2"), "m2", "&force=true")))[-1]
     assert answer.body["data"] == {"a": "2", "b": "1"}
     assert owners(answer) == {"m1/Apply": {"f:data": {"f:b": {}}}, "m2/Apply": {"f:data": {"f:a": {}}}}
 
 
-async def test_what_was_there_before_anybody_applied_has_an_owner(api: Api) -> None:
+async def test_before_first_apply_manager(api: Api) -> None:
     made = await api.post(CONFIG_MAPS, config_map(a="1", b="1"))
     made.meta["managedFields"] = []
     await api.put(C, made.body)
@@ -114,7 +114,7 @@ async def test_items_keep_their_order(api: Api, live: str, config: str, order: s
     assert [each["name"] for each in answer.body["spec"]["template"]["spec"]["containers"]] == list(order)
 
 
-async def test_a_port_without_a_protocol_is_that_of_tcp(api: Api) -> None:
+async def test_port_without_protocol_is_keyed_as_tcp(api: Api) -> None:
     ports = [{"port": 80, "name": "a"}, {"port": 80, "name": "u", "protocol": "UDP"}]
     first, second = await told(api, (S, service(*ports)), (S, service(ports[0])))
     spec = owners(first)["m1/Apply"]["f:spec"]
@@ -122,7 +122,7 @@ async def test_a_port_without_a_protocol_is_that_of_tcp(api: Api) -> None:
     assert [port["protocol"] for port in second.body["spec"]["ports"]] == ["TCP"]
 
 
-async def test_custom_resources_merge_as_their_schema_says(api: Api) -> None:
+async def test_custom_resources_merge_by_their_schema(api: Api) -> None:
     one = {"tags": ["a", "b"], "list": ["x"], "whole": {"a": "1"}, "map": {"a": "1"}, "ports": [{"port": 80}]}
     two = {"tags": ["c"], "map": {"b": "1"}, "ports": [{"port": 80, "protocol": "UDP"}]}
     first, second, third, fourth = await told(
@@ -149,7 +149,7 @@ async def test_custom_resources_merge_as_their_schema_says(api: Api) -> None:
     }
 
 
-async def test_status_is_applied_apart(api: Api) -> None:
+async def test_status_is_applied_through_its_subresource(api: Api) -> None:
     status = {"apiVersion": "apps/v1", "kind": "Deployment", "status": {"replicas": 3}}
     main, answer = await told(api, (D, {**deployment(), "status": {"replicas": 9}}), (D + "/status", status, "st"))
     assert "f:status" not in owners(main)["m1/Apply"]
@@ -165,7 +165,7 @@ async def test_a_dry_run_stores_nothing(api: Api) -> None:
     assert owners(dry) == {"m1/Apply": {"f:data": {"f:a": {}}}}
 
 
-async def test_kubectl_takes_over_what_it_applied_on_its_own_side(api: Api) -> None:
+async def test_client_side_apply_is_migrated_to_server_side_apply(api: Api) -> None:
     note = "kubectl.kubernetes.io/last-applied-configuration"
     text = '{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{"name":"c"}}'
     made = config_map(a="1", b="1", meta={"annotations": {note: text}})
@@ -183,7 +183,7 @@ async def test_kubectl_takes_over_what_it_applied_on_its_own_side(api: Api) -> N
     )
 
 
-async def test_an_old_resource_version_is_a_conflict_and_none_where_nothing_is(api: Api) -> None:
+async def test_resource_version_is_a_precondition_of_existing_objects(api: Api) -> None:
     made, answer = await told(
         api,
         (C, config_map(a="1", meta={"resourceVersion": "1"})),
@@ -193,7 +193,7 @@ async def test_an_old_resource_version_is_a_conflict_and_none_where_nothing_is(a
     assert (answer.status, answer.body["reason"]) == (409, "Conflict")
 
 
-async def test_a_uid_where_nothing_is_is_a_conflict(api: Api) -> None:
+async def test_uid_of_a_missing_object_is_a_conflict(api: Api) -> None:
     (answer,) = await told(api, (C, config_map(a="1", meta={"uid": "u"})))
     assert answer.status == 409
     assert "uid mismatch: the provided object specified uid u, and no existing object was found" in answer.message
@@ -202,7 +202,7 @@ async def test_a_uid_where_nothing_is_is_a_conflict(api: Api) -> None:
 TWICE = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  k: a\n  k: b\n"
 
 
-async def test_a_key_twice_in_yaml_is_an_error_a_warning_or_nothing(api: Api) -> None:
+async def test_duplicate_yaml_key_by_field_validation(api: Api) -> None:
     ways = ("Strict", "Warn", "Ignore", "Strict")
     answers = [await applied(api, C, TWICE, "m", "&fieldValidation=" + how) for how in ways]
     strict, warned, ignored, again, stored = [*answers, await api.get(C)]
@@ -223,7 +223,7 @@ def _scale(replicas: int) -> Any:
     return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": replicas}}
 
 
-async def test_a_scale_takes_the_number_of_replicas_from_its_owner(api: Api) -> None:
+async def test_scale_takes_ownership_of_replicas(api: Api) -> None:
     await applied(api, D, deployment(replicas=2))
     await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
     scaled = await api.get(D)
@@ -238,7 +238,7 @@ async def test_a_scale_takes_the_number_of_replicas_from_its_owner(api: Api) -> 
     assert unchanged.body == scaled.body
 
 
-async def test_a_scale_can_be_applied(api: Api) -> None:
+async def test_apply_to_the_scale_subresource(api: Api) -> None:
     made, rejected, forced = await told(
         api,
         (D, deployment(replicas=2)),
@@ -258,21 +258,21 @@ async def test_a_scale_can_be_applied(api: Api) -> None:
         ({"containers": [_C], "topologySpreadConstraints": [{}]}, "spec.topologySpreadConstraints[0].topologyKey"),
     ],
 )
-async def test_an_item_without_its_key_has_an_empty_one(api: Api, spec: dict[str, Any], field: str) -> None:
+async def test_missing_list_key_defaults_to_the_zero_value(api: Api, spec: dict[str, Any], field: str) -> None:
     """Fields that are never left out have their zero as default, also as keys."""
     [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
     assert answer.status == 422, answer.text
     assert field in [cause["field"] for cause in answer.body["details"]["causes"]]
 
 
-async def test_a_number_that_is_too_large_loses_its_highest_bits(api: Api) -> None:
+async def test_too_large_number_is_truncated(api: Api) -> None:
     spec = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 4294967376}]}]}
     [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
     assert answer.status == 201, answer.text
     assert answer.body["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
 
 
-async def test_a_part_of_a_number_cannot_be_converted(api: Api) -> None:
+async def test_fractional_number_is_an_error(api: Api) -> None:
     spec = {"containers": [_C], "priority": 1.5}
     [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
     assert answer.status == 500
@@ -281,7 +281,7 @@ async def test_a_part_of_a_number_cannot_be_converted(api: Api) -> None:
     )
 
 
-async def test_an_applied_object_outside_of_namespaces_has_none(api: Api) -> None:
+async def test_applied_cluster_scoped_object_has_no_namespace(api: Api) -> None:
     meta = {"name": "r", "namespace": "other"}
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta}
     for _ in range(2):

@@ -46,5 +46,5 @@ def essence(answer: Answer) -> Any:
     return answer.status, dict(sorted(owners.items())), shown, kept
 
 
-async def test_who_owns_what_after_each_write(env: Env, golden: Golden) -> None:
+async def test_field_ownership_after_each_write(env: Env, golden: Golden) -> None:
     golden.check("applies", {about: await answers(Api(env), steps) for about, steps in STEPS.items()})

@@ -21,7 +21,7 @@ async def _create(api: Api, target: str, body: object, content_type: str = "appl
     return await api.ask("POST", target, body, content_type)
 
 
-async def test_what_the_server_owns_is_set_by_the_server(api: Api) -> None:
+async def test_system_metadata_is_set_by_the_server(api: Api) -> None:
     body = config_map(
         metadata={
             "uid": "mine",
@@ -45,29 +45,29 @@ async def test_what_the_server_owns_is_set_by_the_server(api: Api) -> None:
     }
 
 
-async def test_a_body_over_three_mebibytes_is_rejected(api: Api) -> None:
+async def test_body_over_three_mebibytes_is_rejected(api: Api) -> None:
     answer = await _create(api, CONFIG_MAPS, config_map(data={"a": "x" * (3 * 1024 * 1024)}))
     assert (answer.status, answer.message) == (413, "Request entity too large: limit is 3145728")
 
 
-async def test_yaml_is_taken(api: Api) -> None:
+async def test_yaml_is_accepted(api: Api) -> None:
     answer = await _create(api, CONFIG_MAPS, b"metadata: {name: z}\ndata: {a: '1'}\n", "application/yaml")
     assert (answer.status, answer.body["data"]) == (201, {"a": "1"})
 
 
-async def test_an_unknown_media_type_is_415(api: Api) -> None:
+async def test_unknown_media_type_is_415(api: Api) -> None:
     answer = await _create(api, CONFIG_MAPS, b"a=b", "application/x-www-form-urlencoded")
     assert (answer.status, answer.body["reason"]) == (415, "UnsupportedMediaType")
 
 
-async def test_generated_names_avoid_those_that_are_taken(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_generated_name_collisions_are_retried(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     suffixes = iter(["aaaaa", "aaaaa", "aaaaa", "bbbbb"])
     monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: next(suffixes))
     made = [await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}) for _ in range(2)]
     assert [obj["metadata"]["name"] for obj in made] == ["c-aaaaa", "c-bbbbb"]
 
 
-async def test_generating_names_ends_after_eight_attempts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_name_generation_stops_after_eight_attempts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: "aaaaa")
     await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
     answer = await api.post(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
@@ -76,7 +76,7 @@ async def test_generating_names_ends_after_eight_attempts(api: Api, monkeypatch:
     assert answer.headers["retry-after"] == "1"
 
 
-async def test_a_name_with_a_prefix_that_is_taken_is_one_that_could_not_be_generated(api: Api) -> None:
+async def test_existing_name_with_generate_name_is_reported_as_not_generated(api: Api) -> None:
 
     why = 'configmaps "c" already exists, the server was not able to generate a unique name for the object'
     body = {"metadata": {"name": "c", "generateName": "c-", "finalizers": ["example.com/hold"]}}
@@ -89,12 +89,12 @@ async def test_a_name_with_a_prefix_that_is_taken_is_one_that_could_not_be_gener
     ]
 
 
-async def test_a_long_prefix_is_cut_for_the_suffix(api: Api) -> None:
+async def test_long_generate_name_is_truncated(api: Api) -> None:
     answer = await _create(api, CONFIG_MAPS, {"metadata": {"generateName": "a" * 70}})
     assert len(answer.meta["name"]) == 63
 
 
-async def test_repeated_owners_are_dropped_with_a_warning(api: Api) -> None:
+async def test_duplicate_owner_references_are_removed_with_a_warning(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
     answer = await _create(api, CONFIG_MAPS, config_map(metadata={"ownerReferences": [owner, owner]}))
     assert answer.meta["ownerReferences"] == [owner]
@@ -132,7 +132,7 @@ async def test_unknown_fields(api: Api, mode: str, code: int, warning: str | Non
         )
 
 
-def test_names_are_drawn_from_the_environment() -> None:
+def test_name_suffixes_come_from_the_env() -> None:
     """The same seed gives the same names."""
 
     async def main(env: Env) -> str:
@@ -142,7 +142,7 @@ def test_names_are_drawn_from_the_environment() -> None:
     assert virtual.run(main) == virtual.run(main)
 
 
-async def test_an_image_of_a_node_without_names_has_null(api: Api) -> None:
+async def test_node_image_without_names_has_null(api: Api) -> None:
     """The list has no omitempty (k8s.io/api v0.36, ContainerImage)."""
     images = [{"sizeBytes": 1}, {"names": [], "sizeBytes": 2}, {"names": ["a"]}]
     assert (await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"images": images}}))["status"][
@@ -154,7 +154,7 @@ async def test_an_image_of_a_node_without_names_has_null(api: Api) -> None:
     ]
 
 
-async def test_amounts_of_resources_are_in_thousandths(api: Api) -> None:
+async def test_resource_quantities_are_rounded_to_milli(api: Api) -> None:
     """``SetDefaults_ResourceList`` rounds them up, of pods, nodes, volumes and quotas alike (v1.36)."""
     asking = pod()
     asking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "0.0001"}}
@@ -167,7 +167,7 @@ async def test_amounts_of_resources_are_in_thousandths(api: Api) -> None:
     assert made_quota["spec"]["hard"] == {"requests.cpu": "1m"}
 
 
-async def test_a_claim_template_keeps_what_it_says_of_its_status(api: Api) -> None:
+async def test_volume_claim_template_keeps_its_status(api: Api) -> None:
     status = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
     claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": status}
     claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}  # type: ignore[index]
@@ -178,5 +178,5 @@ async def test_a_claim_template_keeps_what_it_says_of_its_status(api: Api) -> No
     assert kept == {"phase": "Pending", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
 
 
-async def test_an_unreadable_resource_version_is_ignored(api: Api) -> None:
+async def test_invalid_resource_version_is_ignored(api: Api) -> None:
     assert (await api.post(CONFIG_MAPS, config_map(metadata={"resourceVersion": "abc"}))).status == 201

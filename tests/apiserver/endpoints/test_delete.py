@@ -13,7 +13,7 @@ from pilothouse.storage import Staged
 NAMESPACED = "/apis/batch/v1/namespaces/default/jobs"
 
 
-async def test_a_plain_delete_answers_a_status_with_details(api: Api) -> None:
+async def test_delete_returns_a_status_with_details(api: Api) -> None:
     made = await api.made(CONFIG_MAPS, config_map())
     first = await api.delete(CONFIG_MAPS + "/c")
     second = await api.delete(CONFIG_MAPS + "/c")
@@ -48,7 +48,9 @@ async def test_a_plain_delete_answers_a_status_with_details(api: Api) -> None:
         ),
     },
 )
-async def test_propagation(api: Api, had: list[str], options: Object, finalizers: list[str] | None, code: int) -> None:
+async def test_propagation_policy(
+    api: Api, had: list[str], options: Object, finalizers: list[str] | None, code: int
+) -> None:
     await api.made(REPLICA_SETS, replica_set(metadata={"finalizers": had}))
     answer = await api.delete(REPLICA_SETS + "/r", options)
     found = await api.get(REPLICA_SETS + "/r")
@@ -63,21 +65,21 @@ async def test_propagation(api: Api, had: list[str], options: Object, finalizers
     assert found.meta["generation"] == 2
 
 
-async def test_a_second_delete_of_what_waits_changes_nothing(api: Api) -> None:
+async def test_second_delete_of_a_terminating_object_changes_nothing(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
     first = await api.delete(CONFIG_MAPS + "/c")
     second = await api.delete(CONFIG_MAPS + "/c")
     assert first.body == second.body
 
 
-async def test_options_may_be_in_the_query(api: Api) -> None:
+async def test_delete_options_in_the_query(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map())
     assert (await api.delete(CONFIG_MAPS + "/c?propagationPolicy=Foreground")).meta["finalizers"] == [
         "foregroundDeletion"
     ]
 
 
-async def test_jobs_orphan_by_default_and_say_so(api: Api) -> None:
+async def test_jobs_orphan_by_default_with_a_warning(api: Api) -> None:
     job = {
         "metadata": {"name": "j"},
         "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}},
@@ -108,7 +110,7 @@ async def _running(api: Api, name: str = "p", **more: Any) -> Object:
         "ended: gone": (True, "Succeeded", {}, None, None),
     },
 )
-async def test_grace(
+async def test_grace_period(
     api: Api, bound: bool, phase: str, options: Object, grace: int | None, deadline: str | None
 ) -> None:
     if bound:
@@ -130,7 +132,7 @@ async def test_grace(
         assert answer.meta["deletionTimestamp"] == f"2026-01-01T{deadline}Z"
 
 
-async def test_a_grace_period_only_gets_shorter(api: Api) -> None:
+async def test_grace_period_can_only_be_shortened(api: Api) -> None:
     await _running(api)
     seen = []
     for seconds in (20, 20, 25, 10, 2):
@@ -148,7 +150,7 @@ async def test_a_grace_period_only_gets_shorter(api: Api) -> None:
     ]
 
 
-async def test_a_pod_that_goes_at_once_is_seen_with_no_grace_left_first(api: Api) -> None:
+async def test_force_deleted_pod_is_first_marked_with_grace_period_zero(api: Api) -> None:
     made = await api.made(PODS, pod())
     events = await api.watch(f"{PODS}?resourceVersion={made['metadata']['resourceVersion']}&timeoutSeconds=1")
     await api.delete(PODS + "/p")
@@ -157,7 +159,7 @@ async def test_a_pod_that_goes_at_once_is_seen_with_no_grace_left_first(api: Api
     assert [obj["metadata"]["deletionGracePeriodSeconds"] for _type, obj in seen] == [0, 0]
 
 
-async def test_a_pod_with_a_finalizer_stays_after_its_grace(api: Api) -> None:
+async def test_pod_with_a_finalizer_is_kept_after_its_grace_period(api: Api) -> None:
     await _running(api, metadata={"finalizers": ["a.b/c"]})
     await api.delete(PODS + "/p")
     none_left = await api.delete(PODS + "/p", {"gracePeriodSeconds": 0})
@@ -176,7 +178,7 @@ async def test_dry_run_deletes_nothing(api: Api) -> None:
     assert (answer.status, found.status) == (200, 200)
 
 
-async def test_a_collection_is_deleted_as_selected(api: Api) -> None:
+async def test_deletecollection_respects_selectors(api: Api) -> None:
     for name, labels in (("a", {"x": "1"}), ("b", {"x": "2"}), ("c", {"x": "1"})):
         await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": labels}))
     answer = await api.delete(CONFIG_MAPS + "?labelSelector=x%3D1")
@@ -186,9 +188,7 @@ async def test_a_collection_is_deleted_as_selected(api: Api) -> None:
     assert [item["metadata"]["name"] for item in left.body["items"]] == ["b"]
 
 
-async def test_a_pod_that_goes_at_once_may_be_removed_by_who_waits_for_the_mark(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_force_deleted_pod_removed_by_a_watcher(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubelet does; upstream does not let the user know (generic/registry/store.go, kubernetes issue 19403)."""
     at_once = {"gracePeriodSeconds": 0}
     commit = Core.commit
@@ -208,19 +208,19 @@ async def test_a_pod_that_goes_at_once_may_be_removed_by_who_waits_for_the_mark(
     assert (asked.body["kind"], asked.meta["deletionGracePeriodSeconds"]) == ("Pod", 0)
 
 
-async def test_a_deleted_collection_is_shown_as_it_was_before(api: Api) -> None:
+async def test_deletecollection_returns_the_objects_before_deletion(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map())
     answer = await api.delete(CONFIG_MAPS, {"propagationPolicy": "Orphan"})
     assert [item["metadata"].get("deletionTimestamp") for item in answer.body["items"]] == [None]
 
 
-async def test_a_resource_version_is_a_precondition_for_namespaces(api: Api) -> None:
+async def test_resource_version_precondition_for_namespaces(api: Api) -> None:
     await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
     answer = await api.delete("/api/v1/namespaces/n", {"preconditions": {"resourceVersion": "1"}})
     assert "Precondition failed: ResourceVersion in precondition: 1" in answer.message
 
 
-async def test_a_conflict_about_an_event_names_the_core_kind(api: Api) -> None:
+async def test_conflict_of_an_event_names_the_core_kind(api: Api) -> None:
     events = "/apis/events.k8s.io/v1/namespaces/default/events"
     event = {
         "regarding": {"kind": "Pod", "name": "p", "apiVersion": "v1", "namespace": "default"},

@@ -36,23 +36,23 @@ def discovery() -> Discovery:
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-def test_the_aggregated_document_is_upstreams(path: str) -> None:
+def test_aggregated_discovery_is_upstreams(path: str) -> None:
     assert aggregated(ResourceTable(), core=path == "/api") == SERVED[path]
 
 
-def test_a_caller_that_has_the_document_is_told_so(discovery: Discovery) -> None:
+def test_matching_etag_returns_304(discovery: Discovery) -> None:
     first = get(discovery, "/apis", accept=ACCEPT)
     assert first.headers["content-type"] == AGGREGATED
     again = get(discovery, "/apis", accept=ACCEPT, **{"if-none-match": first.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
 
 
-def test_who_knows_only_the_retired_beta_gets_plain_json(discovery: Discovery) -> None:
+def test_v2beta1_clients_get_unaggregated_json(discovery: Discovery) -> None:
     accept = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
     assert document(get(discovery, "/apis", accept=accept))["kind"] == "APIGroupList"
 
 
-def test_the_older_forms_say_the_same(discovery: Discovery) -> None:
+def test_unaggregated_discovery_is_equivalent(discovery: Discovery) -> None:
     assert document(get(discovery, "/api/"))["versions"] == ["v1"]
     listed = document(get(discovery, "/apis"))["groups"]
     assert [group["name"] for group in listed] == [item["metadata"]["name"] for item in SERVED["/apis"]["items"]]
@@ -74,7 +74,7 @@ def test_the_older_forms_say_the_same(discovery: Discovery) -> None:
     assert old["storageVersionHash"] == "qwQve8ut294=", "both versions are stored as v2"
 
 
-def test_what_is_not_served_is_not_found(discovery: Discovery) -> None:
+def test_unserved_paths_are_not_found(discovery: Discovery) -> None:
     with pytest.raises(PlainNotFound):
         get(discovery, "/apis/nowhere.example.com")
     for path in ("/api/v2", "/apis/apps/v2"):
@@ -85,7 +85,7 @@ def test_what_is_not_served_is_not_found(discovery: Discovery) -> None:
     assert discovery.answer(Request("GET", "/api/v1/pods"), "/api/v1/pods") is None
 
 
-def test_custom_resources_come_and_go() -> None:
+def test_custom_resources_are_added_and_removed() -> None:
     table = ResourceTable()
     discovery = Discovery(table, "")
     before = get(discovery, "/apis", accept=ACCEPT).headers["etag"]
@@ -180,7 +180,7 @@ def _legacy(item: dict[str, Any], version: dict[str, Any]) -> dict[str, Any]:
         for version in item["versions"]
     ],
 )
-def test_the_older_form_of_every_group_version(item: dict[str, Any], version: dict[str, Any]) -> None:
+def test_unaggregated_discovery_of_every_group_version(item: dict[str, Any], version: dict[str, Any]) -> None:
     discovery = Discovery(ResourceTable(), "127.0.0.1:6443")
     expected = _legacy(item, version)
     path = "/api/" if "/" not in expected["groupVersion"] else "/apis/"
@@ -191,7 +191,7 @@ def test_the_older_form_of_every_group_version(item: dict[str, Any], version: di
     assert found["groupVersion"] == expected["groupVersion"]
 
 
-def test_the_older_form_of_every_group(discovery: Discovery) -> None:
+def test_unaggregated_discovery_of_every_group(discovery: Discovery) -> None:
     for item in SERVED["/apis"]["items"]:
         name = item["metadata"]["name"]
         versions = [{"groupVersion": f"{name}/{v['version']}", "version": v["version"]} for v in item["versions"]]

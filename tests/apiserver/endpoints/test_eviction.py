@@ -42,7 +42,7 @@ async def _evict(api: Api, body: Object | None = None, query: str = "") -> Answe
     return await api.post(f"{PODS}/p/eviction{query}", body or _eviction())
 
 
-async def test_an_eviction_without_a_budget_deletes_the_pod_and_says_why(api: Api) -> None:
+async def test_eviction_without_a_budget_deletes_the_pod_with_a_condition(api: Api) -> None:
     await _running(api)
     answer = await _evict(api)
     found = (await api.get(PODS + "/p")).body
@@ -75,7 +75,7 @@ class Records(Plugin):
             replace_object(self._core, write, {**(write.obj or {}), **self._changed})
 
 
-async def test_admission_sees_the_eviction_and_not_what_follows_from_it(api: Api) -> None:
+async def test_admission_runs_for_the_eviction_only(api: Api) -> None:
     """Upstream's handler writes and deletes the pod past admission (``addConditionAndDeletePod``, v1.36)."""
     await _running(api)
     core = api.server.core
@@ -89,7 +89,7 @@ async def test_admission_sees_the_eviction_and_not_what_follows_from_it(api: Api
     assert meta["deletionGracePeriodSeconds"] == 7, "what admission made of the eviction counts"
 
 
-async def test_an_eviction_takes_one_disruption_out_of_the_budget(api: Api) -> None:
+async def test_eviction_decrements_disruptions_allowed(api: Api) -> None:
     await _running(api)
     await _budget(api, disruptionsAllowed=1)
     code = (await _evict(api)).status
@@ -155,7 +155,7 @@ async def test_an_eviction_takes_one_disruption_out_of_the_budget(api: Api) -> N
         ),
     },
 )
-async def test_evictions_that_are_rejected(
+async def test_rejected_evictions(
     api: Api, status: Object, code: int, message: str, cause: str, retry_after: str | None
 ) -> None:
     await _running(api)
@@ -173,7 +173,7 @@ async def test_evictions_that_are_rejected(
     "allowed, message",
     {"negative": (-1, 'poddisruptionbudget.policy "b" is forbidden: pdb disruptions allowed is negative')},
 )
-async def test_a_broken_budget_forbids(api: Api, allowed: int, message: str) -> None:
+async def test_budget_with_invalid_disruptions_allowed_forbids(api: Api, allowed: int, message: str) -> None:
     await _running(api)
     await _budget(api)
     record = api.store.get("policy/poddisruptionbudgets/default/b")
@@ -184,7 +184,7 @@ async def test_a_broken_budget_forbids(api: Api, allowed: int, message: str) -> 
     assert (answer.status, answer.message) == (403, message)
 
 
-async def test_two_budgets_for_one_pod_are_too_many(api: Api) -> None:
+async def test_several_budgets_for_one_pod_are_an_error(api: Api) -> None:
     await _running(api)
     await _budget(api, "a", disruptionsAllowed=1)
     await _budget(api, "b", {"selector": {}}, disruptionsAllowed=1)
@@ -208,7 +208,7 @@ async def test_two_budgets_for_one_pod_are_too_many(api: Api) -> None:
         "always": ("AlwaysAllow", 0, 201),
     },
 )
-async def test_unhealthy_pods(api: Api, policy: str | None, healthy: int, code: int) -> None:
+async def test_unhealthy_pod_eviction_policy(api: Api, policy: str | None, healthy: int, code: int) -> None:
     await _running(api, ready=False)
     spec = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
     await _budget(api, spec=spec, disruptionsAllowed=0, currentHealthy=healthy)
@@ -219,13 +219,13 @@ async def test_unhealthy_pods(api: Api, policy: str | None, healthy: int, code: 
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-async def test_pods_that_serve_nobody_need_no_budget(api: Api, phase: str) -> None:
+async def test_terminated_and_pending_pods_ignore_budgets(api: Api, phase: str) -> None:
     await _running(api, phase=phase)
     await _budget(api, disruptionsAllowed=0)
     assert (await _evict(api)).status == 201
 
 
-async def test_a_dry_run_changes_nothing_and_still_says_no(api: Api) -> None:
+async def test_dry_run_changes_nothing_and_is_still_rejected(api: Api) -> None:
     await _running(api)
     await _budget(api, disruptionsAllowed=1)
     first = (await _evict(api, query="?dryRun=All")).status
@@ -250,20 +250,20 @@ async def test_a_dry_run_changes_nothing_and_still_says_no(api: Api) -> None:
         "another kind": ({**_eviction(), "kind": "Pod", "apiVersion": "v1"}, 400, 'Pod in version "v1"'),
     },
 )
-async def test_bodies_that_are_rejected(api: Api, body: Object, code: int, message: str) -> None:
+async def test_rejected_bodies(api: Api, body: Object, code: int, message: str) -> None:
     await _running(api)
     answer = await _evict(api, body)
     assert answer.status == code
     assert answer.message.startswith(message)
 
 
-async def test_the_grace_period_of_the_options_counts_and_v1beta1_is_taken(api: Api) -> None:
+async def test_delete_options_grace_period_and_v1beta1(api: Api) -> None:
     await _running(api)
     body = {**_eviction(deleteOptions={"gracePeriodSeconds": 5}), "apiVersion": "policy/v1beta1"}
     assert (await _evict(api, body)).status == 201
     assert (await api.get(PODS + "/p")).meta["deletionGracePeriodSeconds"] == 5
 
 
-async def test_an_eviction_of_nothing_is_not_found(api: Api) -> None:
+async def test_eviction_of_a_missing_pod_is_not_found(api: Api) -> None:
     answer = await _evict(api)
     assert (answer.status, answer.message) == (404, 'pods "p" not found')

@@ -23,7 +23,7 @@ async def _three(api: Api) -> None:
         await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": {"n": name}}))
 
 
-async def test_a_list_is_in_key_order_and_has_the_revision_of_the_store(api: Api) -> None:
+async def test_list_is_in_key_order_with_the_store_revision(api: Api) -> None:
     await _three(api)
     answer = await api.get(CONFIG_MAPS)
     assert answer.body["kind"] == "ConfigMapList"
@@ -40,12 +40,12 @@ async def test_a_list_is_in_key_order_and_has_the_revision_of_the_store(api: Api
         ("/api/v1/endpoints", "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
     ],
 )
-async def test_who_lists_what_is_deprecated_is_told(api: Api, target: str, warning: str) -> None:
+async def test_list_of_a_deprecated_kind_returns_a_warning(api: Api, target: str, warning: str) -> None:
     answer = await api.get(target)
     assert (answer.status, answer.headers["warning"]) == (200, f'299 - "{warning}"')
 
 
-async def test_an_empty_list_has_items(api: Api) -> None:
+async def test_empty_list_has_items(api: Api) -> None:
     assert (await api.get(CONFIG_MAPS)).body["items"] == []
 
 
@@ -60,7 +60,7 @@ async def test_namespaces_sort_by_storage_key(api: Api) -> None:
 # Paging
 
 
-async def test_pages_are_of_one_revision(api: Api) -> None:
+async def test_pages_are_consistent(api: Api) -> None:
     await _three(api)
     pages = [await api.get(CONFIG_MAPS + "?limit=1")]
     await api.delete(CONFIG_MAPS + "/b")
@@ -72,12 +72,12 @@ async def test_pages_are_of_one_revision(api: Api) -> None:
     assert [page.meta.get("remainingItemCount") for page in pages] == [2, 1, None]
 
 
-def test_a_token_is_upstreams() -> None:
+def test_continue_token_is_upstreams() -> None:
     assert decode_token(encode_token(7, "c2")) == (7, "c2")
     assert encode_token(7, "c2") == "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Nywic3RhcnQiOiIvYzJcdTAwMDAifQ"
 
 
-async def test_pages_with_a_selector_are_full(api: Api) -> None:
+async def test_pages_with_a_selector_are_filled(api: Api) -> None:
     await _three(api)
     query = f"{CONFIG_MAPS}?limit=1&labelSelector={quote('n in (a,c)')}"
     first = await api.get(query)
@@ -87,7 +87,7 @@ async def test_pages_with_a_selector_are_full(api: Api) -> None:
     assert "continue" not in pages[1].meta
 
 
-async def test_an_expired_token_offers_one_to_go_on_with(api: Api) -> None:
+async def test_expired_continue_token_returns_an_inconsistent_one(api: Api) -> None:
     await _three(api)
     first = await api.get(CONFIG_MAPS + "?limit=1")
     await api.made(CONFIG_MAPS, config_map("d"))
@@ -107,7 +107,7 @@ async def test_an_expired_token_offers_one_to_go_on_with(api: Api) -> None:
     assert rest.meta["resourceVersion"] == "10"
 
 
-async def test_history_is_forgotten_after_its_time(env: Env) -> None:
+async def test_continue_token_expires_with_the_history(env: Env) -> None:
     """A token is good for as long as history is kept, and what went on meanwhile does not show in its pages."""
     api = Api(env, retention=Retention(seconds=10))
     await _three(api)
@@ -138,7 +138,7 @@ async def test_history_is_forgotten_after_its_time(env: Env) -> None:
         "that leads elsewhere": ({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}, "/../x"),
     },
 )
-async def test_a_token_that_no_server_gave_is_rejected(api: Api, token: Object, message: str) -> None:
+async def test_invalid_continue_token_is_rejected(api: Api, token: Object, message: str) -> None:
     """As ``DecodeContinue`` in apiserver ``pkg/storage/continue.go`` (v0.36)."""
     text = base64.urlsafe_b64encode(json.dumps(token).encode()).decode().rstrip("=")
     answer = await api.get(f"{CONFIG_MAPS}?continue={text}")
@@ -150,7 +150,7 @@ async def test_a_token_that_no_server_gave_is_rejected(api: Api, token: Object, 
 
 @pytest.mark.parametrize("more", ["", "&labelSelector=a", "&limit=1"])
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_token_of_a_revision_to_come_is_waited_for(api: Api, method: str, more: str) -> None:
+async def test_continue_token_of_a_future_revision_is_awaited(api: Api, method: str, more: str) -> None:
     token = {"v": "meta.k8s.io/v1", "rv": 10, "start": "/a\0"}
     await _three(api)
     targets = []
@@ -174,7 +174,7 @@ def _token_of(text: str) -> Object:
 # Options
 
 
-async def test_a_list_at_an_exact_revision(api: Api) -> None:
+async def test_resource_version_match_exact(api: Api) -> None:
     await _three(api)
     answer = await api.get(CONFIG_MAPS + "?resourceVersion=8&resourceVersionMatch=Exact")
     assert _names(answer) == ["a", "b"]
@@ -182,7 +182,7 @@ async def test_a_list_at_an_exact_revision(api: Api) -> None:
 
 
 @pytest.mark.parametrize("target", [CONFIG_MAPS, CONFIG_MAPS + "/a"])
-async def test_a_revision_to_come_is_waited_for(api: Api, target: str) -> None:
+async def test_future_resource_version_is_awaited(api: Api, target: str) -> None:
     await _three(api)
     waiting = asyncio.ensure_future(api.get(target + "?resourceVersion=10"))
     await asyncio.sleep(1)
@@ -232,14 +232,14 @@ async def test_selectors(api: Api, query: str, names: list[str]) -> None:
     assert _names(everywhere) == names
 
 
-async def test_a_deleted_pod_leaves_the_index(api: Api) -> None:
+async def test_deleted_pod_is_removed_from_the_index(api: Api) -> None:
     await api.made(PODS, pod("a"))
     await api.get(PODS + "?fieldSelector=spec.nodeName%3D")
     await api.delete(PODS + "/a")
     assert _names(await api.get(PODS + "?fieldSelector=spec.nodeName%3D")) == []
 
 
-async def test_groups_of_one_kind_select_by_their_own_fields(api: Api) -> None:
+async def test_event_groups_have_their_own_field_selectors(api: Api) -> None:
     body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
     await api.made("/api/v1/namespaces/default/events", body)
     core, other = "/api/v1/events?fieldSelector=", "/apis/events.k8s.io/v1/events?fieldSelector="
@@ -253,7 +253,7 @@ async def test_groups_of_one_kind_select_by_their_own_fields(api: Api) -> None:
     assert (rejected.status, rejected.message) == (400, "field label not supported: involvedObject.name")
 
 
-async def test_versions_of_one_kind_show_the_same_object(api: Api) -> None:
+async def test_versions_serve_the_same_object(api: Api) -> None:
     path = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
     spec = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
@@ -267,12 +267,12 @@ async def test_versions_of_one_kind_show_the_same_object(api: Api) -> None:
     assert second.body["items"][0]["spec"]["metrics"] == [{"type": "Resource", "resource": metric}]
 
 
-async def test_head_is_not_allowed(api: Api) -> None:
+async def test_head_is_405(api: Api) -> None:
     answer = await api.ask("HEAD", CONFIG_MAPS)
     assert (answer.status, answer.text) == (405, "")
 
 
-async def test_one_name_in_all_namespaces_may_be_more_than_one_object(api: Api) -> None:
+async def test_metadata_name_selector_across_namespaces(api: Api) -> None:
     await _three(api)
     query = f"?limit=1&fieldSelector={quote('metadata.name=a')}"
     everywhere, here = [await api.get("/api/v1/configmaps" + query), await api.get(CONFIG_MAPS + query)]
@@ -281,7 +281,7 @@ async def test_one_name_in_all_namespaces_may_be_more_than_one_object(api: Api) 
     assert "continue" not in here.meta
 
 
-async def test_parameters_that_nobody_can_read_are_left_out(api: Api) -> None:
+async def test_malformed_query_parameters_are_ignored(api: Api) -> None:
     """As Go's net/url leaves out those with a semicolon, or with an escape that is none."""
     await api.made(CONFIG_MAPS, config_map())
     found = [
@@ -290,7 +290,7 @@ async def test_parameters_that_nobody_can_read_are_left_out(api: Api) -> None:
     assert [len(answer.body["items"]) for answer in found] == [1, 1, 1]
 
 
-async def test_a_page_has_a_token_whether_or_not_later_objects_match(api: Api) -> None:
+async def test_continue_token_is_returned_if_later_objects_may_not_match(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map("a", metadata={"labels": {"l": "x"}}))
     await api.made(CONFIG_MAPS, config_map("b"))
     answer = await api.get(f"{CONFIG_MAPS}?labelSelector=l%3Dx&limit=1")
@@ -305,7 +305,7 @@ async def test_a_page_has_a_token_whether_or_not_later_objects_match(api: Api) -
         "a list: at exactly this version": ("labelSelector=!x", 0),
     },
 )
-async def test_a_limit_with_a_resource_version(api: Api, query: str, count: int) -> None:
+async def test_limit_with_a_resource_version(api: Api, query: str, count: int) -> None:
     before = api.store.revision
     await api.made(CONFIG_MAPS, config_map())
     assert len((await api.get(f"{CONFIG_MAPS}?{query}&limit=1&resourceVersion={before}")).body["items"]) == count

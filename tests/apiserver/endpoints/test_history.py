@@ -34,7 +34,7 @@ async def _history(world: World, query: str = "") -> Any:
     return body
 
 
-async def test_a_time_has_the_last_revision_before_it(world: World, env: Env) -> None:
+async def test_time_maps_to_the_last_revision_before_it(world: World, env: Env) -> None:
     for time, revision in (await _one_each_minute(world, env)).items():
         later = datetime.datetime.fromisoformat(time) + datetime.timedelta(seconds=59)
         if later < env.now():
@@ -42,7 +42,7 @@ async def test_a_time_has_the_last_revision_before_it(world: World, env: Env) ->
         assert (await _history(world, f"?at={time}"))["resourceVersion"] == revision
 
 
-async def test_all_times_that_are_known(world: World, env: Env) -> None:
+async def test_list_of_all_marks(world: World, env: Env) -> None:
     made = await _one_each_minute(world, env)
     marks = {mark["time"]: mark["resourceVersion"] for mark in (await _history(world))["marks"]}
     assert made.items() <= marks.items()
@@ -59,18 +59,18 @@ async def test_all_times_that_are_known(world: World, env: Env) -> None:
         "before the history": ("?at=2000-01-01T00:00:00Z", 410, "the history of this API server begins at "),
     },
 )
-async def test_times_without_an_answer(world: World, query: str, status: int, message: str) -> None:
+async def test_unknown_times(world: World, query: str, status: int, message: str) -> None:
     found, body = await world.ask("GET", PATH + query)
     assert (found, body["code"]) == (status, status)
     assert body["message"].startswith(message)
 
 
-async def test_it_is_not_for_everybody(world: World) -> None:
+async def test_requests_are_authorized(world: World) -> None:
     status, _body = await world.ask("GET", PATH, headers={"authorization": ""})
     assert status in (401, 403)
 
 
-async def test_nothing_but_get(world: World) -> None:
+async def test_only_get_is_allowed(world: World) -> None:
     assert (await world.ask("POST", PATH, {}))[0] in (404, 405)
 
 
@@ -84,7 +84,7 @@ async def _changes(world: World, query: str) -> Any:
     return body
 
 
-async def test_who_made_each_change_and_why(world: World) -> None:
+async def test_changes_have_user_and_cause(world: World) -> None:
     headers = {"user-agent": "mine/1.0", "pilothouse-cause": CAUSE}
     _status, made = await world.ask("POST", f"{CONFIG_MAPS}?fieldManager=me", config_map("a"), headers=headers)
     await world.ask("POST", CONFIG_MAPS, config_map("b"))
@@ -112,7 +112,7 @@ async def test_who_made_each_change_and_why(world: World) -> None:
     assert (second["type"], second["origin"]) == ("DELETED", {"user": "admin", "verb": "delete"})
 
 
-async def test_the_newest_changes_and_where_they_begin(world: World) -> None:
+async def test_newest_changes_and_their_start(world: World) -> None:
     for number in range(4):
         await world.ask("POST", CONFIG_MAPS, config_map(f"m{number}"))
     whole = (await _changes(world, "&namespace=default"))["changes"]
@@ -131,18 +131,18 @@ async def test_the_newest_changes_and_where_they_begin(world: World) -> None:
         "no number": ("?resource=pods&limit=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
     },
 )
-async def test_questions_about_changes_that_are_rejected(world: World, query: str, message: str) -> None:
+async def test_rejected_change_queries(world: World, query: str, message: str) -> None:
     status, body = await world.ask("GET", CHANGES + query)
     assert (status, body["message"]) == (400, message)
 
 
-async def test_a_header_that_is_no_cause_is_rejected(world: World) -> None:
+async def test_invalid_cause_header_is_rejected(world: World) -> None:
     status, body = await world.ask("POST", CONFIG_MAPS, config_map("a"), headers={"pilothouse-cause": "because"})
     assert (status, body["reason"]) == (400, "BadRequest")
     assert body["message"].startswith("the header Pilothouse-Cause is invalid: ")
 
 
-async def test_many_changes_come_in_pages(world: World) -> None:
+async def test_changes_are_paged(world: World) -> None:
     for number in range(_AT_ONCE + 3):
         await world.ask("POST", CONFIG_MAPS, config_map(f"m{number}"))
     newest = await _changes(world, "&namespace=default&limit=1000")
@@ -155,7 +155,7 @@ async def test_many_changes_come_in_pages(world: World) -> None:
     assert [each.name for each in read] == [f"m{number}" for number in range(_AT_ONCE + 3)]
 
 
-async def test_pages_of_large_objects_are_shorter(world: World) -> None:
+async def test_page_size_is_bounded_in_bytes(world: World) -> None:
     large = {**config_map("large"), "data": {"a": "x" * (_BYTES_AT_ONCE // 10)}}
     _status, made = await world.ask("POST", CONFIG_MAPS, large)
     for number in range(15):
@@ -168,7 +168,7 @@ async def test_pages_of_large_objects_are_shorter(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", [PATH, CHANGES + "?resource=secrets", CHANGES + "?resource=secrets&namespace=mine"])
-async def test_who_may_read_it(env: Env, path: str) -> None:
+async def test_rights_for_reading_changes(env: Env, path: str) -> None:
     """It tells of all namespaces, so rights in one are not enough."""
     world = World(env)
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
@@ -197,7 +197,7 @@ def _role(kind: str, name: str) -> dict[str, str]:
     return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
 
 
-async def test_nothing_of_what_objects_hold_is_in_it(world: World) -> None:
+async def test_changes_contain_no_object_content(world: World) -> None:
     secret = {"metadata": {"name": "s"}, "stringData": {"password": "hunter2"}}
     await world.ask("POST", "/api/v1/namespaces/default/secrets", secret)
     found = await world.ask("GET", f"{CHANGES}?resource=secrets")

@@ -40,7 +40,7 @@ def may(verb: str, group: str, resource: str, *names: str) -> Rule:
     return Rule((verb,), (group,), (resource,), names)
 
 
-def test_headers_are_taken_as_they_are() -> None:
+def test_impersonation_headers() -> None:
     headers = {
         "impersonate-user": "jane",
         "impersonate-group": "a,b\nc",
@@ -53,7 +53,7 @@ def test_headers_are_taken_as_they_are() -> None:
     assert requested_user({"accept": "*/*"}) is None
 
 
-def test_without_a_user_there_is_nobody_to_be() -> None:
+def test_impersonation_requires_a_user() -> None:
     with pytest.raises(StatusError) as caught:
         requested_user({"impersonate-group": "bob"})
     assert (caught.value.code, caught.value.message) == (
@@ -63,7 +63,7 @@ def test_without_a_user_there_is_nobody_to_be() -> None:
     )
 
 
-def test_the_old_verb_allows_every_request() -> None:
+def test_impersonate_verb_allows_every_request() -> None:
     rights = Rights(
         may("impersonate", "", "users", "jane"),
         may("impersonate", "", "groups", "crew"),
@@ -122,7 +122,9 @@ def test_the_old_verb_allows_every_request() -> None:
         ),
     },
 )
-def test_modes(caller: Identity, user: str, rules: tuple[Rule, ...], groups: tuple[str, ...]) -> None:
+def test_constrained_impersonation_modes(
+    caller: Identity, user: str, rules: tuple[Rule, ...], groups: tuple[str, ...]
+) -> None:
     assert impersonate(caller, Identity(user), LIST, Rights(*rules))[0] == Identity(user, groups)
     for left_out in range(len(rules)):
         fewer = [rule for position, rule in enumerate(rules) if position != left_out]
@@ -130,7 +132,7 @@ def test_modes(caller: Identity, user: str, rules: tuple[Rule, ...], groups: tup
             impersonate(caller, Identity(user), LIST, Rights(*fewer))
 
 
-def test_an_account_is_not_the_node_of_another_pod() -> None:
+def test_service_account_cannot_impersonate_the_node_of_another_pod() -> None:
     rights = Rights(
         may("impersonate-on:associated-node:list", "", "pods"),
         may("impersonate:associated-node", AUTHENTICATION, "nodes"),
@@ -139,7 +141,7 @@ def test_an_account_is_not_the_node_of_another_pod() -> None:
         impersonate(AGENT, Identity("system:node:n2"), LIST, rights)
 
 
-def test_the_first_rejection_is_told() -> None:
+def test_first_rejection_is_reported() -> None:
     with pytest.raises(StatusError) as caught:
         impersonate(Identity("bob"), Identity("jane"), LIST, Rights())
     assert caught.value.message == (
@@ -148,7 +150,7 @@ def test_the_first_rejection_is_told() -> None:
     )
 
 
-def test_masters_are_never_impersonated_the_new_way() -> None:
+def test_system_masters_requires_unconstrained_impersonation() -> None:
     new = (may("impersonate-on:user-info:list", "", "pods"), Rule(("impersonate:user-info",), ("*",), ("*",)))
     wanted = Identity("jane", ("system:masters",))
     with pytest.raises(StatusError, match="impersonating the system:masters group is not allowed"):
@@ -165,7 +167,7 @@ def test_masters_are_never_impersonated_the_new_way() -> None:
         ({"acme.io/foo": ("",)}, "impersonating the empty string value in extra is not allowed"),
     ],
 )
-def test_what_extra_may_be_the_new_way(extra: dict[str, tuple[str, ...]], why: str) -> None:
+def test_constrained_impersonation_of_extra(extra: dict[str, tuple[str, ...]], why: str) -> None:
     rights = Rights(may("impersonate-on:user-info:list", "", "pods"), Rule(("impersonate:user-info",), ("*",), ("*",)))
     with pytest.raises(StatusError) as caught:
         impersonate(Identity("bob"), Identity("jane", (), "", extra), LIST, rights)

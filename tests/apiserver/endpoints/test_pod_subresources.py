@@ -21,7 +21,7 @@ def _debugged(*containers: Object) -> Object:
     return {"spec": {"ephemeralContainers": list(containers)}}
 
 
-async def test_a_debugger_is_added_and_counts_as_a_change_of_the_spec(api: Api) -> None:
+async def test_ephemeral_container_is_added_and_increments_the_generation(api: Api) -> None:
     await api.made(PODS, pod())
     answer = await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER), STRATEGIC)
     assert answer.status == 200, answer.text
@@ -63,14 +63,14 @@ async def test_a_debugger_is_added_and_counts_as_a_change_of_the_spec(api: Api) 
         ),
     },
 )
-async def test_debuggers_that_are_rejected(api: Api, wanted: list[Object], message: str) -> None:
+async def test_rejected_ephemeral_containers(api: Api, wanted: list[Object], message: str) -> None:
     await api.made(PODS, pod())
     await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER))
     answer = await api.patch(PODS + "/p/ephemeralcontainers", _debugged(*wanted), MERGE)
     assert (answer.status, answer.message) == (422, f'Pod "p" is invalid: {message}')
 
 
-async def test_nothing_else_is_changed_through_ephemeralcontainers(api: Api) -> None:
+async def test_ephemeralcontainers_changes_nothing_else(api: Api) -> None:
     made = await api.made(PODS, pod())
     body = {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}
     body["spec"] = {**made["spec"], "nodeName": "n9", "ephemeralContainers": [DEBUGGER]}
@@ -116,7 +116,7 @@ async def test_cpu_and_memory_are_resized(api: Api) -> None:
         ),
     },
 )
-async def test_resizes_that_are_rejected(api: Api, wanted: Object, message: str) -> None:
+async def test_rejected_resizes(api: Api, wanted: Object, message: str) -> None:
     await api.made(PODS, _sized(requests={"cpu": "100m", "memory": "1Gi"}))
     if "limits" in wanted:
         wanted["requests"]["memory"] = "1Gi"
@@ -181,7 +181,7 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
         "what has devices": (_CLAIMED, {}, {}, ["spec: Forbidden: only cpu and memory resources are mutable"]),
     },
 )
-async def test_what_may_be_resized(api: Api, spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
+async def test_resizable_fields(api: Api, spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
     await api.made(PODS, pod(**spec))
     if status:
         patched = await api.patch(PODS + "/p/status", {"status": status}, STRATEGIC)
@@ -192,7 +192,7 @@ async def test_what_may_be_resized(api: Api, spec: Object, status: Object, wante
     assert [f"{cause['field']}: {cause['message']}" for cause in causes] == told
 
 
-async def test_an_image_sent_to_resize_is_dropped_without_a_word(api: Api) -> None:
+async def test_resize_ignores_other_fields(api: Api) -> None:
     await api.made(PODS, pod())
     body = {"spec": {"containers": [{"name": "c", "image": "other"}]}}
     answer = await api.patch(PODS + "/p/resize", body, STRATEGIC)
@@ -234,7 +234,7 @@ async def _logged(api: Api, query: str = "", **more: Any) -> Answer:
         "to the end": ("?follow=true&container=c&tailLines=2", "c -1\nc 0\n"),
     },
 )
-async def test_lines_of_a_log(api: Api, query: str, text: str) -> None:
+async def test_log_options(api: Api, query: str, text: str) -> None:
     answer = await _logged(api, query)
     assert (answer.status, answer.headers["content-type"], answer.text) == (200, "text/plain", text)
 
@@ -282,12 +282,12 @@ TWO = [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]
         ),
     },
 )
-async def test_logs_that_cannot_be_shown(api: Api, more: Object, query: str, code: int, message: str) -> None:
+async def test_rejected_log_requests(api: Api, more: Object, query: str, code: int, message: str) -> None:
     answer = await _logged(api, query, **more)
     assert (answer.status, answer.message) == (code, message)
 
 
-async def test_a_log_is_followed_until_its_container_ends(api: Api) -> None:
+async def test_log_follow_ends_with_the_container(api: Api) -> None:
     def log(pod: Mapping[str, Any], _container: str, _previous: bool) -> ContainerLog:
         labels = pod["metadata"].get("labels") or {}
         lines = [LogLine(START, f"line {n}") for n in range(int(labels.get("lines", "1")))]
@@ -332,7 +332,7 @@ async def test_a_log_is_followed_until_its_container_ends(api: Api) -> None:
         "proxy to a pod without an address": ("p:80/proxy/x", {}, {}, 400, "address not allowed"),
     },
 )
-async def test_there_is_no_process(
+async def test_exec_attach_and_portforward_are_rejected(
     api: Api, target: str, more: Object, headers: dict[str, str], code: int, message: str
 ) -> None:
     await api.made(NODES, {"metadata": {"name": "n1"}})
@@ -342,7 +342,7 @@ async def test_there_is_no_process(
 
 
 @pytest.mark.parametrize("what", ["exec", "attach", "portforward"])
-async def test_a_get_into_a_pod_needs_the_right_to_create(api: Api, what: str) -> None:
+async def test_exec_by_get_requires_create(api: Api, what: str) -> None:
     asked: list[tuple[str, str]] = []
 
     def authorize(_identity: Identity, info: RequestInfo) -> None:
@@ -355,7 +355,7 @@ async def test_a_get_into_a_pod_needs_the_right_to_create(api: Api, what: str) -
     assert asked == [("get", what), ("create", what), ("get", "log")]
 
 
-async def test_a_service_is_proxied_to_nobody(api: Api) -> None:
+async def test_service_proxy_is_unavailable(api: Api) -> None:
     services = "/api/v1/namespaces/default/services"
     await api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
     nobody = await api.get(services + "/s:80/proxy/")

@@ -100,7 +100,7 @@ _ODD = '"},"spec":{"renewTime":"2026-01-01T00:00:00.000000Z"'
         ),
     },
 )
-async def test_what_is_stored(
+async def test_stored_lease_equals_a_generic_update(
     env: Env, short: list[bool], made: Object, change: Callable[[bytes], bytes], is_short: bool
 ) -> None:
     api = Api(env)
@@ -113,7 +113,7 @@ async def test_what_is_stored(
         assert answer.text.encode() == _stored(api)
 
 
-async def test_version_and_time_of_the_entry_are_new(api: Api, short: list[bool]) -> None:
+async def test_resource_version_and_managed_fields_time_are_updated(api: Api, short: list[bool]) -> None:
     first = await api.made(LEASES, _lease())
     await asyncio.sleep(5)
     answer = await api.put(_LEASE, _renewed(_stored(api)))
@@ -123,7 +123,7 @@ async def test_version_and_time_of_the_entry_are_new(api: Api, short: list[bool]
     assert answer.body["spec"]["renewTime"] == _RENEWED
 
 
-async def test_another_manager_takes_the_field(api: Api, short: list[bool]) -> None:
+async def test_another_manager_takes_ownership_of_renew_time(api: Api, short: list[bool]) -> None:
     await api.made(LEASES, _lease())
     dry, answer = await _both(api, _renewed(_stored(api)), **{"user-agent": "other/1"})
     assert _without_version(answer) == _without_version(dry)
@@ -134,7 +134,7 @@ async def test_another_manager_takes_the_field(api: Api, short: list[bool]) -> N
 
 
 @cases("fields", {"nothing": None, "another field": {"f:spec": {"f:holderIdentity": {}}}})
-async def test_who_does_not_own_the_time_gets_it(api: Api, short: list[bool], fields: Object | None) -> None:
+async def test_non_owner_becomes_owner_of_renew_time(api: Api, short: list[bool], fields: Object | None) -> None:
     first = await api.made(LEASES, _lease())
     entry = first["metadata"]["managedFields"][0]
     first["metadata"]["managedFields"] = [{**entry, "fieldsV1": fields}] if fields else [{}]
@@ -145,7 +145,7 @@ async def test_who_does_not_own_the_time_gets_it(api: Api, short: list[bool], fi
     assert short == [False, False]
 
 
-async def test_a_lease_that_is_being_deleted_stays(api: Api, short: list[bool]) -> None:
+async def test_terminating_lease(api: Api, short: list[bool]) -> None:
     await api.made(LEASES, _lease(finalizers=["x.io/a"]))
     await api.delete(_LEASE)
     dry, answer = await _both(api, _renewed(_stored(api)))
@@ -153,7 +153,7 @@ async def test_a_lease_that_is_being_deleted_stays(api: Api, short: list[bool]) 
     assert short == [False, False]
 
 
-async def test_what_another_process_has_stored_is_written_as_a_whole_first(api: Api, short: list[bool]) -> None:
+async def test_lease_stored_by_another_process_takes_the_generic_path(api: Api, short: list[bool]) -> None:
     await api.made(LEASES, _lease())
     api.server = ApiServer(api.env, api.store)
     api.transport = api.server.transport("admin", ("system:masters",), user_agent="test/1")
@@ -162,7 +162,7 @@ async def test_what_another_process_has_stored_is_written_as_a_whole_first(api: 
     assert short == [False, True]
 
 
-async def test_plugins_that_read_objects_get_them(api: Api, short: list[bool]) -> None:
+async def test_object_reading_admission_plugins_run(api: Api, short: list[bool]) -> None:
     class Labels(Plugin):
         def admit(self, write: AdmissionAttributes) -> None:
             assert write.obj is not None
@@ -174,7 +174,7 @@ async def test_plugins_that_read_objects_get_them(api: Api, short: list[bool]) -
     assert (answer.status, answer.meta["labels"], short) == (200, {"seen": "UPDATE"}, [False])
 
 
-async def test_plugins_that_go_by_names_may_reject(env: Env, short: list[bool]) -> None:
+async def test_name_based_admission_plugins_may_reject(env: Env, short: list[bool]) -> None:
     api = Api(env, ServerOptions(admission_plugins=("NamespaceLifecycle", "NodeRestriction", "ResourceQuota")))
     target, key = _LEASE.replace("default", "kube-node-lease"), _KEY.replace("default", "kube-node-lease")
     await api.made(target.rpartition("/")[0], _lease())
@@ -188,7 +188,7 @@ async def test_plugins_that_go_by_names_may_reject(env: Env, short: list[bool]) 
     assert short == [True]
 
 
-async def test_of_two_at_once_one_is_rejected(api: Api) -> None:
+async def test_one_of_two_concurrent_renewals_conflicts(api: Api) -> None:
     await api.made(LEASES, _lease())
     body = _renewed(_stored(api))
     answers = await asyncio.gather(*[api.put(_LEASE, body) for _ in range(2)])
@@ -201,7 +201,7 @@ def _renewal(api: Api, target: str = _LEASE, agent: str = "test") -> Callable[[s
 
 
 @pytest.mark.not_on("etcd", "sqlite", reason="a write has to be waited for")
-async def test_without_a_request_the_same_is_stored(api: Api, env: Env) -> None:
+async def test_in_process_renewal_stores_the_same(api: Api, env: Env) -> None:
     await api.made(LEASES, _lease())
     assert _renewal(api) is None, "it was not renewed yet"
     answer = await api.put(_LEASE, _renewed(_stored(api)))
@@ -239,7 +239,7 @@ async def test_without_a_request_the_same_is_stored(api: Api, env: Env) -> None:
     },
 )
 @pytest.mark.not_on("etcd", "sqlite", reason="a write has to be waited for")
-async def test_what_takes_a_request(api: Api, target: str, agent: str) -> None:
+async def test_requests_that_take_the_generic_path(api: Api, target: str, agent: str) -> None:
     await api.made(LEASES, _lease())
     await api.put(_LEASE, _renewed(_stored(api)))
     assert _renewal(api) is not None

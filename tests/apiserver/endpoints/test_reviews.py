@@ -67,7 +67,7 @@ async def send(
         ),
     },
 )
-async def test_selectors_that_are_rejected(api: Api, selectors: dict[str, Any], message: str) -> None:
+async def test_rejected_selectors(api: Api, selectors: dict[str, Any], message: str) -> None:
     answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
     assert (answer.status, answer.message) == (422, f'.authorization.k8s.io "" is invalid: {message}')
 
@@ -90,7 +90,7 @@ async def test_selectors_that_are_rejected(api: Api, selectors: dict[str, Any], 
         ),
     ],
 )
-async def test_selectors_that_cannot_be_read_are_told_of(api: Api, selectors: dict[str, Any], told: str | None) -> None:
+async def test_unparsable_selectors_are_reported(api: Api, selectors: dict[str, Any], told: str | None) -> None:
     answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
     assert answer.status == 201
     assert answer.body["status"]["allowed"] is False
@@ -106,14 +106,14 @@ async def test_selectors_that_cannot_be_read_are_told_of(api: Api, selectors: di
         (None, False),
     ],
 )
-async def test_a_node_may_list_its_own_pods(api: Api, selector: Any, allowed: bool) -> None:
+async def test_node_may_list_its_own_pods(api: Api, selector: Any, allowed: bool) -> None:
     resource = POD if selector is None else {**POD, "fieldSelector": selector}
     spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": resource}
     answer = await ask(api, "subjectaccessreviews", spec, Identity("admin", ("system:masters",)), "Node,RBAC")
     assert answer.body["status"]["allowed"] is allowed
 
 
-async def test_all_that_somebody_may(env: Env) -> None:
+async def test_self_subject_rules_review(env: Env) -> None:
     answer = await ask(Api(env), "selfsubjectrulesreviews", {"namespace": "default"})
     status = answer.body["status"]
     assert status["incomplete"] is False
@@ -143,7 +143,9 @@ async def test_all_that_somebody_may(env: Env) -> None:
         ),
     ],
 )
-async def test_metadata_of_a_review_is_shown_whole(api: Api, path: str, namespace: str, owned: str, but: str) -> None:
+async def test_metadata_error_shows_the_whole_metadata(
+    api: Api, path: str, namespace: str, owned: str, but: str
+) -> None:
     """Its namespace is that of the path by then, and it has owners (``ValidateSubjectAccessReview`` of v1.36 shows
     the metadata that it was handed, not the copy without these that it compares)."""
     spec = {"resourceAttributes": POD, **({"user": "jane"} if owned else {})}
@@ -159,6 +161,6 @@ async def test_metadata_of_a_review_is_shown_whole(api: Api, path: str, namespac
     assert told == f'Invalid value: {{"name":"x",{namespace}"managedFields":[{owner}]}}: must be empty{but}'
 
 
-async def test_reviews_are_no_tables(api: Api) -> None:
+async def test_reviews_are_not_served_as_tables(api: Api) -> None:
     answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": POD}, accept=TABLE)
     assert answer.status == 406

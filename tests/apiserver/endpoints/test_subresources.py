@@ -24,7 +24,7 @@ SCALE = REPLICA_SETS + "/r/scale"
 SERVICES = "/api/v1/namespaces/default/services"
 
 
-async def test_a_scale_stands_for_its_object(api: Api) -> None:
+async def test_scale_of_a_workload(api: Api) -> None:
     made = await api.made(REPLICA_SETS, replica_set(replicas=2))
     answer = await api.get(SCALE)
     meta = made["metadata"]
@@ -82,7 +82,7 @@ async def test_scaling_by_put(api: Api) -> None:
         "another object's uid": ({"metadata": {"name": "r", "uid": "a"}, "spec": {"replicas": 1}}, 409, None),
     },
 )
-async def test_scales_that_are_rejected(api: Api, body: Object, code: int, message: str | None) -> None:
+async def test_rejected_scales(api: Api, body: Object, code: int, message: str | None) -> None:
     await api.made(REPLICA_SETS, replica_set())
     answer = await api.put(SCALE, body)
     assert answer.status == code
@@ -90,7 +90,7 @@ async def test_scales_that_are_rejected(api: Api, body: Object, code: int, messa
         assert answer.message == message
 
 
-async def test_a_scale_of_nothing_is_not_found(api: Api) -> None:
+async def test_scale_of_a_missing_object_is_not_found(api: Api) -> None:
     answer = await api.get(SCALE)
     assert (answer.status, answer.message) == (404, 'replicasets.apps "r" not found')
 
@@ -103,7 +103,7 @@ def _binding(name: str = "p", node: str = "n1", **meta: object) -> Object:
 
 
 @pytest.mark.parametrize("target", [PODS + "/p/binding", "/api/v1/namespaces/default/bindings"])
-async def test_a_binding_gives_a_pod_its_node(api: Api, target: str) -> None:
+async def test_binding_sets_the_node_name(api: Api, target: str) -> None:
     await api.made(PODS, pod())
     answer = await api.post(target, _binding(annotations={"a": "b"}))
     found = await api.get(PODS + "/p")
@@ -149,7 +149,7 @@ async def test_a_binding_gives_a_pod_its_node(api: Api, target: str) -> None:
         "no pod": (pod("q"), _binding(), 404, 'pods "p" not found'),
     },
 )
-async def test_bindings_that_are_rejected(api: Api, made: Object, body: Object, code: int, message: str) -> None:
+async def test_rejected_bindings(api: Api, made: Object, body: Object, code: int, message: str) -> None:
     await api.made(PODS, made)
     answer = await api.post(PODS + "/p/binding", body)
     assert (answer.status, answer.message) == (code, message)
@@ -163,7 +163,7 @@ async def test_unknown_subresources(api: Api) -> None:
 # Services
 
 
-async def test_services_get_addresses_and_ports_of_their_own(api: Api) -> None:
+async def test_services_get_unique_addresses_and_ports(api: Api) -> None:
     body = {"spec": {"type": "NodePort", "ports": [{"port": 80}]}}
     specs = [(await api.made(SERVICES, {**body, "metadata": {"name": f"s{i}"}}))["spec"] for i in range(20)]
     assert len({spec["clusterIP"] for spec in specs}) == 20
@@ -171,7 +171,7 @@ async def test_services_get_addresses_and_ports_of_their_own(api: Api) -> None:
     assert len(ports) == 20 and all(30000 <= port <= 32767 for port in ports)
 
 
-async def test_an_update_keeps_what_was_allocated(api: Api) -> None:
+async def test_update_keeps_allocations(api: Api) -> None:
     made = await api.made(SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}})
     body = {
         "metadata": {"name": "s"},
@@ -186,7 +186,7 @@ async def test_an_update_keeps_what_was_allocated(api: Api) -> None:
 
 
 @pytest.mark.not_on("etcd", reason="a write to etcd takes more turns of the loop")
-async def test_a_call_yields_and_a_cancelled_write_may_have_happened(api: Api) -> None:
+async def test_local_call_yields_and_a_cancelled_write_may_be_committed(api: Api) -> None:
     found = []
     for turns in range(3):
         body = b'{"metadata":{"name":"c%d"}}' % turns
@@ -219,7 +219,7 @@ async def test_metadata_is_served_locally(api: Api) -> None:
     assert set(answer.body["items"][0]) == {"kind", "apiVersion", "metadata"}
 
 
-async def test_a_status_write_does_not_say_that_a_pod_is_deleted(api: Api) -> None:
+async def test_status_update_cannot_set_a_deletion_timestamp(api: Api) -> None:
     await api.made(PODS, pod("x"))
     change = {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}, "status": {"message": "m"}}
     answer = await api.patch(PODS + "/x/status", change, MERGE)
@@ -228,7 +228,7 @@ async def test_a_status_write_does_not_say_that_a_pod_is_deleted(api: Api) -> No
     assert "deletionTimestamp" not in answer.body["metadata"]
 
 
-async def test_sources_of_claims_to_come_are_printed_with_their_group(api: Api) -> None:
+async def test_data_source_is_printed_with_its_group(api: Api) -> None:
     source = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "c"}}
     wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **source}
     claim = {"metadata": {"name": "data"}, "spec": wanted}

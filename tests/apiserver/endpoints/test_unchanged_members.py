@@ -30,7 +30,7 @@ _STORED = b'{"kind":"K","apiVersion":"v1","metadata":{"name":"a"},"spec":%s,"sta
         "null": (b"null", False),
     },
 )
-def test_what_is_unchanged(spec: bytes, unchanged: bool) -> None:
+def test_unchanged_members(spec: bytes, unchanged: bool) -> None:
     body = b'{"metadata":{"name":"b"},"spec":%s,"status":{"n":2}}' % spec
     rest, members = split_unchanged(body, _STORED)
     assert {name: bytes(raw) for name, raw in members.items()} == ({"spec": _SPEC} if unchanged else {})
@@ -38,7 +38,7 @@ def test_what_is_unchanged(spec: bytes, unchanged: bool) -> None:
 
 
 @cases("body", {"not JSON": b'{"spec":', "a list": b"[]", "a member twice": b'{"spec":%s,"spec":%s}' % (_SPEC, _SPEC)})
-def test_bodies_that_are_read_whole(body: bytes) -> None:
+def test_bodies_decoded_completely(body: bytes) -> None:
     assert split_unchanged(body, _STORED) == (body, {})
 
 
@@ -76,7 +76,7 @@ def _compact(obj: Object) -> bytes:
         "the spec in a wrong type": (lambda obj: {**obj, "spec": {**obj["spec"], "replicas": "x"}}, "", _compact),
     },
 )
-async def test_the_answer_is_the_same(
+async def test_response_is_identical(
     api: Api,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Object], Object],

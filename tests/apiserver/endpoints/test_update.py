@@ -35,25 +35,25 @@ async def _put(
     return first, await api.put(f"{target}/{first['metadata']['name']}", sent)
 
 
-async def test_a_put_replaces_the_object(api: Api) -> None:
+async def test_put_replaces_the_object(api: Api) -> None:
     first, answer = await _put(api, lambda obj: obj["data"].update(a="2"))
     assert answer.status == 200
     assert answer.body["data"] == {"a": "2"}
     assert int(answer.meta["resourceVersion"]) == int(first["metadata"]["resourceVersion"]) + 1
 
 
-async def test_a_put_that_changes_nothing_writes_nothing(env: Env) -> None:
+async def test_no_op_put_writes_nothing(env: Env) -> None:
     for target, made in ((CONFIG_MAPS, config_map(data={"a": "1"})), (PODS, pod()), (REPLICA_SETS, replica_set())):
         first, answer = await _put(Api(env), lambda _obj: None, made=made, target=target)
         assert answer.body == first
 
 
-async def test_without_a_resource_version_the_last_write_wins(api: Api) -> None:
+async def test_put_without_resource_version_overwrites(api: Api) -> None:
     _first, answer = await _put(api, lambda obj: (obj["metadata"].pop("resourceVersion"), obj["data"].update(a="3")))
     assert (answer.status, answer.body["data"]) == (200, {"a": "3"})
 
 
-async def test_a_lease_is_created_by_a_put(api: Api) -> None:
+async def test_put_creates_a_lease(api: Api) -> None:
     assert (
         await api.put(LEASES + "/new", {"metadata": {"name": "new"}, "spec": {"holderIdentity": "a"}})
     ).status == 201
@@ -67,25 +67,25 @@ async def _put_again(api: Api, change: Callable[[Object], Any]) -> Answer:
     return await api.put(f"{LEASES}/a", lease)
 
 
-async def test_a_put_with_a_version_alone_makes_a_lease_that_is_gone(api: Api) -> None:
+async def test_put_with_a_resource_version_recreates_a_deleted_lease(api: Api) -> None:
     answer = await _put_again(api, lambda meta: meta.pop("uid"))
     assert answer.status == 201
 
 
-async def test_a_put_that_names_the_uid_of_a_lease_that_is_gone_is_a_conflict(api: Api) -> None:
+async def test_put_with_the_uid_of_a_deleted_lease_is_a_conflict(api: Api) -> None:
     answer = await _put_again(api, lambda _meta: None)
     assert (answer.status, answer.body["reason"]) == (409, "Conflict")
     assert answer.body["message"].endswith("UID in object meta: ")
 
 
-async def test_system_fields_stay_whatever_the_client_sends(api: Api) -> None:
+async def test_system_metadata_cannot_be_changed(api: Api) -> None:
     first, answer = await _put(
         api, lambda obj: obj["metadata"].update(creationTimestamp="2001-01-01T00:00:00Z", generation=77)
     )
     assert answer.body == first
 
 
-async def test_a_put_of_what_is_not_there_is_not_found(api: Api) -> None:
+async def test_put_of_a_missing_object_is_not_found(api: Api) -> None:
     assert (await api.put(CONFIG_MAPS + "/nothing", config_map("nothing"))).status == 404
 
 
@@ -111,7 +111,7 @@ async def test_generation(
     assert answer.body.get("status", {}).get("replicas", 0) == 0
 
 
-async def test_a_status_write_changes_the_status_alone(api: Api) -> None:
+async def test_status_update_changes_only_the_status(api: Api) -> None:
     first = await api.made(REPLICA_SETS, replica_set())
     first["spec"]["replicas"] = 7
     first["metadata"]["annotations"] = {"a": "b"}
@@ -123,7 +123,7 @@ async def test_a_status_write_changes_the_status_alone(api: Api) -> None:
     assert answer.meta["annotations"] == {"a": "b"}
 
 
-async def test_a_pod_status_write_keeps_owners(api: Api) -> None:
+async def test_pod_status_update_keeps_owner_references(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
     first = await api.made(PODS, pod(metadata={"ownerReferences": [owner]}))
     del first["metadata"]["ownerReferences"]
@@ -135,7 +135,7 @@ async def test_a_pod_status_write_keeps_owners(api: Api) -> None:
     assert answer.body["status"] == {"phase": "Running", "qosClass": "BestEffort"}
 
 
-async def test_an_image_may_change(api: Api) -> None:
+async def test_pod_image_can_be_updated(api: Api) -> None:
     _first, answer = await _put(
         api, lambda o: o["spec"]["containers"][0].update(image="nginx:2"), made=pod(), target=PODS
     )
@@ -158,7 +158,7 @@ async def test_no_finalizer_is_added_while_deleting(api: Api) -> None:
     assert len(answer.body["details"]["causes"]) == 2
 
 
-async def test_the_last_finalizer_takes_the_object_along(api: Api) -> None:
+async def test_removing_the_last_finalizer_deletes_the_object(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
     marked = await api.delete(CONFIG_MAPS + "/c")
     events = await api.watch(f"{CONFIG_MAPS}?resourceVersion={marked.meta['resourceVersion']}&timeoutSeconds=1")
@@ -198,7 +198,7 @@ async def test_patch_types(api: Api, content_type: str, patch: object, data: Obj
 
 
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
-async def test_a_member_that_a_patch_brings_stands_where_it_would_have_stood(api: Api, content_type: str) -> None:
+async def test_patched_members_keep_the_canonical_order(api: Api, content_type: str) -> None:
     binary = {"binaryData": {"b": "AAAA"}}
     await api.made(CONFIG_MAPS, config_map(data={"a": "1"}))
     whole = await api.made(CONFIG_MAPS, {**config_map("d", data={"a": "1"}), **binary})
@@ -214,7 +214,7 @@ async def test_a_member_that_a_patch_brings_stands_where_it_would_have_stood(api
         "a value of the wrong type": ({"data": {"a": 5}}, "cannot unmarshal number"),
     },
 )
-async def test_what_is_wrong_with_a_patch_is_said_about_the_whole_object(api: Api, patch: Object, said: str) -> None:
+async def test_patch_errors_refer_to_the_patched_object(api: Api, patch: Object, said: str) -> None:
     await api.made(CONFIG_MAPS, config_map(data={"a": "1", "kept": "2"}))
     answer = await api.ask("PATCH", CONFIG_MAPS + "/c?fieldValidation=Strict", patch, MERGE)
     assert answer.status == 422, answer.text
@@ -233,16 +233,14 @@ async def test_what_is_wrong_with_a_patch_is_said_about_the_whole_object(api: Ap
         ),
     },
 )
-async def test_what_is_wrong_with_a_strategic_patch_is_said_about_the_patch(
-    api: Api, spec: Object, shown: str, why: str
-) -> None:
+async def test_strategic_patch_errors_refer_to_the_patch(api: Api, spec: Object, shown: str, why: str) -> None:
     name = (await api.made(REPLICA_SETS, replica_set()))["metadata"]["name"]
     answer = await api.patch(f"{REPLICA_SETS}/{name}?fieldValidation=Strict", {"spec": spec}, STRATEGIC)
     assert answer.status == 422
     assert answer.message == f' "" is invalid: patch: Invalid value: "map[spec:map[{shown}]]": {why}'
 
 
-async def test_empty_lists_and_maps_that_a_patch_brings_are_not_stored(api: Api) -> None:
+async def test_empty_lists_and_maps_of_a_patch_are_not_stored(api: Api) -> None:
     await api.made(PODS, pod())
     empty: Object = {"metadata": {"labels": {}, "finalizers": []}, "spec": {"tolerations": []}}
     found = (await api.patch(PODS + "/p", empty)).body
@@ -261,7 +259,7 @@ async def test_conditions_merge_by_type(api: Api) -> None:
     assert conditions[0]["lastTransitionTime"] is None
 
 
-async def test_a_patch_of_the_status_leaves_the_spec(api: Api) -> None:
+async def test_status_patch_keeps_the_spec(api: Api) -> None:
     await api.made(REPLICA_SETS, replica_set())
     answer = await api.patch(REPLICA_SETS + "/r/status", {"spec": {"replicas": 5}, "status": {"replicas": 2}})
     assert (answer.body["spec"]["replicas"], answer.body["status"]["replicas"]) == (1, 2)
@@ -281,7 +279,7 @@ ADDRESSES = "may specify no more than one IP for each IP family"
         "the single one alone": ([], ["10.0.0.2"], ""),
     },
 )
-async def test_a_pod_has_one_address_of_each_family(api: Api, sent: list[str], kept: list[str], said: str) -> None:
+async def test_pod_ips_have_one_address_per_family(api: Api, sent: list[str], kept: list[str], said: str) -> None:
     """``validatePodIPs`` and the conversion of ``podIP``; all of these patches say 10.0.0.2 there."""
     await api.made(PODS, pod())
     status = {"podIP": "10.0.0.2", **({"podIPs": [{"ip": ip} for ip in sent]} if sent else {})}
@@ -293,7 +291,7 @@ async def test_a_pod_has_one_address_of_each_family(api: Api, sent: list[str], k
         assert [each["ip"] for each in answer.body["status"]["podIPs"]] == kept
 
 
-async def test_an_update_by_dry_run_stores_nothing(api: Api) -> None:
+async def test_dry_run_update_stores_nothing(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map(data={"a": "1"}))
     dry = await api.ask("PATCH", CONFIG_MAPS + "/c?dryRun=All", {"data": {"a": "2"}}, MERGE)
     found = await api.get(CONFIG_MAPS + "/c")
@@ -303,7 +301,7 @@ async def test_an_update_by_dry_run_stores_nothing(api: Api) -> None:
 
 
 @pytest.mark.parametrize("name", ["managedFields", "resourceVersion", "metadata", "finalizers", "uid", "kind"])
-async def test_labels_and_annotations_may_be_called_like_fields(api: Api, name: str) -> None:
+async def test_labels_and_annotations_named_like_fields(api: Api, name: str) -> None:
     """What is stored is taken apart by its bytes here and there."""
     made = config_map(data={"a": "1"})
     made["metadata"]["labels"] = {"a": "x", name: "1"}
@@ -324,17 +322,17 @@ DAEMON_SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 
 
-async def test_an_update_may_set_generate_name(api: Api) -> None:
+async def test_update_may_set_generate_name(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map())
     assert (await api.patch(f"{CONFIG_MAPS}/c", {"metadata": {"generateName": "x-"}})).meta["generateName"] == "x-"
 
 
-async def test_a_patch_gives_no_namespace_to_a_cluster_scoped_object(api: Api) -> None:
+async def test_patch_cannot_set_the_namespace_of_a_cluster_scoped_object(api: Api) -> None:
     await api.made("/api/v1/nodes", {"metadata": {"name": "n"}})
     assert "namespace" not in (await api.patch("/api/v1/nodes/n", {"metadata": {"namespace": "x"}})).meta
 
 
-async def test_a_status_write_keeps_the_template_generation(api: Api) -> None:
+async def test_status_update_keeps_the_template_generation(api: Api) -> None:
     spec = {name: value for name, value in replica_set()["spec"].items() if name != "replicas"}
     made = await api.made(DAEMON_SETS, {"metadata": {"name": "d"}, "spec": spec})
     made["metadata"]["annotations"] = {}
@@ -343,7 +341,7 @@ async def test_a_status_write_keeps_the_template_generation(api: Api) -> None:
     }
 
 
-async def test_a_status_write_sets_no_deletion_timestamp(api: Api) -> None:
+async def test_status_update_sets_no_deletion_timestamp(api: Api) -> None:
     spec = {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "p"}}
     await api.made(ATTACHMENTS, {"metadata": {"name": "a"}, "spec": spec})
     answer = await api.patch(f"{ATTACHMENTS}/a/status", {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}})

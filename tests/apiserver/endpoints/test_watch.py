@@ -40,7 +40,7 @@ async def _two(api: Api) -> None:
         ),
     },
 )
-async def test_start(api: Api, query: str, seen: list[str]) -> None:
+async def test_start_resource_version(api: Api, query: str, seen: list[str]) -> None:
     await _two(api)
     events = await api.watch(f"{CONFIG_MAPS}?timeoutSeconds=5&{query}")
     await api.made(CONFIG_MAPS, config_map("c"))
@@ -52,13 +52,13 @@ async def test_start(api: Api, query: str, seen: list[str]) -> None:
     assert shown == seen
 
 
-async def test_objects_on_a_watch_have_kind_and_version(api: Api) -> None:
+async def test_watched_objects_have_kind_and_api_version(api: Api) -> None:
     await _two(api)
     obj = (await (await api.watch(CONFIG_MAPS)).next())[1]
     assert (obj["kind"], obj["apiVersion"]) == ("ConfigMap", "v1")
 
 
-async def test_objects_come_and_go_with_their_labels(api: Api) -> None:
+async def test_label_changes_are_added_and_deleted_events(api: Api) -> None:
     made = await api.made(CONFIG_MAPS, config_map("x", data={"step": "0"}))
     since = made["metadata"]["resourceVersion"]
     events = await api.watch(f"{CONFIG_MAPS}?labelSelector=on%3D1&resourceVersion={since}&timeoutSeconds=5")
@@ -75,7 +75,7 @@ async def test_objects_come_and_go_with_their_labels(api: Api) -> None:
     ]
 
 
-async def test_objects_come_and_go_with_their_fields(api: Api) -> None:
+async def test_field_changes_are_added_and_deleted_events(api: Api) -> None:
     await api.made(PODS, pod("a"))
     await api.made(PODS, pod("b"))
     events = await api.watch(PODS + "?fieldSelector=spec.nodeName%3Dn1")
@@ -85,7 +85,7 @@ async def test_objects_come_and_go_with_their_fields(api: Api) -> None:
     assert await events.take(2) == [("ADDED", "a", "10"), ("MODIFIED", "a", "11")]
 
 
-async def test_one_name_can_be_watched(api: Api) -> None:
+async def test_watch_of_a_single_object(api: Api) -> None:
     await _two(api)
     query = "timeoutSeconds=3&resourceVersion=8"
     watches = [
@@ -118,7 +118,7 @@ async def test_all_watchers_get_the_same_bytes(api: Api) -> None:
         "of one node": ("application/json", "&fieldSelector=spec.nodeName%3Dn1"),
     },
 )
-async def test_an_event_is_encoded_once_in_each_form(api: Api, accept: str, query: str) -> None:
+async def test_event_is_encoded_once_per_encoding(api: Api, accept: str, query: str) -> None:
     streams = []
     for _ in range(3):
         target = f"{PODS}?watch=true&resourceVersion={api.store.revision}{query}"
@@ -128,7 +128,7 @@ async def test_an_event_is_encoded_once_in_each_form(api: Api, accept: str, quer
     assert all(piece is first for piece in others)
 
 
-async def test_bookmarks_come_every_minute_and_before_the_end(api: Api) -> None:
+async def test_bookmarks_are_sent_every_minute_and_before_the_end(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=150")
     seen = []
     async for _line in events.stream:
@@ -137,7 +137,7 @@ async def test_bookmarks_come_every_minute_and_before_the_end(api: Api) -> None:
     assert [at for at, _text in seen] == [60.0, 120.0, 148.0]
 
 
-async def test_a_bookmark_is_not_repeated_while_nothing_is_written_anywhere(api: Api) -> None:
+async def test_bookmark_is_not_repeated_without_writes(api: Api) -> None:
 
     async def write_after(api: Api, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -153,7 +153,7 @@ async def test_a_bookmark_is_not_repeated_while_nothing_is_written_anywhere(api:
     assert seen == [(60.0, "6"), (300.0, "7"), (598.0, "7")]
 
 
-async def test_a_bookmark_has_nothing_but_a_revision(api: Api) -> None:
+async def test_bookmark_has_only_a_resource_version(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true")
     # A write elsewhere moves the revision on.
     await api.made(PODS, pod())
@@ -163,12 +163,12 @@ async def test_a_bookmark_has_nothing_but_a_revision(api: Api) -> None:
     )
 
 
-async def test_without_a_time_limit_a_watch_lasts_half_an_hour_to_an_hour(api: Api) -> None:
+async def test_default_timeout_is_between_30_and_60_minutes(api: Api) -> None:
     await (await api.watch(CONFIG_MAPS + "?resourceVersion=6")).rest()
     assert 1800 <= api.env.monotonic() < 3600
 
 
-async def test_history_that_is_gone_is_an_error_event(api: Api) -> None:
+async def test_compacted_resource_version_is_an_error_event(api: Api) -> None:
     await _two(api)
     api.store.compact(7)
     [(type_, status)] = await (await api.watch(CONFIG_MAPS + "?resourceVersion=6")).rest()
@@ -177,7 +177,7 @@ async def test_history_that_is_gone_is_an_error_event(api: Api) -> None:
     assert status["message"] == "too old resource version: 6 (7)"
 
 
-async def test_a_plain_watch_waits_for_its_revision(api: Api) -> None:
+async def test_watch_waits_for_a_future_resource_version(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=8")
     for name in ("b", "a", "c"):
         await asyncio.sleep(10)
@@ -185,13 +185,13 @@ async def test_a_plain_watch_waits_for_its_revision(api: Api) -> None:
     assert (await events.take(1))[0] == ("ADDED", "c", "9")
 
 
-async def test_a_plain_watch_whose_revision_never_comes_ends_without_a_word(api: Api) -> None:
+async def test_watch_of_an_unreached_future_resource_version_ends_without_events(api: Api) -> None:
     """It has no last bookmark: waiting for that, it woke up again and again in one instant."""
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=1000&timeoutSeconds=300&allowWatchBookmarks=true")
     assert (await events.rest(), api.env.monotonic()) == ([], 300)
 
 
-async def test_a_watch_with_initial_events_does_not_wait_long_for_its_revision(api: Api) -> None:
+async def test_watch_list_times_out_waiting_for_a_future_resource_version(api: Api) -> None:
     query = "resourceVersion=99&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
     [(type_, status)] = await (await api.watch(f"{CONFIG_MAPS}?{query}")).rest()
     assert (type_, status["code"]) == ("ERROR", 504)
@@ -219,7 +219,7 @@ async def test_a_watch_with_initial_events_does_not_wait_long_for_its_revision(a
         ),
     },
 )
-async def test_options_that_are_rejected(api: Api, query: str, code: int, message: str) -> None:
+async def test_rejected_options(api: Api, query: str, code: int, message: str) -> None:
     answer = await api.get(f"{CONFIG_MAPS}?watch=true&{query}")
     status = answer.status
     body = answer.body
@@ -227,7 +227,7 @@ async def test_options_that_are_rejected(api: Api, query: str, code: int, messag
     assert body["message"].endswith(message)
 
 
-async def test_a_reader_that_falls_behind_is_cut_off(api: Api) -> None:
+async def test_slow_watcher_is_terminated(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6")
     await api.made(CONFIG_MAPS, config_map("x"))
     for step in range(5000):
@@ -235,7 +235,7 @@ async def test_a_reader_that_falls_behind_is_cut_off(api: Api) -> None:
     assert 0 < len(await events.rest()) < 5001
 
 
-async def test_closing_ends_a_watch_for_its_reader(api: Api) -> None:
+async def test_closing_a_watch_ends_its_reader(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6")
     reading = asyncio.ensure_future(events.rest())
     await asyncio.sleep(1)
@@ -246,7 +246,7 @@ async def test_closing_ends_a_watch_for_its_reader(api: Api) -> None:
 
 
 @pytest.mark.not_on("etcd", reason="etcd ends leases by its own clock")
-async def test_events_live_for_an_hour_after_their_last_write(api: Api) -> None:
+async def test_event_ttl_is_one_hour_after_the_last_write(api: Api) -> None:
     target = "/api/v1/namespaces/default/events"
 
     def event(name: str) -> Object:

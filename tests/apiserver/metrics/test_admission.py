@@ -66,7 +66,7 @@ def counted(text: str, name: str, *, rejected: str = "false", le: str = "") -> f
     return total(text, f"{NAME}_bucket", **labels, le=le) if le else total(text, f"{NAME}_count", **labels)
 
 
-async def test_plugins_that_wait_are_timed_and_the_others_are_quick(api: Api) -> None:
+async def test_waiting_plugins_are_timed(api: Api) -> None:
     assert (await api.post(CONFIG_MAPS, {"metadata": {"name": "a"}})).status == 201
     text = page(api)
     assert {name: counted(text, name) for name in ("First", "Slow", "Middle", "Slower")} == {
@@ -81,7 +81,7 @@ async def test_plugins_that_wait_are_timed_and_the_others_are_quick(api: Api) ->
     assert 'name=""' not in text
 
 
-async def test_plugins_after_the_one_that_rejects_are_not_counted(api: Api) -> None:
+async def test_plugins_after_a_rejection_are_not_counted(api: Api) -> None:
     assert (await api.post(CONFIG_MAPS, {"metadata": {"name": "bad"}})).status == 400
     text = page(api)
     assert counted(text, "First") == 1
@@ -90,7 +90,7 @@ async def test_plugins_after_the_one_that_rejects_are_not_counted(api: Api) -> N
     assert total(text, f"{NAME}_sum", name="Slow", rejected="true") == pytest.approx(3.0)
 
 
-async def test_pages_during_a_write_count_nothing_twice(api: Api) -> None:
+async def test_scrape_during_a_write_counts_nothing_twice(api: Api) -> None:
     writing = asyncio.ensure_future(api.post(CONFIG_MAPS, {"metadata": {"name": "a"}}))
     for _ in range(30):
         await asyncio.sleep(1)
@@ -99,7 +99,7 @@ async def test_pages_during_a_write_count_nothing_twice(api: Api) -> None:
     assert [counted(page(api), name) for name in ("First", "Slow", "Middle", "Slower")] == [1, 1, 1, 1]
 
 
-async def test_many_writes_are_all_counted(api: Api) -> None:
+async def test_concurrent_writes_are_counted(api: Api) -> None:
     api.server.core.admission.plugins[:] = [Passes("First")]
     for number in range(600):
         await api.post(CONFIG_MAPS, {"metadata": {"name": f"m{number}"}})
@@ -109,7 +109,7 @@ async def test_many_writes_are_all_counted(api: Api) -> None:
     assert total(text, "apiserver_request_total", verb="POST", resource="configmaps", code="201") == 600
 
 
-async def test_plugins_that_are_exchanged_keep_their_counts(api: Api) -> None:
+async def test_replaced_plugins_keep_their_counts(api: Api) -> None:
     admission = api.server.core.admission
     admission.plugins[:] = [Passes("First")]
     await api.post(CONFIG_MAPS, {"metadata": {"name": "a"}})

@@ -117,7 +117,7 @@ def test_latencies_have_upstreams_buckets() -> None:
     assert "# TYPE apiserver_request_duration_seconds histogram" in metrics.registry.exposition().splitlines()
 
 
-def test_sizes_are_those_of_what_is_read() -> None:
+def test_request_and_response_sizes() -> None:
     metrics = metrics_of(Request("GET", PODS), Request("POST", PODS), size=5000)
     (counted,) = lines(metrics, "apiserver_response_sizes_count")
     assert 'verb="LIST"' in counted
@@ -125,12 +125,12 @@ def test_sizes_are_those_of_what_is_read() -> None:
     assert [line.rpartition(" ")[2] for line in lines(metrics, "apiserver_response_sizes_bucket")][:2] == ["0", "1"]
 
 
-def test_health_checks_are_told_by_their_path() -> None:
+def test_health_checks_are_labeled_by_path() -> None:
     (line,) = lines(metrics_of(Request("GET", "/livez")), "apiserver_request_total")
     assert 'resource="",subresource="/livez",scope="",component=""' in line
 
 
-def test_watches_are_counted_while_they_are_on() -> None:
+def test_open_watches_are_counted() -> None:
     metrics = Counted()
     request = Request("GET", f"{PODS}?watch=true")
     gauge = metrics.metrics.long_running(request, read_request("GET", request.target, TABLE))
@@ -144,14 +144,14 @@ def test_watches_are_counted_while_they_are_on() -> None:
     assert lines(metrics, "apiserver_longrunning_requests")[0].endswith(" 0")
 
 
-def test_every_kind_has_its_own_series_and_custom_ones_come_and_go() -> None:
+def test_every_resource_has_its_own_series() -> None:
     targets = [f"/{'apis' if info.group else 'api'}/{info.api_version}/{info.resource}" for info in built_in()]
     metrics = metrics_of(*[Request("GET", target) for target in [*targets, *targets]])
     found = lines(metrics, "apiserver_request_total")
     assert len(found) == len(set(targets)) == sum(line.endswith(" 2") for line in found)
 
 
-def test_the_most_requests_at_a_time_are_those_of_the_last_second() -> None:
+def test_inflight_requests_are_the_maximum_of_the_last_second() -> None:
     counted = Counted()
     reading, writing = counted.metrics.reading, counted.metrics.writing
 
@@ -172,7 +172,7 @@ def test_the_most_requests_at_a_time_are_those_of_the_last_second() -> None:
     assert shown() == ['request_kind="mutating"} 0', 'request_kind="readOnly"} 0']
 
 
-def test_sli_latencies_leave_out_what_webhooks_take() -> None:
+def test_sli_latency_excludes_webhooks() -> None:
     counted = Counted()
     request = Request("POST", PODS)
     for waited in (0.0, 1.0):
@@ -190,7 +190,7 @@ def test_sli_latencies_leave_out_what_webhooks_take() -> None:
     assert (buckets["0.05"], buckets["1"], buckets["1.25"], buckets["+Inf"]) == ("1", "1", "2", "2")
 
 
-def test_requests_that_are_not_finished() -> None:
+def test_unfinished_requests() -> None:
     counted = Counted()
     request = Request("GET", PODS)
     info = read_request("GET", PODS, TABLE)
@@ -203,7 +203,7 @@ def test_requests_that_are_not_finished() -> None:
     assert lines(counted, "apiserver_request_aborts_total") == [f"apiserver_request_aborts_total{{{of}}} 1"]
 
 
-async def test_pages_are_chosen_by_component(env: Env) -> None:
+async def test_metrics_by_component(env: Env) -> None:
     metrics = ServerMetrics(
         env.perf_counter,
         new_store(env),

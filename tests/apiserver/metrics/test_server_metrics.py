@@ -34,7 +34,7 @@ class Page:
         return sum(one.value for one in self.series if one.name == name and labels.items() <= one.labels.items())
 
 
-async def test_requests_from_the_same_process_are_counted(world: World) -> None:
+async def test_in_process_requests_are_counted(world: World) -> None:
     local = world.core.transport("system:admin", ("system:masters",), user_agent="kube-scheduler/v1.36.2 (linux)")
     await local.request(Request("POST", MAPS, WRITE, json.dumps(config_map()).encode()))
     await local.request(Request("GET", f"{MAPS}/cm"))
@@ -46,7 +46,7 @@ async def test_requests_from_the_same_process_are_counted(world: World) -> None:
     assert page.value("apiserver_response_sizes_sum", verb="GET", resource="configmaps") > 50
 
 
-async def test_watches_from_the_same_process_are_counted(world: World) -> None:
+async def test_in_process_watches_are_counted(world: World) -> None:
     local = world.core.transport("system:admin", ("system:masters",))
     await world.ask("POST", MAPS, config_map())
     stream = await local.open(Request("GET", f"{MAPS}?watch=true"))
@@ -72,7 +72,7 @@ async def test_watches_from_the_same_process_are_counted(world: World) -> None:
         "tables": "application/json;as=Table;v=v1;g=meta.k8s.io",
     },
 )
-async def test_events_are_counted_in_every_format(world: World, accept: str) -> None:
+async def test_watch_events_are_counted_in_every_encoding(world: World, accept: str) -> None:
     await world.ask("POST", MAPS, config_map(a="x" * 5000))
     exchange = world.begin("GET", f"{MAPS}?watch=true&timeoutSeconds=2", headers={"accept": accept})
     running = asyncio.ensure_future(exchange.run())
@@ -84,7 +84,7 @@ async def test_events_are_counted_in_every_format(world: World, accept: str) -> 
     assert page.value("apiserver_watch_events_sizes_sum", resource="configmaps") == len(sent)
 
 
-async def test_streaming_lists_have_a_latency(world: World) -> None:
+async def test_watch_list_latency(world: World) -> None:
     await world.ask("POST", MAPS, config_map())
     local = world.core.transport("system:admin", ("system:masters",))
     query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
@@ -109,7 +109,7 @@ async def test_plugins_and_phases_of_admission_are_counted(world: World) -> None
     assert Page(world).value(f"{controller}_count", **lifecycle, rejected="false") == 1
 
 
-async def test_logins_and_decisions_are_counted(world: World) -> None:
+async def test_authentications_and_authorizations_are_counted(world: World) -> None:
     await world.ask("GET", MAPS)
     await world.ask("GET", MAPS, headers=JANE)
     await world.ask("GET", MAPS, headers={"authorization": "Bearer odd"})
@@ -123,7 +123,7 @@ async def test_logins_and_decisions_are_counted(world: World) -> None:
     assert page.value("authorization_attempts_total", result="no-opinion") == 1
 
 
-async def test_what_is_stored_is_shown(world: World) -> None:
+async def test_stored_objects_are_counted(world: World) -> None:
     for name in "ab":
         await world.ask("POST", MAPS, config_map(name))
     await world.ask("DELETE", f"{MAPS}/a")
@@ -141,13 +141,13 @@ async def test_what_is_stored_is_shown(world: World) -> None:
     assert ("apiserver_storage_size_bytes" in page.text) is (world.core.store.size() is not None), "or there is no file"
 
 
-async def test_a_file_has_a_size(env: Env, tmp_path: object) -> None:
+async def test_storage_file_size(env: Env, tmp_path: object) -> None:
     store = SqliteStore.open(env, str(tmp_path), inline=True)
     assert (store.size() or 0) > 1000
     await store.close()
 
 
-async def test_the_page_needs_the_right_for_its_path(world: World) -> None:
+async def test_metrics_path_is_authorized(world: World) -> None:
     role = {"metadata": {"name": "scrape"}, "rules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}]}
     bound = {
         "metadata": {"name": "scrape"},
@@ -164,7 +164,7 @@ async def test_the_page_needs_the_right_for_its_path(world: World) -> None:
     assert (await world.ask("GET", "/metrics?component=odd", headers=ADMIN))[0] == 400
 
 
-async def test_requests_that_their_client_leaves_are_counted(world: World) -> None:
+async def test_aborted_requests_are_counted(world: World) -> None:
     # The request waits for the body that never comes.
     exchange = world.begin("POST", MAPS, config_map())
     exchange._incoming.get_nowait()
@@ -177,7 +177,7 @@ async def test_requests_that_their_client_leaves_are_counted(world: World) -> No
     assert world.handler_chain.metrics.requests.writing._now == 0
 
 
-async def test_requests_that_take_too_long_are_counted(world: World) -> None:
+async def test_timed_out_requests_are_counted(world: World) -> None:
     exchange = world.begin("POST", f"{MAPS}?timeout=1s", config_map())
     exchange._incoming.get_nowait()
     async with asyncio.timeout(30):

@@ -108,13 +108,13 @@ async def token(api: Api, name: str, **spec: Any) -> Answer:
         ),
     },
 )
-async def test_a_node_is_rejected(env: Env, attack: Callable[[Api], Awaitable[Answer]], words: str) -> None:
+async def test_requests_rejected_for_a_node(env: Env, attack: Callable[[Api], Awaitable[Answer]], words: str) -> None:
     answer = await attacked(env, attack)
     assert answer.status == 403, answer.text
     assert words in answer.message
 
 
-async def test_a_secret_stays_out_of_reach(env: Env) -> None:
+async def test_node_cannot_read_unrelated_secrets(env: Env) -> None:
     async def attack(api: Api) -> Answer:
         await api.post(PODS, pod("spy", nodeName="n1", volumes=WITH_SECRET))
         return await api.get(SECRET)
@@ -132,7 +132,7 @@ async def test_a_secret_stays_out_of_reach(env: Env) -> None:
         "evict": (lambda api: evict(api, "mine"), 201),
     },
 )
-async def test_a_node_does_its_work(env: Env, work: Callable[[Api], Awaitable[Answer]], status: int) -> None:
+async def test_requests_allowed_for_a_node(env: Env, work: Callable[[Api], Awaitable[Answer]], status: int) -> None:
     assert (await attacked(env, work)).status == status
 
 
@@ -172,7 +172,7 @@ async def plane_under_rights(env: Env, **options: Any) -> Plane:
 
 
 @pytest.mark.parametrize("manager", [None, Options(use_service_account_credentials=True)], ids=["alone", "manager"])
-async def test_simulated_nodes_work_under_it(env: Env, manager: Options | None) -> None:
+async def test_simulated_nodes_work_with_node_restriction(env: Env, manager: Options | None) -> None:
     """They register, get rid of the taint of new nodes, run pods, are taken out of service, and go away."""
     plane = await plane_under_rights(env, manager=manager)
     work = asyncio.get_running_loop().create_task(plane.run())
@@ -198,7 +198,7 @@ async def test_simulated_nodes_work_under_it(env: Env, manager: Options | None) 
     assert found == ["Running", 404, ["node.kubernetes.io/out-of-service"], 404]
 
 
-async def test_stages_may_do_what_a_node_must_not(env: Env, tmp_path: Any) -> None:
+async def test_stages_may_set_restricted_node_labels(env: Env, tmp_path: Any) -> None:
     (tmp_path / "stages.yaml").write_text(STAGES)
     stages = load_stages([str(tmp_path / "stages.yaml")])
     plane = await plane_under_rights(env, manager=None, stages=stages)

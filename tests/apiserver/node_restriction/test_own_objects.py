@@ -46,7 +46,7 @@ def forbidden_labels(value: str = "value") -> dict[str, str]:
     }
 
 
-def test_the_labels_of_kubelets() -> None:
+def test_kubelet_labels() -> None:
     assert sorted(KUBELET_LABELS) == [
         "beta.kubernetes.io/arch",
         "beta.kubernetes.io/instance-type",
@@ -158,12 +158,12 @@ def test_the_status_of_nodes(node: Object, words: str) -> None:
     expect(admit("UPDATE", "nodes/status", node, node), words)
 
 
-def test_a_node_without_a_name_is_not_this_node() -> None:
+def test_node_without_a_name_is_rejected() -> None:
     node = {"metadata": {"generateName": "mynode"}}
     expect(admit("CREATE", "nodes", node, name=""), 'node "mynode" is not allowed to modify node ""')
 
 
-def test_a_user_in_the_group_of_nodes_who_is_no_node() -> None:
+def test_user_of_group_nodes_without_a_node_name() -> None:
     nobody = Identity("system:node:", ("system:nodes",))
     configmap = {"metadata": {"name": "c", "namespace": "ns"}}
     expect(admit("CREATE", "configmaps", configmap, user=nobody), 'could not determine node from user "system:node:"')
@@ -205,7 +205,7 @@ CSI_NODE = "can only access CSINode with the same name as the requesting node"
         "unrelated object": ("configmaps", {"name": "mycm", "namespace": "myns"}, ""),
     },
 )
-def test_objects_by_their_name(operation: str, resource: str, meta: Object, words: str) -> None:
+def test_objects_are_restricted_by_name(operation: str, resource: str, meta: Object, words: str) -> None:
     new = None if operation == "DELETE" else {"metadata": meta}
     old = None if operation == "CREATE" else {"metadata": meta}
     expect(admit(operation, resource, new, old), words)
@@ -272,7 +272,7 @@ def test_claims(operation: str, resource: str, new: Object, words: str) -> None:
     expect(admit(operation, resource, new, None if operation == "CREATE" else claim("Resizing")), words)
 
 
-def test_the_rejection_shows_what_is_different() -> None:
+def test_rejection_shows_the_difference() -> None:
     error = admit("UPDATE", "persistentvolumeclaims/status", changed(labels={"a": "b"}), claim("Resizing"))
     assert error is not None
     assert error.message.partition(f"{NOT_ALLOWED}: ")[2] == (
@@ -314,11 +314,11 @@ def test_certificate_requests(asked: Object, words: str) -> None:
     expect(admit("CREATE", "certificatesigningrequests", asked), words)
 
 
-def test_certificate_requests_are_looked_at_when_they_are_made() -> None:
+def test_certificate_requests_are_checked_on_create_only() -> None:
     asked = request("system:node:othernode", SERVING)
     expect(admit("UPDATE", "certificatesigningrequests/status", asked, asked), "")
 
 
-def test_pod_certificate_requests_are_behind_a_gate_that_is_off() -> None:
+def test_pod_certificate_requests_require_the_gate() -> None:
     asked = {"metadata": {"name": "foo", "namespace": "ns"}, "spec": {"nodeName": "mynode"}}
     expect(admit("CREATE", "podcertificaterequests", asked), "PodCertificateRequest feature gate is disabled")

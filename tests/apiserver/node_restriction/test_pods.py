@@ -45,7 +45,7 @@ def _rows() -> list[Any]:
 
 
 @pytest.mark.parametrize(("operation", "what", "name", "expected"), _rows())
-def test_pods_by_their_node(operation: str, what: str, name: str, expected: str) -> None:
+def test_pods_are_restricted_by_node(operation: str, what: str, name: str, expected: str) -> None:
     resource, _blank, unnamed = what.partition(" ")
     pod = BY_NAME[name]
     if resource == "pods/eviction":
@@ -71,7 +71,7 @@ MYPOD = BY_NAME["mypod"]
         "changed": (labelled(MYPOD, a="b"), labelled(MYPOD, a="a")),
     },
 )
-def test_a_status_brings_no_labels(new: Object, old: Object) -> None:
+def test_status_update_cannot_change_labels(new: Object, old: Object) -> None:
     expect(admit("UPDATE", "pods/status", new, old), "cannot update labels through pod status")
 
 
@@ -110,7 +110,7 @@ def mapped(request: str) -> Object:
         ),
     },
 )
-def test_a_status_changes_no_claims(new: Object, old: Object, words: str) -> None:
+def test_status_update_cannot_change_resource_claim_statuses(new: Object, old: Object, words: str) -> None:
     expect(admit("UPDATE", "pods/status", new, old), words)
 
 
@@ -124,7 +124,7 @@ def test_a_status_changes_no_claims(new: Object, old: Object, words: str) -> Non
         "delete of eviction": ("DELETE", "pods/eviction", eviction("mypod"), "mypod", UNEXPECTED),
     },
 )
-def test_a_pod_that_is_not_there(operation: str, resource: str, obj: Object | None, name: str, words: str) -> None:
+def test_missing_pod(operation: str, resource: str, obj: Object | None, name: str, words: str) -> None:
     error = admit(operation, resource, obj, name=name, namespace="ns", existing=())
     expect(error, words)
     if "not found" in words:
@@ -141,7 +141,7 @@ def test_a_pod_that_is_not_there(operation: str, resource: str, obj: Object | No
         "forbid delete": ("DELETE", "mypod", UNEXPECTED),
     },
 )
-def test_an_eviction_that_names_no_pod_in_its_path(operation: str, name: str, words: str) -> None:
+def test_eviction_without_a_pod_name_in_the_path(operation: str, name: str, words: str) -> None:
     expect(admit(operation, "pods/eviction", eviction(name), name="", namespace="ns"), words)
 
 
@@ -197,7 +197,7 @@ def contained(field: str = "containers", **container: Any) -> Object:
         "projected downward API": (projected(downwardAPI={}), ""),
     },
 )
-def test_what_mirror_pods_refer_to(pod: Object, words: str) -> None:
+def test_mirror_pod_references(pod: Object, words: str) -> None:
     expect(admit("CREATE", "pods", pod, existing=EXISTING[:1]), words)
 
 
@@ -230,7 +230,7 @@ OWN = "can only create pods with an owner reference set to itself"
         ),
     },
 )
-def test_owners_of_mirror_pods(owners: list[Object], existing: Any, words: str) -> None:
+def test_mirror_pod_owner_references(owners: list[Object], existing: Any, words: str) -> None:
     pod = make_pod("test", mirror=True)
     pod["metadata"]["ownerReferences"] = owners
     expect(admit("CREATE", "pods", pod, existing=existing), words)

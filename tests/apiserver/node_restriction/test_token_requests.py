@@ -85,7 +85,7 @@ def ask(request: Object, existing: Any = ALL, **more: Any) -> Any:
         "the API server's audience": (token_request("noaudience", ()), ""),
     },
 )
-def test_what_a_token_is_bound_to(request_: Object, words: str) -> None:
+def test_token_binding(request_: Object, words: str) -> None:
     expect(ask(request_), words)
 
 
@@ -142,17 +142,17 @@ def asked_about(audience: str) -> Attributes:
         "in-tree volume of the pod": ("myintreeinlinevoltocsipod", "foo", ALL, ""),
     },
 )
-def test_whose_audience_it_is(pod: str, audience: str, existing: Any, words: str) -> None:
+def test_token_audience(pod: str, audience: str, existing: Any, words: str) -> None:
     decides = Decides(asked_about(audience), allowed=False)
     expect(ask(token_request(pod, (audience,)), existing, authorizer=decides), words)
 
 
 @pytest.mark.parametrize(("allowed", "words"), [(True, ""), (False, unauthorized("foo"))])
-def test_audiences_that_roles_allow(allowed: bool, words: str) -> None:
+def test_audiences_allowed_by_roles(allowed: bool, words: str) -> None:
     expect(ask(token_request("mypod"), STORED, authorizer=Decides(asked_about("foo"), allowed=allowed)), words)
 
 
-def test_accounts_themselves_are_not_its_business() -> None:
+def test_service_accounts_are_not_restricted() -> None:
     account = {"metadata": {"name": "mysa", "namespace": "ns"}}
     expect(admit("CREATE", "serviceaccounts", account), "")
     expect(admit("DELETE", "serviceaccounts", None, account), "")

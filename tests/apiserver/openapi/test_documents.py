@@ -53,24 +53,24 @@ def inside(data: bytes, *numbers: int) -> list[Any]:
         "v3 in protobuf": ("/openapi/v3/apis/apps/v1", V3_PROTOBUF, V3_PROTOBUF),
     },
 )
-def test_a_document_comes_in_the_form_that_is_asked_for(path: str, accept: str, expected: str) -> None:
+def test_accept_header_selects_the_encoding(path: str, accept: str, expected: str) -> None:
     answer = get(path, accept)
     assert (answer.status, answer.headers["content-type"]) == (200, expected)
 
 
 @pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/api/v1"])
-def test_a_form_that_there_is_not_is_rejected_without_a_body(path: str) -> None:
+def test_unsupported_encoding_is_406_without_a_body(path: str) -> None:
     answer = get(path, "application/xml")
     assert (answer.status, answer.body) == (406, b"")
 
 
-def test_both_forms_have_the_same_tag_and_a_caller_that_has_it_is_told_so() -> None:
+def test_etag_is_shared_by_encodings_and_returns_304() -> None:
     etag = get("/openapi/v2").headers["etag"]
     assert get("/openapi/v2", V2_PROTOBUF).headers["etag"] == etag
     assert get("/openapi/v2", V2_PROTOBUF, **{"if-none-match": etag}).status == 304
 
 
-def test_v2_in_protobuf_says_what_it_says_in_json() -> None:
+def test_v2_protobuf_equals_json() -> None:
     document = json_of("/openapi/v2")
     body = get("/openapi/v2", V2_PROTOBUF).body
     assert inside(body, 1) == [b"2.0"]
@@ -78,14 +78,14 @@ def test_v2_in_protobuf_says_what_it_says_in_json() -> None:
     assert [path.decode() for path in inside(body, 8, 2, 1)] == list(document["paths"])
 
 
-def test_v3_in_protobuf_says_what_it_says_in_json() -> None:
+def test_v3_protobuf_equals_json() -> None:
     document = json_of("/openapi/v3/apis/apps/v1")
     body = get("/openapi/v3/apis/apps/v1", V3_PROTOBUF).body
     assert [name.decode() for name in inside(body, 5, 1, 1, 1)] == list(document["components"]["schemas"])
     assert [path.decode() for path in inside(body, 4, 1, 1)] == list(document["paths"])
 
 
-def test_v2_has_what_kubectl_applies_by() -> None:
+def test_v2_has_patch_merge_keys() -> None:
     document = json_of("/openapi/v2")
     containers = document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert containers["x-kubernetes-patch-merge-key"] == "name"
@@ -95,7 +95,7 @@ def test_v2_has_what_kubectl_applies_by() -> None:
     assert {"fieldValidation", "body"} <= {parameter["name"] for parameter in patch["parameters"]}
 
 
-def test_extensions_travel_as_yaml() -> None:
+def test_extensions_are_encoded_as_yaml() -> None:
     written = encode("v2.Schema", {"type": "object", "x-kubernetes-map-type": "atomic"})
     assert inside(written, 22, 1) == [b"object"]
     assert inside(written, 31, 1) == [b"x-kubernetes-map-type"]
@@ -216,7 +216,7 @@ def _without_descriptions(value: Any) -> Any:
         ),
     },
 )
-def test_a_custom_kind_in_v2(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_custom_resource_in_v2(given: dict[str, Any], expected: dict[str, Any]) -> None:
     selectable = [{"fieldPath": "spec.color"}]
     assert _served(given, V2)["io.k8s.bar.v1.Foo"] == {
         **expected,
@@ -225,7 +225,7 @@ def test_a_custom_kind_in_v2(given: dict[str, Any], expected: dict[str, Any]) ->
     }
 
 
-def test_a_list_of_custom_objects_in_v2() -> None:
+def test_custom_resource_list_in_v2() -> None:
     listed = _served({"type": "object"}, V2)["io.k8s.bar.v1.FooList"]
     assert listed == {
         "type": "object",
@@ -240,7 +240,7 @@ def test_a_list_of_custom_objects_in_v2() -> None:
     }
 
 
-def test_v3_shows_a_custom_kind_as_its_definition_gives_it() -> None:
+def test_custom_resource_in_v3() -> None:
     given: dict[str, Any] = {
         "type": "object",
         **FREE,

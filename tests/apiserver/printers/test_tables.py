@@ -59,7 +59,7 @@ def test_rows_are_upstreams(name: str) -> None:
         (9 * 365 * 86400, "9y"),
     ],
 )
-def test_durations_read_as_upstreams(seconds: int, text: str) -> None:
+def test_durations_are_upstreams(seconds: int, text: str) -> None:
     assert human_duration(datetime.timedelta(seconds=seconds)) == text
 
 
@@ -177,7 +177,7 @@ def test_pod_status(document: dict[str, Any], ready: str, status: str, restarts:
     assert print_pod(document, NOW)[:3] == [ready, status, restarts]
 
 
-def test_ended_pods_are_marked() -> None:
+def test_terminated_pods_have_conditions() -> None:
     assert pod_conditions(pod("Running")) is None
     assert pod_conditions(pod("Failed")) == [
         {"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."}
@@ -192,7 +192,7 @@ class Custom:
     )
 
 
-def test_custom_columns_come_from_the_definition() -> None:
+def test_additional_printer_columns() -> None:
     info = ResourceInfo("sea.example.com", "v1", "ships", "Ship", namespaced=True, custom=Custom())
     maker = TableConvertor(info)
     columns = msgspec.json.decode(maker.columns)
@@ -210,7 +210,7 @@ def test_custom_columns_come_from_the_definition() -> None:
     assert row["object"] == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "s"}}
 
 
-def test_cells_of_the_wrong_type_are_empty() -> None:
+def test_cells_of_a_wrong_type_are_empty() -> None:
     assert cell({"a": "7"}, ".a", "integer", NOW) is None
     assert cell({"a": 7}, ".a", "boolean", NOW) is None
     assert cell({"a": ["x", 1]}, ".a", "string", NOW) == '["x",1]'
@@ -218,7 +218,7 @@ def test_cells_of_the_wrong_type_are_empty() -> None:
     assert cell({}, ".a.b", "string", NOW) is None
 
 
-def test_paths() -> None:
+def test_json_paths() -> None:
     value = {"a": {"b.c/d": [1, 2, 3]}, "l": [{"n": "x"}, {"n": "y"}]}
     assert find(value, r".a.b\.c/d[1]") == [2]
     assert find(value, ".a['b.c/d'][-1]") == [3]

@@ -15,7 +15,7 @@ STORED = [info for info in (*built_in(), *gated(BEHIND_GATES)) if {"get", "list"
 
 
 @pytest.mark.parametrize("info", STORED, ids=lambda info: f"{info.api_version} {info.kind}")
-def test_a_kind_that_can_be_read_is_declared_by_its_package(info: ResourceInfo) -> None:
+def test_readable_kinds_are_declared_by_their_package(info: ResourceInfo) -> None:
     package = f"{registry.__name__}.{info.group.partition('.')[0] or 'core'}.{info.resource}"
     declared = import_module(package).REGISTRATION
     assert isinstance(declared, Registration)
@@ -23,7 +23,7 @@ def test_a_kind_that_can_be_read_is_declared_by_its_package(info: ResourceInfo) 
 
 
 @pytest.mark.parametrize("info", STORED, ids=lambda info: f"{info.api_version} {info.kind}")
-def test_a_table_begins_with_the_name_or_says_what_happened(info: ResourceInfo) -> None:
+def test_tables_have_a_name_column_and_no_duplicates(info: ResourceInfo) -> None:
     printer = (registration_of(info.group, info.resource).printer or (lambda: NAME_AND_AGE))()
     names = [column.name for column in printer.columns]
     assert "Name" in names
@@ -42,7 +42,7 @@ def test_every_declared_kind_is_served() -> None:
     assert declared <= served
 
 
-def test_two_kinds_never_share_a_strategy() -> None:
+def test_strategies_are_not_shared() -> None:
     """A server with a gate on changes its own copy; what two kinds share would change for both."""
     found = [registration_of(info.group, info.resource).strategy for info in STORED]
     kinds = {(info.group, info.resource) for info in STORED}

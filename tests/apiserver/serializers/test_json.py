@@ -22,11 +22,11 @@ from pilothouse.apiserver.serializers.json import headers_with
         ),
     },
 )
-def test_warnings_are_one_header(warnings: list[str], header: str | None) -> None:
+def test_warnings_are_joined_in_one_header(warnings: list[str], header: str | None) -> None:
     assert headers_with(warnings).get("warning") == header
 
 
-async def test_a_field_of_any_name_is_warned_about_as_far_as_a_header_can(world: World) -> None:
+async def test_warning_headers_escape_any_field_name(world: World) -> None:
     for name, told in (("\\u0000", None), ("é", '299 - "unknown field \\"é\\""')):
         body = f'{{"metadata":{{"name":"c"}},"{name}":1}}'.encode()
         exchange = world.begin("POST", f"{MAPS}?dryRun=All", body, {"content-type": "application/json"})

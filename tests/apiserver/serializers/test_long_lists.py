@@ -55,7 +55,7 @@ async def _shown(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("accept", FORMS)
 @pytest.mark.parametrize("custom", [False, True], ids=["built-in", "custom"])
 @pytest.mark.parametrize("page", ["", "?limit=2"])
-async def test_a_list_looks_the_same_however_it_is_made(
+async def test_long_and_short_lists_are_encoded_identically(
     api: Api, monkeypatch: pytest.MonkeyPatch, accept: str, custom: bool, page: str
 ) -> None:
     monkeypatch.setattr(presenter, "_TURN_BYTES", 0)
@@ -77,7 +77,7 @@ async def test_a_list_looks_the_same_however_it_is_made(
     assert at_once == in_turns
 
 
-async def test_others_have_their_turn_while_a_long_list_is_made(api: Api) -> None:
+async def test_encoding_a_long_list_yields_to_other_tasks(api: Api) -> None:
     for number in range(20):
         await api.made(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}, "data": {"key": "x" * 3000}})
     listing = asyncio.ensure_future(api.ask("GET", CONFIG_MAPS, accept="application/yaml"))

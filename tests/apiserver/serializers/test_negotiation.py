@@ -45,7 +45,7 @@ COLLECTOR = (
         "no tables in protobuf": (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", True, True, Choice()),
     },
 )
-def test_the_first_clause_that_can_be_served_wins(accept: str, protobuf: bool, table: bool, expected: Choice) -> None:
+def test_first_supported_accept_clause_wins(accept: str, protobuf: bool, table: bool, expected: Choice) -> None:
     assert choose(accept, protobuf=protobuf, table=table) == expected
 
 
@@ -58,13 +58,13 @@ def test_the_first_clause_that_can_be_served_wins(accept: str, protobuf: bool, t
         "a table of the future": ("application/json;as=Table;v=v2;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES),
     },
 )
-def test_what_cannot_be_served_is_rejected_in_upstreams_words(accept: str, message: str) -> None:
+def test_not_acceptable_error_is_upstreams(accept: str, message: str) -> None:
     with pytest.raises(NotAcceptable) as caught:
         choose(accept, protobuf=False, table=False)
     assert str(caught.value) == message
 
 
-def test_people_get_indented_json() -> None:
+def test_browsers_get_indented_json() -> None:
     assert wants_pretty("", "curl/8.0")
     assert wants_pretty("true", "kubectl")
     assert not wants_pretty("0", "curl/8.0")
@@ -72,7 +72,7 @@ def test_people_get_indented_json() -> None:
     assert not wants_pretty("", "kubectl/v1.36")
 
 
-def test_metadata_alone_has_no_annotations_that_are_fields() -> None:
+def test_partial_metadata_has_no_conversion_annotations() -> None:
     """What only a conversion to v1 writes into annotations."""
     of_autoscaler = b'{"autoscaling.alpha.kubernetes.io/metrics":"[]","note":"autoscaling.alpha.kubernetes.io/"}'
     autoscaler = b'{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{"annotations":%s}}'

@@ -38,7 +38,7 @@ def parts(definition: Definition) -> Iterator[Definition]:
 
 
 @pytest.mark.parametrize("text", KEPT)
-def test_what_the_quick_look_passes_over_is_printed_wherever_it_stands(text: str) -> None:
+def test_prefilter_misses_no_empty_fields(text: str) -> None:
     name, _colon, value = text.partition(":")
     empty = {"{}": {}, "0": 0, "false": False}[value]
     having = [definition for definition in definitions().values() if name in definition.fields]
@@ -64,5 +64,5 @@ def test_what_the_quick_look_passes_over_is_printed_wherever_it_stands(text: str
         "a list": (b'{"items":[]}', True),
     },
 )
-def test_the_quick_look(text: bytes, expected: bool) -> None:
+def test_prefilter(text: bytes, expected: bool) -> None:
     assert may_have_empty(text) is expected

@@ -21,14 +21,14 @@ def without_nulls(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-def test_objects_as_kube_apiserver_serves_them_survive_the_round_trip(name: str) -> None:
+def test_kube_apiserver_objects_round_trip(name: str) -> None:
     served = without_nulls(OBJECTS[name])
     for template in served.get("spec", {}).get("volumeClaimTemplates", ()):
         del template["kind"], template["apiVersion"]  # there is no place for them in the message
     assert protobuf.decode_object(protobuf.encode_object(OBJECTS[name])) == served
 
 
-def test_a_body_as_go_writes_it() -> None:
+def test_go_encoded_body() -> None:
     """Go writes every field that is no pointer, also when it is empty."""
     meta = delimited(1, b"web") + delimited(2, b"") + delimited(3, b"") + delimited(8, b"") + b"\x38\x00"
     spec = b"\x08\x00" + delimited(2, delimited(1, delimited(1, b"app") + delimited(2, b"web"))) + b"\x20\x00"
@@ -73,11 +73,11 @@ def test_a_body_as_go_writes_it() -> None:
         "an inlined source, empty but there": ("core.v1.Volume", {"name": "v", "emptyDir": {}}),
     },
 )
-def test_values_survive(message: str, value: Any) -> None:
+def test_values_round_trip(message: str, value: Any) -> None:
     assert decode_message(message, encode_message(message, value)) == value
 
 
-def test_a_watch_frame_has_a_length_and_a_bare_event() -> None:
+def test_watch_frame_has_a_length_prefix() -> None:
     pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}
     frame = protobuf.encode_event("ADDED", pod)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -87,7 +87,7 @@ def test_a_watch_frame_has_a_length_and_a_bare_event() -> None:
     assert protobuf.decode_object(envelope) == pod
 
 
-def test_delete_options_may_name_any_group() -> None:
+def test_delete_options_of_any_group() -> None:
     for version in ("v1", "apps/v1", "example.com/v1"):
         body = protobuf.encode_object({"kind": "DeleteOptions", "apiVersion": version, "gracePeriodSeconds": 0})
         assert protobuf.decode_object(body)["gracePeriodSeconds"] == 0
@@ -113,7 +113,7 @@ def test_broken_bodies_are_rejected(body: bytes) -> None:
         protobuf.decode_object(body)
 
 
-def test_custom_resources_have_no_protobuf_but_their_metadata_has() -> None:
+def test_custom_resources_have_protobuf_for_metadata_only() -> None:
     assert not protobuf.has_protobuf("example.com/v1", "Ship")
     assert not protobuf.has_protobuf("meta.k8s.io/v1", "Table")
     assert protobuf.has_protobuf("meta.k8s.io/v1", "PartialObjectMetadata")
@@ -148,12 +148,12 @@ def _field(number: int, value: bytes | int) -> bytes:
         "a number for texts": ("authentication.v1.ExtraValue", _field(1, 5)),
     },
 )
-def test_a_field_of_another_wire_type_is_rejected(message: str, data: bytes) -> None:
+def test_wrong_wire_type_is_rejected(message: str, data: bytes) -> None:
     with pytest.raises(protobuf.ProtobufError, match=r"(?i)wire ?type"):
         decode_message(message, data)
 
 
 @pytest.mark.parametrize("field", [1, 2, 4])
-def test_an_envelope_of_numbers_is_rejected(field: int) -> None:
+def test_envelope_with_a_wrong_wire_type_is_rejected(field: int) -> None:
     with pytest.raises(protobuf.ProtobufError, match="wrong wireType = 0"):
         protobuf.decode_object(protobuf.MAGIC + _field(field, 5))

@@ -18,7 +18,7 @@ _VALUES = [
 
 @pytest.mark.parametrize("field", ["apiVersion", "kind"])
 @pytest.mark.parametrize(("value", "shown"), _VALUES)
-async def test_of_no_kind(api: Api, field: str, value: Any, shown: str) -> None:
+async def test_invalid_type_meta(api: Api, field: str, value: Any, shown: str) -> None:
     body = {field: value, "metadata": {"name": "c", "labels": {"a": "b"}}}
     why = _WHY.format(shown, field)
     text = json.dumps(body).encode()
@@ -46,7 +46,7 @@ async def test_of_no_kind(api: Api, field: str, value: Any, shown: str) -> None:
     assert (await api.ask("PATCH", f"{CONFIG_MAPS}/c", {field: value}, STRATEGIC)).status in (200, 422)
 
 
-async def test_options_of_a_deletion_may_have_bytes_that_are_no_text(api: Api) -> None:
+async def test_delete_options_with_invalid_utf8(api: Api) -> None:
     """Go reads them as U+FFFD."""
     await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}})
     bad = await api.ask("DELETE", f"{CONFIG_MAPS}/c", b'{"kind":"DeleteOptions\xff","apiVersion":"v1"}', JSON)

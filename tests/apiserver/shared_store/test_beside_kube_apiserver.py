@@ -103,7 +103,7 @@ async def _in_etcd(ours: Api, resource: str, name: str, namespace: str = "defaul
 
 
 @pytest.mark.parametrize(("resource", "provider"), [*_ENCRYPTED.items(), ("limitranges", "")])
-async def test_both_read_what_the_other_has_encrypted(ours: Api, go: RealCluster, resource: str, provider: str) -> None:
+async def test_servers_decrypt_each_others_values(ours: Api, go: RealCluster, resource: str, provider: str) -> None:
     path, prefix = f"/api/v1/namespaces/default/{resource}", f"k8s:enc:{provider}:v1:" if provider else "k8s\0"
 
     async def theirs(method: str, target: str, body: Any = None) -> Any:
@@ -131,7 +131,7 @@ async def test_both_read_what_the_other_has_encrypted(ours: Api, go: RealCluster
         assert (await ours.delete(f"{path}/{name}")).status == 200
 
 
-async def test_what_nobody_has_a_key_for_is_refused_with_the_same_words(ours: Api, go: RealCluster) -> None:
+async def test_undecryptable_value_has_the_same_error(ours: Api, go: RealCluster) -> None:
     secrets = "/api/v1/namespaces/default/secrets"
     store = ours.store
     assert isinstance(store, EtcdStore)
@@ -207,7 +207,7 @@ def _differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
     return [] if theirs == mine else [f"{path}: {theirs!r} / {mine!r}"]
 
 
-async def test_every_kind_that_both_know_goes_both_ways(ours: Api, go: RealCluster) -> None:
+async def test_every_common_kind_is_read_by_both_servers(ours: Api, go: RealCluster) -> None:
     shared, found = set(), []
     for direction in ("ours", "theirs"):
         namespace = f"both-{direction}"
@@ -247,9 +247,7 @@ async def test_every_kind_that_both_know_goes_both_ways(ours: Api, go: RealClust
 
 @pytest.mark.real_loop(timeout=1200)
 @pytest.mark.timeout(1300)
-async def test_both_under_mixed_load_show_the_same_lists(
-    ours: Api, go: RealCluster, soak: bool, soak_minutes: float
-) -> None:
+async def test_lists_agree_under_mixed_load(ours: Api, go: RealCluster, soak: bool, soak_minutes: float) -> None:
     """Creates, changes and deletions at both; both list the same at revisions in between. With --soak for minutes."""
     chance = random.Random(7)
     shown: list[tuple[str, Any]] = []
@@ -301,7 +299,7 @@ def _told(item: Any) -> Any:
     return meta["name"], meta["uid"], meta["resourceVersion"], item.get("data")
 
 
-async def test_node_ports_and_addresses_are_given_once_by_both(ours: Api, go: RealCluster) -> None:
+async def test_node_ports_and_addresses_are_unique_across_servers(ours: Api, go: RealCluster) -> None:
     services = "/api/v1/namespaces/default/services"
 
     def body(name: str, **spec: Any) -> dict[str, Any]:

@@ -121,7 +121,7 @@ async def until(api: Api, target: str, status: int) -> Any:
     return answer
 
 
-async def test_a_key_is_rotated_by_writes_that_change_nothing(world: World) -> None:
+async def test_key_rotation_by_no_op_writes(world: World) -> None:
     """``kubectl get secrets -o json | kubectl replace -f -``"""
     world.configure({"identity": {}})
     async with world.server() as api:
@@ -157,7 +157,7 @@ async def test_a_key_is_rotated_by_writes_that_change_nothing(world: World) -> N
         assert page.value(name, "secrets", "to_storage", "k8s:enc:aesgcm:v1:", "OK") == 1
 
 
-async def test_custom_resources_and_definitions_are_encrypted_by_a_wildcard(world: World) -> None:
+async def test_wildcard_encrypts_custom_resources_and_definitions(world: World) -> None:
     world.configure(keys("one", provider="secretbox"), {"identity": {}}, resources=("*.*",))
     async with world.server() as api:
         await api.made(DEFINITIONS, definition("Panda"))
@@ -177,7 +177,7 @@ async def test_custom_resources_and_definitions_are_encrypted_by_a_wildcard(worl
         assert (await api.get(f"{path}/c")).status == 200
 
 
-async def test_without_its_key_a_value_is_an_error_and_with_it_there_again(world: World) -> None:
+async def test_missing_key_is_an_error_until_restored(world: World) -> None:
     world.configure(keys("one"))
     async with world.server() as api:
         for name in ("a", "b"):
@@ -220,7 +220,7 @@ async def test_without_its_key_a_value_is_an_error_and_with_it_there_again(world
         assert [kind for kind, _name, _version in await changes.take(1)] == ["DELETED"]
 
 
-async def test_a_value_that_comes_without_its_key_ends_watches_with_an_error(world: World) -> None:
+async def test_undecryptable_event_ends_watches_with_an_error(world: World) -> None:
     world.configure(keys("one"))
     async with world.server(reload=True) as api:
         made = await api.made(SECRETS, secret("a"))
@@ -253,7 +253,7 @@ def kms(plugin: KmsPlugin, timeout: str = "200ms") -> dict[str, Any]:
     return {"kms": {"apiVersion": "v2", "name": "foo", "endpoint": plugin.endpoint, "timeout": timeout}}
 
 
-async def test_two_servers_with_a_plugin_read_what_the_other_has_written(world: World, plugin: KmsPlugin) -> None:
+async def test_servers_with_one_kms_plugin_decrypt_each_others_values(world: World, plugin: KmsPlugin) -> None:
     plugin.start()
     world.configure(kms(plugin, "3s"))
     async with world.server() as one, world.server() as two:
@@ -271,7 +271,7 @@ async def test_two_servers_with_a_plugin_read_what_the_other_has_written(world: 
     assert plugin.calls.count("Decrypt") == 4
 
 
-async def test_a_plugin_that_is_not_there_at_the_start_comes_later(
+async def test_kms_plugin_may_start_after_the_server(
     world: World, plugin: KmsPlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pilothouse.storage.encryption.kmsv2.probe._UNHEALTHY_SECONDS", 0.2)
@@ -297,7 +297,7 @@ async def test_a_plugin_that_is_not_there_at_the_start_comes_later(
         assert (await api.health("/healthz/kms-providers"))[0] == 200
 
 
-async def test_a_key_that_a_plugin_has_lost_is_named(world: World, plugin: KmsPlugin) -> None:
+async def test_error_names_the_lost_kms_key(world: World, plugin: KmsPlugin) -> None:
     plugin.start()
     world.configure(kms(plugin))
     async with world.server() as api:
@@ -312,7 +312,7 @@ async def test_a_key_that_a_plugin_has_lost_is_named(world: World, plugin: KmsPl
         assert (await api.get(f"{SECRETS}/b")).status == 200
 
 
-async def test_another_plugin_is_taken_when_the_file_names_it(world: World, plugin: KmsPlugin, tmp_path: Path) -> None:
+async def test_changed_configuration_uses_another_kms_plugin(world: World, plugin: KmsPlugin, tmp_path: Path) -> None:
     other = KmsPlugin(tmp_path / "other.sock").start()
     plugin.start()
     world.configure(kms(plugin))
@@ -330,7 +330,7 @@ async def test_another_plugin_is_taken_when_the_file_names_it(world: World, plug
         other.stop()
 
 
-async def test_without_the_key_of_what_a_server_needs_itself_it_starts_and_goes_on_once_it_has_it(
+async def test_server_starts_without_the_key_and_recovers(
     world: World,
 ) -> None:
     pandas = "/apis/example.com/v1/namespaces/default/pandas"
@@ -359,7 +359,7 @@ async def test_without_the_key_of_what_a_server_needs_itself_it_starts_and_goes_
 
 @pytest.mark.real_loop(timeout=1200)
 @pytest.mark.timeout(1300)
-async def test_keys_change_under_load_and_nothing_is_lost(
+async def test_key_rotation_under_load_loses_nothing(
     world: World, plugin: KmsPlugin, monkeypatch: pytest.MonkeyPatch, soak: bool, soak_minutes: float
 ) -> None:
     """Two servers write and read while the file changes, and the key of the plugin. With --soak for minutes."""

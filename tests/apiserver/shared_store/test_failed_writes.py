@@ -54,7 +54,7 @@ async def _beside(
     return await writing, await waiting
 
 
-async def test_a_create_is_not_refused_for_one_that_fails(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_create_does_not_conflict_with_a_failing_create(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     async with servers(env, 1) as (api,), _first_fails(api, monkeypatch) as release:
 
         async def create() -> Any:
@@ -65,7 +65,7 @@ async def test_a_create_is_not_refused_for_one_that_fails(env: Env, monkeypatch:
         assert (await create()).status == 409
 
 
-async def test_an_update_has_no_conflict_with_one_that_fails(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_update_does_not_conflict_with_a_failing_update(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     async with servers(env, 1) as (api,):
         created = (await api.post(CONFIG_MAPS, config_map("a"))).body
 
@@ -79,7 +79,7 @@ async def test_an_update_has_no_conflict_with_one_that_fails(env: Env, monkeypat
         assert (await update()).status == 409
 
 
-async def test_what_a_failing_deletion_would_remove_is_found(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_object_is_readable_during_a_failing_delete(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     async with servers(env, 1) as (api,):
         await api.post(CONFIG_MAPS, config_map("a"))
 
@@ -94,9 +94,7 @@ async def test_what_a_failing_deletion_would_remove_is_found(env: Env, monkeypat
         assert (first.status, second.status) == (500, 200), second.text
 
 
-async def test_an_update_that_changes_nothing_shows_no_write_that_fails(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_op_update_does_not_return_a_failing_write(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     async with servers(env, 1) as (api,):
         await api.post(CONFIG_MAPS, config_map("a"))
 
@@ -111,7 +109,7 @@ async def test_an_update_that_changes_nothing_shows_no_write_that_fails(
         assert shown["data"] == {"b": "c"}
 
 
-async def test_an_update_that_changes_nothing_has_the_revision_of_the_one_beside_it(env: Env) -> None:
+async def test_no_op_update_returns_the_revision_of_a_concurrent_write(env: Env) -> None:
     async with servers(env, 1) as (api,):
         await api.post(CONFIG_MAPS, config_map("a"))
         patch = {"data": {"b": "c"}}
@@ -120,7 +118,7 @@ async def test_an_update_that_changes_nothing_has_the_revision_of_the_one_beside
         assert [each.body for each in answers] == [shown] * 3
 
 
-async def test_what_a_server_keeps_up_is_looked_at_until_it_is_there(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_staged_write_is_retried_until_stored(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one is quicker, again and again, and ends then, with some of it left to do."""
     async with servers(env, 1) as (api,):
         core = api.server.core

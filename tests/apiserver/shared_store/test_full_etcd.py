@@ -52,7 +52,7 @@ async def _names(api: Api) -> list[str]:
     return [name for item in found if (name := item["metadata"]["name"]) != "kube-root-ca.crt"]
 
 
-async def test_the_quota_is_answered_with_the_words_of_etcd_until_the_alarm_is_disarmed(env: Env) -> None:
+async def test_quota_error_is_etcds_until_the_alarm_is_disarmed(env: Env) -> None:
     etcd = Etcd("--quota-backend-bytes=3000000").start()
     try:
         async with _server(env, etcd) as api:
@@ -89,9 +89,7 @@ async def test_the_quota_is_answered_with_the_words_of_etcd_until_the_alarm_is_d
         etcd.stop()
 
 
-async def test_a_full_disk_ends_etcd_and_everything_acknowledged_is_there_when_it_has_room(
-    env: Env, tmp_path: Path
-) -> None:
+async def test_acknowledged_writes_survive_a_full_disk(env: Env, tmp_path: Path) -> None:
     """etcd ends when it can't write (``failed to commit tx``). For its log it has twice 64 MB before."""
     with small_disk(tmp_path / "disk", 160 * MIB) as disk:
         etcd = Etcd(f"--data-dir={disk / 'data'}", "--log-level=fatal").start()

@@ -70,7 +70,7 @@ def _read(env: Env, cluster: RealCluster) -> EtcdStore:
     return EtcdStore.open(env, EtcdOptions(servers=(cluster.etcd_url,)), KeyLayout(), ObjectCodec())
 
 
-async def test_every_object_of_its_start_can_be_read(env: Env, real_cluster: RealCluster) -> None:
+async def test_bootstrap_objects_of_v1_20_are_decoded(env: Env, real_cluster: RealCluster) -> None:
     records = _read(env, real_cluster).list("").records
     assert len(records) > 150
     for record in records:
@@ -82,7 +82,7 @@ async def test_every_object_of_its_start_can_be_read(env: Env, real_cluster: Rea
     assert level["spec"]["limited"]["nominalConcurrencyShares"] == 100
 
 
-async def test_older_storage_versions_are_read_as_those_of_today(env: Env, real_cluster: RealCluster) -> None:
+async def test_older_storage_versions_are_converted(env: Env, real_cluster: RealCluster) -> None:
     ns = real_cluster.namespace()
     for version, resource, kind, body in _MADE:
         document = json.loads(

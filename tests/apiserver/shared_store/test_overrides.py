@@ -80,7 +80,7 @@ def _revision(body: dict[str, Any]) -> int:
     return int(body["metadata"]["resourceVersion"])
 
 
-async def test_a_resource_is_where_it_was_named_and_all_others_where_they_were(env: Env, two: Two) -> None:
+async def test_overridden_resource_is_stored_in_its_own_etcd(env: Env, two: Two) -> None:
     async with _servers(env, two, "/configmaps", "apps/*", "networking.k8s.io/nothing") as (api,):
         assert isinstance(api.store, RoutedStore)
         made = await api.made(CONFIG_MAPS, config_map("a", x="1"))
@@ -112,7 +112,7 @@ async def test_a_resource_is_where_it_was_named_and_all_others_where_they_were(e
         assert len(late.body["items"]) == 2
 
 
-async def test_several_servers_share_both(env: Env, two: Two) -> None:
+async def test_several_servers_share_both_etcds(env: Env, two: Two) -> None:
     async with _servers(env, two, "/configmaps", count=2) as (one, other):
         await one.made(CONFIG_MAPS, config_map("a", x="1"))
         found = (await other.get(f"{CONFIG_MAPS}/a")).body
@@ -123,7 +123,7 @@ async def test_several_servers_share_both(env: Env, two: Two) -> None:
         assert (await one.post(CONFIG_MAPS, config_map("a"))).status == 409
 
 
-async def test_what_goes_with_a_write_is_stored_where_it_belongs(env: Env, two: Two) -> None:
+async def test_related_writes_are_stored_in_their_own_etcd(env: Env, two: Two) -> None:
     """Ranges of addresses with the Services, quotas by themselves."""
     async with _servers(env, two, "/services", "/pods") as (api,):
         service = await api.made(SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
@@ -141,7 +141,7 @@ async def test_what_goes_with_a_write_is_stored_where_it_belongs(env: Env, two: 
         assert not {"pods", "ranges"} & default
 
 
-async def test_what_the_default_one_has_of_it_is_not_shown(env: Env, two: Two) -> None:
+async def test_objects_in_the_default_etcd_are_not_served(env: Env, two: Two) -> None:
     """As with kube-apiserver, nothing is moved."""
     async with _servers(env, two) as (before,):
         await before.made(CONFIG_MAPS, config_map("left"))
@@ -152,7 +152,7 @@ async def test_what_the_default_one_has_of_it_is_not_shown(env: Env, two: Two) -
         assert len((await again.get(CONFIG_MAPS)).body["items"]) == 1
 
 
-async def test_one_that_is_gone_fails_its_resources_and_its_checks(env: Env, two: Two) -> None:
+async def test_unavailable_override_fails_its_resources_and_health_checks(env: Env, two: Two) -> None:
     async with _servers(env, two, "/configmaps") as (api,):
         chain = HandlerChain(api.server, address="127.0.0.1:6443")
         await chain.start()

@@ -43,7 +43,7 @@ async def eventually(api: Api, target: str, status: int, seconds: float) -> None
             await asyncio.sleep(0.02)
 
 
-async def test_what_one_writes_the_other_reads_at_once_and_under_the_same_revision(env: Env) -> None:
+async def test_writes_are_immediately_readable_with_the_same_revision(env: Env) -> None:
     async with servers(env) as (one, two):
         for step in range(20):
             made = await one.post(CONFIG_MAPS, config_map(f"c{step}", a="1"))
@@ -60,7 +60,7 @@ async def test_what_one_writes_the_other_reads_at_once_and_under_the_same_revisi
         assert (await two.delete(f"{CONFIG_MAPS}/c0")).status == 404
 
 
-async def test_bytes_and_key_are_those_of_kube_apiserver(env: Env) -> None:
+async def test_stored_bytes_and_keys_are_kube_apiservers(env: Env) -> None:
     async with servers(env, 1) as (one,):
         await one.post(SERVICES, service("web"))
         store = one.store
@@ -72,7 +72,7 @@ async def test_bytes_and_key_are_those_of_kube_apiserver(env: Env) -> None:
         assert shown["resourceVersion"] == str(pair.mod_revision)
 
 
-async def test_of_two_creates_one_wins(env: Env) -> None:
+async def test_one_of_two_creates_wins(env: Env) -> None:
     async with servers(env) as both:
         for round_ in range(10):
             answers = await asyncio.gather(*(each.post(CONFIG_MAPS, config_map(f"r{round_}")) for each in both))
@@ -81,7 +81,7 @@ async def test_of_two_creates_one_wins(env: Env) -> None:
             assert lost.body["reason"] == "AlreadyExists"
 
 
-async def test_patches_without_a_version_are_repeated_and_none_is_lost(env: Env) -> None:
+async def test_patches_without_resource_version_are_retried(env: Env) -> None:
     async with servers(env) as (one, two):
         await one.post(CONFIG_MAPS, config_map("c"))
 
@@ -98,7 +98,7 @@ async def test_patches_without_a_version_are_repeated_and_none_is_lost(env: Env)
         assert len((await one.get(f"{CONFIG_MAPS}/c")).body["data"]) == 40
 
 
-async def test_a_version_that_another_server_has_replaced_is_a_conflict(env: Env) -> None:
+async def test_stale_resource_version_is_a_conflict(env: Env) -> None:
     async with servers(env) as (one, two):
         made = (await one.post(CONFIG_MAPS, config_map("c"))).body
         await two.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "1"}})
@@ -106,7 +106,7 @@ async def test_a_version_that_another_server_has_replaced_is_a_conflict(env: Env
         assert (answer.status, answer.body["reason"]) == (409, "Conflict")
 
 
-async def test_a_counter_that_all_increment_with_compare_loses_nothing(env: Env) -> None:
+async def test_compare_and_swap_increments_are_not_lost(env: Env) -> None:
     async with servers(env, 3) as all_:
         await all_[0].post(CONFIG_MAPS, config_map("n", count="0"))
 
@@ -132,7 +132,7 @@ async def test_a_counter_that_all_increment_with_compare_loses_nothing(env: Env)
         assert (await all_[0].get(f"{CONFIG_MAPS}/n")).body["data"]["count"] == "24"
 
 
-async def test_addresses_and_ports_are_given_once(env: Env) -> None:
+async def test_addresses_and_ports_are_unique(env: Env) -> None:
     async with servers(env, 3) as all_:
 
         async def create(api: Api, name: str) -> Any:
@@ -161,7 +161,7 @@ async def test_addresses_and_ports_are_given_once(env: Env) -> None:
         assert (await all_[2].post(SERVICES, service("again", **wanted))).status == 201
 
 
-async def test_both_take_the_same_free_port_only_once(env: Env) -> None:
+async def test_requested_port_is_allocated_once(env: Env) -> None:
     async with servers(env) as both:
         for port in range(30100, 30110):
             wanted = {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}
@@ -171,7 +171,7 @@ async def test_both_take_the_same_free_port_only_once(env: Env) -> None:
             assert sorted(answer.status for answer in answers) == [201, 422], [answer.text for answer in answers]
 
 
-async def test_a_quota_holds_for_both_together(env: Env) -> None:
+async def test_quota_is_shared(env: Env) -> None:
     async with servers(env) as both:
         path = "/api/v1/namespaces/default/resourcequotas"
         made = await both[0].post(path, {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "6"}}})
@@ -189,7 +189,7 @@ async def test_a_quota_holds_for_both_together(env: Env) -> None:
         assert len((await both[0].get(CONFIG_MAPS)).body["items"]) == 6
 
 
-async def test_custom_resources_are_served_by_the_other_server_within_a_second(env: Env) -> None:
+async def test_definition_is_served_by_the_other_server_within_a_second(env: Env) -> None:
     definition = {
         "metadata": {"name": "foos.example.com"},
         "spec": {
@@ -223,7 +223,7 @@ async def test_custom_resources_are_served_by_the_other_server_within_a_second(e
         await eventually(two, foos, 404, 3)
 
 
-async def test_a_watch_goes_on_at_the_other_server(env: Env) -> None:
+async def test_watch_continues_at_the_other_server(env: Env) -> None:
     """No event is lost or doubled by a client that changes the server with each batch."""
     async with servers(env) as both:
         start = (await both[0].get(CONFIG_MAPS)).meta["resourceVersion"]
@@ -249,9 +249,7 @@ async def test_a_watch_goes_on_at_the_other_server(env: Env) -> None:
         assert seen == [f"w{step:02}" for step in range(60)]
 
 
-async def test_the_service_kubernetes_leads_to_all_servers_that_are_alive(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_kubernetes_endpoints_list_all_live_servers(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "_MASTER_LEASE_SECONDS", 2.0)  # etcd's shortest
     monkeypatch.setattr(master_leases, "_RENEW_SECONDS", 0.5)
 
@@ -284,7 +282,7 @@ async def test_the_service_kubernetes_leads_to_all_servers_that_are_alive(
         work[1].cancel()
 
 
-async def test_pages_of_one_list_go_on_at_a_server_that_has_just_started(env: Env) -> None:
+async def test_continue_token_is_valid_at_a_newly_started_server(env: Env) -> None:
     async with servers(env, 1) as (one,):
         for step in range(7):
             await one.post(
@@ -317,7 +315,7 @@ async def test_pages_of_one_list_go_on_at_a_server_that_has_just_started(env: En
             await late.server.close()
 
 
-async def test_events_expire_by_a_lease(env: Env) -> None:
+async def test_events_expire_with_their_etcd_lease(env: Env) -> None:
     async with servers(env, event_ttl=1) as (one, two):
         body = {
             "metadata": {"name": "e"},
@@ -334,7 +332,7 @@ async def test_events_expire_by_a_lease(env: Env) -> None:
         await eventually(two, f"{events}/e", 404, 10)
 
 
-async def test_a_value_that_nobody_can_read_is_an_error_and_not_absent(env: Env) -> None:
+async def test_undecodable_value_is_an_error(env: Env) -> None:
     async with servers(env, 1) as (one,):
         store = one.store
         assert isinstance(store, EtcdStore)
@@ -359,7 +357,7 @@ async def test_a_value_that_nobody_can_read_is_an_error_and_not_absent(env: Env)
         assert (listed.status, "corrupt object" in listed.message) == (500, True)
 
 
-async def test_keys_that_are_no_text_are_left_alone(env: Env) -> None:
+async def test_non_utf8_keys_are_ignored(env: Env) -> None:
     async with servers(env, 1) as (one,):
         store = one.store
         assert isinstance(store, EtcdStore)
@@ -369,7 +367,7 @@ async def test_keys_that_are_no_text_are_left_alone(env: Env) -> None:
         assert len((await one.get(CONFIG_MAPS)).body["items"]) == 1
 
 
-async def test_compaction_is_done_by_one_and_ends_no_watch(env: Env) -> None:
+async def test_compaction_by_one_server_ends_no_watch(env: Env) -> None:
     async with servers(env) as (one, two):
         stores = [each.store for each in (one, two)]
         assert isinstance(stores[0], EtcdStore) and isinstance(stores[1], EtcdStore)

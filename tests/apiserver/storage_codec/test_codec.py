@@ -41,7 +41,7 @@ def _shown() -> dict[tuple[str, str], Any]:
     return {(each["metadata"].get("uid"), each["apiVersion"]): each for each in _recorded()["shown"].values()}
 
 
-def test_every_recorded_key_is_an_object_or_known_to_be_none() -> None:
+def test_every_recorded_key_is_known() -> None:
     none = []
     for etcd_key in _stored():
         key = LAYOUT.key(etcd_key)
@@ -52,7 +52,7 @@ def test_every_recorded_key_is_an_object_or_known_to_be_none() -> None:
     assert none == ["peerserverleases"]
 
 
-def test_what_v1_36_stored_is_read_as_v1_36_showed_it() -> None:
+def test_objects_stored_by_v1_36_are_decoded() -> None:
     shown = _shown()
     for etcd_key, data in _stored().items():
         key = LAYOUT.key(etcd_key)
@@ -71,7 +71,7 @@ def test_what_v1_36_stored_is_read_as_v1_36_showed_it() -> None:
         )
 
 
-def test_what_is_read_is_written_to_the_byte() -> None:
+def test_stored_objects_round_trip_byte_for_byte() -> None:
     compared = 0
     for etcd_key, data in _stored().items():
         key = LAYOUT.key(etcd_key)
@@ -82,7 +82,7 @@ def test_what_is_read_is_written_to_the_byte() -> None:
     assert compared == 264
 
 
-def test_every_resource_that_is_stored_has_a_key_of_its_own() -> None:
+def test_storage_keys_are_unique() -> None:
     found: dict[str, str] = {}
     for info in (*built_in(), *(info for infos in BEHIND_GATES.values() for info in infos)):
         if "create" not in info.verbs or "list" not in info.verbs or info.group == "metrics.k8s.io":
@@ -203,7 +203,7 @@ def test_older_storage_versions(key: str, api_version: str, kind: str, obj: Any,
     assert json.loads(CODEC.decode(key, CODEC.encode(key, json.dumps(read).encode()), 3)) == read
 
 
-def test_an_autoscaler_of_v1_is_read_as_v2() -> None:
+def test_v1_autoscaler_is_decoded_as_v2() -> None:
     spec = {
         "scaleTargetRef": {"kind": "Deployment", "name": "web"},
         "maxReplicas": 3,
@@ -308,7 +308,7 @@ def test_definitions_are_stored_in_v1beta1(spec: Any, stored: tuple[str, Any]) -
     assert from_v1beta1(converted) == definition
 
 
-def test_a_definition_of_one_version_by_name_gets_the_list() -> None:
+def test_single_version_definition_is_converted() -> None:
     """As releases before v1.11 stored them."""
     read = from_v1beta1({"metadata": {}, "spec": {"group": "g.io", "version": "v1", "validation": {"x": 1}}})
     assert read["spec"]["versions"] == [{"name": "v1", "served": True, "storage": True, "schema": {"x": 1}}]
@@ -334,7 +334,7 @@ def test_a_definition_of_one_version_by_name_gets_the_list() -> None:
         ),
     ],
 )
-def test_what_is_no_object_is_an_error(key: str, data: bytes, message: str) -> None:
+def test_undecodable_value_is_an_error(key: str, data: bytes, message: str) -> None:
     with pytest.raises(CodecError, match=message):
         CODEC.decode(key, data, 3)
 
@@ -352,7 +352,7 @@ def test_what_is_no_object_is_an_error(key: str, data: bytes, message: str) -> N
         ("apiregistration.k8s.io/apiservices/a", "apiregistration.k8s.io/v1", "APIService", {"spec": {"group": []}}),
     ],
 )  # fmt: skip
-def test_json_is_of_its_type_or_no_object(key: str, api_version: str, kind: str, fields: Any) -> None:
+def test_json_with_wrong_types_is_an_error(key: str, api_version: str, kind: str, fields: Any) -> None:
     whole = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "uid": "u"}}
     assert json.loads(CODEC.decode(key, json.dumps(whole).encode(), 3))["metadata"]["resourceVersion"] == "3"
     with pytest.raises(CodecError, match="cannot unmarshal"):

@@ -16,7 +16,7 @@ from tests.apiserver.apiextensions.conversion.things import (
 )
 
 
-async def test_a_definition_that_changes_is_converted_anew(api: Api) -> None:
+async def test_changed_definition_uses_the_new_conversion(api: Api) -> None:
     hook = await served(api)
     await api.made(V1, v1_thing())
     await api.get(V2)
@@ -29,7 +29,7 @@ async def test_a_definition_that_changes_is_converted_anew(api: Api) -> None:
     assert hook.calls == []
 
 
-async def test_a_definition_goes_with_objects_of_any_stored_version(api: Api) -> None:
+async def test_definition_deletion_removes_objects_of_every_stored_version(api: Api) -> None:
     hook = await served(api)
     await api.made(V1, v1_thing())
     assert (await api.delete(DEFINITION)).status == 200
@@ -55,7 +55,7 @@ async def test_a_definition_goes_with_objects_of_any_stored_version(api: Api) ->
     work.cancel()
 
 
-async def test_metrics_count_calls(started_api: Api) -> None:
+async def test_conversion_metrics(started_api: Api) -> None:
     api = started_api
     hook = await served(api)
     await api.made(V1, v1_thing())

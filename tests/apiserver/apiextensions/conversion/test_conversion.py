@@ -28,7 +28,7 @@ from tests.custom_resources import DEFINITIONS
 TABLE = {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 
 
-async def test_what_is_written_in_one_version_is_stored_in_the_storage_version(api: Api) -> None:
+async def test_objects_are_stored_in_the_storage_version(api: Api) -> None:
     hook = await served(api)
     made = await api.post(V2, v2_thing())
     assert (made.status, made.body["apiVersion"]) == (201, "example.com/v2")
@@ -40,7 +40,7 @@ async def test_what_is_written_in_one_version_is_stored_in_the_storage_version(a
     assert hook.calls == [(["a"], "v1"), (["a"], "v2")]
 
 
-async def test_a_read_in_the_stored_version_calls_no_webhook(api: Api) -> None:
+async def test_read_in_the_storage_version_calls_no_webhook(api: Api) -> None:
     hook = await served(api)
     await api.made(V1, v1_thing())
     assert spec_of(await api.get(V1 + "/a")) == {"hostPort": "h:1", "mode": "one"}
@@ -50,7 +50,7 @@ async def test_a_read_in_the_stored_version_calls_no_webhook(api: Api) -> None:
     assert hook.calls == []
 
 
-async def test_a_get_calls_the_webhook_each_time(api: Api) -> None:
+async def test_get_calls_the_webhook_each_time(api: Api) -> None:
     """One with a resource version is answered by what the watch cache has."""
     hook = await served(api)
     await api.made(V1, v1_thing())
@@ -63,7 +63,7 @@ async def test_a_get_calls_the_webhook_each_time(api: Api) -> None:
     assert len(hook.calls) <= 1
 
 
-async def test_a_request_says_what_is_wanted(api: Api) -> None:
+async def test_conversion_request(api: Api) -> None:
     hook = await served(api)
     made = await api.made(V1, v1_thing())
     await api.get(V2 + "/a")
@@ -77,7 +77,7 @@ async def test_a_request_says_what_is_wanted(api: Api) -> None:
     assert sent["metadata"] == made["metadata"]
 
 
-async def test_a_list_is_converted_in_one_call(api: Api) -> None:
+async def test_list_is_converted_in_one_call(api: Api) -> None:
     hook = await served(api)
     for name in ("a", "b"):
         await api.made(V1, v1_thing(name))
@@ -100,7 +100,7 @@ async def test_a_list_is_converted_in_one_call(api: Api) -> None:
     assert hook.calls == [(["c"], "v1")]
 
 
-async def test_a_list_of_many_is_converted_in_several_calls(api: Api) -> None:
+async def test_long_list_is_converted_in_several_calls(api: Api) -> None:
     hook = await served(api)
     for number in range(3):
         await api.made(V1, v1_thing(f"t{number}", metadata={"annotations": {"big": "x" * 200_000}}))
@@ -109,7 +109,7 @@ async def test_a_list_of_many_is_converted_in_several_calls(api: Api) -> None:
     assert [len(names) for names, _version in hook.calls] == [4, 2]
 
 
-async def test_a_list_is_selected_by_what_the_version_has(api: Api) -> None:
+async def test_list_selects_by_fields_of_the_requested_version(api: Api) -> None:
     def labelled(request: Object) -> Object:
         response = good(request)
         for obj in response["convertedObjects"]:
@@ -134,7 +134,7 @@ async def test_a_list_is_selected_by_what_the_version_has(api: Api) -> None:
     assert hook.asked
 
 
-async def test_tables_have_the_columns_of_the_version(api: Api) -> None:
+async def test_tables_have_the_columns_of_the_requested_version(api: Api) -> None:
     await served(api)
     await api.made(V1, v1_thing())
     for path, names, cells in (
@@ -167,7 +167,7 @@ async def test_updates_in_each_version(api: Api) -> None:
     assert hook.asked
 
 
-async def test_a_write_that_changes_nothing_is_none(api: Api) -> None:
+async def test_no_op_update_is_not_written(api: Api) -> None:
     Hook(api)
     given = definition()
     # A default of a version that the storage version does not know is a change each time, also upstream.
@@ -212,7 +212,7 @@ async def test_dry_run_and_generated_names(api: Api) -> None:
     assert stored(api, name)["spec"] == {"hostPort": "h:1"}
 
 
-async def test_labels_and_annotations_are_the_webhooks_and_nothing_else_of_metadata(api: Api) -> None:
+async def test_webhook_may_change_only_labels_and_annotations(api: Api) -> None:
     """``validateObjectMetaMutation``."""
 
     def mutating(request: Object) -> Object:
@@ -243,7 +243,7 @@ async def test_labels_and_annotations_are_the_webhooks_and_nothing_else_of_metad
     assert kept["generation"] == 1
 
 
-async def test_storage_versions_are_those_that_objects_were_stored_in(api: Api) -> None:
+async def test_stored_versions(api: Api) -> None:
     hook = await served(api)
     await api.made(V1, v1_thing())
     assert (await api.get(DEFINITION)).body["status"]["storedVersions"] == ["v1"]
@@ -263,7 +263,7 @@ async def test_storage_versions_are_those_that_objects_were_stored_in(api: Api) 
     assert again.meta["resourceVersion"] == migrated.meta["resourceVersion"]
 
 
-async def test_admission_sees_the_version_that_it_asks_for(api: Api) -> None:
+async def test_admission_gets_the_requested_version(api: Api) -> None:
     hook = await served(api)
     policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
     rule = {"apiGroups": ["example.com"], "apiVersions": ["v2"], "operations": ["*"], "resources": ["things"]}
@@ -294,7 +294,7 @@ async def test_admission_sees_the_version_that_it_asks_for(api: Api) -> None:
     )
 
 
-async def test_without_a_webhook_only_the_stored_version_is_defaulted(api: Api) -> None:
+async def test_storage_version_is_defaulted_without_a_webhook(api: Api) -> None:
     """What the storage version does not know is not stored (``crdConversionRESTOptionsGetter``, v1.36)."""
     given = definition()
     given["spec"]["conversion"] = {"strategy": "None"}
@@ -306,12 +306,12 @@ async def test_without_a_webhook_only_the_stored_version_is_defaulted(api: Api) 
     assert spec_of(await api.get(V2 + "/b")) == {"mode": "one"}
 
 
-def test_the_webhook_of_these_tests_converts_both_ways() -> None:
+def test_test_webhook_converts_in_both_directions() -> None:
     thing = json.loads(json.dumps(v1_thing(replicas=2)))
     assert convert(convert(thing, "example.com/v2"), "example.com/v1") == thing
 
 
-async def test_what_is_converted_is_pruned_and_written_as_go_writes_it(api: Api) -> None:
+async def test_converted_objects_are_pruned_and_normalized(api: Api) -> None:
     """What the schema does not know and nulls that it does not allow go; whole numbers have no fraction."""
 
     def odd(request: Object) -> Object:

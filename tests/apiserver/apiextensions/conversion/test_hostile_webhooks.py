@@ -158,7 +158,7 @@ NO_JSON = "couldn't get version/kind; json parse error: "
     },
 )
 @pytest.mark.real_loop(timeout=60)
-async def test_a_hostile_webhook_fails_only_its_requests(hooks: Hooks, serve: Serve, expected: str) -> None:
+async def test_hostile_webhook_fails_only_its_own_requests(hooks: Hooks, serve: Serve, expected: str) -> None:
     api = await served(hooks)
     hooks.serve = serve
     got = await api.get(V2 + "/t0000")
@@ -172,7 +172,7 @@ async def test_a_hostile_webhook_fails_only_its_requests(hooks: Hooks, serve: Se
 
 
 @pytest.mark.real_loop(timeout=60)
-async def test_an_answer_in_drips_is_given_up_in_time(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_response_times_out(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_converter, "TIMEOUT_SECONDS", 1)
     api = await served(hooks)
     hooks.serve = drip
@@ -189,7 +189,7 @@ async def test_an_answer_in_drips_is_given_up_in_time(hooks: Hooks, monkeypatch:
 
 
 @pytest.mark.real_loop(timeout=60)
-async def test_a_list_of_a_thousand_is_converted_in_a_few_calls(hooks: Hooks) -> None:
+async def test_list_of_a_thousand_is_converted_in_few_calls(hooks: Hooks) -> None:
     api = await served(hooks, things=1000)
     listed: Answer = await api.get(V2)
     assert [item["spec"]["host"] for item in listed.body["items"]] == ["h"] * 1000
@@ -204,7 +204,7 @@ async def test_a_list_of_a_thousand_is_converted_in_a_few_calls(hooks: Hooks) ->
 
 
 @pytest.mark.real_loop(timeout=60)
-async def test_answers_larger_than_a_buffer_are_read_to_their_end(hooks: Hooks) -> None:
+async def test_large_responses_are_read_completely(hooks: Hooks) -> None:
     """A webhook that closes its connection at once has sent everything before."""
     api = await served(hooks, things=0)
     for number in range(8):

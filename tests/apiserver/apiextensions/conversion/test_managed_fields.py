@@ -27,7 +27,7 @@ def fields(answer: Answer, manager: str) -> Any:
     return found.get("f:spec")
 
 
-async def test_managers_keep_the_version_that_they_wrote_in(api: Api) -> None:
+async def test_managed_fields_keep_their_api_version(api: Api) -> None:
     await served(api)
     first = await api.patch(V1 + "/a?fieldManager=one", v1_thing(mode="x"), APPLY)
     assert first.status == 201, first.text
@@ -53,7 +53,7 @@ async def test_managers_keep_the_version_that_they_wrote_in(api: Api) -> None:
     assert fields(fourth, "three") == {"f:hostPort": {}}
 
 
-async def test_what_was_applied_in_another_version_is_pruned_there(api: Api) -> None:
+async def test_fields_applied_in_another_version_are_pruned(api: Api) -> None:
     await served(api)
     assert (await api.patch(V2 + "/a?fieldManager=m", v2_thing(count=3), APPLY)).status == 201
     applied = await api.patch(V2 + "/a?fieldManager=m", v2_thing(), APPLY)
@@ -64,7 +64,7 @@ async def test_what_was_applied_in_another_version_is_pruned_there(api: Api) -> 
     assert managers(moved) == [("m", "Apply", "example.com/v1")]
 
 
-async def test_an_applier_of_labels_moves_to_another_version(api: Api) -> None:
+async def test_apply_of_labels_in_another_version(api: Api) -> None:
     """What nobody else owns is converted, of which neither spec nor metadata is left; the webhook is not asked."""
     hook = await served(api)
     labelled = v2_thing(count=3, metadata={"labels": {"team": "a"}})
@@ -77,7 +77,7 @@ async def test_an_applier_of_labels_moves_to_another_version(api: Api) -> None:
     assert ("labels" in moved.meta, moved.meta["name"]) == (False, "a")
 
 
-async def test_managed_fields_in_versions_that_cannot_be_had(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+async def test_managed_fields_in_unconvertible_versions(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     """An update goes on without managed fields, as upstream's ``UpdateNoErrors``, and says so; an apply fails."""
     hook = await served(api)
     await api.made(V2 + "?fieldManager=two", v2_thing())

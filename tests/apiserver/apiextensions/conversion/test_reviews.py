@@ -105,7 +105,7 @@ BOTH = {"foo": "bar", "labels": {"a": "A", "b": "B"}, "annotations": {"a": "1", 
         ),
     },
 )
-def test_only_labels_and_annotations_are_the_webhooks(original: Object, converted: Object, expected: Any) -> None:
+def test_restore_object_meta(original: Object, converted: Object, expected: Any) -> None:
     """``TestRestoreObjectMeta``."""
     if isinstance(expected, dict):
         assert restored_metadata(original, converted) == expected
@@ -123,17 +123,17 @@ def test_only_labels_and_annotations_are_the_webhooks(original: Object, converte
         "the first that is known": (["v2", "v1"], "v1"),
     },
 )
-def test_the_first_known_version_is_sent(versions: list[str], expected: str) -> None:
+def test_first_supported_review_version_is_sent(versions: list[str], expected: str) -> None:
     """``TestCreateConversionReviewObjects``."""
     assert review_version(versions) == expected
 
 
-def test_no_known_version_is_an_error() -> None:
+def test_no_supported_review_version_is_an_error() -> None:
     with pytest.raises(ReviewError, match=r"^no supported conversion review versions$"):
         review_version(["vx"])
 
 
-def test_a_review_is_upstreams_struct() -> None:
+def test_conversion_review_is_upstreams() -> None:
     assert conversion_review("v1", "u", "foo/v1", [{"apiVersion": "foo/v2"}]) == {
         **V1,
         "request": {"uid": "u", "desiredAPIVersion": "foo/v1", "objects": [{"apiVersion": "foo/v2"}]},
@@ -204,7 +204,7 @@ EXPECTED = "expected webhook response of apiextensions.k8s.io/v1, Kind=Conversio
         ),
     },
 )
-def test_what_an_answer_says(version: str, review: Object, expected: Any) -> None:
+def test_converted_objects_from_response(version: str, review: Object, expected: Any) -> None:
     """``TestGetConvertedObjectsFromResponse``."""
     if isinstance(expected, list):
         assert converted_objects(review, version, "uid") == expected
@@ -245,7 +245,7 @@ def test_what_an_answer_says(version: str, review: Object, expected: Any) -> Non
         ),
     },
 )
-def test_what_is_no_answer(body: bytes, expected: str) -> None:
+def test_invalid_responses(body: bytes, expected: str) -> None:
     with pytest.raises(ReviewError) as raised:
         read_review(body, "v1")
     assert str(raised.value).startswith(expected)
@@ -313,14 +313,14 @@ def answered(metadata: Any = None, **more: Any) -> Object:
         ),
     },
 )
-def test_what_is_no_converted_object(given: Any, alone: str, among: str) -> None:
+def test_invalid_converted_objects(given: Any, alone: str, among: str) -> None:
     for of_list, index, expected in ((False, 0, alone), (True, 3, among)):
         with pytest.raises(ReviewError) as raised:
             converted_object(ORIGINAL, given, "example.com/v2", index, of_list=of_list)
         assert str(raised.value) == expected
 
 
-def test_a_converted_object_keeps_its_metadata() -> None:
+def test_converted_object_keeps_its_metadata() -> None:
     given = answered(
         {"resourceVersion": "42", "generation": 42, "finalizers": ["foo"], "garbage": 1, "labels": {"a": "b"}}
     )
@@ -328,7 +328,7 @@ def test_a_converted_object_keeps_its_metadata() -> None:
     assert taken == {**given, "metadata": {**ORIGINAL["metadata"], "labels": {"a": "b"}}}  # type: ignore[dict-item]
 
 
-def test_texts_of_a_webhook_are_cut() -> None:
+def test_webhook_messages_are_truncated() -> None:
     for given in (answered({"name": "x" * 100_000}), {"apiVersion": "x" * 100_000}, answered(kind="k" * 100_000)):
         with pytest.raises(ReviewError) as raised:
             converted_object(ORIGINAL, given, "example.com/v2", 0, of_list=False)

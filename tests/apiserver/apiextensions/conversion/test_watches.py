@@ -13,7 +13,7 @@ from tests.apiserver.apiextensions.conversion.things import (
 )
 
 
-async def test_a_watch_shows_each_event_in_its_version(api: Api) -> None:
+async def test_watch_events_are_converted(api: Api) -> None:
     hook = await served(api)
     await api.made(V1, v1_thing())
     events = await api.watch(V2)
@@ -38,7 +38,7 @@ async def test_a_watch_shows_each_event_in_its_version(api: Api) -> None:
     assert [names for names, version in hook.calls if version == "v2"] == [["b"], ["a"]]
 
 
-async def test_a_watch_selects_by_what_the_version_has(api: Api) -> None:
+async def test_watch_selects_by_fields_of_the_requested_version(api: Api) -> None:
     await served(api)
     await api.made(V1, v1_thing("a", "x:1"))
     await api.made(V1, v1_thing("b", "y:1"))
@@ -56,7 +56,7 @@ async def test_a_watch_selects_by_what_the_version_has(api: Api) -> None:
     await events.stream.close()
 
 
-async def test_a_watch_ends_where_a_change_cannot_be_converted(api: Api) -> None:
+async def test_watch_ends_at_an_unconvertible_event(api: Api) -> None:
     """Its client goes on from the last event, and is asked to come again until that is possible."""
     hook = await served(api)
     made = await api.made(V1, v1_thing())
@@ -78,7 +78,7 @@ async def test_a_watch_ends_where_a_change_cannot_be_converted(api: Api) -> None
     await events.stream.close()
 
 
-async def test_a_watch_that_waits_for_a_webhook_ends_when_it_is_closed(api: Api) -> None:
+async def test_watch_waiting_for_a_webhook_can_be_closed(api: Api) -> None:
     hook = await served(api)
     events = await api.watch(V2)
     hook.seconds = 25

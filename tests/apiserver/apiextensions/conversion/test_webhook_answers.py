@@ -43,7 +43,7 @@ VERBS = {
 
 
 @cases("method, path, body, content_type", VERBS)
-async def test_no_verb_goes_without_its_conversion(
+async def test_every_verb_fails_if_the_conversion_fails(
     api: Api, method: str, path: str, body: Any, content_type: str
 ) -> None:
     """``expectConversionFailureMessage``."""
@@ -69,7 +69,7 @@ async def test_no_verb_goes_without_its_conversion(
     assert stored(api) == before
 
 
-async def test_collections_and_creates_do_not_go_without_their_conversion(api: Api) -> None:
+async def test_deletecollection_and_create_fail_if_the_conversion_fails(api: Api) -> None:
     hook = await served(api)
     await api.made(V1, v1_thing())
     hook.failure = "Post: no"
@@ -129,7 +129,7 @@ def _converted(change: Any) -> Any:
         ),
     },
 )
-async def test_what_is_said_of_a_wrong_answer(api: Api, answer: Any, message: str) -> None:
+async def test_invalid_response_errors(api: Api, answer: Any, message: str) -> None:
     hook = await served(api, answer)
     made = await api.made(V1, v1_thing())
     got = await api.get(V2 + "/a")
@@ -137,7 +137,7 @@ async def test_what_is_said_of_a_wrong_answer(api: Api, answer: Any, message: st
     assert (got.status, got.message) == (500, FAILED + message)
 
 
-async def test_some_errors_do_not_name_the_webhook(api: Api) -> None:
+async def test_errors_without_the_webhook_name(api: Api) -> None:
     """``return nil, err`` (webhook_converter.go, v1.36)."""
     hook = await served(api, lambda request: {**good(request), "convertedObjects": [None]})
     await api.made(V1, v1_thing())
@@ -151,7 +151,7 @@ async def test_some_errors_do_not_name_the_webhook(api: Api) -> None:
     assert listed.message == FAILED + "returned invalid converted object at index 1: Object 'Kind' is missing in '{}'"
 
 
-async def test_a_webhook_has_thirty_seconds(api: Api) -> None:
+async def test_webhook_times_out_after_thirty_seconds(api: Api) -> None:
     hook = await served(api)
     await api.made(V1, v1_thing())
     hook.seconds = 31
@@ -164,7 +164,7 @@ async def test_a_webhook_has_thirty_seconds(api: Api) -> None:
     assert api.env.monotonic() - began == pytest.approx(30)
 
 
-async def test_others_are_served_while_a_webhook_is_slow(api: Api) -> None:
+async def test_slow_webhook_does_not_block_other_requests(api: Api) -> None:
     hook = await served(api)
     await api.made(V1, v1_thing())
     hook.seconds = 20
@@ -178,7 +178,7 @@ async def test_others_are_served_while_a_webhook_is_slow(api: Api) -> None:
     assert (await slow).status == 200
 
 
-async def test_those_who_want_the_same_share_a_call(api: Api) -> None:
+async def test_concurrent_identical_conversions_share_a_call(api: Api) -> None:
     hook = await served(api)
     await api.made(V1, v1_thing())
     hook.seconds = 5
@@ -192,7 +192,7 @@ async def test_those_who_want_the_same_share_a_call(api: Api) -> None:
     assert hook.calls == [(["a"], "v2"), (["a"], "v2")]
 
 
-async def test_v1beta1_is_asked_in_its_own_version(api: Api) -> None:
+async def test_v1beta1_conversion_reviews(api: Api) -> None:
     """Whose answers were never checked for kind and uid."""
     hook = await served(
         api, lambda request: {**good(request), "uid": "other"}, conversionReviewVersions=["v1beta1", "v1"]
@@ -202,7 +202,7 @@ async def test_v1beta1_is_asked_in_its_own_version(api: Api) -> None:
     assert hook.asked
 
 
-async def test_a_service_is_called_where_it_is(api: Api) -> None:
+async def test_service_reference_is_resolved(api: Api) -> None:
     service = {"namespace": "default", "name": "s", "path": "/there", "port": 8443}
     hook = await served(api, clientConfig={"service": service})
     await api.made(V1, v1_thing())

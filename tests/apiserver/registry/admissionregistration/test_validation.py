@@ -206,7 +206,7 @@ async def test_validating_policies(api: Api, change: Object, expected: list[str]
     assert await errors_of_create(api, POLICIES, spec={**POLICY, **change}) == [f"spec.{text}" for text in expected]
 
 
-async def test_expressions_of_many_lines_need_no_message(api: Api) -> None:
+async def test_multiline_expressions_do_not_require_a_message(api: Api) -> None:
     spec = {**POLICY, "validations": [{"expression": "true\n&& true"}]}
     assert (await api.post(POLICIES, {"metadata": {"name": "x"}, "spec": spec})).status == 201
 
@@ -287,7 +287,7 @@ async def test_bindings(api: Api, path: str, spec: Object, expected: list[str]) 
     assert await errors_of_create(api, path, spec=spec) == [f"spec.{text}" for text in expected]
 
 
-async def test_the_status_of_a_policy(api: Api) -> None:
+async def test_policy_status(api: Api) -> None:
     await api.made(POLICIES, {"metadata": {"name": "x"}, "spec": POLICY})
     status: Any = {"typeChecking": {"expressionWarnings": [{"fieldRef": " ", "warning": ""}]}}
     status["conditions"] = [{"type": "A", "status": "Odd", "reason": "R", "lastTransitionTime": None}]
@@ -315,12 +315,12 @@ async def test_the_status_of_a_policy(api: Api) -> None:
         ),
     },
 )
-async def test_aggregated_servers(api: Api, name: str, change: Object, expected: list[str]) -> None:
+async def test_api_services(api: Api, name: str, change: Object, expected: list[str]) -> None:
     found = await errors_of_create(api, SERVICES, metadata={"name": name}, spec={**SERVICE, **change})
     assert found == [f"spec.{text}" for text in expected]
 
 
-async def test_the_status_of_an_aggregated_server(api: Api) -> None:
+async def test_api_service_status(api: Api) -> None:
     await api.made(SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": SERVICE})
     status = {"conditions": [{"type": "Available", "status": "Odd"}]}
     assert errors_of(await api.patch(SERVICES + "/v1.g.example.com/status", {"status": status})) == [

@@ -40,7 +40,7 @@ async def established(api: Api, **spec: Any) -> Object:
     return (await api.get(FOOS)).body
 
 
-async def test_foreign_names_in_the_status_are_corrected(api: Api) -> None:
+async def test_accepted_names_written_by_clients_are_corrected(api: Api) -> None:
     wrong = await established(api)
     wrong["status"] = {"acceptedNames": {"plural": "bars", "kind": "Bar"}}
     answer = await api.put(FOOS + "/status", wrong)
@@ -54,7 +54,7 @@ async def test_foreign_names_in_the_status_are_corrected(api: Api) -> None:
     }
 
 
-async def test_conditions_are_left_alone_where_the_names_are_right(api: Api) -> None:
+async def test_conditions_are_kept_if_names_are_correct(api: Api) -> None:
     made = await established(api)
     made["status"]["conditions"][0]["reason"] = "Why"
     await api.put(FOOS + "/status", made)
@@ -69,7 +69,7 @@ async def test_accepted_names_are_validated(api: Api) -> None:
     assert detail.endswith("kind and listKind may not be the same")
 
 
-async def test_a_removed_stored_version_is_an_error_of_every_update(api: Api) -> None:
+async def test_removed_stored_version_is_rejected_on_every_update(api: Api) -> None:
     made = await established(api)
     made["status"]["storedVersions"] = ["v1", "v0"]
     await api.put(FOOS + "/status", made)
@@ -78,12 +78,12 @@ async def test_a_removed_stored_version_is_an_error_of_every_update(api: Api) ->
     assert "missing from spec.versions; v0 was previously a storage version" in detail
 
 
-async def test_a_storage_version_that_is_there_twice_is_missed_once(api: Api) -> None:
+async def test_duplicate_storage_version_error(api: Api) -> None:
     answer = await api.post(DEFINITIONS, definition(versions=[V1, V1]))
     assert ("status.storedVersions", 'Invalid value: ["v1"]: must have the storage version v1') in causes(answer)
 
 
-async def test_of_two_storage_versions_an_update_stores_the_first(api: Api) -> None:
+async def test_first_of_two_storage_versions_is_stored(api: Api) -> None:
     await established(api)
     assert ("status.storedVersions", 'Invalid value: ["v1"]: must have the storage version v2') in causes(
         await api.patch(FOOS, {"spec": {"versions": [V1, {**V1, "name": "v2"}]}})
@@ -120,7 +120,7 @@ _SELECTED = {"selectableFields": [{"jsonPath": ".a"}]}
         ),
     },
 )
-async def test_what_does_not_go_together(api: Api, spec: Any, expected: list[tuple[str, str]]) -> None:
+async def test_incompatible_fields(api: Api, spec: Any, expected: list[tuple[str, str]]) -> None:
     found = causes(await api.post(DEFINITIONS, definition(**spec)))
     assert [(field, f"Invalid value: {text}") for field, text in expected] == [
         one for one in found if one[0] in dict(expected)
@@ -128,13 +128,13 @@ async def test_what_does_not_go_together(api: Api, spec: Any, expected: list[tup
 
 
 @pytest.mark.parametrize("part", ["", "/status"])
-async def test_an_update_names_the_revision_that_it_builds_on(api: Api, part: str) -> None:
+async def test_update_requires_a_resource_version(api: Api, part: str) -> None:
     made = await established(api)
     del made["metadata"]["resourceVersion"]
     assert [field for field, _ in causes(await api.put(FOOS + part, made))] == ["metadata.resourceVersion"]
 
 
-async def test_no_name_but_its_own_may_be_generated(api: Api) -> None:
+async def test_generate_name_must_match_the_required_name(api: Api) -> None:
     body = definition()
     body["metadata"] = {"name": "foos.example.com", "generateName": "foo-"}
     detail = 'Invalid value: "foo-": must be spec.names.plural+"."+spec.group'
@@ -229,7 +229,7 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
             ]),
     },
 )  # fmt: skip
-async def test_conversions_are_validated(api: Api, conversion: Object, expected: list[tuple[str, str]]) -> None:
+async def test_conversion_validation(api: Api, conversion: Object, expected: list[tuple[str, str]]) -> None:
     """``validateCustomResourceConversion`` (v1.36)."""
     assert causes(await api.post(DEFINITIONS, definition(conversion=conversion))) == expected
 
@@ -241,7 +241,7 @@ def webhook(bundle: bytes | None = None, versions: tuple[str, ...] = ("v1",)) ->
     return {"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": list(versions)}}
 
 
-async def test_a_definition_whose_bundle_is_none_is_not_established(api: Api) -> None:
+async def test_invalid_ca_bundle_is_not_established(api: Api) -> None:
     """As upstream since v1.31: a bundle that was good may not become bad."""
     await api.made(DEFINITIONS, definition(conversion=webhook(b"no bundle")))
     bad = await api.get(FOOS)
@@ -265,12 +265,12 @@ async def test_a_definition_whose_bundle_is_none_is_not_established(api: Api) ->
     assert (await api.patch(FOOS, {"spec": {"conversion": webhook(more)}})).status == 200
 
 
-async def test_a_conversion_that_says_nothing_lacks_its_strategy(api: Api) -> None:
+async def test_empty_conversion_requires_a_strategy(api: Api) -> None:
     answer = await api.post(DEFINITIONS, definition(conversion={}))
     assert ("spec.conversion.strategy", "Required value") in causes(answer)
 
 
-async def test_the_first_deletion_only_marks(api: Api) -> None:
+async def test_first_delete_only_sets_the_deletion_timestamp(api: Api) -> None:
     """Whatever the propagation policy: the objects are deleted by the definition's own finalizer."""
     await established(api)
     answer = await api.delete(FOOS, {"propagationPolicy": "Orphan"})
@@ -281,19 +281,19 @@ async def test_the_first_deletion_only_marks(api: Api) -> None:
 
 
 @pytest.mark.parametrize(("field", "name"), [("uid", "UID"), ("resourceVersion", "ResourceVersion")])
-async def test_a_deletion_of_another_definition_is_rejected(api: Api, field: str, name: str) -> None:
+async def test_delete_with_another_uid_is_rejected(api: Api, field: str, name: str) -> None:
     await established(api)
     answer = await api.delete(FOOS, {"preconditions": {field: "17"}})
     assert answer.status == 409
     assert f"Precondition failed: {name} in precondition: 17, {name} in object meta: " in answer.message
 
 
-async def test_a_kind_of_elsewhere_is_no_kind_of_this_part_of_the_server(api: Api) -> None:
+async def test_unknown_kind_error_names_the_apiextensions_server(api: Api) -> None:
     answer = await api.post(DEFINITIONS, {"kind": "Other", "apiVersion": "apiextensions.k8s.io/v1"})
     assert '"k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:' in answer.message
 
 
-async def test_what_is_false_of_a_schema_is_not_stored(api: Api) -> None:
+async def test_false_schema_fields_are_not_stored(api: Api) -> None:
     schema = {"type": "object", "x-kubernetes-int-or-string": False, "x-kubernetes-embedded-resource": False}
     body = definition(versions=[{**V1, "schema": {"openAPIV3Schema": schema}}])
     answer = await api.post(DEFINITIONS, body)
@@ -319,7 +319,7 @@ def test_only_supported_schemas_are_validated_as_structural(unsupported: Object)
     assert "s.properties[metadata]" not in detail
 
 
-async def test_a_definition_that_was_made_anew_meanwhile_is_not_taken_for_the_old_one(
+async def test_recreated_definition_is_not_finalized_for_its_predecessor(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the objects of the old one are deleted, which takes a while."""

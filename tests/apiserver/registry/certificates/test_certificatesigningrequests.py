@@ -49,7 +49,7 @@ def _condition(kind: str = "Approved", **more: Any) -> Object:
     return {"type": kind, "status": "True", "reason": "ByHand", "message": "yes", **more}
 
 
-async def test_a_request_says_who_asked_whatever_its_body_says(api: Api) -> None:
+async def test_user_fields_are_set_by_the_server(api: Api) -> None:
     made = await api.made(
         REQUESTS, {**_request(username="somebody", groups=["g"]), "status": {"conditions": [_condition()]}}
     )
@@ -58,7 +58,7 @@ async def test_a_request_says_who_asked_whatever_its_body_says(api: Api) -> None
     assert made["status"] == {}
 
 
-async def test_approval_stamps_its_condition_and_changes_nothing_else(api: Api) -> None:
+async def test_approval_sets_times_and_changes_nothing_else(api: Api) -> None:
     made = await api.made(REQUESTS, _request())
     made["status"] = {"conditions": [_condition()], "certificate": "eA=="}
     made["spec"]["signerName"] = "example.com/other"
@@ -98,7 +98,7 @@ async def test_rejected_approvals(api: Api, target: str, conditions: list[Object
 
 
 @pytest.mark.parametrize("kind", ["Approved", "Denied"])
-async def test_whoever_approves_may_say_it_again_in_other_words_and_later(api: Api, kind: str) -> None:
+async def test_approval_condition_can_be_updated(api: Api, kind: str) -> None:
     await api.made(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(kind)]}})
     later = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z")
@@ -108,7 +108,7 @@ async def test_whoever_approves_may_say_it_again_in_other_words_and_later(api: A
     assert answer.body["status"] == {"conditions": [later]}
 
 
-async def test_the_signer_leaves_the_approval_as_it_was(api: Api) -> None:
+async def test_status_update_keeps_approval_conditions(api: Api) -> None:
     await api.made(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
     answer = await api.patch(REQUESTS + "/r/status", {"status": {"conditions": [_condition(message="mine")]}})
@@ -116,7 +116,7 @@ async def test_the_signer_leaves_the_approval_as_it_was(api: Api) -> None:
     assert answer.body["status"]["conditions"][0]["message"] == "yes"
 
 
-async def test_an_approval_is_not_taken_back(api: Api) -> None:
+async def test_approval_cannot_be_removed(api: Api) -> None:
     await api.made(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
     answer = await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": []}})
@@ -126,7 +126,7 @@ async def test_an_approval_is_not_taken_back(api: Api) -> None:
     )
 
 
-async def test_the_signer_adds_the_certificate_once(api: Api) -> None:
+async def test_certificate_can_be_set_once(api: Api) -> None:
     certificate = _encoded(_certificate("a"))
     await api.made(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
@@ -179,7 +179,7 @@ async def test_rejected_requests(api: Api, spec: Object, message: str) -> None:
     assert message in answer.message
 
 
-async def test_labels_of_a_status_are_validated_as_often_as_those_of_a_request(api: Api) -> None:
+async def test_metadata_errors_of_status_updates(api: Api) -> None:
     await api.made(REQUESTS, _request())
     bad = {"metadata": {"labels": {"a": "b c"}}}
     counts = [
@@ -197,7 +197,7 @@ def _altered() -> str:
     return _encoded(b"\n".join((lines[0], base64.b64encode(der), lines[-1], b"")))
 
 
-async def test_whoever_asks_has_the_key(api: Api) -> None:
+async def test_request_signature_is_checked(api: Api) -> None:
     answer = await api.post(REQUESTS, _request(request=_altered()))
     assert answer.status == 422, answer.text
     assert [cause["field"] for cause in answer.body["details"]["causes"]] == ["spec.request"]
@@ -216,7 +216,7 @@ BROKEN = b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n"
         "nonsense": (BROKEN, "x509: malformed certificate"),
     },
 )
-async def test_what_is_signed_is_a_certificate(api: Api, pem: bytes, why: str) -> None:
+async def test_status_certificate_must_be_valid(api: Api, pem: bytes, why: str) -> None:
     await api.made(REQUESTS, _request())
     several = _certificate("a") + b"and\n" + _certificate("b")
     refused, both = [
@@ -226,7 +226,7 @@ async def test_what_is_signed_is_a_certificate(api: Api, pem: bytes, why: str) -
     assert both.status == 200, both.text
 
 
-async def test_what_was_wrong_in_a_status_may_stay(api: Api) -> None:
+async def test_existing_invalid_status_can_be_kept(api: Api) -> None:
     key = "certificates.k8s.io/certificatesigningrequests/r"
     await api.made(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(), _condition("Other")]}})

@@ -8,12 +8,12 @@ def _made(name: str = "n", **meta: object) -> Object:
     return {"metadata": {"name": name, **meta}}
 
 
-async def test_four_are_there_from_the_start(api: Api) -> None:
+async def test_four_namespaces_exist_at_startup(api: Api) -> None:
     names = [item["metadata"]["name"] for item in (await api.get(NAMESPACES)).body["items"]]
     assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
 
 
-async def test_the_service_kubernetes_is_there_from_the_start(api: Api) -> None:
+async def test_kubernetes_service_exists_at_startup(api: Api) -> None:
     answer = await api.get("/api/v1/namespaces/default/services/kubernetes")
     assert answer.meta["labels"] == {"component": "apiserver", "provider": "kubernetes"}
     assert answer.body["spec"] == {
@@ -29,13 +29,13 @@ async def test_the_service_kubernetes_is_there_from_the_start(api: Api) -> None:
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
-async def test_three_may_not_be_deleted(api: Api, name: str) -> None:
+async def test_system_namespaces_cannot_be_deleted(api: Api, name: str) -> None:
     answer = await api.delete(f"{NAMESPACES}/{name}")
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     assert answer.message == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
 
 
-async def test_the_label_with_the_name_cannot_be_lost(api: Api) -> None:
+async def test_metadata_name_label_is_restored(api: Api) -> None:
     await api.made(NAMESPACES, _made(labels={"kubernetes.io/metadata.name": "other", "a": "b"}))
     made, patched = [
         await api.get(f"{NAMESPACES}/n"),
@@ -45,7 +45,7 @@ async def test_the_label_with_the_name_cannot_be_lost(api: Api) -> None:
     assert patched.meta["labels"] == {"kubernetes.io/metadata.name": "n"}
 
 
-async def test_a_delete_begins_the_end_and_content_ends_it(api: Api) -> None:
+async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
     made = await api.made(NAMESPACES, _made())
     await api.made(f"{NAMESPACES}/n/configmaps", config_map())
     marked = await api.delete(f"{NAMESPACES}/n")
@@ -85,7 +85,7 @@ async def test_a_delete_begins_the_end_and_content_ends_it(api: Api) -> None:
     assert gone.status == 404
 
 
-async def test_a_finalizer_in_the_metadata_keeps_a_namespace_after_finalize(api: Api) -> None:
+async def test_metadata_finalizer_keeps_the_namespace_after_finalize(api: Api) -> None:
     await api.made(NAMESPACES, _made(finalizers=["a.b/c"]))
     await api.delete(f"{NAMESPACES}/n")
     finalized = await api.put(
@@ -108,7 +108,7 @@ async def test_spec_finalizers_change_only_through_finalize(api: Api) -> None:
     assert finalize.body["spec"] == {"finalizers": ["kubernetes", "x.y/z"]}
 
 
-async def test_the_uid_of_a_namespace_is_checked(api: Api) -> None:
+async def test_uid_precondition_is_checked(api: Api) -> None:
     made = await api.made(NAMESPACES, _made())
     answer = await api.delete(f"{NAMESPACES}/n", {"preconditions": {"uid": "a"}})
     assert answer.status == 409
@@ -126,7 +126,7 @@ async def test_the_uid_of_a_namespace_is_checked(api: Api) -> None:
         (True, "Active", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
     ],
 )
-async def test_the_phase_follows_the_deletion(api: Api, deleting: bool, phase: str, problem: str) -> None:
+async def test_phase_follows_the_deletion_timestamp(api: Api, deleting: bool, phase: str, problem: str) -> None:
     await api.made(NAMESPACES, _made())
     if deleting:
         await api.delete(f"{NAMESPACES}/n")
@@ -135,7 +135,7 @@ async def test_the_phase_follows_the_deletion(api: Api, deleting: bool, phase: s
     assert answer.message == f'Namespace "n" is invalid: status.Phase: Invalid value: "{phase}": {problem}'
 
 
-async def test_conditions_go_through_the_status_and_writing_them_ends_nothing(api: Api) -> None:
+async def test_status_update_does_not_remove_the_namespace(api: Api) -> None:
     condition = {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"}
     await api.made(NAMESPACES, _made())
     body = (await api.delete(f"{NAMESPACES}/n")).body
@@ -150,8 +150,6 @@ async def test_conditions_go_through_the_status_and_writing_them_ends_nothing(ap
 
 
 @pytest.mark.parametrize(("orphan", "finalizers"), [(False, ["foregroundDeletion"]), (True, ["orphan"])])
-async def test_the_old_words_for_propagation_leave_a_finalizer_either_way(
-    api: Api, orphan: bool, finalizers: list[str]
-) -> None:
+async def test_orphan_dependents_sets_a_finalizer(api: Api, orphan: bool, finalizers: list[str]) -> None:
     await api.post(NAMESPACES, _made())
     assert (await api.delete(f"{NAMESPACES}/n", {"orphanDependents": orphan})).meta["finalizers"] == finalizers

@@ -129,11 +129,11 @@ SOURCES: list[tuple[Object, Causes]] = [
 
 
 @pytest.mark.parametrize(("source", "expected"), SOURCES, ids=[str(source)[:60] for source, _ in SOURCES])
-async def test_volumes_of_pods(api: Api, source: Object, expected: Causes) -> None:
+async def test_pod_volumes(api: Api, source: Object, expected: Causes) -> None:
     assert causes(await api.post(PODS, pod(volumes=[{"name": "v", **source}]))) == expected
 
 
-async def test_a_volume_that_is_wrong_can_not_be_mounted(api: Api) -> None:
+async def test_invalid_volume_cannot_be_mounted(api: Api) -> None:
     mounts = [{"name": "v", "mountPath": "/v"}]
     container = {"name": "c", "image": "i", "volumeMounts": mounts}
     assert causes(
@@ -201,7 +201,7 @@ REFERENCES: list[tuple[Object, Causes]] = [
 
 
 @pytest.mark.parametrize(("given", "expected"), REFERENCES, ids=[str(given)[:60] for given, _ in REFERENCES])
-async def test_what_a_pod_asks_about_itself(api: Api, given: Any, expected: Causes) -> None:
+async def test_downward_api(api: Api, given: Any, expected: Causes) -> None:
     container = {"name": "c", "image": "i", "env": [{"name": "A", "valueFrom": given}]}
     assert causes(await api.post(PODS, pod(containers=[container]))) == expected
 
@@ -231,7 +231,7 @@ async def test_mounts(api: Api, mount: Object, expected: Causes) -> None:
     assert causes(await api.post(PODS, pod(volumes=[{"name": "v"}], containers=[container]))) == expected
 
 
-async def test_texts_of_errors(api: Api, golden: Golden) -> None:
+async def test_error_messages(api: Api, golden: Golden) -> None:
     container = {"name": "c", "image": "i"}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
     bodies = {

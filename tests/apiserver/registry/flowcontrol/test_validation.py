@@ -105,7 +105,7 @@ ANYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces"
         ),
     },
 )
-async def test_schemas(api: Api, spec: Object, expected: list[str]) -> None:
+async def test_flow_schemas(api: Api, spec: Object, expected: list[str]) -> None:
     assert await errors_of_create(api, SCHEMAS, spec=spec) == [f"spec.{text}" for text in expected]
 
 
@@ -166,7 +166,7 @@ def _queued(**queuing: int) -> Object:
         ),
     },
 )
-async def test_levels(api: Api, spec: Object, expected: list[str]) -> None:
+async def test_priority_levels(api: Api, spec: Object, expected: list[str]) -> None:
     assert await errors_of_create(api, LEVELS, spec=spec) == [f"spec.{text}" for text in expected]
 
 
@@ -191,18 +191,18 @@ async def patched_after_start(api: Api, path: str, change: Object) -> Answer:
         "a schema": (SCHEMAS + "/exempt", {"rules": []}, "spec of 'exempt' must equal the fixed value"),
     },
 )
-async def test_what_is_mandatory_stays(api: Api, path: str, change: Object, problem: str) -> None:
+async def test_mandatory_objects_cannot_change(api: Api, path: str, change: Object, problem: str) -> None:
     (found,) = errors_of(await patched_after_start(api, path, change))
     assert found.startswith("spec: Invalid value: {")
     assert found.endswith(problem)
 
 
-async def test_shares_of_the_exempt_level_may_change(api: Api) -> None:
+async def test_exempt_level_shares_can_change(api: Api) -> None:
     change = {"exempt": {"lendablePercent": 5}}
     assert (await patched_after_start(api, LEVELS + "/exempt", change)).status == 200
 
 
-async def test_conditions_have_types_of_their_own(api: Api) -> None:
+async def test_condition_types_are_unique(api: Api) -> None:
     await api.made(SCHEMAS, {"metadata": {"name": "x"}, "spec": LEVEL})
     conditions = [{"type": "a"}, {"type": "a"}, {}]
     assert errors_of(await api.patch(SCHEMAS + "/x/status", {"status": {"conditions": conditions}})) == [

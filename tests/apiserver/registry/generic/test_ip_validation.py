@@ -115,7 +115,7 @@ async def test_slices(api: Api, obj: Object, expected: list[str]) -> None:
     assert await errors_of_create(api, SLICES, **obj) == expected
 
 
-async def test_numbers_of_ports_are_not_validated_nor_topology_kept(api: Api) -> None:
+async def test_slice_port_numbers_are_not_validated_and_topology_is_dropped(api: Api) -> None:
     obj = {**_slice(deprecatedTopology={"a": "b"}), "ports": [{"port": 70000}]}
     assert (await api.made(SLICES, {"metadata": {"name": "x"}, **obj}))["endpoints"] == [
         {"addresses": ["10.0.0.1"], "conditions": {}}
@@ -158,7 +158,7 @@ async def test_ingresses(api: Api, obj: Object, expected: list[str]) -> None:
     assert await errors_of_create(api, INGRESSES, **obj) == expected
 
 
-async def test_the_status_of_an_ingress(api: Api) -> None:
+async def test_ingress_status(api: Api) -> None:
     await api.made(INGRESSES, {"metadata": {"name": "x"}, **_ingress()})
     given = [{"ip": "01.2.3.4"}, {"hostname": "1.2.3.4"}, {"ip": "x"}]
     assert errors_of(await api.patch(INGRESSES + "/x/status", {"status": {"loadBalancer": {"ingress": given}}})) == [
@@ -227,7 +227,7 @@ async def test_network_policies(api: Api, rule: Object, expected: list[str]) -> 
     assert found == [f"spec.ingress[0].{text}" for text in expected]
 
 
-async def test_ranges_that_were_there_before_stay(api: Api) -> None:
+async def test_existing_cidrs_are_kept(api: Api) -> None:
     rule = {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
     await api.made(POLICIES, {"metadata": {"name": "x"}, "spec": {"podSelector": {}, "ingress": [rule]}})
     await api.rewrite("networking.k8s.io/networkpolicies/default/x", "10.0.0.0/8", "10.0.0.9/8")
@@ -254,11 +254,11 @@ async def test_ranges_that_were_there_before_stay(api: Api) -> None:
         ),
     },
 )
-async def test_service_ranges(api: Api, cidrs: list[str], expected: list[str]) -> None:
+async def test_service_cidrs(api: Api, cidrs: list[str], expected: list[str]) -> None:
     assert await errors_of_create(api, RANGES, spec={"cidrs": cidrs}) == expected
 
 
-async def test_taken_addresses(api: Api) -> None:
+async def test_ip_addresses(api: Api) -> None:
     parent = {"group": "A", "resource": "a/b", "name": ""}
     obj = {"metadata": {"name": "010.0.0.1"}, "spec": {"parentRef": parent}}
     assert await errors_of_create(api, NETWORKING + "ipaddresses", **obj) == [
@@ -269,7 +269,7 @@ async def test_taken_addresses(api: Api) -> None:
     ]
 
 
-async def test_nodes_that_a_runtime_is_on(api: Api) -> None:
+async def test_runtime_class_scheduling(api: Api) -> None:
     found = await errors_of_create(
         api, "/apis/node.k8s.io/v1/runtimeclasses", handler="h", scheduling={"nodeSelector": {"a": "b c"}}
     )

@@ -36,7 +36,7 @@ POD = {
 }
 
 
-async def test_the_creator_of_a_pod_owns_what_it_said_and_what_was_filled_in(api: Api) -> None:
+async def test_creator_owns_sent_and_defaulted_fields(api: Api) -> None:
     answer = await api.post(PODS, POD)
     (entry,) = answer.meta["managedFields"]
     assert {name: value for name, value in entry.items() if name != "fieldsV1"} == {
@@ -79,7 +79,7 @@ async def test_the_creator_of_a_pod_owns_what_it_said_and_what_was_filled_in(api
     assert list(ports) == [".", port % 443, port % 8080], "numbers are sorted as numbers"
 
 
-async def test_a_change_takes_the_changed_fields_from_others_and_leaves_them_the_rest(api: Api) -> None:
+async def test_update_takes_ownership_of_changed_fields_only(api: Api) -> None:
     await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1", "c": "1"}})
     patch = {"data": {"a": "2", "b": None, "d": "1"}}
     assert owners(await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", patch, MERGE)) == {
@@ -88,13 +88,13 @@ async def test_a_change_takes_the_changed_fields_from_others_and_leaves_them_the
     }
 
 
-async def test_a_write_that_changes_nothing_writes_nothing(api: Api) -> None:
+async def test_no_op_write_writes_nothing(api: Api) -> None:
     first = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     second = await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": "1"}}, MERGE)
     assert second.body == first.body
 
 
-async def test_an_owner_that_is_sent_twice_is_one_before_anybody_owns_it(api: Api) -> None:
+async def test_duplicate_owner_references_are_removed_before_tracking(api: Api) -> None:
     """But for patches: those are followed first, and tidied after admission."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
     first = await api.post(CONFIG_MAPS, {"metadata": {"name": "c", "ownerReferences": [owner]}})
@@ -108,7 +108,7 @@ async def test_an_owner_that_is_sent_twice_is_one_before_anybody_owns_it(api: Ap
     assert "contains duplicate entries after mutating admission happens; API server" in patched.headers["warning"]
 
 
-async def test_times_move_with_what_a_manager_changes(api: Api) -> None:
+async def test_managed_fields_time_is_updated_with_changes(api: Api) -> None:
     await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
     times = []
     for value in ("2", "3"):
@@ -118,7 +118,7 @@ async def test_times_move_with_what_a_manager_changes(api: Api) -> None:
     assert times == ["00", "10", "00", "20"]
 
 
-async def test_status_and_spec_have_owners_of_their_own(api: Api) -> None:
+async def test_status_and_spec_are_tracked_separately(api: Api) -> None:
     labels = {"matchLabels": {"a": "b"}}
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": labels, "template": template}
@@ -133,7 +133,7 @@ async def test_status_and_spec_have_owners_of_their_own(api: Api) -> None:
 
 
 @cases("empty", {"no entries": [], "one empty entry": [{}]})
-async def test_an_empty_list_makes_everybody_own_nothing(api: Api, empty: Any) -> None:
+async def test_empty_managed_fields_resets_ownership(api: Api, empty: Any) -> None:
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     obj = made.body
     obj["metadata"]["managedFields"] = empty
@@ -143,7 +143,7 @@ async def test_an_empty_list_makes_everybody_own_nothing(api: Api, empty: Any) -
     assert "managedFields" not in later.meta, "nobody is tracked until somebody applies"
 
 
-async def test_a_client_may_change_what_others_own(api: Api) -> None:
+async def test_client_may_change_managed_fields_of_others(api: Api) -> None:
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     patch = [{"op": "replace", "path": "/metadata/managedFields/0/manager", "value": "somebody"}]
     assert made.meta["managedFields"]
@@ -169,7 +169,7 @@ async def test_a_client_may_change_what_others_own(api: Api) -> None:
         ],
     },
 )
-async def test_entries_that_cannot_be_read_are_as_if_they_were_not_sent(api: Api, bad: Any) -> None:
+async def test_undecodable_managed_fields_are_ignored(api: Api, bad: Any) -> None:
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     obj = json.loads(made.text)
     obj["metadata"]["managedFields"] = bad
@@ -177,7 +177,7 @@ async def test_entries_that_cannot_be_read_are_as_if_they_were_not_sent(api: Api
     assert answer.body == made.body
 
 
-async def test_more_than_ten_managers_of_updates_become_ancient_changes(api: Api) -> None:
+async def test_old_update_managers_are_merged_into_ancient_changes(api: Api) -> None:
     answer = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     for number in range(13):
         await asyncio.sleep(1)
@@ -190,7 +190,7 @@ async def test_more_than_ten_managers_of_updates_become_ancient_changes(api: Api
     }
 
 
-async def test_a_binding_makes_no_manager_an_owner(api: Api) -> None:
+async def test_binding_adds_no_manager(api: Api) -> None:
     made = await api.post(PODS, POD)
     body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     await api.made(PODS + "/p/binding", body)
@@ -199,7 +199,7 @@ async def test_a_binding_makes_no_manager_an_owner(api: Api) -> None:
     assert bound.meta["managedFields"] == made.meta["managedFields"]
 
 
-async def test_a_kubelet_owns_conditions_by_their_type(api: Api) -> None:
+async def test_kubelet_owns_conditions_by_type(api: Api) -> None:
 
     # The times that it leaves unset are stored as null, and so are its as well.
     condition: dict[str, Any] = {
@@ -216,11 +216,11 @@ async def test_a_kubelet_owns_conditions_by_their_type(api: Api) -> None:
     ] == {"f:status": {"f:conditions": {".": {}, 'k:{"type":"Ready"}': condition}, "f:phase": {}}}
 
 
-async def test_the_server_owns_what_it_makes_itself(api: Api) -> None:
+async def test_server_owns_its_own_objects(api: Api) -> None:
     assert list(owners(await api.get("/api/v1/namespaces/default/services/kubernetes"))) == ["kube-apiserver/Update"]
 
 
-async def test_stored_objects_are_taken_apart_whatever_they_contain(api: Api) -> None:
+async def test_managed_fields_are_extracted_from_any_stored_object(api: Api) -> None:
     """The fields of templates and the text of annotations look like managedFields, and are not."""
     template = {
         "metadata": {"managedFields": [{"manager": "x"}], "labels": {"a": "b"}},
@@ -241,7 +241,7 @@ async def test_stored_objects_are_taken_apart_whatever_they_contain(api: Api) ->
             assert json.loads(plain) == whole
 
 
-async def test_a_lease_belongs_to_its_holder(api: Api) -> None:
+async def test_lease_is_owned_by_its_holder(api: Api) -> None:
     await api.made(LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 1}})
     found = await api.get(LEASES + "/l")
     found.body["spec"]["holderIdentity"] = "b"
@@ -252,13 +252,13 @@ async def test_a_lease_belongs_to_its_holder(api: Api) -> None:
     }
 
 
-async def test_a_dry_run_tells_who_would_own(api: Api) -> None:
+async def test_dry_run_returns_managed_fields(api: Api) -> None:
     assert owners(await api.post(CONFIG_MAPS + "?dryRun=All", {"metadata": {"name": "c"}, "data": {"a": "1"}})) == {
         "test/Update": {"f:data": {".": {}, "f:a": {}}}
     }
 
 
-async def test_an_agent_without_a_name_is_unknown(api: Api) -> None:
+async def test_empty_user_agent_is_manager_unknown(api: Api) -> None:
     found = []
     for agent in ("", "/1.0", "x" * 200 + "/1"):
         body = {"metadata": {"generateName": "c"}, "data": {"a": "1"}}
@@ -267,7 +267,7 @@ async def test_an_agent_without_a_name_is_unknown(api: Api) -> None:
     assert found == ["unknown", "unknown", "x" * 128]
 
 
-async def test_what_a_client_sends_back_unchanged_is_taken_as_it_is(api: Api) -> None:
+async def test_unchanged_managed_fields_are_accepted(api: Api) -> None:
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
     body = made.text.replace('"b":"1"', '"b":"2"').encode()
     assert owners(await api.ask("PUT", CONFIG_MAPS + "/c?fieldManager=other", body)) == {
@@ -279,7 +279,7 @@ async def test_what_a_client_sends_back_unchanged_is_taken_as_it_is(api: Api) ->
 HPAS = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
 
 
-async def test_entries_keep_the_version_they_were_written_in(api: Api) -> None:
+async def test_entries_keep_their_api_version(api: Api) -> None:
     """What is written in one version takes fields from those who wrote in another, in their terms."""
     reference = {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}
     spec = {"scaleTargetRef": reference, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
@@ -293,7 +293,7 @@ async def test_entries_keep_the_version_they_were_written_in(api: Api) -> None:
     assert set(fields["f:spec"]) == {"f:minReplicas", "f:scaleTargetRef", "f:targetCPUUtilizationPercentage"}
 
 
-async def test_each_pod_owns_its_own_address(api: Api) -> None:
+async def test_pod_ips_are_owned_by_address(api: Api) -> None:
     for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.1")):
         await api.made(PODS, {**POD, "metadata": {"name": name}})
         status = f"{PODS}/{name}/status?fieldManager="

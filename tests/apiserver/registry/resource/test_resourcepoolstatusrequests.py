@@ -36,7 +36,7 @@ async def api(env: Env) -> Api:
         "with another gate": (("GenericWorkload",), False),
     },
 )
-async def test_where_it_is_served(env: Env, gates: tuple[str, ...], expected: bool) -> None:
+async def test_served_with_the_gate_only(env: Env, gates: tuple[str, ...], expected: bool) -> None:
     api = Api(env, ServerOptions(gates=gates))
     assert ((await api.get(REQUESTS)).status == 200) is expected
     group = (await api.get("/apis/resource.k8s.io")).body
@@ -44,7 +44,7 @@ async def test_where_it_is_served(env: Env, gates: tuple[str, ...], expected: bo
     assert group["preferredVersion"]["groupVersion"] == "resource.k8s.io/v1"
 
 
-async def test_its_version_is_registered_as_long_as_it_is_served(env: Env) -> None:
+async def test_api_service_exists_while_served(env: Env) -> None:
     service = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha3.resource.k8s.io"
     api = Api(env, ON)
     for options, expected in ((ON, 200), (ServerOptions(), 404)):
@@ -61,7 +61,7 @@ def request(**spec: Any) -> Object:
     return {"metadata": {"name": "r"}, "spec": {"driver": "test.example.com", **spec}}
 
 
-async def test_a_new_one_has_a_limit_and_no_status(api: Api) -> None:
+async def test_create_defaults_the_limit_and_drops_the_status(api: Api) -> None:
     made = await api.made(REQUESTS, {**request(), "status": {"poolCount": 3}})
     assert made["spec"] == {"driver": "test.example.com", "limit": 100}
     assert "status" not in made
@@ -94,7 +94,7 @@ _SUBDOMAIN = "must start and end with an alphanumeric character (e.g. "
         "too many": ({"limit": 1001}, "spec.limit: Invalid value: 1001: must be less than or equal to 1000"),
     },
 )
-async def test_what_cannot_be_asked(api: Api, spec: Object, message: str) -> None:
+async def test_rejected_specs(api: Api, spec: Object, message: str) -> None:
     answer = await api.post(REQUESTS, request(**spec))
     assert answer.status == 422
     assert message in answer.message
@@ -103,11 +103,11 @@ async def test_what_cannot_be_asked(api: Api, spec: Object, message: str) -> Non
 @pytest.mark.parametrize(
     "spec", [{"driver": "Test.Example.com"}, {"poolName": "node-1/gpus"}, {"limit": 1}, {"limit": 1000}], ids=str
 )
-async def test_what_can_be_asked(api: Api, spec: Object) -> None:
+async def test_accepted_specs(api: Api, spec: Object) -> None:
     await api.made(REQUESTS, request(**spec))
 
 
-async def test_the_question_never_changes(api: Api) -> None:
+async def test_spec_is_immutable(api: Api) -> None:
     made = await api.made(REQUESTS, request())
     answer = await api.patch(f"{REQUESTS}/r", {"spec": {"limit": 5}})
     assert answer.status == 422
@@ -130,7 +130,7 @@ CONDITION: Object = {
 }
 
 
-async def test_the_answer_is_given_once(api: Api) -> None:
+async def test_status_is_immutable_once_set(api: Api) -> None:
     await api.made(REQUESTS, request())
     given = {"poolCount": 1, "pools": [POOL], "conditions": [CONDITION]}
     body = {"status": given, "spec": {"limit": 7}, "metadata": {"labels": {"a": "b"}}}
@@ -188,7 +188,7 @@ def _pool(**more: Any) -> Object:
         ),
     },
 )
-async def test_what_cannot_be_answered(api: Api, status: Object, message: str) -> None:
+async def test_rejected_statuses(api: Api, status: Object, message: str) -> None:
     await api.made(REQUESTS, request())
     answer = await api.patch(f"{REQUESTS}/r/status", {"status": status})
     assert answer.status == 422
@@ -216,7 +216,7 @@ _COUNTS = {"totalDevices": 4, "availableDevices": 1, "allocatedDevices": 2, "una
         ),
     },
 )
-async def test_what_kubectl_get_shows(api: Api, status: Object | None, cells: list[str]) -> None:
+async def test_table_columns(api: Api, status: Object | None, cells: list[str]) -> None:
     await api.made(REQUESTS, request())
     if status is not None:
         assert (await api.patch(f"{REQUESTS}/r/status", {"status": status})).status == 200
@@ -237,7 +237,7 @@ async def test_what_kubectl_get_shows(api: Api, status: Object | None, cells: li
     ]
 
 
-async def test_an_applied_one_belongs_to_who_applied_it(api: Api) -> None:
+async def test_apply_ownership(api: Api) -> None:
     body = {"apiVersion": VERSION, "kind": "ResourcePoolStatusRequest", **request()}
     target = f"{REQUESTS}/r?fieldManager=me"
     applied = await api.ask("PATCH", target, json.dumps(body).encode(), "application/apply-patch+yaml")
@@ -254,7 +254,7 @@ async def test_unknown_fields_are_reported(api: Api) -> None:
     assert 'unknown field "spec.defaultPartitionTypeAttribute"' in answer.message, "of v1.37"
 
 
-def test_protobuf_says_the_same_as_json() -> None:
+def test_protobuf_equals_json() -> None:
     """Fields and numbers as in ``k8s.io/api`` ``testdata/v1.36.0``."""
     pool = {
         "driver": "d",
@@ -282,7 +282,7 @@ def test_protobuf_says_the_same_as_json() -> None:
     assert found["status"]["poolCount"] == 6
 
 
-def test_the_role_of_the_controller_comes_with_the_gate() -> None:
+def test_controller_role_requires_the_gate() -> None:
     name = "system:controller:resourcepoolstatusrequest-controller"
     found = [(resource, obj) for resource, obj in bootstrap_objects((GATE,)) if obj["metadata"]["name"] == name]
     assert [resource for resource, _obj in found] == ["clusterroles", "clusterrolebindings"]

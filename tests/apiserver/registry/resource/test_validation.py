@@ -143,7 +143,7 @@ async def test_claims(api: Api, spec: Object, expected: list[str]) -> None:
     assert await errors_of_create(api, CLAIMS, spec=spec) == [f"spec.devices.{text}" for text in expected]
 
 
-async def test_claims_in_templates(api: Api) -> None:
+async def test_claim_templates(api: Api) -> None:
     spec = {"metadata": {"name": "n", "labels": {"a": "b"}}, "spec": _claim({"name": "a"})}
     assert await errors_of_create(api, TEMPLATES, spec=spec) == [
         "spec.metadata.name: Forbidden: cannot be set",
@@ -165,7 +165,7 @@ async def test_claims_in_templates(api: Api) -> None:
         "device.allowMultipleAllocations",
     ],
 )
-async def test_selectors_that_are_taken(api: Api, text: str) -> None:
+async def test_accepted_selectors(api: Api, text: str) -> None:
     spec = _wish(selectors=[{"cel": {"expression": text}}])
     answer = await api.post(CLAIMS, {"metadata": {"name": "x"}, "spec": spec})
     assert answer.status == 201, answer.text
@@ -182,7 +182,7 @@ async def test_selectors_that_are_taken(api: Api, text: str) -> None:
         ),
     },
 )
-async def test_selectors_that_are_not(api: Api, text: str, problem: str) -> None:
+async def test_rejected_selectors(api: Api, text: str, problem: str) -> None:
     (found,) = await errors_of_create(api, CLASSES, spec={"selectors": [{"cel": {"expression": text}}]})
     assert found.startswith("spec.selectors[0].cel.expression: ")
     assert problem in found
@@ -369,7 +369,7 @@ async def test_slices(api: Api, spec: Object, expected: list[str]) -> None:
     ]
 
 
-async def test_what_stays_in_a_slice(api: Api) -> None:
+async def test_immutable_slice_fields(api: Api) -> None:
     await api.made(SLICES, {"metadata": {"name": "x"}, "spec": SLICE})
     assert errors_of(
         await api.patch(SLICES + "/x", {"spec": {"driver": "e", "nodeName": "m", "pool": {"name": "q"}}})
@@ -380,7 +380,7 @@ async def test_what_stays_in_a_slice(api: Api) -> None:
     ]
 
 
-async def test_what_gates_switch_on_that_are_off_is_dropped(api: Api) -> None:
+async def test_disabled_fields_are_dropped(api: Api) -> None:
     device = {"attributes": {"a": {"int": 1, "ints": [1]}}, "nodeAllocatableResourceMappings": {"cpu": {}}}
     assert (await api.made(SLICES, {"metadata": {"name": "x"}, "spec": _device(**device)}))["spec"]["devices"] == [
         {"name": "x", "attributes": {"a": {"int": 1}}}
@@ -461,20 +461,20 @@ CONDITION = {"type": "A", "status": "True", "reason": "R", "lastTransitionTime":
         ),
     },
 )
-async def test_the_status_of_a_claim(api: Api, status: Object, expected: list[str]) -> None:
+async def test_claim_status(api: Api, status: Object, expected: list[str]) -> None:
     for device in status.get("devices") or ():
         device.pop("request", None)
     assert errors_of(await _with_status(api, status)) == [f"status.{text}" for text in expected]
 
 
-async def test_an_allocation_stays(api: Api) -> None:
+async def test_allocation_is_immutable(api: Api) -> None:
     first, second = _allocation(RESULT), _allocation({**RESULT, "device": "y"})
     (found,) = errors_of(await _with_status(api, {"allocation": first}, {"allocation": second}))
     assert found.startswith("status.allocation: Invalid value: ")
     assert found.endswith(": field is immutable")
 
 
-async def test_a_claim_that_is_deleted_gets_no_new_users(api: Api) -> None:
+async def test_terminating_claim_gets_no_new_reservations(api: Api) -> None:
     await _with_status(api, {"allocation": _allocation(RESULT)}, finalizers=["example.com/x"])
     await api.delete(CLAIMS + "/x")
     assert errors_of(await api.patch(CLAIMS + "/x/status", {"status": {"reservedFor": [USER]}})) == [
@@ -483,7 +483,7 @@ async def test_a_claim_that_is_deleted_gets_no_new_users(api: Api) -> None:
     ]
 
 
-async def test_what_drivers_say_goes_with_the_devices(api: Api) -> None:
+async def test_device_status_is_removed_with_the_allocation(api: Api) -> None:
     device = {name: value for name, value in RESULT.items() if name != "request"}
     answer = await _with_status(api, {"allocation": _allocation(RESULT)}, {"devices": [device]}, {"allocation": None})
     assert answer.status == 200, answer.text
@@ -502,7 +502,7 @@ ADMIN = (
         "templates, by the path of claims": (TEMPLATES, {"spec": _wish(adminAccess=True)}),
     },
 )
-async def test_administrators_ask_in_their_namespaces(api: Api, path: str, spec: Object) -> None:
+async def test_admin_access_requires_the_namespace_label(api: Api, path: str, spec: Object) -> None:
     wanted = {"metadata": {"name": "x"}, "spec": spec}
     assert errors_of(await api.post(path, wanted)) == [f"spec.devices.requests[0].adminAccess: Forbidden: {ADMIN}"]
     labels = {"resource.kubernetes.io/admin-access": "true"}
@@ -511,7 +511,7 @@ async def test_administrators_ask_in_their_namespaces(api: Api, path: str, spec:
     assert (await api.post(there, wanted)).status == 201
 
 
-async def test_administrators_get_devices_in_their_namespaces(api: Api) -> None:
+async def test_admin_access_allocation_requires_the_namespace_label(api: Api) -> None:
     allocation = _allocation({**RESULT, "adminAccess": True})
     assert errors_of(await _with_status(api, {"allocation": allocation})) == [
         f"status.allocation.devices.results[0].adminAccess: Forbidden: {ADMIN}"

@@ -63,7 +63,7 @@ def pod(group: Any = "g", name: str = "p") -> Object:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-async def test_without_the_gate_there_are_none(api: Api) -> None:
+async def test_not_served_without_the_gate(api: Api) -> None:
     assert [(await api.get(path)).status for path in (GROUPS, WORKLOADS)] == [404, 404]
     assert "schedulingGroup" not in (await api.made(PODS, pod()))["spec"]
     body = {"metadata": {"name": "r"}, "spec": SELECTED}
@@ -73,7 +73,7 @@ async def test_without_the_gate_there_are_none(api: Api) -> None:
     assert "schedulingGroup" not in made["spec"]["template"]["spec"]
 
 
-async def test_with_the_gate_they_are_served(env: Env) -> None:
+async def test_served_with_the_gate(env: Env) -> None:
     api = Api(env, WITH)
     served = (await api.get("/apis/scheduling.k8s.io/v1alpha2")).body["resources"]
     assert [(each["name"], each["kind"], each["namespaced"]) for each in served] == [
@@ -122,7 +122,7 @@ JOB_SPEC = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy
         ),
     ],
 )
-async def test_what_is_stored_while_the_gate_is_on_stays(env: Env, path: str, body: Object) -> None:
+async def test_stored_fields_are_kept_without_the_gate(env: Env, path: str, body: Object) -> None:
     """Every kind that has pods; the server is started again without the gate, and with it once more."""
     api = Api(env, WITH)
     made = await api.made(path, {"metadata": {"name": "x"}, **body})
@@ -135,7 +135,7 @@ async def test_what_is_stored_while_the_gate_is_on_stays(env: Env, path: str, bo
     await api.delete(f"{path}/x", {"propagationPolicy": "Background"})
 
 
-async def test_with_the_gate_pods_and_templates_name_their_group(env: Env) -> None:
+async def test_pods_and_templates_have_a_scheduling_group_with_the_gate(env: Env) -> None:
     api = Api(env, WITH)
     made = await api.made(PODS, pod())
     assert made["spec"]["schedulingGroup"] == {"podGroupName": "g"}
@@ -158,7 +158,7 @@ async def test_with_the_gate_pods_and_templates_name_their_group(env: Env) -> No
         "no domain": ({"podGroupName": "a_b"}, f'podGroupName: Invalid value: "a_b": {SUBDOMAIN}'),
     },
 )
-async def test_groups_that_no_pod_can_have(env: Env, named: Object, message: str) -> None:
+async def test_rejected_scheduling_groups(env: Env, named: Object, message: str) -> None:
     api = Api(env, WITH)
     body = pod()
     body["spec"]["schedulingGroup"] = named
@@ -201,7 +201,7 @@ REF, POLICY = "spec.podGroupTemplateRef", "spec.schedulingPolicy"
         ),
     },
 )
-async def test_what_a_group_must_be(env: Env, spec: Object, message: str) -> None:
+async def test_pod_group_validation(env: Env, spec: Object, message: str) -> None:
     api = Api(env, WITH)
     answer = await api.post(GROUPS, group(**spec))
     assert answer.status == (422 if message else 201), answer.text
@@ -217,7 +217,7 @@ GATED: Object = {
 }
 
 
-async def test_what_other_gates_keep_is_dropped(env: Env) -> None:
+async def test_fields_of_other_gates_are_dropped(env: Env) -> None:
     api = Api(env, WITH)
     made = await api.made(GROUPS, group(**GATED))
     assert made["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
@@ -238,7 +238,7 @@ async def test_what_other_gates_keep_is_dropped(env: Env) -> None:
         "the other policy": ({"schedulingPolicy": {"basic": None, **GANG}}, POLICY),
     },
 )
-async def test_a_group_does_not_change(env: Env, changes: Object, field: str) -> None:
+async def test_pod_group_spec_is_immutable(env: Env, changes: Object, field: str) -> None:
     api = Api(env, without("PodGroupWorkloadExists"))
     await api.made(GROUPS, group(podGroupTemplateRef=template_of()))
     answer = await api.patch(f"{GROUPS}/g", {"spec": changes})
@@ -249,7 +249,7 @@ async def test_a_group_does_not_change(env: Env, changes: Object, field: str) ->
     assert labelled.body["status"] == {}
 
 
-async def test_the_status_of_a_group(env: Env) -> None:
+async def test_pod_group_status(env: Env) -> None:
     api = Api(env, WITH)
     await api.made(GROUPS, group())
     given = {"conditions": [CONDITION], "resourceClaimStatuses": [{"name": "a"}]}
@@ -309,7 +309,7 @@ JOB = {"apiGroup": "batch", "kind": "Job", "name": "j"}
         ),
     },
 )
-async def test_what_a_workload_must_be(env: Env, body: Object, message: str) -> None:
+async def test_workload_validation(env: Env, body: Object, message: str) -> None:
     api = Api(env, WITH)
     answer = await api.post(WORKLOADS, body)
     assert answer.status == (422 if message else 201), answer.text
@@ -330,7 +330,7 @@ async def test_what_a_workload_must_be(env: Env, body: Object, message: str) -> 
         ),
     },
 )
-async def test_a_workload_does_not_change(env: Env, body: Object, expected: str) -> None:
+async def test_workload_spec_is_immutable(env: Env, body: Object, expected: str) -> None:
     api = Api(env, WITH)
     await api.made(WORKLOADS, workload(template()))
     answer = await api.put(f"{WORKLOADS}/w", body)
@@ -346,7 +346,7 @@ async def test_a_workload_does_not_change(env: Env, body: Object, expected: str)
         "it has others": (["example.com/mine"], ["example.com/mine", FINALIZER]),
     },
 )
-async def test_admission_protects_new_groups(env: Env, before: list[str], after: list[str]) -> None:
+async def test_admission_adds_the_protection_finalizer(env: Env, before: list[str], after: list[str]) -> None:
     api = Api(env, WITH)
     made = await api.made(GROUPS, group(meta={"finalizers": before}))
     assert made["metadata"]["finalizers"] == after
@@ -355,7 +355,7 @@ async def test_admission_protects_new_groups(env: Env, before: list[str], after:
     assert "finalizers" not in (await api.made(WORKLOADS, workload(template())))["metadata"]
 
 
-async def test_without_the_plugin_nothing_is_protected(env: Env) -> None:
+async def test_no_protection_finalizer_without_the_plugin(env: Env) -> None:
     api = Api(env, without("PodGroupProtection"))
     assert "finalizers" not in (await api.made(GROUPS, group()))["metadata"]
 
@@ -373,7 +373,7 @@ async def test_without_the_plugin_nothing_is_protected(env: Env) -> None:
         ),
     },
 )
-async def test_admission_wants_the_workload_of_a_group(env: Env, reference: Object | None, message: str) -> None:
+async def test_admission_requires_the_workload(env: Env, reference: Object | None, message: str) -> None:
     api = Api(env, WITH)
     await api.made(WORKLOADS, workload(template("s"), template("t")))
     going = workload(template())
@@ -391,7 +391,7 @@ async def test_admission_wants_the_workload_of_a_group(env: Env, reference: Obje
         assert labelled.status == 200, "only new ones are asked"
 
 
-def test_who_may_do_what_with_them() -> None:
+def test_bootstrap_roles() -> None:
     def rules(role: str, *gates: str) -> list[tuple[str, str]]:
         found = {obj["metadata"]["name"]: obj for kind, obj in bootstrap_objects(gates) if kind == "clusterroles"}
         return [
@@ -431,7 +431,7 @@ def test_who_may_do_what_with_them() -> None:
         ),
     },
 )
-async def test_how_a_group_is_printed(env: Env, spec: Object, conditions: list[Object], cells: list[str]) -> None:
+async def test_table_columns(env: Env, spec: Object, conditions: list[Object], cells: list[str]) -> None:
     api = Api(env, WITH)
     await api.made(WORKLOADS, workload(template()))
     await api.made(GROUPS, group(**spec))
@@ -456,7 +456,7 @@ async def test_how_a_group_is_printed(env: Env, spec: Object, conditions: list[O
     ],
     ids=["PodGroup", "Workload"],
 )
-def test_protobuf_says_the_same_as_json(document: Object) -> None:
+def test_protobuf_equals_json(document: Object) -> None:
     kind = "Workload" if document["metadata"]["name"] == "w" else "PodGroup"
     document = {"kind": kind, "apiVersion": "scheduling.k8s.io/v1alpha2", **document}
     found = protobuf.decode_object(protobuf.encode_object(document))

@@ -142,7 +142,7 @@ async def test_rejected_values(api: Api, resource: str, obj: Object, expected: l
         ),
     },
 )
-async def test_rejected_statuses_of_attachments(api: Api, status: Object, expected: list[str]) -> None:
+async def test_rejected_volume_attachment_statuses(api: Api, status: Object, expected: list[str]) -> None:
     await api.made(STORAGE + "volumeattachments", {"metadata": {"name": "x"}, "spec": ATTACHMENT})
     assert (
         errors_of(await api.patch(STORAGE + "volumeattachments/x/status", {"status": {"attached": False, **status}}))
@@ -150,7 +150,7 @@ async def test_rejected_statuses_of_attachments(api: Api, status: Object, expect
     )
 
 
-async def test_a_class_of_attributes_stays_as_it_is(api: Api) -> None:
+async def test_volume_attributes_class_is_immutable(api: Api) -> None:
     made = {"metadata": {"name": "x"}, "driverName": "d", "parameters": {"a": "b"}}
     await api.made(STORAGE + "volumeattributesclasses", made)
     assert errors_of(

@@ -43,14 +43,14 @@ def migration(resource: str = "widgets", group: str = "example.com") -> Object:
     return {"metadata": {"name": "m"}, "spec": {"resource": {"group": group, "resource": resource}}}
 
 
-async def test_without_the_gate_there_are_none(api: Api) -> None:
+async def test_not_served_without_the_gate(api: Api) -> None:
     assert [(await api.get(path)).status for path in (MIGRATIONS, "/apis/storagemigration.k8s.io/v1beta1")] == [
         404,
         404,
     ]
 
 
-async def test_with_the_gate_they_are_served_and_shown(env: Env) -> None:
+async def test_served_and_printed_with_the_gate(env: Env) -> None:
     api = Api(env, WITH)
     listed = (await api.get("/apis/storagemigration.k8s.io/v1beta1")).body
     made = (await api.post(MIGRATIONS, {**migration(), "status": {"resourceVersion": "5"}})).body
@@ -74,7 +74,7 @@ async def test_with_the_gate_they_are_served_and_shown(env: Env) -> None:
         "an odd group": ("widgets", "-", f'spec.resource.group: Invalid value: "-": {DOMAIN}'),
     },
 )
-async def test_what_can_be_asked_for(env: Env, resource: str, group: str, expected: str) -> None:
+async def test_spec_validation(env: Env, resource: str, group: str, expected: str) -> None:
     api = Api(env, WITH)
     answer = await api.post(MIGRATIONS, migration(resource, group))
     if not expected:
@@ -84,7 +84,7 @@ async def test_what_can_be_asked_for(env: Env, resource: str, group: str, expect
     assert answer.message == f'StorageVersionMigration.storagemigration.k8s.io "m" is invalid: {expected}'
 
 
-async def test_the_spec_never_changes_and_the_rest_may(env: Env) -> None:
+async def test_spec_is_immutable(env: Env) -> None:
     api = Api(env, WITH)
     await api.post(MIGRATIONS, migration())
     path = f"{MIGRATIONS}/m"
@@ -167,7 +167,7 @@ ENDED = condition("Running", "False")
         ),
     },
 )
-async def test_what_is_said_only_goes_forward(env: Env, before: Any, after: Any, expected: str) -> None:
+async def test_status_transitions(env: Env, before: Any, after: Any, expected: str) -> None:
     api = Api(env, WITH)
     made = (await api.post(MIGRATIONS, migration())).body
     for version, conditions in (before, after):
@@ -177,7 +177,7 @@ async def test_what_is_said_only_goes_forward(env: Env, before: Any, after: Any,
     assert (answer.status, expected in answer.message) == ((200, True) if not expected else (422, True)), answer.message
 
 
-def test_its_controller_may_write_whatever_there_is_only_behind_the_gate() -> None:
+def test_controller_role_requires_the_gate() -> None:
     names = {found["metadata"]["name"] for _resource, found in bootstrap_objects()}
     assert ROLE not in names
     added = [found for _resource, found in bootstrap_objects((GATE,)) if found["metadata"]["name"] not in names]
@@ -188,7 +188,7 @@ def test_its_controller_may_write_whatever_there_is_only_behind_the_gate() -> No
     assert added[1]["roleRef"]["name"] == ROLE
 
 
-def test_protobuf_says_the_same_as_json() -> None:
+def test_protobuf_equals_json() -> None:
     condition = {
         "type": "Running",
         "status": "True",
@@ -206,13 +206,13 @@ def test_protobuf_says_the_same_as_json() -> None:
     assert (found["spec"], found["status"]) == (document["spec"], document["status"])
 
 
-def test_every_gate_that_adds_a_resource_is_one() -> None:
+def test_gates_of_resources_exist() -> None:
     from pilothouse.controllermanager.feature_gates import known_gates
 
     assert BEHIND_GATES.keys() <= known_gates().keys()
 
 
-async def test_their_group_is_registered_as_long_as_the_gate_is_on(env: Env) -> None:
+async def test_api_service_exists_with_the_gate(env: Env) -> None:
     store = new_store(env)
 
     async def registered(*gates: str) -> list[int]:
@@ -232,7 +232,7 @@ async def test_their_group_is_registered_as_long_as_the_gate_is_on(env: Env) -> 
 CONFIGURATION = "application/apply-patch+yaml"
 
 
-async def test_a_write_that_changes_nothing_moves_an_object_to_the_version_of_today(api: Api) -> None:
+async def test_no_op_write_stores_the_current_storage_version(api: Api) -> None:
     path = widgets("v1")
     await api.post(DEFINITIONS, definition())
     made = (await api.post(path, widget("a"))).body
@@ -256,7 +256,7 @@ async def test_a_write_that_changes_nothing_moves_an_object_to_the_version_of_to
     assert seen == [("v1", False), ("v2", True), ("v2", False)]
 
 
-async def test_what_is_gone_or_another_one_is_not_applied_to(api: Api) -> None:
+async def test_apply_with_a_stale_uid_or_resource_version_is_a_conflict(api: Api) -> None:
     path = f"{widgets('v1')}/a?fieldManager=me"
     await api.post(DEFINITIONS, definition())
     first = (await api.post(widgets("v1"), widget("a"))).meta

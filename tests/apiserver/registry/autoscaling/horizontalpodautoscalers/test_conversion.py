@@ -82,7 +82,7 @@ STATUS = {
 }
 
 
-async def test_a_client_of_v1_that_sends_back_what_it_read_loses_nothing(api: Api) -> None:
+async def test_v1_round_trip_is_lossless(api: Api) -> None:
     spec = {**SPEC, "metrics": [*METRICS, CONTAINER, CPU]}
     await api.made(V2, {"metadata": {"name": "h", "annotations": {"mine": "1"}}, "spec": spec})
     await api.ask("PATCH", V2 + "/h/status", {"status": STATUS}, MERGE)
@@ -105,7 +105,7 @@ async def test_a_client_of_v1_that_sends_back_what_it_read_loses_nothing(api: Ap
     assert "hits\\u003c\\u0026\\u003e" in shown.meta["annotations"][CARRIED + "metrics"]
 
 
-async def test_the_status_field_of_v1_is_the_cpu_of_v2(api: Api) -> None:
+async def test_v1_cpu_status_is_converted(api: Api) -> None:
     await api.made(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
     body = {"status": {"currentReplicas": 1, "desiredReplicas": 1, "currentCPUUtilizationPercentage": 33}}
     written = await api.ask("PATCH", V1 + "/h/status", body, MERGE)
@@ -118,7 +118,7 @@ async def test_the_status_field_of_v1_is_the_cpu_of_v2(api: Api) -> None:
     assert second["currentMetrics"] == [{"type": "Resource", "resource": {"name": "cpu", "current": current}}]
 
 
-async def test_a_status_written_in_v1_leaves_the_metrics_of_the_spec(api: Api) -> None:
+async def test_v1_status_update_keeps_spec_metrics(api: Api) -> None:
     made = await api.made(V2, {"metadata": {"name": "h"}, "spec": SPEC})
     read = (await api.get(V1 + "/h")).body
     read["metadata"]["annotations"] = {"mine": "1"}
@@ -132,7 +132,7 @@ async def test_a_status_written_in_v1_leaves_the_metrics_of_the_spec(api: Api) -
 
 
 @pytest.mark.parametrize("part", ["", "/status"])
-async def test_an_object_metric_with_an_average_value_gets_no_value_of_zero(api: Api, part: str) -> None:
+async def test_object_metric_with_average_value_has_no_zero_value(api: Api, part: str) -> None:
     """v1 cannot leave the value out, and a target of zero is invalid (``Convert_v1_ObjectMetricSource``, v1.36)."""
     target = {"type": "AverageValue", "averageValue": "5"}
     metric = {"type": "Object", "object": {"describedObject": ABOUT, "metric": {"name": "hits"}, "target": target}}
@@ -145,7 +145,7 @@ async def test_an_object_metric_with_an_average_value_gets_no_value_of_zero(api:
     assert (status, spec["metrics"]) == (200, [metric])
 
 
-async def test_other_metrics_are_enough_and_unreadable_ones_are_none(api: Api) -> None:
+async def test_undecodable_metric_annotations_are_ignored(api: Api) -> None:
 
     default = {**CPU, "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
     shown = []
@@ -160,7 +160,7 @@ async def test_other_metrics_are_enough_and_unreadable_ones_are_none(api: Api) -
     assert shown == [[METRICS[0]], *[[default]] * 4]
 
 
-async def test_annotations_that_stand_for_fields_are_nothing_in_v2(api: Api) -> None:
+async def test_conversion_annotations_are_dropped_in_v2(api: Api) -> None:
     meta = {"name": "h", "annotations": {CARRIED + "metrics": "[]", CARRIED + "scale-up-tolerance": "1"}}
     assert (
         "annotations"
@@ -170,7 +170,7 @@ async def test_annotations_that_stand_for_fields_are_nothing_in_v2(api: Api) -> 
     )
 
 
-async def test_an_update_of_v1_stores_no_average_that_was_not_reported(api: Api) -> None:
+async def test_v1_update_stores_no_unreported_average(api: Api) -> None:
     made = await api.made(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
     made["status"] = {"currentReplicas": 0, "desiredReplicas": 0, "currentCPUUtilizationPercentage": 59}
     reported = (await api.put(V1 + "/h/status", made)).body
@@ -185,13 +185,13 @@ async def test_an_update_of_v1_stores_no_average_that_was_not_reported(api: Api)
     assert updated == patched, "what cannot be read counts as absent, so that nothing changes"
 
 
-async def test_a_dry_run_shows_what_would_be_stored(api: Api) -> None:
+async def test_dry_run_returns_the_converted_object(api: Api) -> None:
     meta = {"name": "h", "annotations": {CARRIED + "conditions": "[]"}}
     body = {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}}
     assert "annotations" not in (await api.made(V1 + "?dryRun=All", body))["metadata"]
 
 
-async def test_writes_of_both_versions_in_turn(api: Api, golden: Golden) -> None:
+async def test_alternating_writes_of_both_versions(api: Api, golden: Golden) -> None:
     """What both versions show after each write: compared with a kube-apiserver v1.20.2 (``autoscaling/v2beta2``), but
     for the tolerance, which is newer, and for empty counts and amounts, which v1.20 stored in its first version."""
     shown: dict[str, list[Any]] = {}

@@ -214,7 +214,7 @@ async def test_v1_is_validated_like_v2(api: Api) -> None:
     assert [cause["field"] for cause in causes] == [f"{M}.pods.metric.name"]
 
 
-async def test_an_autoscaler_that_named_no_group_may_go_on(api: Api) -> None:
+async def test_existing_autoscaler_without_a_group_can_be_updated(api: Api) -> None:
     key = "autoscaling/horizontalpodautoscalers/default/h"
     await api.made(V2, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
     await api.rewrite(key, '"apps/v1"', '"v1"')

@@ -247,7 +247,7 @@ HALTED = {"startTime": "2026-01-01T00:00:00Z", "conditions": [{"type": "Suspende
         "in size, when it is elastic": ({**JOB, **INDEXED}, [("", {"spec": {"completions": 3, "parallelism": 3}})]),
     },
 )
-async def test_when_a_job_may_change(api: Api, spec: Object, changes: list[tuple[str, Object]]) -> None:
+async def test_accepted_updates(api: Api, spec: Object, changes: list[tuple[str, Object]]) -> None:
     answer = await _changed(api, JOBS, spec, *changes)
     assert answer.status == 200, answer.text
 
@@ -286,7 +286,7 @@ async def test_when_a_job_may_change(api: Api, spec: Object, changes: list[tuple
         ),
     },
 )
-async def test_when_a_job_may_not_change(
+async def test_rejected_updates(
     api: Api, spec: Object, changes: list[tuple[str, Object]], field: str, text: str
 ) -> None:
     answer = await _changed(api, JOBS, spec, *changes)
@@ -296,14 +296,14 @@ async def test_when_a_job_may_not_change(
     assert texts[0].endswith(text)
 
 
-async def test_pods_of_an_indexed_job_have_names_of_hosts(api: Api) -> None:
+async def test_indexed_job_pod_names_must_be_host_names(api: Api) -> None:
 
     texts = f'Invalid value: "{"j" * 61}": will not able to create pod with invalid DNS label: {"j" * 61}-10'
     spec = {**JOB, "completionMode": "Indexed", "completions": 11}
     assert _causes(await api.post(JOBS, {"metadata": {"name": "j" * 61}, "spec": spec})) == [("metadata.name", texts)]
 
 
-async def test_an_empty_policy_for_failures_is_one(api: Api) -> None:
+async def test_empty_pod_failure_policy(api: Api) -> None:
     assert (await api.made(JOBS, {"metadata": {"name": "j"}, "spec": {**JOB, "podFailurePolicy": {"rules": []}}}))[
         "spec"
     ]["podReplacementPolicy"] == "Failed"
@@ -374,7 +374,7 @@ async def test_rejected_cron_jobs(api: Api, spec: Object, errors: list[tuple[str
     assert _causes(await api.post(CRON_JOBS, {"metadata": {"name": "c"}, "spec": {**CRON, **spec}})) == errors
 
 
-async def test_an_old_cron_job_may_keep_its_zones(api: Api) -> None:
+async def test_existing_cron_job_keeps_an_unknown_time_zone(api: Api) -> None:
     """It was made when this server knew its zone, and schedules could name one."""
     key = "batch/cronjobs/default/j"
     await api.made(CRON_JOBS, {"metadata": {"name": "j"}, "spec": {**CRON, "timeZone": "UTC"}})

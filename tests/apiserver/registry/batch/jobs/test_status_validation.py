@@ -276,12 +276,12 @@ def test_rejected_job_statuses(spec: Object, before: Object, after: Object, erro
         ("9223372036854775808", "cannot convert string to integer"),
     ],
 )
-def test_texts_that_name_no_indexes(text: str, why: str) -> None:
+def test_invalid_index_texts(text: str, why: str) -> None:
     (error,) = _errors(INDEXED, {}, {"completedIndexes": text})
     assert f"error parsing completedIndexes: {why}" in error
 
 
-async def test_a_status_is_validated_when_it_is_written(api: Api) -> None:
+async def test_status_updates_are_validated(api: Api) -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}}
     await api.made(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
     answer = await api.patch(f"{JOBS}/j/status", {"status": {"failed": -1}})
@@ -289,7 +289,7 @@ async def test_a_status_is_validated_when_it_is_written(api: Api) -> None:
     assert "status.failed: Invalid value: -1: must be greater than or equal to 0" in answer.message
 
 
-async def test_times_are_compared_whatever_their_zone(api: Api) -> None:
+async def test_times_are_compared_across_time_zones(api: Api) -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}}
     await api.made(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
     await api.patch(f"{JOBS}/j/status", {"status": {"startTime": NOW}})

@@ -72,7 +72,7 @@ async def test_rejected_annotations(api: Api, notes: dict[str, str], spec: Objec
     assert all_errors_of(inside) == [f"template.{text.removeprefix('metadata.')}" for text in errors]
 
 
-async def test_annotations_that_stay(api: Api) -> None:
+async def test_immutable_annotations(api: Api) -> None:
     mirror = {"kubernetes.io/config.mirror": "x"}
     await api.post(PODS, pod("m", nodeName="n", metadata={"annotations": mirror}))
     await api.post(PODS, pod("p", nodeName="n"))

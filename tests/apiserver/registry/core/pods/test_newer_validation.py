@@ -528,7 +528,7 @@ async def test_accepted_pods(api: Api, spec: Object) -> None:
     assert answer.status == 201, answer.text
 
 
-async def test_keys_of_labels_choose_by_the_values_of_the_pod(api: Api) -> None:
+async def test_match_label_keys_are_merged_into_selectors(api: Api) -> None:
     spec = {
         **_near(labelSelector={"matchLabels": {"x": "y"}}, matchLabelKeys=["a", "gone"], mismatchLabelKeys=["b"]),
         **_spread(labelSelector={}, matchLabelKeys=["a"]),
@@ -543,7 +543,7 @@ async def test_keys_of_labels_choose_by_the_values_of_the_pod(api: Api) -> None:
     assert spec["topologySpreadConstraints"][0]["labelSelector"] == {"matchExpressions": [own]}
 
 
-async def test_fields_behind_gates_are_dropped(api: Api) -> None:
+async def test_disabled_fields_are_dropped(api: Api) -> None:
     """``ContainerStopSignals``, ``ClusterTrustBundleProjection``, ``PodCertificateRequest`` and ``GenericWorkload`` are
     off in v1.36."""
     sources = [
@@ -564,7 +564,7 @@ async def test_fields_behind_gates_are_dropped(api: Api) -> None:
     assert spec["volumes"][0]["projected"]["sources"] == [{"secret": {"name": "s"}}, {}]
 
 
-async def test_templates_are_rejected_for_more(api: Api) -> None:
+async def test_additional_template_errors(api: Api) -> None:
     """What only templates may not have, and what the admission of pods refuses before."""
 
     path = "spec.template.spec"

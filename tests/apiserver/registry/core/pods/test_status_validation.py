@@ -122,7 +122,7 @@ async def test_rejected_statuses(api: Api, status: Object, errors: list[str]) ->
     assert all_errors_of(await api.patch(f"{PODS}/p/status", {"status": status})) == errors
 
 
-async def test_a_container_that_may_take_all_others_lets_them_run_again(api: Api) -> None:
+async def test_restart_all_containers_allows_restarts(api: Api) -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
     containers = [
         {"name": "c", "image": "i"},

@@ -57,7 +57,7 @@ _CHANGES: dict[str, tuple[Object, list[str]]] = {
 
 
 @cases("change, errors", _CHANGES)
-async def test_changes_while_there_are_gates(api: Api, change: Object, errors: list[str]) -> None:
+async def test_updates_with_scheduling_gates(api: Api, change: Object, errors: list[str]) -> None:
     made = await api.post(PODS, pod(**_GATED))
     assert made.status == 201, made.text
     body = made.body
@@ -71,7 +71,7 @@ async def test_changes_while_there_are_gates(api: Api, change: Object, errors: l
         assert answer.status == 200, answer.text
 
 
-async def test_containers_that_are_added_later(api: Api) -> None:
+async def test_added_containers(api: Api) -> None:
 
     where, why = "spec.ephemeralContainers[0]", "Forbidden: cannot be set for an Ephemeral Container"
     await api.post(PODS, pod(volumes=[{"name": "v"}]))

@@ -206,7 +206,7 @@ async def test_rejected_pods(api: Api, spec: Object, causes: list[tuple[str, str
     assert [(cause["field"], cause["reason"]) for cause in answer.body["details"]["causes"]] == causes
 
 
-async def test_a_pod_with_everything_in_order_is_taken(api: Api) -> None:
+async def test_valid_pod_is_accepted(api: Api) -> None:
     spec = {
         **_c(
             env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}],

@@ -28,7 +28,7 @@ async def _changed(api: Api, made: Object, **spec: Any) -> Answer:
 # Addresses
 
 
-async def test_every_cluster_address_is_an_object_that_goes_with_its_service(api: Api) -> None:
+async def test_ip_address_objects_follow_the_service(api: Api) -> None:
     made = await api.made(SERVICES, _service())
     address = made["spec"]["clusterIP"]
     found = await api.get(f"{ADDRESSES}/{address}")
@@ -47,7 +47,7 @@ async def test_every_cluster_address_is_an_object_that_goes_with_its_service(api
     assert (gone, seen) == (404, ["DELETED", "10.0.0.1"])
 
 
-async def test_an_address_is_free_again_after_its_service(api: Api) -> None:
+async def test_cluster_ip_is_released_with_its_service(api: Api) -> None:
     codes = []
     for name in ("a", "b"):
         codes.append((await api.post(SERVICES, _service(name, clusterIP="10.0.0.9"))).status)
@@ -63,7 +63,7 @@ async def test_an_address_is_free_again_after_its_service(api: Api) -> None:
         "a second family": ("10.0.0.0/24,fd00::/112", ({"ipFamilyPolicy": "RequireDualStack"},), [201]),
     },
 )
-async def test_a_range_that_is_stored_counts_more_than_the_flag(
+async def test_stored_service_cidr_takes_precedence_over_the_flag(
     api: Api, flag: str, services: tuple[Object, ...], statuses: list[int]
 ) -> None:
     """Unless the flag adds a family (``pkg/controlplane/controller/defaultservicecidr``, v1.36)."""
@@ -75,7 +75,7 @@ async def test_a_range_that_is_stored_counts_more_than_the_flag(
     assert [answer.status for answer in answers] == statuses
 
 
-async def test_creates_of_one_moment_get_addresses_and_ports_of_their_own(api: Api) -> None:
+async def test_concurrent_creates_get_unique_addresses_and_ports(api: Api) -> None:
     same = [_service(f"a{n}", clusterIP="10.0.0.9", type="NodePort") for n in range(2)]
     answers = await asyncio.gather(*(api.post(SERVICES, body) for body in same))
     others = [_service(f"b{n}", type="NodePort") for n in range(20)]
@@ -86,7 +86,7 @@ async def test_creates_of_one_moment_get_addresses_and_ports_of_their_own(api: A
     assert len({spec["ports"][0]["nodePort"] for spec in specs}) == 20
 
 
-async def test_a_server_over_a_store_with_services_knows_what_is_taken(api: Api) -> None:
+async def test_existing_allocations_are_restored_at_startup(api: Api) -> None:
     await api.made(SERVICES, _service(clusterIP="10.0.0.9"))
     await api.delete(f"{ADDRESSES}/10.0.0.9")
     again = ApiServer(api.env, api.store)
@@ -101,7 +101,7 @@ async def test_a_server_over_a_store_with_services_knows_what_is_taken(api: Api)
     ]
 
 
-async def test_a_range_runs_full_and_says_so(env: Env) -> None:
+async def test_exhausted_range_is_an_error(env: Env) -> None:
     api = Api(env, ServerOptions(service_range="10.0.0.0/29"))
     made = [(await api.made(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(5)]
     refused = await api.post(SERVICES, _service("more"))
@@ -112,7 +112,7 @@ async def test_a_range_runs_full_and_says_so(env: Env) -> None:
     )
 
 
-async def test_a_second_range_is_a_service_cidr(api: Api) -> None:
+async def test_additional_service_cidr(api: Api) -> None:
     before = (await api.post(SERVICES, _service("a", clusterIP="10.9.0.5"))).status
     cidr = {"metadata": {"name": "more"}, "spec": {"cidrs": ["10.9.0.0/24"]}}
     await api.made("/apis/networking.k8s.io/v1/servicecidrs", cidr)
@@ -126,7 +126,7 @@ def _range(name: str, *cidrs: str) -> Object:
     return {"metadata": {"name": name}, "spec": {"cidrs": list(cidrs)}}
 
 
-async def test_when_a_range_is_full_the_next_one_is_used(env: Env) -> None:
+async def test_next_service_cidr_is_used_when_one_is_full(env: Env) -> None:
     api = Api(env, ServerOptions(service_range="10.0.0.0/29"))
     await api.made(CIDRS, _range("more", "10.9.0.0/29"))
     made = [(await api.made(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(8)]
@@ -135,7 +135,7 @@ async def test_when_a_range_is_full_the_next_one_is_used(env: Env) -> None:
 
 
 @pytest.mark.parametrize("address", ["10.9.0.0", "10.9.0.7", "10.9.0.8"])
-async def test_the_ends_of_a_range_are_no_addresses(api: Api, address: str) -> None:
+async def test_network_and_broadcast_addresses_are_not_allocated(api: Api, address: str) -> None:
     """``TestPrefixContainsIP``."""
     await api.made(CIDRS, _range("more", "10.9.0.0/29"))
     refused = await api.post(SERVICES, _service(clusterIP=address))
@@ -143,7 +143,7 @@ async def test_the_ends_of_a_range_are_no_addresses(api: Api, address: str) -> N
     assert "the provided network does not match the current range" in refused.message
 
 
-async def test_a_range_that_is_not_ready_or_goes_gives_nothing_and_takes_nothing_away(api: Api) -> None:
+async def test_unready_or_terminating_service_cidr_allocates_nothing(api: Api) -> None:
     codes = []
     whole = _range("more", "10.9.0.0/24")
     whole["metadata"]["finalizers"] = ["networking.k8s.io/service-cidr-finalizer"]
@@ -163,7 +163,7 @@ async def test_a_range_that_is_not_ready_or_goes_gives_nothing_and_takes_nothing
     assert codes == [200, 422, 200, 201, 200, 422, 200]
 
 
-async def test_the_object_of_an_address_that_a_service_has_comes_back(api: Api) -> None:
+async def test_deleted_ip_address_object_is_recreated(api: Api) -> None:
     await api.made(SERVICES, _service(clusterIP="10.0.0.9"))
     uid = (await api.get(f"{ADDRESSES}/10.0.0.9")).meta["uid"]
     await api.delete(f"{ADDRESSES}/10.0.0.9")
@@ -175,7 +175,7 @@ async def test_the_object_of_an_address_that_a_service_has_comes_back(api: Api) 
     assert uid != after
 
 
-async def test_a_dry_run_takes_nothing(api: Api) -> None:
+async def test_dry_run_allocates_nothing(api: Api) -> None:
     tried = await api.post(SERVICES + "?dryRun=All", _service(clusterIP="10.0.0.7"))
     assert tried.body["spec"]["clusterIP"] == "10.0.0.7"
     assert (await api.post(SERVICES, _service("b", clusterIP="10.0.0.7"))).status == 201
@@ -204,9 +204,7 @@ async def test_a_dry_run_takes_nothing(api: Api) -> None:
         "headless with a selector": ({"clusterIP": "None", "selector": {"a": "b"}}, ["IPv4"], "SingleStack", 1),
     },
 )
-async def test_families_of_a_cluster_with_two(
-    env: Env, spec: Object, families: list[str], policy: str, count: int
-) -> None:
+async def test_dual_stack_ip_families(env: Env, spec: Object, families: list[str], policy: str, count: int) -> None:
     api = Api(env, DUAL)
     made: Object = (await api.made(SERVICES, _service(**spec)))["spec"]
     assert (made["ipFamilies"], made["ipFamilyPolicy"], len(made["clusterIPs"])) == (families, policy, count)
@@ -215,7 +213,7 @@ async def test_families_of_a_cluster_with_two(
         assert [":" in address for address in made["clusterIPs"]] == [family == "IPv6" for family in families]
 
 
-async def test_a_second_family_is_added_and_taken_away(env: Env) -> None:
+async def test_secondary_ip_family_is_added_and_removed(env: Env) -> None:
     api = Api(env, DUAL)
     await api.made(SERVICES, _service())
     up = await api.patch(SERVICES + "/s", {"spec": {"ipFamilyPolicy": "PreferDualStack"}})
@@ -277,7 +275,7 @@ async def test_rejected_services(api: Api, spec: Object, message: str) -> None:
     assert (answer.status, answer.message) == (422, f'Service "s" is invalid: {message}')
 
 
-async def test_a_rejection_has_the_name_that_the_service_would_have_got(api: Api) -> None:
+async def test_rejection_has_the_generated_name(api: Api) -> None:
     """Names are generated before addresses are looked for, since v1.30."""
     body = {"metadata": {"generateName": "made-"}, "spec": {"ports": [{"port": 80}], "clusterIP": "10.9.9.9"}}
     answer = await api.post(SERVICES, body)
@@ -286,7 +284,7 @@ async def test_a_rejection_has_the_name_that_the_service_would_have_got(api: Api
     assert answer.message.startswith(f'Service "{name}" is invalid: spec.clusterIPs: Invalid value: ["10.9.9.9"]: ')
 
 
-async def test_ports_are_distinct(api: Api) -> None:
+async def test_duplicate_ports_are_rejected(api: Api) -> None:
     ports = [{"name": "a", "port": 80}, {"name": "a", "port": 80}, {"port": 81}]
     causes: list[Object] = (await api.post(SERVICES, _service(ports=ports))).body["details"]["causes"]
     assert [(cause["field"], cause["reason"]) for cause in causes] == [
@@ -299,14 +297,14 @@ async def test_ports_are_distinct(api: Api) -> None:
 # Ports
 
 
-async def test_one_number_serves_two_protocols(api: Api) -> None:
+async def test_node_port_is_shared_by_two_protocols(api: Api) -> None:
     ports = [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}, {"name": "w", "port": 80}]
     made = await api.made(SERVICES, _service(type="NodePort", ports=ports))
     first, second, third = [port["nodePort"] for port in made["spec"]["ports"]]
     assert first == second != third
 
 
-async def test_a_node_port_belongs_to_one_service(api: Api) -> None:
+async def test_node_port_is_unique(api: Api) -> None:
     def wanted(name: str) -> Object:
         return _service(name, type="NodePort", ports=[{"port": 80, "nodePort": 30080}])
 
@@ -320,7 +318,7 @@ async def test_a_node_port_belongs_to_one_service(api: Api) -> None:
     assert again == 201
 
 
-async def test_a_load_balancer_for_local_traffic_has_a_port_for_health_checks(api: Api) -> None:
+async def test_health_check_node_port_for_local_traffic(api: Api) -> None:
     local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
     made = await api.made(SERVICES, _service(**local))
     other = await _changed(api, made, **local, healthCheckNodePort=31234)
@@ -335,7 +333,7 @@ async def test_a_load_balancer_for_local_traffic_has_a_port_for_health_checks(ap
 # Changes
 
 
-async def test_a_service_that_becomes_an_alias_gives_its_address_back(api: Api) -> None:
+async def test_change_to_external_name_releases_the_cluster_ip(api: Api) -> None:
     made = await api.made(SERVICES, _service())
     alias = await api.patch(SERVICES + "/s", {"spec": {"type": "ExternalName", "externalName": "a.example.com"}})
     count = len((await api.get(ADDRESSES)).body["items"])
@@ -348,7 +346,7 @@ async def test_a_service_that_becomes_an_alias_gives_its_address_back(api: Api) 
     assert back["clusterIP"] == back["clusterIPs"][0]
 
 
-async def test_a_load_balancer_that_becomes_internal_keeps_nothing_of_it(api: Api) -> None:
+async def test_change_to_cluster_ip_drops_load_balancer_fields(api: Api) -> None:
     made = await api.made(SERVICES, _service(type="LoadBalancer", loadBalancerClass="a.b/c"))
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}
     assert (await api.patch(SERVICES + "/s/status", status)).status == 200
@@ -377,14 +375,14 @@ async def test_a_load_balancer_that_becomes_internal_keeps_nothing_of_it(api: Ap
         ),
     },
 )
-async def test_what_stays(api: Api, change: Object, message: str) -> None:
+async def test_immutable_fields(api: Api, change: Object, message: str) -> None:
     await api.made(SERVICES, _service())
     answer = await api.patch(SERVICES + "/s", {"spec": change})
     assert answer.status == 422
     assert message in answer.message
 
 
-async def test_ports_keep_their_numbers_by_name(api: Api) -> None:
+async def test_node_ports_are_kept_by_port_name(api: Api) -> None:
     ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
     made = await api.made(SERVICES, _service(type="NodePort", ports=ports))
     swapped = [{"name": "b", "port": 81}, {"name": "a", "port": 8080}]

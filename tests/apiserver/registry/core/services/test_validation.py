@@ -117,7 +117,7 @@ async def test_rejected_services(api: Api, service: Object, errors: list[str]) -
         ),
     },
 )
-async def test_what_stays(api: Api, made: Object, change: Object, errors: list[str]) -> None:
+async def test_immutable_fields(api: Api, made: Object, change: Object, errors: list[str]) -> None:
     await api.made(SERVICES, _service(**made))
     assert _errors(await api.patch(f"{SERVICES}/s", {"spec": change})) == errors
 
@@ -153,7 +153,7 @@ BALANCER = "status.loadBalancer.ingress"
         ),
     },
 )
-async def test_what_load_balancers_say(api: Api, kind: str, ingress: list[Object], errors: list[str]) -> None:
+async def test_load_balancer_status(api: Api, kind: str, ingress: list[Object], errors: list[str]) -> None:
     await api.made(SERVICES, _service(type=kind))
     assert (
         _errors(await api.patch(f"{SERVICES}/s/status", {"status": {"loadBalancer": {"ingress": ingress}}})) == errors
