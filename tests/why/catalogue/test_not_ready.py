@@ -82,6 +82,7 @@ def test_a_readiness_probe_that_fails_later(scene: Scene) -> None:
     found = scene.why(f"pod/{name}")
     assert_explains(found, "not ready", f"pod/{name} < pod/{name} by {ADMIN} annotate* [user]")
     assert "the readiness probe of container main fails" in whole_text(found)
+    scene.until(lambda: (scene.get("deployments", "web") or {})["status"].get("unavailableReplicas"), "web has seen it")
     deployment = scene.why("deployment/web")  # its rollout was complete before: it is not among the reasons
     assert_explains(deployment, "rolling out", f"deployment/web < pod/{name} < pod/{name} by {ADMIN} annotate* [user]")
 
