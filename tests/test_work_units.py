@@ -79,6 +79,16 @@ def test_every_test_runs_once_and_a_group_on_one_worker() -> None:
     assert max(counts) - min(counts) <= 4, "none has much left when the others have nothing"
 
 
+def test_the_last_of_four_workers_begins_at_the_end() -> None:
+    tests = [f"tests/clients/test_{number}.py::test_up@test_{number}.py" for number in range(30)] + ids("a", 500)
+    workers = [Worker() for _ in range(4)]
+    found = scheduling(tests, workers)
+    first = list(workers[-1].given)
+    run(found, workers, Counter())
+    assert min(first) >= 30, "what waits is left to the others"
+    assert sorted(place for worker in workers for place in worker.given) == list(range(len(tests)))
+
+
 def test_what_a_worker_that_dies_was_about_to_run_is_run_by_another() -> None:
     tests = ids("a", 100)
     workers = [Worker(), Worker()]

@@ -42,8 +42,16 @@ def _group(nodeid: str) -> str:
     return nodeid[place + 1 :] if place > nodeid.rfind("]") else ""
 
 
+_WORKERS_WITH_FILLER = 4
+"""So many workers, of which the last one takes units from the end."""
+
+
 class WorkUnits(LoadGroupScheduling):
-    """Hands them out in the order of the collection, the next one to whoever has nearly done the last."""
+    """Hands them out in the order of the collection, the next one to whoever has nearly done the last.
+
+    Tests at the front mostly wait for programs, those at the end compute. Of four workers, the last takes units from
+    the end, so that the processors have work while the others wait.
+    """
 
     def schedule(self) -> None:
         """Begin; or go on with another worker in place of one that has died."""
@@ -60,9 +68,13 @@ class WorkUnits(LoadGroupScheduling):
         work = self.assigned_work[node]
         for done in [unit for unit, tests in work.items() if all(tests.values())]:
             del work[done]
-        unit, tests = self.workqueue.popitem(last=False)
+        unit, tests = self.workqueue.popitem(last=self._is_filler(node))
         work[unit] = tests
         node.send_runtest_some([self._places[nodeid] for nodeid, completed in tests.items() if not completed])
+
+    def _is_filler(self, node: WorkerController) -> bool:
+        workers = list(self.assigned_work)
+        return len(workers) >= _WORKERS_WITH_FILLER and node is workers[-1]
 
 
 @pytest.hookimpl(optionalhook=True)
