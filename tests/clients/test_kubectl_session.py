@@ -1,16 +1,20 @@
 """One kubectl v1.36 session on a real kube-apiserver and on ours: the same answers, field by field.
 
-The real one is v1.20.2. Fields that releases have added since are not compared, nor is what steps print that are
-marked ``newer``. What ours prints there is in ``golden/kubectl_session.json``: written with kubectl v1.36.4, and read
-beside the source of v1.36.2.
+The real one is v1.20.2. Its answers are recorded in ``golden/kubectl_session_real.json``; with ``--soak`` or
+``--write-golden`` the session also runs on it, and what is recorded is compared, or written. Fields that releases have
+added since are not compared, nor is the output of steps that are marked ``newer``. What ours prints there is in
+``golden/kubectl_session.json``: written with kubectl v1.36.4, and read beside the source of v1.36.2.
 """
 
+import json
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from tests.clients.kubectl_session.comparison import differences, lines
 from tests.clients.kubectl_session.script import SCRIPT
-from tests.clients.kubectl_session.sides import Answer, missing_programs, two_sides
+from tests.clients.kubectl_session.sides import Answer, Side, missing_programs, running_sides
 from tests.clients.kubectl_session.telling import Step, tell
 from tests.golden import Golden
 from tests.tables import cases
@@ -24,20 +28,50 @@ pytestmark = [
 Answers = dict[str, Answer]
 ANSWERED = [step for step in SCRIPT if not step.watch]
 NEWER = [step for step in ANSWERED if step.newer]
+RECORDED = Path(__file__).parent / "golden" / "kubectl_session_real.json"
+
+
+def read_recorded() -> Answers:
+    """The real server's answers."""
+    answers: Answers = {}
+    for name, (code, out, err) in json.loads(RECORDED.read_text()).items():
+        answers[name] = Answer(code, "\n".join(out), "\n".join(err))
+    return answers
+
+
+def write_recorded(answers: Mapping[str, Answer], directory: Path) -> None:
+    """Record answers, without the directory that they were given in."""
+
+    def text(output: str) -> list[str]:
+        return output.replace(str(directory), "/session").split("\n")
+
+    recorded = {name: (answer.code, text(answer.out), text(answer.err)) for name, answer in answers.items()}
+    RECORDED.write_text(json.dumps(recorded, indent=0, ensure_ascii=False) + "\n")
+
+
+def run_session(side: Side) -> Answers:
+    answers: Answers = {}
+    tell(side, SCRIPT, answers)
+    return answers
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, Answers]:
-    """The session, told to both sides at once."""
-    real: Answers = {}
-    ours: Answers = {}
-    with two_sides(tmp_path_factory.mktemp("session")) as sides, ThreadPoolExecutor(2) as threads:
-        tellings = [
-            threads.submit(tell, side, SCRIPT, answers) for side, answers in zip(sides, (real, ours), strict=True)
+def told(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config, soak: bool) -> tuple[Answers, Answers]:
+    """The answers of both sides."""
+    writes = bool(pytestconfig.getoption("--write-golden"))
+    directory = tmp_path_factory.mktemp("session")
+    with running_sides(directory, with_real=soak or writes) as sides, ThreadPoolExecutor(2) as threads:
+        ours, *real = threads.map(run_session, sides)
+    if writes:
+        write_recorded(real[0], directory)
+    recorded = read_recorded()
+    assert recorded.keys() == ours.keys(), "the script has changed: record the session again with --write-golden"
+    for answers in real:
+        found = [
+            difference for step in ANSWERED for difference in differences(step, answers[step.name], recorded[step.name])
         ]
-        for telling in tellings:
-            telling.result()
-    return real, ours
+        assert not found, "\n".join(["the real server answers differently than recorded (ours: the record)", *found])
+    return recorded, ours
 
 
 def test_ours_answers_as_the_real_one_does(told: tuple[Answers, Answers]) -> None:

@@ -1,7 +1,7 @@
-"""The two clusters that a kubectl session is told to: the real kube-apiserver v1.20.2 with etcd, and ours.
+"""The two clusters that a kubectl session runs on: the real kube-apiserver v1.20.2 with etcd, and ours.
 
-In front of both stand the same programs: Go's kube-controller-manager and kube-scheduler (v1.20) and three of our
-simulated nodes. ``two_sides`` starts everything; ``script`` says what is told, ``comparison`` looks at the answers.
+In front of both run the same programs: Go's kube-controller-manager and kube-scheduler (v1.20) and three of our
+simulated nodes. ``running_sides`` starts everything; ``script`` has the commands, ``comparison`` compares the answers.
 """
 
 import base64
@@ -104,18 +104,18 @@ class Side:
 
 
 @contextlib.contextmanager
-def two_sides(directory: Path) -> Iterator[tuple[Side, Side]]:
-    """The real side and ours, with all programs running and three nodes ready."""
+def running_sides(directory: Path, *, with_real: bool) -> Iterator[list[Side]]:
+    """Our side, and the real one, with all programs running and three nodes ready."""
     with contextlib.ExitStack() as running:
         ours = _our_server(directory / "ours", running)
         cluster = RealCluster([GATES], service_accounts=True)
         running.callback(cluster.stop)
-        cluster.start()
-        (directory / "real").mkdir()
-        sides = (
-            Side("real", directory / "real", cluster.server, cluster.ca_file),
-            _our_side(directory / "ours", ours),
-        )
+        sides = []
+        if with_real:
+            cluster.start()
+            (directory / "real").mkdir()
+            sides.append(Side("real", directory / "real", cluster.server, cluster.ca_file))
+        sides.insert(0, _our_side(directory / "ours", ours))
         for side in sides:
             running.callback(side.close)
             for program in _programs(side, cluster):
