@@ -136,7 +136,7 @@ def fields(raw: msgspec.Raw) -> Any:
     return msgspec.json.decode(raw)
 
 
-async def test_what_is_created_can_be_read_changed_and_deleted(client: Client, ns: str) -> None:
+async def test_create_get_update_and_delete(client: Client, ns: str) -> None:
     created = fields(await client.create(CONFIG_MAPS, config_map("a"), ns))
     assert created["data"] == {"a": "1"}
     assert created["metadata"]["namespace"] == ns
@@ -152,7 +152,7 @@ async def test_what_is_created_can_be_read_changed_and_deleted(client: Client, n
         await client.get(CONFIG_MAPS, "a", ns)
 
 
-async def test_rejections_have_a_class_a_code_and_the_servers_words(client: Client, ns: str) -> None:
+async def test_errors_have_class_code_and_message(client: Client, ns: str) -> None:
     first = await client.create(CONFIG_MAPS, config_map("a"), ns)
     await client.patch(CONFIG_MAPS, "a", merge_patch({"data": {"b": "2"}}), ns)
     cases: list[tuple[Awaitable[Any], type[ApiError], int, str]] = [
@@ -178,7 +178,7 @@ async def test_rejections_have_a_class_a_code_and_the_servers_words(client: Clie
         assert words in str(caught.value)
 
 
-async def test_every_kind_of_patch_but_apply(client: Client, ns: str) -> None:
+async def test_patch_types(client: Client, ns: str) -> None:
     await client.create(PODS, pod("a", labels={"x": "1"}), ns)
     label = "/metadata/labels/x"
     patches = [
@@ -208,7 +208,7 @@ async def test_server_side_apply(client: Client, ns: str) -> None:
     assert has_cause(caught.value, "FieldManagerConflict")
 
 
-async def test_status_is_written_apart(client: Client, ns: str) -> None:
+async def test_status_subresource(client: Client, ns: str) -> None:
     await client.create(PODS, pod("a"), ns)
     await client.patch(PODS, "a", strategic_merge_patch({"status": {"phase": "Running"}}), ns, subresource="status")
     await client.patch(PODS, "a", merge_patch({"status": {"phase": "Failed"}}), ns)
@@ -265,7 +265,7 @@ async def take(batches: Any, count: int) -> list[WatchEvent[Any]]:
     return events
 
 
-async def test_a_watch_delivers_every_change_in_order(client: Client, ns: str) -> None:
+async def test_watch_delivers_changes_in_order(client: Client, ns: str) -> None:
     start = (await client.list(PODS, ns)).metadata.resource_version
     async with client.watch(PODS, ns, resource_version=start, keep_raw=True, timeout_seconds=30) as batches:
         await client.create(PODS, pod("a", labels={"on": "1"}), ns)
@@ -282,7 +282,7 @@ async def test_a_watch_delivers_every_change_in_order(client: Client, ns: str) -
     assert all(fields(msgspec.Raw(event.raw))["metadata"]["name"] == "a" for event in events)
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(client: Client, ns: str) -> None:
+async def test_watch_without_resource_version_starts_with_existing_objects(client: Client, ns: str) -> None:
     for name in ("a", "b"):
         await client.create(PODS, pod(name), ns)
     async with client.watch(PODS.metadata, ns, timeout_seconds=30) as batches:
@@ -295,9 +295,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(client: Clien
         assert [event.object.metadata.name for event in await take(batches, 1)] == ["c"]
 
 
-async def test_objects_that_come_to_fit_a_selector_are_added_and_that_cease_to_are_deleted(
-    client: Client, ns: str
-) -> None:
+async def test_watch_with_a_selector_adds_and_deletes(client: Client, ns: str) -> None:
     start = (await client.list(PODS, ns)).metadata.resource_version
     options: dict[str, Any] = {"resource_version": start, "label_selector": "on=1", "timeout_seconds": 30}
     async with client.watch(PODS, ns, **options) as batches:
@@ -307,7 +305,7 @@ async def test_objects_that_come_to_fit_a_selector_are_added_and_that_cease_to_a
         assert [event.type for event in await take(batches, 2)] == ["ADDED", "DELETED"]
 
 
-async def test_a_watch_ends_with_its_time(client: Client, ns: str) -> None:
+async def test_watch_timeout(client: Client, ns: str) -> None:
     started = client.env.monotonic()
     async with client.watch(PODS, ns, timeout_seconds=1) as batches:
         async for batch in batches:
@@ -315,7 +313,7 @@ async def test_a_watch_ends_with_its_time(client: Client, ns: str) -> None:
     assert 0.5 < client.env.monotonic() - started < 10
 
 
-async def test_cluster_scoped_kinds_need_no_namespace(client: Client, ns: str) -> None:
+async def test_cluster_scoped_resources(client: Client, ns: str) -> None:
     name = f"node-{ns}"
     created = await client.create(NODES, {"metadata": {"name": name}})
     assert created.metadata.namespace == ""
@@ -338,13 +336,13 @@ async def test_discovery_and_version(client: Client) -> None:
     assert (await client.server_version())["gitVersion"].startswith("v1.")
 
 
-async def test_many_at_once(client: Client, ns: str) -> None:
+async def test_concurrent_requests(client: Client, ns: str) -> None:
     await asyncio.gather(*(client.create(CONFIG_MAPS, config_map(f"m{i:03}"), ns) for i in range(100)))
     found = await client.list(CONFIG_MAPS.metadata, ns)
     assert len([one for one in found.items if one.metadata.name.startswith("m")]) == 100
 
 
-async def test_a_cancelled_write_leaves_the_client_usable(client: Client, ns: str) -> None:
+async def test_client_is_usable_after_a_cancelled_write(client: Client, ns: str) -> None:
     writes = [asyncio.ensure_future(client.create(CONFIG_MAPS, config_map(f"x{i}"), ns)) for i in range(20)]
     await asyncio.sleep(0)
     for write in writes[::2]:
@@ -355,7 +353,7 @@ async def test_a_cancelled_write_leaves_the_client_usable(client: Client, ns: st
     assert {f"x{i}" for i in range(1, 20, 2)} <= found
 
 
-async def test_bytes_that_are_too_many_are_rejected_alike(client: Client, ns: str) -> None:
+async def test_too_large_body_is_rejected(client: Client, ns: str) -> None:
     huge = config_map("huge", {"a": "x" * (4 << 20)})
     with pytest.raises(ApiError) as caught:
         await client.create(CONFIG_MAPS, huge, ns)
@@ -365,7 +363,7 @@ async def test_bytes_that_are_too_many_are_rejected_alike(client: Client, ns: st
 
 
 @pytest.mark.real_loop
-async def test_only_who_may_may(env: Env) -> None:
+async def test_authorization(env: Env) -> None:
     """Identity belongs to the transport; over HTTP it is shown by a token, and a wrong one is nobody."""
     server = ApiServer(env, new_store(env))
     logins = [StaticTokenAuthenticator.read("secret,jane,jane")]

@@ -14,7 +14,7 @@ from pilothouse.storage import Change, Compacted, Retention, Store, StoreClosed
 # History
 
 
-async def test_compaction_ends_the_past_and_leaves_the_present(store: Store) -> None:
+async def test_compaction_drops_history_and_keeps_current_state(store: Store) -> None:
     for name in "abcd":
         await put(store, f"/pods/default/{name}")
     store.compact(3)
@@ -36,7 +36,7 @@ async def test_compaction_ends_the_past_and_leaves_the_present(store: Store) -> 
 
 
 @pytest.mark.parametrize("retention", [Retention(changes=5)])
-async def test_one_resource_full_of_changes_does_not_cost_another_its_history(store: Store) -> None:
+async def test_busy_resource_does_not_drop_history_of_others(store: Store) -> None:
     await put(store, "apps/deployments/default/d")
     for _ in range(20):
         await put(store, "/pods/default/p")
@@ -52,7 +52,7 @@ async def test_one_resource_full_of_changes_does_not_cost_another_its_history(st
 
 
 @pytest.mark.parametrize("retention", [Retention(bytes=10_000)])
-async def test_the_values_that_only_history_holds_are_bounded(store: Store) -> None:
+async def test_size_of_historical_values_is_bounded(store: Store) -> None:
     for _ in range(100):
         await put(store, "/pods/default/p", "x" * 1000)
     kept = len(store.watch("/pods/", store.revision - 5).take())
@@ -63,7 +63,7 @@ async def test_the_values_that_only_history_holds_are_bounded(store: Store) -> N
 
 @pytest.mark.parametrize("retention", [Retention(seconds=300)])
 @pytest.mark.parametrize("kind", [MEMORY, INLINE])
-async def test_history_is_kept_for_its_seconds_and_not_much_longer(store: Store) -> None:
+async def test_history_retention(store: Store) -> None:
     first = await put(store, "/pods/default/a")
     await asyncio.sleep(200)
     second = await put(store, "/pods/default/b")
@@ -83,7 +83,7 @@ async def test_history_is_kept_for_its_seconds_and_not_much_longer(store: Store)
 # Hooks and the end
 
 
-async def test_a_hook_sees_every_commit_when_it_is_visible_and_before_its_writer_goes_on(store: Store) -> None:
+async def test_on_commit_runs_after_visibility_and_before_the_writer(store: Store) -> None:
     seen: list[tuple[list[str], int]] = []
 
     def hook(changes: list[Change]) -> None:
@@ -96,7 +96,7 @@ async def test_a_hook_sees_every_commit_when_it_is_visible_and_before_its_writer
 
 
 @pytest.mark.parametrize("kind", [MEMORY, INLINE])
-def test_a_hook_that_fails_stops_a_simulation_and_not_the_writer(kind: str, tmp_path: Path) -> None:
+def test_failing_hook_stops_a_simulation_but_not_the_writer(kind: str, tmp_path: Path) -> None:
     def judge(_changes: list[Change]) -> None:
         raise AssertionError("two controllers on one pod")
 
@@ -114,7 +114,7 @@ def test_a_hook_that_fails_stops_a_simulation_and_not_the_writer(kind: str, tmp_
         virtual.run(main)
 
 
-async def test_a_closed_store_commits_what_was_staged_ends_its_watchers_and_can_still_be_read(store: Store) -> None:
+async def test_close_commits_staged_writes_ends_watchers_and_allows_reads(store: Store) -> None:
     watcher = store.watch("/pods/", store.revision)
     waiting = asyncio.ensure_future(store.reached(99))
     await asyncio.sleep(0)
@@ -135,7 +135,7 @@ async def test_a_closed_store_commits_what_was_staged_ends_its_watchers_and_can_
 # Everything at once
 
 
-async def test_any_history_agrees_with_a_model_at_every_revision(store: Store, seed: int) -> None:
+async def test_random_history_agrees_with_a_model(store: Store, seed: int) -> None:
     """Lists at every revision, watches from every revision and the final state all show the same history."""
     chance = random.Random(seed)
     keys = [f"/pods/{ns}/{name}" for ns in ("a", "b") for name in range(6)] + [f"/nodes/{name}" for name in range(4)]

@@ -9,14 +9,14 @@ from tests.conformance.stores import names, put, remove
 from pilothouse.storage import FutureRevision, Store
 
 
-async def test_lists_come_in_byte_order_of_their_keys(store: Store) -> None:
+async def test_lists_are_in_byte_order_of_keys(store: Store) -> None:
     for name in ("b", "a-1", "a.1", "a", "B", "ä", "a/1"):
         await put(store, f"/pods/default/{name}")
     keys = [record.key for record in store.list("/pods/").records]
     assert keys == sorted(keys, key=str.encode)
 
 
-async def test_a_prefix_selects_what_is_below_it_and_nothing_beside_it(store: Store) -> None:
+async def test_prefix_selects_only_keys_below_it(store: Store) -> None:
     for key in (
         "/pods/a/1",
         "/pods/a/2",
@@ -43,7 +43,7 @@ async def test_a_prefix_selects_what_is_below_it_and_nothing_beside_it(store: St
         assert (page.revision, page.more, page.remaining) == (8, False, 0)
 
 
-async def test_pages_leave_nothing_out_and_count_what_is_left(store: Store) -> None:
+async def test_pages_are_complete_and_count_the_remaining(store: Store) -> None:
     for i in range(40):
         await put(store, f"/podtemplates/default/t{i:03}")
     await put(store, "/podtemplates/other/x")
@@ -62,7 +62,7 @@ async def test_pages_leave_nothing_out_and_count_what_is_left(store: Store) -> N
     assert (names(everything.records), everything.more, everything.remaining) == (["t038", "t039"], True, 1)
 
 
-async def test_pages_of_one_revision_show_that_revision_whatever_happens_meanwhile(store: Store) -> None:
+async def test_pages_are_consistent_at_their_revision(store: Store) -> None:
     for name in "abcdef":
         await put(store, f"/pods/default/{name}", "old")
     first = store.list("/pods/default/", limit=2)
@@ -88,12 +88,12 @@ async def test_pages_of_one_revision_show_that_revision_whatever_happens_meanwhi
     assert names(store.list("/pods/default/").records) == ["a", "b", "cc", "d", "e", "f"]
 
 
-async def test_a_list_at_a_revision_to_come_is_rejected(store: Store) -> None:
+async def test_list_at_a_future_revision_is_rejected(store: Store) -> None:
     with pytest.raises(FutureRevision):
         store.list("/pods/", revision=store.revision + 1)
 
 
-async def test_reached_waits_for_a_revision(store: Store) -> None:
+async def test_reached_waits_for_the_revision(store: Store) -> None:
     await store.reached(1)
     waiting = asyncio.ensure_future(store.reached(3))
     impatient = asyncio.ensure_future(store.reached(3))

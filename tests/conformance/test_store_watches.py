@@ -10,7 +10,7 @@ from pilothouse.storage import Store, WatcherOverrun
 from pilothouse.storage.watchers import WAITING_BYTES
 
 
-async def test_a_watch_may_start_at_any_revision_that_is_kept(store: Store) -> None:
+async def test_watch_starts_at_any_kept_revision(store: Store) -> None:
     await put(store, "/pods/default/a", "one")
     await put(store, "/nodes/n")
     await put(store, "/pods/default/a", "two")
@@ -28,7 +28,7 @@ async def test_a_watch_may_start_at_any_revision_that_is_kept(store: Store) -> N
         assert told(watcher.take()) == [("ADDED", "/pods/default/b", b"next@6", None)]
 
 
-async def test_a_watch_from_a_revision_to_come_begins_there(store: Store) -> None:
+async def test_watch_from_a_future_revision(store: Store) -> None:
     watcher = store.watch("/pods/", 3)
     for name in "abc":
         await put(store, f"/pods/default/{name}")
@@ -38,7 +38,7 @@ async def test_a_watch_from_a_revision_to_come_begins_there(store: Store) -> Non
     assert [change.revision for change in later.take()] == [7, 8]
 
 
-async def test_a_watcher_sees_its_prefix_and_nothing_else(store: Store) -> None:
+async def test_watcher_receives_only_its_prefix(store: Store) -> None:
     prefixes = ["", "/", "/pods/", "/pods/a/", "/pods/a/x", "apps/", "apps/replicasets/", "/pods/ab/"]
     keys = ["/pods/a/x", "/pods/a/xy", "/pods/ab/x", "/podsx/a/x", "/nodes/x", "apps/replicasets/a/x"]
 
@@ -59,7 +59,7 @@ async def test_a_watcher_sees_its_prefix_and_nothing_else(store: Store) -> None:
         store.watch("/pods", 1)
 
 
-async def test_a_waiting_watcher_gets_a_commit_in_one_batch_and_loses_nothing_to_a_timeout(store: Store) -> None:
+async def test_commit_is_delivered_in_one_batch_and_timeout_loses_nothing(store: Store) -> None:
     watcher = store.watch("/pods/", store.revision)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.001):
@@ -86,14 +86,14 @@ async def test_a_waiting_watcher_gets_a_commit_in_one_batch_and_loses_nothing_to
         assert [change.key for change in cancelled.result()] == ["/pods/default/c"]
 
 
-async def test_all_watchers_of_a_prefix_get_the_same_changes_as_the_same_objects(store: Store) -> None:
+async def test_watchers_share_change_objects(store: Store) -> None:
     watchers = [store.watch("/pods/", store.revision) for _ in range(3)]
     await put(store, "/pods/default/a")
     first, *others = [watcher.take() for watcher in watchers]
     assert all(other is first for other in others)
 
 
-async def test_a_watcher_that_does_not_keep_up_gets_what_waits_and_is_ended(store: Store) -> None:
+async def test_slow_watcher_gets_pending_changes_and_is_terminated(store: Store) -> None:
     slow = store.watch("/pods/", store.revision, capacity=3)
     fast = store.watch("/pods/", store.revision, capacity=3)
     seen: list[int] = []
@@ -109,7 +109,7 @@ async def test_a_watcher_that_does_not_keep_up_gets_what_waits_and_is_ended(stor
     assert [change.revision for change in resumed.take()] == [5, 6]
 
 
-async def test_a_watcher_does_not_keep_up_with_large_changes_either(store: Store) -> None:
+async def test_slow_watcher_of_large_changes_is_terminated(store: Store) -> None:
     slow, fast = store.watch("/pods/", store.revision), store.watch("/pods/", store.revision)
     value = b"x" * (WAITING_BYTES // 4)
     for i in range(6):
@@ -122,7 +122,7 @@ async def test_a_watcher_does_not_keep_up_with_large_changes_either(store: Store
     assert len(late.take()) == 1
 
 
-async def test_one_commit_and_one_backlog_never_overrun_a_watcher_that_has_nothing_waiting(store: Store) -> None:
+async def test_idle_watcher_is_never_overrun_by_one_commit_or_backlog(store: Store) -> None:
     watcher = store.watch("/pods/", store.revision, capacity=3)
     staged = [store.stage(f"/pods/default/{i}", lambda _revision: b"") for i in range(10)]
     await store.commit(staged[-1])
@@ -132,7 +132,7 @@ async def test_one_commit_and_one_backlog_never_overrun_a_watcher_that_has_nothi
     assert len(await anext(late)) == 10
 
 
-async def test_closing_a_watcher_ends_its_iteration(store: Store) -> None:
+async def test_close_ends_the_iteration(store: Store) -> None:
     watcher = store.watch("/pods/", store.revision)
 
     async def read() -> list[int]:

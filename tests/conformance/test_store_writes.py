@@ -10,14 +10,14 @@ from tests.tables import cases
 from pilothouse.storage import CommitFailed, Mismatch, Record, Store
 
 
-async def test_an_empty_store_is_at_revision_1_and_its_first_write_gets_2(store: Store) -> None:
+async def test_empty_store_is_at_revision_1(store: Store) -> None:
     assert (store.revision, store.compacted) == (1, 0)
     assert_next(store, 2)
     assert await put(store, "/pods/default/a") == 2
     assert store.revision == 2
 
 
-async def test_a_record_knows_when_it_was_made_and_last_changed(store: Store) -> None:
+async def test_record_has_create_and_mod_revision(store: Store) -> None:
     made = await put(store, "/pods/default/a", "one")
     await put(store, "/pods/default/b")
     changed = await put(store, "/pods/default/a", "two")
@@ -28,7 +28,7 @@ async def test_a_record_knows_when_it_was_made_and_last_changed(store: Store) ->
     assert store.get("/pods/default/a") == Record("/pods/default/a", b"v@6", again, again)
 
 
-async def test_a_staged_write_is_invisible_until_its_commit(store: Store) -> None:
+async def test_staged_write_is_invisible_until_committed(store: Store) -> None:
     watcher = store.watch("/pods/", store.revision)
     staged = store.stage("/pods/default/a", lambda _revision: b"x", expected=0)
     assert store.get("/pods/default/a") is None
@@ -42,7 +42,7 @@ async def test_a_staged_write_is_invisible_until_its_commit(store: Store) -> Non
     assert told(watcher.take()) == [("ADDED", "/pods/default/a", b"x", None)]
 
 
-async def test_stage_checks_against_what_is_staged_and_not_against_what_is_committed(store: Store) -> None:
+async def test_stage_checks_preconditions_against_staged_writes(store: Store) -> None:
     first = store.stage("/pods/default/a", lambda _revision: b"1", expected=0)
     with pytest.raises(Mismatch) as refused:
         store.stage("/pods/default/a", lambda _revision: b"2", expected=0)
@@ -71,7 +71,7 @@ async def test_stage_checks_against_what_is_staged_and_not_against_what_is_commi
         "a revision still to come": (9, True),
     },
 )
-async def test_what_a_write_may_expect(store: Store, expected: int | None, refused: bool) -> None:
+async def test_write_preconditions(store: Store, expected: int | None, refused: bool) -> None:
     await put(store, "/pods/default/a")
     if refused:
         with pytest.raises(Mismatch) as caught:
@@ -84,7 +84,7 @@ async def test_what_a_write_may_expect(store: Store, expected: int | None, refus
         assert await put(store, "/pods/default/a", expected=expected) == 3
 
 
-async def test_a_value_that_cannot_be_made_stages_nothing(store: Store) -> None:
+async def test_failing_value_function_stages_nothing(store: Store) -> None:
     def fail(_revision: int) -> bytes:
         raise ZeroDivisionError
 
@@ -96,7 +96,7 @@ async def test_a_value_that_cannot_be_made_stages_nothing(store: Store) -> None:
     assert await put(store, "/pods/default/b") == 3
 
 
-async def test_a_write_whose_commit_was_never_asked_for_goes_with_the_next(store: Store) -> None:
+async def test_uncommitted_staged_write_is_part_of_the_next_commit(store: Store) -> None:
     orphan = store.stage("/pods/default/a", lambda _revision: b"x")
     await put(store, "/pods/default/b")
     assert orphan.committed
@@ -105,7 +105,7 @@ async def test_a_write_whose_commit_was_never_asked_for_goes_with_the_next(store
     await store.commit(orphan)
 
 
-async def test_a_cancelled_wait_leaves_the_write_to_its_commit(store: Store) -> None:
+async def test_cancelled_commit_wait_does_not_abort_the_write(store: Store) -> None:
     task = asyncio.ensure_future(put(store, "/pods/default/a"))
     await asyncio.sleep(0)
     task.cancel()
@@ -114,7 +114,7 @@ async def test_a_cancelled_wait_leaves_the_write_to_its_commit(store: Store) -> 
 
 
 @pytest.mark.parametrize("key", ["", "pods", "/pods", "/pods/", "apps/replicasets/"])
-async def test_a_key_names_group_resource_and_object(store: Store, key: str) -> None:
+async def test_invalid_keys_are_rejected(store: Store, key: str) -> None:
     with pytest.raises(ValueError, match="is no key"):
         store.stage(key, lambda _revision: b"")
     with pytest.raises(ValueError, match="is no prefix"):
@@ -122,7 +122,7 @@ async def test_a_key_names_group_resource_and_object(store: Store, key: str) -> 
     assert_next(store, 2)
 
 
-async def test_many_writers_at_once_each_get_their_own_revision(store: Store) -> None:
+async def test_concurrent_writers_get_unique_revisions(store: Store) -> None:
     watcher = store.watch("/pods/", store.revision)
     groups: list[int] = []
     store.on_commit.append(lambda changes: groups.append(len(changes)))
@@ -133,7 +133,7 @@ async def test_many_writers_at_once_each_get_their_own_revision(store: Store) ->
     assert sum(groups) == 200
 
 
-async def test_a_failed_write_stays_failed(store: Store) -> None:
+async def test_failed_write_stays_failed(store: Store) -> None:
     staged = store.stage("/pods/default/a", lambda _revision: b"")
     staged.failure = "told so"
     with pytest.raises(CommitFailed, match="told so"):

@@ -155,13 +155,13 @@ def outcome(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPath
         return Outcome(asked, manager.log, code, metrics, slis, scenario.doomed, scenario.certificate)
 
 
-def test_nothing_is_rejected(outcome: Outcome) -> None:
+def test_bootstrap_roles_allow_every_request(outcome: Outcome) -> None:
     assert len(outcome.asked) > 500
     assert {asked.user for asked in outcome.asked} == {MANAGER, *CLIENTS} - SILENT
     assert [asked for asked in outcome.asked if asked.forbidden] == []
 
 
-def test_the_manager_itself_counts_no_403_but_those_of_a_namespace_that_ends(outcome: Outcome) -> None:
+def test_manager_metrics_have_no_forbidden_responses_outside_terminating_namespaces(outcome: Outcome) -> None:
     """Creating something there is refused by admission, not for want of a right; upstream gets the same (trace 11)."""
     refused = [asked for asked in outcome.asked if asked.code == 403]
     assert {(asked.verb, asked.namespace) for asked in refused} <= {("create", outcome.doomed)}
@@ -184,14 +184,14 @@ KNOWN = (
 """What goes wrong by intention, and is reported as upstream reports it."""
 
 
-def test_it_ends_well_and_complains_of_nothing_else(outcome: Outcome) -> None:
+def test_manager_exits_cleanly_without_other_errors(outcome: Outcome) -> None:
     assert outcome.code == 0
     assert "Traceback" not in outcome.log
     complaints = re.findall(r"^[EW]\d{4} .*", outcome.log, re.MULTILINE)
     assert [line for line in complaints if not any(words in line for words in KNOWN)] == []
 
 
-def test_the_managers_own_requests_come_from_the_same_agents_as_upstreams(outcome: Outcome) -> None:
+def test_user_agents_of_the_manager_are_upstreams(outcome: Outcome) -> None:
     """The last part of the User-Agent, by which the metrics and logs of API servers distinguish clients."""
     theirs: dict[tuple[str, str], set[str]] = {}
     for scenario in ("14-startup", "14-accounts", "16-leader-election"):
@@ -327,7 +327,7 @@ UNUSED = {
 
 
 @pytest.mark.parametrize("account", CLIENTS)
-def test_the_scenario_uses_what_the_role_grants(outcome: Outcome, account: str) -> None:
+def test_scenario_uses_every_rule_of_the_role(outcome: Outcome, account: str) -> None:
     mine = {right[1:] for right in used(outcome.asked) if right[0] == account}
 
     def was_used(verb: str, groups: list[str], resource: str) -> bool:
@@ -342,7 +342,7 @@ def test_the_scenario_uses_what_the_role_grants(outcome: Outcome, account: str) 
     assert idle == {right for right in UNUSED if right[0] == account}
 
 
-def test_the_certificate_of_a_kubelet_that_joins_is_good_by_openssl(
+def test_openssl_verifies_the_certificate_of_a_joining_kubelet(
     outcome: Outcome, server: tuple[RealCluster, Audit], tmp_path: Path
 ) -> None:
     """That it logs in is part of the scenario."""
@@ -358,9 +358,7 @@ def test_the_certificate_of_a_kubelet_that_joins_is_good_by_openssl(
     assert key not in outcome.log + outcome.metrics
 
 
-def test_a_rule_that_is_missing_would_be_noticed(
-    outcome: Outcome, server: tuple[RealCluster, Audit], tmp_path: Path
-) -> None:
+def test_missing_rule_is_detected(outcome: Outcome, server: tuple[RealCluster, Audit], tmp_path: Path) -> None:
     """The checks of the other tests can fail: by the audit log, by the metrics, by the log."""
     cluster, audit = server
     name = "system:controller:ttl-controller"
@@ -383,7 +381,7 @@ def test_a_rule_that_is_missing_would_be_noticed(
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_every_metric_of_upstreams_has_values(outcome: Outcome, metric: Metric) -> None:
+def test_every_upstream_metric_has_values(outcome: Outcome, metric: Metric) -> None:
     """Those of the manager that the facts of v1.36 name, at ``/metrics`` or ``/metrics/slis``."""
     shown = families(outcome.slis if metric.name.startswith(SLIS) else outcome.metrics)
     if metric.name in SOMETIMES and metric.name not in shown:
@@ -391,7 +389,7 @@ def test_every_metric_of_upstreams_has_values(outcome: Outcome, metric: Metric) 
     assert shown[metric.name] == metric
 
 
-def test_every_queue_of_upstreams_is_exposed(outcome: Outcome) -> None:
+def test_every_upstream_workqueue_is_exposed(outcome: Outcome) -> None:
     names = {series.labels["name"] for series in parsed(outcome.metrics) if series.name == "workqueue_adds_total"}
     assert names >= QUEUES
 
@@ -433,7 +431,7 @@ QUEUES = {
 (docs/controllers/garbage_collector.md, resourcequota.md)."""
 
 
-def test_counts_are_those_of_the_scenario(outcome: Outcome) -> None:
+def test_metrics_agree_with_the_scenario(outcome: Outcome) -> None:
     """What is counted of writes agrees with what the API server has seen, and the rest with the scenario."""
 
     def writes(verb: str) -> int:

@@ -161,7 +161,7 @@ def _asked_alike(sessions: tuple[Session, Session]) -> Iterator[tuple[str, Asked
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*LEVELS, "others"])
-def test_the_events_are_those_of_kube_apiserver(sessions: tuple[Session, Session], name: str) -> None:
+def test_audit_events_are_kube_apiservers(sessions: tuple[Session, Session], name: str) -> None:
     real, ours = sessions
     compared = 0
     for audit_id, one, code in _asked_alike(sessions):
@@ -175,7 +175,7 @@ def test_the_events_are_those_of_kube_apiserver(sessions: tuple[Session, Session
 
 
 @pytest.mark.slow
-def test_there_were_enough_requests_of_every_kind(sessions: tuple[Session, Session]) -> None:
+def test_session_covers_every_kind_of_request(sessions: tuple[Session, Session]) -> None:
     real, ours = sessions
     assert len(ours.answers) > 200
     assert sum(1 for _ in _asked_alike(sessions)) > 200
@@ -188,7 +188,7 @@ def test_there_were_enough_requests_of_every_kind(sessions: tuple[Session, Sessi
 
 
 @pytest.mark.slow
-def test_each_difference_is_one(sessions: tuple[Session, Session]) -> None:
+def test_every_listed_difference_occurs(sessions: tuple[Session, Session]) -> None:
     real, ours = sessions
     for known in DIFFERENCES:
         audit_ids = [audit_id for audit_id, (one, code) in ours.answers.items() if known.applies(one, code)]

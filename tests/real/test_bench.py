@@ -11,7 +11,7 @@ from bench import claims, namespaces
 pytestmark = pytest.mark.usefixtures("swept")
 
 
-def test_deployments_come_roll_and_go_with_their_namespace(real_cluster: RealCluster) -> None:
+def test_bench_of_deployments(real_cluster: RealCluster) -> None:
     """Two of two pods, with our manager. The namespace waits five seconds before it begins to go."""
     before = requests_answered(real_cluster)
     with light_nodes(real_cluster, 2) as check:
@@ -27,13 +27,13 @@ def test_deployments_come_roll_and_go_with_their_namespace(real_cluster: RealClu
         real_cluster.request("DELETE", f"/api/v1/nodes/node-{number}")
 
 
-def test_namespaces_are_filled(real_cluster: RealCluster) -> None:
+def test_bench_of_namespaces(real_cluster: RealCluster) -> None:
     found = namespaces.measure(real_cluster, "ours", 2, "bench-filled")
     assert len(found) == 4
     assert all(value > 0 for value in found.values())
 
 
-def test_claims_are_bound_in_four_writes_each(real_cluster: RealCluster) -> None:
+def test_bench_of_claims_binds_each_in_four_writes(real_cluster: RealCluster) -> None:
     """To volumes of their own."""
     name = "bench-bound"
     found = claims.measure(real_cluster, "ours", 2, name)

@@ -37,5 +37,5 @@ def ground(programs: Troupe) -> Iterator[Ground]:
         scenarios.heals,
     ],
 )
-def test_a_daemon(scenario: Callable[[Ground], None], ground: Ground) -> None:
+def test_daemon_set_scenarios(scenario: Callable[[Ground], None], ground: Ground) -> None:
     scenario(ground)

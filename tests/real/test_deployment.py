@@ -22,7 +22,7 @@ def documents(name: str) -> list[dict[str, Any]]:
     return [found for found in yaml.safe_load_all((ROOT / "deploy" / name).read_text(encoding="utf-8")) if found]
 
 
-def test_the_deployments_rights_are_enough(view: View, tmp_path: Path) -> None:
+def test_rights_of_the_deployment_manifest_are_sufficient(view: View, tmp_path: Path) -> None:
     """Electing, tokens for every controller, replacing a pod, emptying a namespace: nothing is refused."""
     cluster = view.cluster
     for descriptor in USUAL:

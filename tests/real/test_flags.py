@@ -90,12 +90,12 @@ def problems(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
-def test_the_go_program_says_the_same(words: list[str]) -> None:
+def test_flag_errors_are_kube_controller_managers(words: list[str]) -> None:
     line = [STOP, *words]
     assert problems(by_us(line)) == problems(by_go(line))
 
 
-def test_configz_has_every_section_and_field_of_the_go_program(tmp_path: Path) -> None:
+def test_configz_has_every_field_of_kube_controller_manager(tmp_path: Path) -> None:
     """But for those that are gone since v1.20; and nothing but what came since then is new."""
     kubeconfig = tmp_path / "kubeconfig"
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}

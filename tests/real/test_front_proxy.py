@@ -13,7 +13,7 @@ from tests.real_cluster import RealCluster
 from pilothouse.serving.certificates import issue_client, issue_server, make_authority
 
 
-def test_a_front_proxy_vouches_and_host_names_have_certificates(real_cluster: RealCluster, directory: Path) -> None:
+def test_front_proxy_authentication_and_sni_certificates(real_cluster: RealCluster, directory: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     authority = make_authority("front", now)
     (directory / "front.crt").write_bytes(authority.certificate)

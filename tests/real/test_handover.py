@@ -45,7 +45,7 @@ def forget_leader(cluster: RealCluster) -> None:
         "Go's leads, ours takes over": (gos, ours),
     },
 )
-def test_a_killed_leader_is_replaced_and_no_pod_is_created_twice(
+def test_standby_takes_over_from_a_killed_leader_without_duplicate_pods(
     view: View, directory: Path, first: Start, second: Start
 ) -> None:
     forget_leader(view.cluster)
@@ -71,7 +71,7 @@ def test_a_killed_leader_is_replaced_and_no_pod_is_created_twice(
     view.clear()
 
 
-def test_an_orderly_stop_frees_the_lease_at_once(view: View, directory: Path) -> None:
+def test_graceful_shutdown_releases_the_lease(view: View, directory: Path) -> None:
     long = ("--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s", "--leader-elect-retry-period=1s")
     flags = [f"--kubeconfig={view.cluster.kubeconfig}", "--controllers=replicaset", "--secure-port=0", *long]
     forget_leader(view.cluster)

@@ -155,19 +155,19 @@ def both(seen: dict[str, Seen], name: str, go_name: str = "", /, **labels: str) 
         "deletes": ("DELETE", "200", 7),
     },
 )
-def test_as_many_were_sent(seen: dict[str, Seen], method: str, code: str, expected: int) -> None:
+def test_request_counts_are_equal(seen: dict[str, Seen], method: str, code: str, expected: int) -> None:
     assert both(seen, "rest_client_requests_total", method=method, code=code) == (expected, expected)
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_what_merges_was_sent_about_as_often(seen: dict[str, Seen], method: str) -> None:
+def test_mergeable_request_counts_are_similar(seen: dict[str, Seen], method: str) -> None:
     """Statuses, renewals of the lease, labels and taints of nodes."""
     ours, go = both(seen, "rest_client_requests_total", method=method, code="200")
     assert 8 <= ours <= 2 * go
     assert go <= 2 * ours
 
 
-def test_nothing_else_was_rejected(seen: dict[str, Seen]) -> None:
+def test_response_codes_are_expected(seen: dict[str, Seen]) -> None:
     for run in seen.values():
         codes = {s.labels["code"] for s in parsed(run.page) if s.name == "rest_client_requests_total"}
         # 404: a lease that is not there yet; 409: a conflict; 422: a watch that v1.20 cannot begin with a list.
@@ -184,7 +184,7 @@ def test_nothing_else_was_rejected(seen: dict[str, Seen]) -> None:
         ("node_collector_evictions_total", "node_collector_evictions_number", 1),
     ],
 )
-def test_what_the_scenario_decides_is_equal(seen: dict[str, Seen], name: str, go_name: str, expected: float) -> None:
+def test_deterministic_metrics_are_equal(seen: dict[str, Seen], name: str, go_name: str, expected: float) -> None:
     assert both(seen, name, go_name) == (expected, expected)
 
 
@@ -198,7 +198,7 @@ def test_what_the_scenario_decides_is_equal(seen: dict[str, Seen], name: str, go
         ("garbage_collector_attempt_to_delete", 4),  # the ReplicaSet that is gone, and three pods
     ],
 )
-def test_what_cannot_merge_was_queued_as_often(seen: dict[str, Seen], queue: str, expected: int) -> None:
+def test_workqueue_adds_of_unmergeable_keys_are_equal(seen: dict[str, Seen], queue: str, expected: int) -> None:
     assert both(seen, "workqueue_adds_total", name=queue) == (expected, expected)
 
 
@@ -212,7 +212,7 @@ def test_what_cannot_merge_was_queued_as_often(seen: dict[str, Seen], queue: str
         ("noexec_taint_pod", 8),
     ],
 )
-def test_what_merges_was_queued_about_as_often(seen: dict[str, Seen], queue: str, least: int) -> None:
+def test_workqueue_adds_of_mergeable_keys_are_similar(seen: dict[str, Seen], queue: str, least: int) -> None:
     ours, go = both(seen, "workqueue_adds_total", name=queue)
     assert least <= ours <= 2 * go
     assert go <= 2 * ours
@@ -227,7 +227,7 @@ OF_ITS_SERVING = {
 """Queues of Go's secure port; files are looked at and a ConfigMap is watched without one here."""
 
 
-def test_queues_have_the_same_names_and_are_empty_in_the_end(seen: dict[str, Seen]) -> None:
+def test_workqueues_have_the_same_names_and_end_empty(seen: dict[str, Seen]) -> None:
     ours, go = (
         {s.labels["name"]: s.value for s in parsed(seen[run].page) if s.name == "workqueue_depth"}
         for run in ("ours", "go")
@@ -237,7 +237,7 @@ def test_queues_have_the_same_names_and_are_empty_in_the_end(seen: dict[str, See
     assert {name for name in set(ours) & set(go) if ours[name] or go[name]} == set()
 
 
-def test_families_that_both_have_are_of_the_same_form(seen: dict[str, Seen]) -> None:
+def test_common_metric_families_have_the_same_type_and_labels(seen: dict[str, Seen]) -> None:
     ours, go = families(seen["ours"].page), families(seen["go"].page)
     shared = {metric.name for metric in METRICS} & set(ours) & set(go)
     assert len(shared) >= 20
@@ -246,7 +246,7 @@ def test_families_that_both_have_are_of_the_same_form(seen: dict[str, Seen]) -> 
     assert {name: ours[name] for name in shared} == {name: go[name] for name in shared}
 
 
-def test_the_process_is_described_alike(seen: dict[str, Seen]) -> None:
+def test_process_metrics_have_the_same_names(seen: dict[str, Seen]) -> None:
     ours, go = ({n for n in families(seen[run].page) if n.startswith("process_")} for run in ("ours", "go"))
     assert ours == go
     limits = both(seen, "process_max_fds")

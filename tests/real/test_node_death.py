@@ -53,7 +53,7 @@ def tolerating(document: dict[str, Any], *tolerations: dict[str, Any]) -> dict[s
     return document
 
 
-def test_a_machine_dies_and_its_pods_live_on_elsewhere(
+def test_pods_of_a_dead_node_are_evicted_and_replaced(
     view: View, manager: Program, doomed: Program, soak: bool
 ) -> None:
     cluster = view.cluster

@@ -13,7 +13,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/outage"
 
 
 @pytest.mark.parametrize("accounts", [False, True], ids=["one identity", "service accounts"])
-def test_a_crashed_and_a_hanging_api_server_are_ridden_out(
+def test_manager_survives_a_crashed_and_a_hanging_api_server(
     real_cluster: RealCluster, directory: Path, accounts: bool, soak: bool
 ) -> None:
     view = View(real_cluster, real_cluster.namespace("outage"))

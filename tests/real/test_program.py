@@ -22,7 +22,7 @@ def start(cluster: RealCluster, directory: Path, *flags: str, kubeconfig: Path |
     return pilothouse(directory, "manager", f"--kubeconfig={kubeconfig or cluster.kubeconfig}", *flags)
 
 
-def test_sigterm_frees_the_lease_and_ends_quickly(real_cluster: RealCluster, directory: Path) -> None:
+def test_sigterm_releases_the_lease_and_exits_quickly(real_cluster: RealCluster, directory: Path) -> None:
     with start(
         real_cluster, directory, ALL_THREE, "--secure-port=0", "--leader-elect-resource-name=orderly"
     ) as manager:
@@ -48,7 +48,7 @@ def leader_events(cluster: RealCluster) -> list[dict[str, Any]]:
     return [event for event in items if event["reason"] == "LeaderElection"]
 
 
-def test_a_lost_lease_ends_the_process_with_its_reason(real_cluster: RealCluster, directory: Path) -> None:
+def test_lost_lease_exits_with_the_reason(real_cluster: RealCluster, directory: Path) -> None:
     with start(
         real_cluster, directory, RS_ONLY, "--secure-port=0", "--leader-elect-resource-name=lost", *SHORT
     ) as manager:
@@ -63,7 +63,7 @@ def test_a_lost_lease_ends_the_process_with_its_reason(real_cluster: RealCluster
     assert real_cluster.request("GET", f"{LEASE}/lost")["spec"]["holderIdentity"] == "thief"
 
 
-def test_a_lost_lease_does_not_wait_for_what_controllers_do(real_cluster: RealCluster, directory: Path) -> None:
+def test_lost_lease_does_not_wait_for_controllers(real_cluster: RealCluster, directory: Path) -> None:
     view = View(real_cluster, real_cluster.namespace("promptly"))
     flags = [RS_ONLY, "--secure-port=0", "--leader-elect-resource-name=prompt", "--controller-shutdown-timeout=60s"]
     with start(real_cluster, directory, *flags, *SHORT) as manager:
@@ -82,7 +82,7 @@ def test_a_lost_lease_does_not_wait_for_what_controllers_do(real_cluster: RealCl
     view.kubectl("delete", "rs", "web", "--cascade=background")
 
 
-def test_an_api_server_that_hangs_costs_the_lease_and_a_second_signal_is_not_argued_with(
+def test_hanging_api_server_loses_the_lease_and_second_signal_exits_immediately(
     real_cluster: RealCluster, directory: Path
 ) -> None:
     short = start(real_cluster, directory, RS_ONLY, "--secure-port=0", "--leader-elect-resource-name=hung", *SHORT)
@@ -103,7 +103,7 @@ def test_an_api_server_that_hangs_costs_the_lease_and_a_second_signal_is_not_arg
     assert "Traceback" not in short.log + patient.log
 
 
-def test_an_api_server_that_comes_late_is_waited_for(real_cluster: RealCluster, directory: Path) -> None:
+def test_startup_waits_for_the_api_server(real_cluster: RealCluster, directory: Path) -> None:
     """And one that goes away for a while is ridden out."""
     view = View(real_cluster, real_cluster.namespace("restart"))
     flags = ["--secure-port=0", "--leader-elect=false"]
@@ -126,7 +126,7 @@ def test_an_api_server_that_comes_late_is_waited_for(real_cluster: RealCluster, 
     assert "Traceback" not in early.log + late.log
 
 
-def test_an_expired_certificate_is_named(real_cluster: RealCluster, directory: Path) -> None:
+def test_error_names_an_expired_certificate(real_cluster: RealCluster, directory: Path) -> None:
     expired = real_cluster.user("late-comer", lifetime=datetime.timedelta(hours=-1))
     with start(real_cluster, directory, "--secure-port=0", kubeconfig=expired) as manager:
         assert manager.wait(15) == 1
@@ -136,7 +136,7 @@ def test_an_expired_certificate_is_named(real_cluster: RealCluster, directory: P
     assert manager.log.count("\n") == 1
 
 
-def test_controllers_work_as_their_service_accounts(real_cluster: RealCluster, directory: Path) -> None:
+def test_controllers_use_their_service_accounts(real_cluster: RealCluster, directory: Path) -> None:
     for resource, name in (
         ("clusterroles", "system:kube-controller-manager"),
         ("clusterroles", "system:controller:replicaset-controller"),

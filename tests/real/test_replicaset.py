@@ -19,7 +19,7 @@ def manager(real_cluster: RealCluster, machines: None, tmp_path_factory: pytest.
         yield program
 
 
-def test_pods_come_and_stay(view: View, manager: Program) -> None:
+def test_pods_are_created_and_keep_running(view: View, manager: Program) -> None:
     with PodHistory(view) as history:
         view.create(replica_set("web", 3))
         first = three_ready(view)
@@ -60,14 +60,14 @@ def test_orphans_are_adopted_by_a_new_replica_set(view: View, manager: Program) 
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
-def test_deleting_takes_the_pods_along(view: View, manager: Program, cascade: str) -> None:
+def test_deleting_the_replica_set_deletes_its_pods(view: View, manager: Program, cascade: str) -> None:
     view.create(replica_set("web", 3))
     three_ready(view)
     view.kubectl("delete", "rs", "web", f"--cascade={cascade}", "--wait=true")
     until(lambda: not view.cluster.request("GET", view.pods_path)["items"], "no pod is left")
 
 
-def test_deleting_a_namespace_empties_and_ends_it(view: View, manager: Program) -> None:
+def test_deleting_a_namespace_removes_its_content(view: View, manager: Program) -> None:
     view.create(replica_set("web", 3))
     three_ready(view)
     view.kubectl("create", "configmap", "some", "--from-literal=key=value")
@@ -76,7 +76,7 @@ def test_deleting_a_namespace_empties_and_ends_it(view: View, manager: Program) 
     assert view.cluster.request("GET", view.pods_path)["items"] == []
 
 
-def test_the_manager_met_no_error(manager: Program) -> None:
+def test_manager_logged_no_unexpected_errors(manager: Program) -> None:
     """All of the above went without a complaint but those that upstream makes too: a status for a ReplicaSet that has
     just gone, and pods that outlive the first look at their namespace."""
     assert manager.code is None

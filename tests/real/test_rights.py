@@ -68,13 +68,13 @@ def check(view: View, manager: Program, port: int) -> None:
     assert complaints(manager) == []
 
 
-def test_the_replica_set_controllers_role_is_enough(view: View, directory: Path) -> None:
+def test_replica_set_controller_role_is_sufficient(view: View, directory: Path) -> None:
     user = view.cluster.user("only-replicaset", rules=role_of_v1_36("clusterroles", ROLE)["rules"])
     port = free_port()
     check(view, start(directory, user, port, "--leader-elect=false"), port)
 
 
-def test_without_that_role_the_metrics_would_show_it(view: View, directory: Path) -> None:
+def test_missing_role_is_visible_in_the_metrics(view: View, directory: Path) -> None:
     """The measure of the other tests can fail, and the manager stays alive meanwhile."""
     port = free_port()
     with start(directory, view.cluster.user("nobody"), port, "--leader-elect=false") as manager:
@@ -84,7 +84,7 @@ def test_without_that_role_the_metrics_would_show_it(view: View, directory: Path
     assert "Traceback" not in manager.log
 
 
-def test_with_leader_election_the_locking_role_is_enough_too(view: View, directory: Path) -> None:
+def test_leader_locking_role_is_sufficient(view: View, directory: Path) -> None:
     cluster, name = view.cluster, f"v1.36{LOCKING}"
     user = cluster.user("replicaset-leader", rules=role_of_v1_36("clusterroles", ROLE)["rules"])
     rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system"
@@ -108,7 +108,7 @@ READ_ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["list", "watch"]}
 """What system:kube-controller-manager has for the informers that all controllers share."""
 
 
-def test_the_roles_of_nodes_and_of_their_pods_are_enough(view: View, directory: Path) -> None:
+def test_node_and_pod_gc_controller_roles_are_sufficient(view: View, directory: Path) -> None:
     """A node never reports again: Unknown, taints, labels, pods marked, evicted, and forced off when it is out of
     service. The other nodes renew their Leases every ten seconds."""
     cluster, name, port = view.cluster, "silent-0", free_port()

@@ -30,7 +30,7 @@ PAGES = (
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_secrets_stay_secret(real_cluster: RealCluster, directory: Path, form: str) -> None:
+def test_secrets_do_not_leak_into_logs_or_endpoints(real_cluster: RealCluster, directory: Path, form: str) -> None:
     view = View(real_cluster, real_cluster.namespace("secrets"))
     secrets = f"/api/v1/namespaces/{view.namespace}/secrets"
     real_cluster.request("POST", secrets, {"metadata": {"name": "treasure"}, "stringData": {"password": CANARY}})

@@ -88,7 +88,7 @@ def served(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) 
         yield served
 
 
-def test_health_is_open_to_everybody_and_names_every_check(served: Served) -> None:
+def test_healthz_is_anonymous_and_lists_every_check(served: Served) -> None:
     assert served.get("/healthz", token="") == (200, "ok")
     status, text = served.get("/healthz?verbose", token="")
     assert status == 200
@@ -113,7 +113,7 @@ def test_single_checks_and_unknown_paths(served: Served) -> None:
     assert served.get("/nothing") == (404, "404 page not found\n")
 
 
-def test_metrics_need_a_right(served: Served, directory: Path) -> None:
+def test_metrics_require_authorization(served: Served, directory: Path) -> None:
     cluster = served.cluster
     assert served.get("/metrics", token="")[0] == 403
     status, text = served.get("/metrics", token="wrong")
@@ -134,7 +134,7 @@ def test_metrics_need_a_right(served: Served, directory: Path) -> None:
     )
 
 
-def test_a_token_of_a_service_account_counts(served: Served) -> None:
+def test_service_account_token_is_accepted(served: Served) -> None:
     cluster, namespace = served.cluster, served.cluster.namespace("scraper")
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     cluster.request("POST", accounts, {"metadata": {"name": "scraper"}})
@@ -154,7 +154,7 @@ def test_a_token_of_a_service_account_counts(served: Served) -> None:
     until(lambda: served.get("/metrics", token=token)[0] == 200, "the new right counts", 10)
 
 
-def test_configz_is_upstreams_configuration(served: Served) -> None:
+def test_configz_has_upstreams_format(served: Served) -> None:
     status, text = served.get("/configz")
     assert status == 200
     document = json.loads(text)["kubecontrollermanager.config.k8s.io"]
@@ -166,7 +166,7 @@ def test_configz_is_upstreams_configuration(served: Served) -> None:
     assert document["NamespaceController"] == {"ConcurrentNamespaceSyncs": 10, "NamespaceSyncPeriod": "5m0s"}
 
 
-def test_the_certificate_is_kept_in_cert_dir(served: Served) -> None:
+def test_self_signed_certificate_is_kept_in_cert_dir(served: Served) -> None:
     folder = served.directory / "certificates"
     assert sorted(file.name for file in folder.iterdir()) == [
         "kube-controller-manager.crt",
@@ -184,7 +184,7 @@ PAGES = (
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_no_page_is_for_everybody(served: Served, directory: Path, method: str) -> None:
+def test_every_other_path_requires_authorization(served: Served, directory: Path, method: str) -> None:
     stranger = directory / "eve.crt", directory / "eve.key"
     now = datetime.datetime.now(datetime.UTC)
     issue_client(make_authority("others", now), "eve", ["system:masters"], now).save(*stranger)
@@ -199,7 +199,7 @@ def test_no_page_is_for_everybody(served: Served, directory: Path, method: str) 
         assert get(served.port, path, method=method, certificate=nobody, headers=vouched)[0] == 403, path
 
 
-def test_a_wrong_certificate_is_answered_and_a_token_beside_it_counts(served: Served, directory: Path) -> None:
+def test_invalid_client_certificate_is_unauthorized_unless_a_token_is_valid(served: Served, directory: Path) -> None:
     stranger = directory / "eve.crt", directory / "eve.key"
     now = datetime.datetime.now(datetime.UTC)
     issue_client(make_authority("others", now), "eve", ["system:masters"], now).save(*stranger)
@@ -208,7 +208,7 @@ def test_a_wrong_certificate_is_answered_and_a_token_beside_it_counts(served: Se
     assert get(served.port, "/metrics", certificate=stranger, token=ADMIN_TOKEN)[0] == 200
 
 
-def test_the_pages_for_debugging(served: Served) -> None:
+def test_debug_endpoints(served: Served) -> None:
     assert "strict digraph full {" in served.get("/debug/controllers/garbage-collector-controller/graph")[1]
     assert "task lead-served:" in served.get("/debug/pprof/goroutine?debug=2")[1]
     assert "kube-controller-manager statusz" in served.get("/statusz")[1]
@@ -218,7 +218,7 @@ def test_the_pages_for_debugging(served: Served) -> None:
     assert served.get("/debug/pprof/profile?seconds=1&format=collapsed")[0] == 200
 
 
-def test_the_clusters_authority_is_followed_both_ways(served: Served, directory: Path) -> None:
+def test_client_ca_config_map_changes_are_applied(served: Served, directory: Path) -> None:
     cluster = served.cluster
     now = datetime.datetime.now(datetime.UTC)
     other = make_authority("rotated", now)
@@ -239,7 +239,7 @@ def test_the_clusters_authority_is_followed_both_ways(served: Served, directory:
     until(lambda: get(served.port, "/metrics", certificate=rotated)[0] == 401, "and counts no more", 10)
 
 
-def test_a_second_manager_stands_by_healthy(served: Served, directory: Path) -> None:
+def test_standby_manager_is_healthy(served: Served, directory: Path) -> None:
     port = free_port()
     flags = [ALL_THREE, "--leader-elect-resource-name=served", f"--secure-port={port}", *SHORT]
     with pilothouse(directory, "manager", f"--kubeconfig={served.cluster.kubeconfig}", *flags) as standby:
@@ -260,7 +260,7 @@ def _answers(port: int) -> bool:
 
 @pytest.mark.real(cluster="own")
 @pytest.mark.skipif(bool(missing_programs()), reason=missing_programs())
-def test_a_server_without_client_authorities_is_managed_and_they_count_when_they_come(directory: Path) -> None:
+def test_client_ca_added_later_is_used(directory: Path) -> None:
     cluster = RealCluster(["--client-ca-file="]).start()
     maps = "/api/v1/namespaces/kube-system/configmaps"
     try:

@@ -121,13 +121,13 @@ def requests_of(page: str) -> Counter[tuple[str, ...]]:
     return found
 
 
-def test_requests_are_counted_alike(seen: Seen) -> None:
+def test_request_counts_are_equal(seen: Seen) -> None:
     go = requests_of(seen.after) - requests_of(seen.before)
     assert sum(go.values()) == len(REQUESTS)
     assert requests_of(seen.ours) == go
 
 
-def test_families_that_both_have_are_of_the_same_form(seen: Seen) -> None:
+def test_common_metric_families_have_the_same_type_and_labels(seen: Seen) -> None:
     go, ours = families(seen.after), families(seen.ours)
     shared = set(go) & set(ours)
     assert shared >= OTHER_FORM_SINCE_1_20
@@ -136,14 +136,14 @@ def test_families_that_both_have_are_of_the_same_form(seen: Seen) -> None:
     assert {name: ours[name] for name in alike} == {name: go[name] for name in alike}
 
 
-def test_sizes_are_counted_alike(seen: Seen) -> None:
+def test_sizes_are_counted_equally(seen: Seen) -> None:
     for verb in ("GET", "LIST"):
         of = {"resource": "configmaps", "verb": verb}
         name = "apiserver_response_sizes_count"
         assert total(seen.ours, name, **of) == total(seen.after, name, **of) - total(seen.before, name, **of)
 
 
-def test_admission_of_namespaces_is_counted_alike(seen: Seen) -> None:
+def test_namespace_lifecycle_admission_is_counted_equally(seen: Seen) -> None:
     """The plugin that each write passes. Deletes of collections are admitted as a whole in both."""
     name = "apiserver_admission_controller_admission_duration_seconds_count"
     of = {"name": "NamespaceLifecycle", "type": "admit", "rejected": "true"}

@@ -206,7 +206,7 @@ def saved(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Sav
     return Saved(path, restored(path))
 
 
-def test_a_restored_cluster_is_at_rest(saved: Saved, tmp_path: Path) -> None:
+def test_restored_cluster_has_no_pending_writes(saved: Saved, tmp_path: Path) -> None:
     """What v1.20 did not have is written at the start; then nothing for ten minutes. Saved and restored once more, as a
     cluster of this release, it is at rest from the first moment on."""
     again = tmp_path / "again"
@@ -232,7 +232,7 @@ def test_a_restored_cluster_is_at_rest(saved: Saved, tmp_path: Path) -> None:
     simulated(restored(again), at_rest)
 
 
-def test_a_drain_ends_as_on_the_real_one(cluster: RealCluster, saved: Saved) -> None:
+def test_drain_ends_as_on_the_original_cluster(cluster: RealCluster, saved: Saved) -> None:
     found: list[dict[str, Any]] = []
 
     async def work(env: Env, simulation: Simulation) -> None:

@@ -305,9 +305,7 @@ def say(what: str) -> None:
     print(f"{time.strftime('%X')} {what}", flush=True)
 
 
-def test_after_much_trouble_there_is_what_is_wanted_and_nothing_else(
-    ground: Ground, soak: bool, soak_minutes: float
-) -> None:
+def test_cluster_converges_after_long_churn_without_leaks(ground: Ground, soak: bool, soak_minutes: float) -> None:
     seconds = soak_minutes * 60 if soak else SECONDS
     kills = 3 if soak else 1
     restarts = max(RESTARTS, int(seconds / 60))

@@ -38,5 +38,5 @@ def stage(programs: Troupe) -> Iterator[Theatre]:
         scenarios.replaces_what_has_ended,
     ],
 )
-def test_a_stateful_set(scenario: Callable[[Theatre], None], stage: Theatre) -> None:
+def test_stateful_set_scenarios(scenario: Callable[[Theatre], None], stage: Theatre) -> None:
     scenario(stage)

@@ -62,7 +62,7 @@ def rounds(soak: bool) -> int:
         "ours begins, Go's ends": (ours, gos),
     },
 )
-def test_a_rolling_update_changes_hands(
+def test_rolling_update_continues_when_the_leader_changes(
     real_cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start, rounds: int
 ) -> None:
     for number in range(rounds):

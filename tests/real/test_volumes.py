@@ -36,5 +36,5 @@ def stage(programs: Troupe) -> Iterator[Storehouse]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_claims_and_volumes(scenario: Callable[[Storehouse], None], stage: Storehouse) -> None:
+def test_claim_and_volume_scenarios(scenario: Callable[[Storehouse], None], stage: Storehouse) -> None:
     scenario(stage)

@@ -25,7 +25,7 @@ _SECONDS = 120.0
 """A Lease lasts for 15 s, and a busy machine takes its time."""
 
 
-def test_each_process_may_be_killed(tmp_path: Path, soak: bool) -> None:
+def test_cluster_recovers_from_killing_each_process(tmp_path: Path, soak: bool) -> None:
     if not soak:
         pytest.skip("takes minutes: --soak")
     directory, port = tmp_path / "ha", _free_range()

@@ -59,7 +59,7 @@ LOST = update(2, 3, 1, UNKNOWN, value="b")
         pytest.param([A, get(1, 2, "a", 1), delete(1, 1)], id="at the same time is beside each other"),
     ],
 )
-def test_what_an_object_may_do(history: Sequence[Operation]) -> None:
+def test_linearizable_histories_are_accepted(history: Sequence[Operation]) -> None:
     fits, order = linearized(with_revisions(history))
     assert fits
     assert len(order) >= sum(operation.outcome is not UNKNOWN for operation in history)
@@ -83,7 +83,7 @@ def test_what_an_object_may_do(history: Sequence[Operation]) -> None:
         pytest.param([A, delete(2, 3, expected=7)], id="a deletion in spite of its precondition"),
     ],
 )
-def test_planted_violations_are_found(history: Sequence[Operation]) -> None:
+def test_injected_violations_are_detected(history: Sequence[Operation]) -> None:
     fits, _order = linearized(with_revisions(history))
     assert not fits
 
@@ -168,7 +168,7 @@ def by_all_orders(history: Sequence[Operation]) -> bool:
     return search(None, tuple(history))
 
 
-def test_it_decides_as_the_definition_does(seed: int) -> None:
+def test_checker_agrees_with_the_definition(seed: int) -> None:
     chance = random.Random(seed)
     verdicts = set()
     for _ in range(60):
@@ -182,7 +182,7 @@ def test_it_decides_as_the_definition_does(seed: int) -> None:
     assert verdicts == {True, False}
 
 
-def test_long_histories_take_no_time() -> None:
+def test_long_histories_are_checked_quickly() -> None:
     history = with_revisions(simulated(random.Random(1), 1500))
     assert len(history) > 1000
     assert linearized(history)[0]

@@ -39,12 +39,12 @@ def _replaced(operation: Operation, **changes: object) -> Operation:
         ),
     ],
 )
-def test_operations(operations: list[Operation], stored: list[Stored], message: str) -> None:
+def test_operations_are_summarized(operations: list[Operation], stored: list[Stored], message: str) -> None:
     found = check([("k", one) for one in operations], stored, [], [])
     assert any(message in each for each in found) if message else found == []
 
 
-def test_lists_and_watches_are_checked() -> None:
+def test_list_and_watch_violations_are_reported() -> None:
     assert check([], STORED, [WATCH], [Snapshot(3, {"k": "b"}, 3)]) == []
     found = check([], [*STORED, Stored(4, "l", "c")], [Watch(1, WATCH.events[1:])], [Snapshot(3, {"k": "a"}, 4)])
     assert len(found) == 3

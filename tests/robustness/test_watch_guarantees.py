@@ -35,7 +35,7 @@ ALL = [
 MARK = Event("BOOKMARK", 8)
 
 
-def test_what_is_expected_of_watches() -> None:
+def test_expected_watch_events() -> None:
     assert expected_events(HISTORY, "", None) == ALL
     assert expected_events(HISTORY, "/a", None) == [ALL[0], ALL[2]]
     assert expected_events(HISTORY, "", "x") == [
@@ -59,7 +59,7 @@ def test_what_is_expected_of_watches() -> None:
         pytest.param(Watch(0, expected_events(HISTORY, "", "x"), label="x"), id="a selector"),
     ],
 )
-def test_what_is_promised(watch: Watch) -> None:
+def test_valid_watches_are_accepted(watch: Watch) -> None:
     assert violations(HISTORY, [watch]) == []
 
 
@@ -80,7 +80,7 @@ def test_what_is_promised(watch: Watch) -> None:
         pytest.param([*ALL, Event("ADDED", 10, "/e", "9")], "filtered: ADDED /e", id="what was never stored"),
     ],
 )
-def test_planted_violations_are_found(events: Sequence[Event], message: str) -> None:
+def test_injected_violations_are_detected(events: Sequence[Event], message: str) -> None:
     found = violations(HISTORY, [Watch(0, events)])
     assert any(message in each for each in found), found
 
@@ -98,7 +98,7 @@ def test_planted_violations_are_found(events: Sequence[Event], message: str) -> 
         ),
     ],
 )
-def test_planted_violations_of_requests_are_found(watches: Sequence[Watch], message: str) -> None:
+def test_injected_violations_of_requests_are_detected(watches: Sequence[Watch], message: str) -> None:
     found = violations(HISTORY, watches)
     assert any(message in each for each in found), found
 

@@ -26,7 +26,7 @@ from pilothouse.runtime.batches import Futile
 KEY = "default/web"
 
 
-async def test_an_unobserved_creation_blocks_for_five_minutes_and_no_longer(env: Env) -> None:
+async def test_unfulfilled_creation_expectation_expires_after_five_minutes(env: Env) -> None:
     expectations = Expectations(env)
     assert expectations.satisfied(KEY), "nothing was ever expected"
     expectations.expect_creations(KEY, 2)
@@ -43,7 +43,7 @@ async def test_an_unobserved_creation_blocks_for_five_minutes_and_no_longer(env:
     assert record.adds == 1
 
 
-async def test_setting_replaces_raising_and_lowering_change_and_nothing_happens_without_a_record(env: Env) -> None:
+async def test_set_raise_and_lower_expectations(env: Env) -> None:
     expectations = Expectations(env)
     expectations.lower(KEY, 5, 5)
     expectations.creation_observed(KEY)
@@ -67,7 +67,7 @@ async def test_setting_replaces_raising_and_lowering_change_and_nothing_happens_
     assert expectations.satisfied(KEY)
 
 
-async def test_a_deletion_counts_once_and_only_if_it_was_expected(env: Env) -> None:
+async def test_deletion_is_observed_once_and_only_if_expected(env: Env) -> None:
     expectations = UidTrackingExpectations(env)
     expectations.expect_deletions(KEY, ["default/a", "default/b"])
     expectations.deletion_observed(KEY, "default/a")
@@ -83,7 +83,7 @@ async def test_a_deletion_counts_once_and_only_if_it_was_expected(env: Env) -> N
     assert expectations.expected_deletions(KEY) == frozenset()
 
 
-async def test_who_waits_for_an_objects_deletion_is_known_until_it_is_observed_or_forgotten(env: Env) -> None:
+async def test_expected_deletion_has_its_owner_until_observed_or_deleted(env: Env) -> None:
     expectations = UidTrackingExpectations(env)
     expectations.expect(KEY, 1, ["default/a", "default/b"])
     assert (expectations.awaited_by("default/a"), expectations.awaited_by("default/c")) == (KEY, None)
@@ -108,7 +108,7 @@ async def test_who_waits_for_an_objects_deletion_is_known_until_it_is_observed_o
         "nor does a write whose version cannot be compared": ("9", "not-a-version", False),
     },
 )
-def test_a_cache_behind_ones_own_write_is_stale(read: str, wrote: str, stale: bool) -> None:
+def test_cache_behind_an_own_write_is_stale(read: str, wrote: str, stale: bool) -> None:
     consistency_store = ConsistencyStore({"pods": lambda: read})
     consistency_store.wrote_at(KEY, "u1", "pods", wrote)
     if stale:
@@ -122,7 +122,7 @@ def test_a_cache_behind_ones_own_write_is_stale(read: str, wrote: str, stale: bo
         consistency_store.ensure_ready(KEY)
 
 
-def test_the_consistency_store_remembers_the_newest_write_per_owner_and_resource_until_it_was_read() -> None:
+def test_consistency_store_keeps_the_newest_write_per_owner_and_resource() -> None:
     read = {"pods": "5", "replicasets.apps": "5"}
     metrics = Registry()
     consistency_store = ConsistencyStore(
@@ -149,7 +149,7 @@ def test_the_consistency_store_remembers_the_newest_write_per_owner_and_resource
     assert metrics.value("replicaset_controller_stale_sync_skips_total", "apps", "replicasets") == 1
 
 
-async def test_the_consistency_store_reads_how_far_each_informer_has_come(env: Env) -> None:
+async def test_consistency_store_reads_the_resource_version_of_each_informer(env: Env) -> None:
     client = Client(ScriptedServer(env, []), env)
     pods, sets = SharedInformer(client, env, PODS), SharedInformer(client, env, REPLICA_SETS)
     consistency_store = ConsistencyStore(read_versions(pods, sets))
@@ -166,7 +166,7 @@ async def test_the_consistency_store_reads_how_far_each_informer_has_come(env: E
     consistency_store.ensure_ready(KEY)
 
 
-def test_the_consistency_store_forgets_an_owner_by_uid_and_starts_empty_for_a_new_one_of_that_name() -> None:
+def test_consistency_store_clears_an_owner_by_uid() -> None:
     consistency_store = ConsistencyStore({"pods": lambda: "1"})
     consistency_store.wrote_at(KEY, "u1", "pods", "8")
     consistency_store.clear(KEY, "u2")
@@ -179,7 +179,7 @@ def test_the_consistency_store_forgets_an_owner_by_uid_and_starts_empty_for_a_ne
     consistency_store.ensure_ready(KEY)
 
 
-async def test_backoff_doubles_up_to_its_maximum_and_is_forgotten_after_twice_that(env: Env) -> None:
+async def test_backoff_doubles_to_its_maximum_and_resets_after_twice_that(env: Env) -> None:
     backoff = Backoff(env, 1.0, 5.0)
     assert not backoff.is_in_backoff(KEY)
     waits = []
@@ -240,7 +240,7 @@ async def test_slow_start(
         "a failure beside it": ({1: ValueError("1"), 2: Futile()}, (2, "1")),
     },
 )
-async def test_a_slow_start_ends_after_the_batch_in_which_it_was_futile(
+async def test_slow_start_stops_after_a_failed_batch(
     failing: dict[int, Exception], outcome: tuple[int, str | None]
 ) -> None:
     called: list[int] = []
@@ -254,7 +254,7 @@ async def test_a_slow_start_ends_after_the_batch_in_which_it_was_futile(
     assert (called, (succeeded, str(error) if error is not None else None)) == ([0, 1, 2], outcome)
 
 
-async def test_a_slow_start_has_batches_of_a_size_at_most(env: Env) -> None:
+async def test_slow_start_batch_size_is_limited(env: Env) -> None:
     started: dict[float, int] = {}
 
     async def call(_index: int) -> None:
@@ -265,7 +265,7 @@ async def test_a_slow_start_has_batches_of_a_size_at_most(env: Env) -> None:
     assert list(started.values()) == [1, 2, 4, 5, 2]
 
 
-async def test_a_cancelled_slow_start_leaves_nothing_running(env: Env) -> None:
+async def test_cancelled_slow_start_cancels_its_batch(env: Env) -> None:
     running = 0
 
     async def call(_index: int) -> None:

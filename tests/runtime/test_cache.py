@@ -34,7 +34,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_listings_and_indexes_are_what_a_plain_dictionary_would_give(changes: list[tuple[str, str, str, str]]) -> None:
+def test_listings_and_indexes_agree_with_a_dictionary(changes: list[tuple[str, str, str, str]]) -> None:
     cache: Cache[Pod] = Cache("pods")
     cache.add_index("node", by_node)
     model: dict[str, Pod] = {}
@@ -69,7 +69,7 @@ def check(cache: Cache[Pod], model: dict[str, Pod]) -> None:
     assert cache.index_values("node") == sorted({obj.spec.node_name for obj in ordered} - {""})
 
 
-def test_a_cache_that_was_listed_once_holds_nothing_of_what_has_gone_since() -> None:
+def test_cached_listing_releases_deleted_objects() -> None:
     cache: Cache[Pod] = Cache("pods")
     cache.add_index("node", by_node)
     for name in ("a", "b"):
@@ -83,7 +83,7 @@ def test_a_cache_that_was_listed_once_holds_nothing_of_what_has_gone_since() -> 
     assert [found.metadata.name for found in cache.list()] == ["a", "b"]
 
 
-def test_a_listing_belongs_to_the_caller_and_an_index_name_to_one_function() -> None:
+def test_listings_are_copies_and_index_names_are_unique() -> None:
     cache: Cache[Pod] = Cache("pods")
     cache.put("ns/a", pod("ns", "a", ""))
     cache.put("ns/b", pod("ns", "b", ""))
@@ -99,13 +99,13 @@ def test_a_listing_belongs_to_the_caller_and_an_index_name_to_one_function() -> 
         cache.by_index("no such index", "x")
 
 
-def test_keys_are_split_where_they_were_joined() -> None:
+def test_split_key_is_the_inverse_of_join() -> None:
     assert split_key("ns/name") == ("ns", "name")
     assert split_key("node-0") == ("", "node-0")
     assert object_key(ObjectMeta(name="node-0")) == "node-0"
 
 
-def test_the_exposition_is_prometheus_text() -> None:
+def test_exposition_format() -> None:
     registry = Registry()
     requests = registry.counter("requests_total", 'Requests, with "quotes"\nand lines', ("code", "path"))
     requests.labels("200", 'a"b\\c\nd').inc()

@@ -105,7 +105,7 @@ class ClaimedPods:
         return [(name, body) for _at, method, name, body in self.server.log if method == "PATCH"]
 
 
-async def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_live_get_of_the_owner(env: Env) -> None:
+async def test_adoption_and_release_patches_have_the_uid_after_one_live_get(env: Env) -> None:
     claimed = await ClaimedPods.of(
         env, [pod("a"), pod("b"), pod("c", MINE), pod("d", MINE, app="x"), pod("e", OTHER), pod("f", app="y")]
     )
@@ -126,7 +126,7 @@ async def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_l
     assert "ownerReferences" not in after["d"]
 
 
-async def test_keeping_and_releasing_need_no_live_get(env: Env) -> None:
+async def test_keep_and_release_need_no_live_get(env: Env) -> None:
     claimed = await ClaimedPods.of(env, [pod("c", MINE), pod("d", MINE, app="x")], live=RuntimeError("not asked"))
     assert await claimed.claim() == ["c"]
     assert claimed.live_reads == 0
@@ -146,7 +146,7 @@ async def test_keeping_and_releasing_need_no_live_get(env: Env) -> None:
         "the owner cannot be read": (OSError("no answer"), "can't adopt Pod default/a (uid-a): no answer"),
     },
 )
-async def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
+async def test_owner_differing_from_the_cache_adopts_nothing(
     env: Env, live: ObjectMeta | Exception, message: str
 ) -> None:
     claimed = await ClaimedPods.of(env, [pod("a"), pod("b"), pod("c", MINE)], live=live)
@@ -166,7 +166,7 @@ async def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
         "anything else is an error": (409, "Conflict", None, False),
     },
 )
-async def test_what_rejections_mean(env: Env, code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
+async def test_rejected_patches(env: Env, code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
     for pods, expected in (([pod("a")], adopts), ([pod("d", MINE, app="x")], [] if releases else None)):
         claimed = await ClaimedPods.of(env, pods)
 
@@ -181,7 +181,7 @@ async def test_what_rejections_mean(env: Env, code: int, reason: str, adopts: li
             assert await claimed.claim() == expected
 
 
-def test_candidates_are_found_by_index() -> None:
+def test_candidates_come_from_the_index() -> None:
     cache: Cache[Pod] = Cache("pods")
     cache.add_index(CONTROLLER_INDEX, index_by_controller)
     for one in (pod("b", MINE), pod("a", MINE), pod("c"), pod("d", OTHER)):
@@ -197,7 +197,7 @@ TEMPLATE = (
 )
 
 
-def test_a_pod_is_its_template_with_the_spec_byte_for_byte() -> None:
+def test_pod_from_template_keeps_the_spec_bytes() -> None:
     assert pod_body(TEMPLATE, "web", MINE) == (
         b'{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","labels":{"app":"web"},'
         b'"annotations":{"a":"b"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u1",'

@@ -62,7 +62,7 @@ class Answering(Controller):
         ),
     },
 )
-async def test_what_becomes_of_a_key(
+async def test_key_after_reconcile(
     env: Env, answers: list[Answer], times: list[float], counted: dict[str, int]
 ) -> None:
     metrics = Registry()
@@ -95,7 +95,7 @@ def missing(name: str) -> NotFound:
         "something else is missing": (missing("shop"), logging.ERROR),
     },
 )
-async def test_a_write_that_somebody_else_overtook_is_no_error(
+async def test_log_level_of_retried_errors(
     env: Env, caplog: pytest.LogCaptureFixture, error: ApiError, level: int
 ) -> None:
 
@@ -112,7 +112,7 @@ async def test_a_write_that_somebody_else_overtook_is_no_error(
     assert 'key="default/web"' in retry.getMessage()
 
 
-async def test_no_key_is_worked_on_before_the_caches_are_filled(env: Env) -> None:
+async def test_no_key_is_processed_before_cache_sync(env: Env) -> None:
     class Slow:
         async def wait_synced(self) -> None:
             await asyncio.sleep(3)
@@ -138,7 +138,7 @@ def pool_of(
 
 
 @pytest.mark.parametrize("workers", [0, -1])
-async def test_without_workers_keys_wait_and_a_stop_is_immediate(env: Env, workers: int) -> None:
+async def test_controller_without_workers_keeps_keys_and_stops_immediately(env: Env, workers: int) -> None:
     async def reconcile(key: str) -> Requeue | None:
         raise AssertionError(f"nobody is there for {key}")
 
@@ -153,7 +153,7 @@ async def test_without_workers_keys_wait_and_a_stop_is_immediate(env: Env, worke
     assert env.monotonic() == 60.0
 
 
-async def test_n_workers_work_on_n_keys_at_once(env: Env) -> None:
+async def test_workers_process_keys_concurrently(env: Env) -> None:
     ended: list[float] = []
 
     async def reconcile(_key: str) -> None:
@@ -169,7 +169,7 @@ async def test_n_workers_work_on_n_keys_at_once(env: Env) -> None:
     assert ended == [1.0] * 3 + [2.0] * 3 + [3.0]
 
 
-async def test_a_stop_takes_no_further_keys_finishes_the_running_ones_and_cancels_the_slow(env: Env) -> None:
+async def test_stop_finishes_running_keys_and_cancels_slow_ones(env: Env) -> None:
     scenario: list[str] = []
 
     async def reconcile(key: str) -> None:
@@ -193,7 +193,7 @@ async def test_a_stop_takes_no_further_keys_finishes_the_running_ones_and_cancel
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_stop_with_idle_workers_is_immediate_and_a_second_cancel_does_not_wait(env: Env) -> None:
+async def test_stop_with_idle_workers_and_second_cancel_are_immediate(env: Env) -> None:
     async def reconcile(_key: str) -> None:
         await asyncio.sleep(100)
 
@@ -216,7 +216,7 @@ async def test_a_stop_with_idle_workers_is_immediate_and_a_second_cancel_does_no
     assert running.cancelled()
 
 
-async def test_a_worker_lets_others_run_between_keys(env: Env) -> None:
+async def test_worker_yields_between_keys(env: Env) -> None:
     turns = 0
 
     async def reconcile(_key: str) -> None:
@@ -274,7 +274,7 @@ class _WithCompany(Controller):
         self.noted.append((what, self.env.monotonic()))
 
 
-async def test_what_runs_beside_begins_before_the_caches_are_filled_and_other_workers_after(env: Env) -> None:
+async def test_background_tasks_start_before_cache_sync_and_workers_after(env: Env) -> None:
     controller = _WithCompany(env)
     running = asyncio.create_task(controller.run())
     await asyncio.sleep(9)
@@ -285,7 +285,7 @@ async def test_what_runs_beside_begins_before_the_caches_are_filled_and_other_wo
     assert len(asyncio.all_tasks()) == 1, "no task is left"
 
 
-async def test_a_queue_of_other_workers_is_shut_even_if_the_caches_were_never_filled(env: Env) -> None:
+async def test_additional_queue_is_shut_down_without_cache_sync(env: Env) -> None:
     controller = _WithCompany(env)
     running = asyncio.create_task(controller.run())
     await asyncio.sleep(1)

@@ -52,7 +52,7 @@ def lease(server: Cluster) -> dict[str, Any]:
     return spec
 
 
-async def test_the_first_creates_the_lease_and_renews_it_by_put_alone_every_two_seconds(env: Env) -> None:
+async def test_first_candidate_creates_the_lease_and_renews_every_retry_period(env: Env) -> None:
     server = Cluster(env)
     first = Member(env, server, "one")
     running = first.run()
@@ -71,7 +71,7 @@ async def test_the_first_creates_the_lease_and_renews_it_by_put_alone_every_two_
     running.cancel()
 
 
-async def test_all_but_the_first_renewal_take_the_short_path_of_the_server(env: Env) -> None:
+async def test_renewals_after_the_first_use_the_servers_fast_path(env: Env) -> None:
     server = Cluster(env)
     running = Member(env, server, "one").run()
     await asyncio.sleep(5)
@@ -82,7 +82,7 @@ async def test_all_but_the_first_renewal_take_the_short_path_of_the_server(env: 
     running.cancel()
 
 
-async def test_a_second_waits_a_full_lease_duration_after_the_last_change_it_saw(env: Env, seed: int) -> None:
+async def test_candidate_waits_a_full_lease_duration_after_the_last_observed_change(env: Env, seed: int) -> None:
     server = Cluster(env)
     first, second = Member(env, server, "one", release_on_stop=False), Member(env, server, "two")
     leaders: list[str] = []
@@ -102,7 +102,7 @@ async def test_a_second_waits_a_full_lease_duration_after_the_last_change_it_saw
     running[1].cancel()
 
 
-async def test_a_new_candidate_waits_from_its_own_first_observation_whatever_the_lease_says(env: Env) -> None:
+async def test_new_candidate_ignores_times_in_the_lease(env: Env) -> None:
     """The times in the lease are years old, and the wall clock jumps: neither counts."""
     server = Cluster(env)
     stale = {
@@ -126,7 +126,7 @@ async def test_a_new_candidate_waits_from_its_own_first_observation_whatever_the
     running.cancel()
 
 
-async def test_a_free_lease_is_taken_at_the_next_try_and_pauses_are_between_2_and_4_4_seconds(env: Env) -> None:
+async def test_released_lease_is_acquired_at_the_next_jittered_retry(env: Env) -> None:
     server = Cluster(env)
     first, second = Member(env, server, "one"), Member(env, server, "two")
     running = first.run()
@@ -150,7 +150,7 @@ async def test_a_free_lease_is_taken_at_the_next_try_and_pauses_are_between_2_an
     waiting.cancel()
 
 
-async def test_a_leader_that_cannot_renew_for_ten_seconds_stops_and_may_not_write_from_then_on(env: Env) -> None:
+async def test_leader_stops_and_is_fenced_after_the_renew_deadline(env: Env) -> None:
     server = Cluster(env)
     fence = Fence(env)
     metrics = Registry()
@@ -175,7 +175,7 @@ async def test_a_leader_that_cannot_renew_for_ten_seconds_stops_and_may_not_writ
     assert not fence.open
 
 
-async def test_a_leader_that_ends_since_it_may_not_write_any_more_has_lost_the_lease(env: Env) -> None:
+async def test_leader_ending_due_to_its_fence_has_lost_the_lease(env: Env) -> None:
     """The fence closes before the last renewal is given up: what is written in between fails, and what is being started
     then fails with it."""
     server = Cluster(env)
@@ -199,7 +199,7 @@ async def _write_after(seconds: float, fence: Fence) -> None:
     fence.check()
 
 
-async def test_a_leader_that_sees_another_holder_stops_at_once(env: Env) -> None:
+async def test_leader_observing_another_holder_stops_immediately(env: Env) -> None:
     """Its loop time may have stood still while the other's went on (a machine that slept), so its fence was open."""
     server = Cluster(env)
     fence = Fence(env)
@@ -238,7 +238,7 @@ async def test_on_lost_is_called_before_the_leader_is_stopped(env: Env) -> None:
     assert member.ended == [27.0]
 
 
-async def test_an_orderly_stop_is_no_loss(env: Env) -> None:
+async def test_graceful_stop_is_not_a_lost_lease(env: Env) -> None:
     server = Cluster(env)
     losses: list[object] = []
     member = Member(env, server, "one", on_lost=losses.append)
@@ -252,7 +252,7 @@ async def test_an_orderly_stop_is_no_loss(env: Env) -> None:
     assert losses == []
 
 
-async def test_a_renewal_that_hangs_is_given_up_after_half_the_deadline(env: Env) -> None:
+async def test_hanging_renewal_times_out_after_half_the_deadline(env: Env) -> None:
     server = Cluster(env)
     member = Member(env, server, "one")
     running = member.run()
@@ -284,7 +284,7 @@ class HangingTransport:
         return None
 
 
-async def test_a_lease_touched_by_others_is_renewed_the_slow_way(env: Env) -> None:
+async def test_lease_changed_by_others_is_read_before_renewal(env: Env) -> None:
     server = Cluster(env)
     metrics = Registry()
     member = Member(env, server, "one", metrics=metrics)
@@ -301,7 +301,7 @@ async def test_a_lease_touched_by_others_is_renewed_the_slow_way(env: Env) -> No
     running.cancel()
 
 
-async def test_renewals_go_on_while_the_leader_stops_and_the_lease_is_released_after_that(env: Env) -> None:
+async def test_lease_is_renewed_until_the_leader_stopped_and_then_released(env: Env) -> None:
     server = Cluster(env)
     recorder = EventRecorder(server.client(), env, "kube-controller-manager")
     sending = asyncio.create_task(recorder.run())
@@ -330,7 +330,7 @@ async def test_renewals_go_on_while_the_leader_stops_and_the_lease_is_released_a
     sending.cancel()
 
 
-async def test_a_candidate_that_is_stopped_while_it_takes_the_lease_leaves_it_free(env: Env) -> None:
+async def test_candidate_stopped_while_acquiring_releases_the_lease(env: Env) -> None:
     """Its request had been carried out, only the answer was still on its way."""
     server = Cluster(env)
     member = Member(env, server, "one")
@@ -365,7 +365,7 @@ class LateAnswers:
         await self._inner.close()
 
 
-async def test_a_leader_that_is_finished_releases_the_lease(env: Env) -> None:
+async def test_finished_leader_releases_the_lease(env: Env) -> None:
     server = Cluster(env)
     member = Member(env, server, "one")
     member.work_seconds = 3.0
@@ -373,7 +373,7 @@ async def test_a_leader_that_is_finished_releases_the_lease(env: Env) -> None:
     assert lease(server)["holderIdentity"] == ""
 
 
-async def test_a_conflict_at_release_is_tried_again(env: Env) -> None:
+async def test_release_conflict_is_retried(env: Env) -> None:
     server = Cluster(env)
     member = Member(env, server, "one")
     running = member.run()
@@ -395,7 +395,7 @@ async def test_a_conflict_at_release_is_tried_again(env: Env) -> None:
     assert lease(server)["holderIdentity"] == ""
 
 
-async def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped(env: Env) -> None:
+async def test_health_check_fails_if_the_leader_runs_past_its_lease(env: Env) -> None:
     server = Cluster(env)
     member = Member(env, server, "one")
     assert member.elector.check() is None
@@ -425,17 +425,17 @@ async def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped(
         ({"identity": ""}, "Lock identity is empty"),
     ],
 )
-async def test_settings_that_make_no_sense_are_rejected(env: Env, options: dict[str, Any], message: str) -> None:
+async def test_invalid_settings_are_rejected(env: Env, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("*", r"\*")):
         LeaderElector(Cluster(env).client(), env, **{"identity": "me", "name": "x", **options})
 
 
-async def test_parts_of_a_second_are_durations(env: Env) -> None:
+async def test_fractional_durations_are_accepted(env: Env) -> None:
     short: dict[str, Any] = {"lease_duration_seconds": 0.9, "renew_deadline_seconds": 0.5, "retry_period_seconds": 0.1}
     LeaderElector(Cluster(env).client(), env, identity="me", name="x", **short)
 
 
-async def test_a_lease_that_cannot_be_read_is_a_failed_attempt_and_no_end(env: Env) -> None:
+async def test_undecodable_lease_is_a_failed_attempt(env: Env) -> None:
     server = Cluster(env)
     client = server.client()
     meta = {"name": NAME, "namespace": NAMESPACE}

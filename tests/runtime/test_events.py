@@ -33,7 +33,7 @@ def events(server: Cluster) -> list[dict[str, Any]]:
     return server.objects("/events/")
 
 
-async def test_an_event_is_a_whole_core_v1_event(env: Env) -> None:
+async def test_event_is_a_complete_core_v1_event(env: Env) -> None:
     async with recording(env) as (server, recorder):
         await asyncio.sleep(1.5)
         recorder.event(WEB, "Normal", "SuccessfulCreate", "Created pod: web-1")
@@ -64,7 +64,7 @@ async def test_an_event_is_a_whole_core_v1_event(env: Env) -> None:
     }  # fmt: skip
 
 
-async def test_events_of_cluster_scoped_objects_are_kept_in_default_and_odd_names_give_way_to_a_uid(env: Env) -> None:
+async def test_cluster_scoped_events_use_namespace_default_and_invalid_names_are_replaced(env: Env) -> None:
     async with recording(env) as (server, recorder):
         recorder.event(object_reference(NODES, ObjectMeta(name="node-0", uid="u")), "Normal", "R", "m")
         recorder.event(ObjectReference(kind="ClusterRole", name="system:x"), "Warning", "R", "m")
@@ -74,7 +74,7 @@ async def test_events_of_cluster_scoped_objects_are_kept_in_default_and_odd_name
     assert odd["name"].count("-") == 4
 
 
-async def test_the_same_event_again_is_counted_by_a_patch(env: Env) -> None:
+async def test_repeated_event_increments_the_count_by_patch(env: Env) -> None:
     async with recording(env) as (server, recorder):
         for _ in range(3):
             recorder.event(WEB, "Normal", "R", "same")
@@ -87,7 +87,7 @@ async def test_the_same_event_again_is_counted_by_a_patch(env: Env) -> None:
     assert event["firstTimestamp"] == "2026-01-01T00:00:00Z"
 
 
-async def test_an_event_that_has_expired_on_the_server_is_made_anew_with_its_count(env: Env) -> None:
+async def test_expired_event_is_recreated_with_its_count(env: Env) -> None:
     async with recording(env) as (server, recorder):
         recorder.event(WEB, "Normal", "R", "same")
         await asyncio.sleep(1)
@@ -97,7 +97,7 @@ async def test_an_event_that_has_expired_on_the_server_is_made_anew_with_its_cou
     assert events(server)[0]["count"] == 2
 
 
-async def test_from_the_tenth_similar_event_on_they_are_combined(env: Env) -> None:
+async def test_similar_events_are_aggregated_from_the_tenth(env: Env) -> None:
     """Twelve different messages in ten minutes: nine events, then one whose count rises to three."""
     async with recording(env) as (server, recorder):
         for number in range(12):
@@ -110,7 +110,7 @@ async def test_from_the_tenth_similar_event_on_they_are_combined(env: Env) -> No
     assert server.methods() == ["POST"] * 10 + ["PATCH"] * 2
 
 
-async def test_after_ten_quiet_minutes_events_stand_alone_again(env: Env) -> None:
+async def test_aggregation_resets_after_ten_minutes(env: Env) -> None:
     async with recording(env) as (server, recorder):
         for number in range(10):
             recorder.event(WEB, "Normal", "R", f"message {number}")
@@ -119,7 +119,7 @@ async def test_after_ten_quiet_minutes_events_stand_alone_again(env: Env) -> Non
     assert events(server)[-1]["message"] == "alone"
 
 
-async def test_the_26th_event_of_one_type_on_one_object_is_dropped_and_one_more_passes_every_five_minutes(
+async def test_spam_filter_allows_25_events_and_one_per_five_minutes(
     env: Env,
 ) -> None:
     async with recording(env) as (server, recorder):
@@ -136,7 +136,7 @@ async def test_the_26th_event_of_one_type_on_one_object_is_dropped_and_one_more_
     assert server.log[-1][3]["count"] == 31, "dropped events were counted"
 
 
-async def test_without_an_answer_it_is_tried_twelve_times_ten_seconds_apart(env: Env) -> None:
+async def test_unanswered_event_is_retried_twelve_times(env: Env) -> None:
     async with recording(env) as (server, recorder):
         server.down = True
         recorder.event(WEB, "Normal", "R", "lost")
@@ -153,14 +153,14 @@ async def test_without_an_answer_it_is_tried_twelve_times_ten_seconds_apart(env:
 @pytest.mark.parametrize(
     ("code", "reason"), [(409, "AlreadyExists"), (403, "Forbidden"), (500, "InternalError"), (422, "Invalid")]
 )
-async def test_a_rejected_event_is_not_tried_again(env: Env, code: int, reason: str) -> None:
+async def test_rejected_event_is_not_retried(env: Env, code: int, reason: str) -> None:
     async with recording(env) as (server, recorder):
         server.before = lambda _request: server.answer(code, reason)
         recorder.event(WEB, "Normal", "R", "refused")
     assert len(server.log) == 1
 
 
-async def test_a_namespace_that_goes_away_is_asked_once_a_second(env: Env) -> None:
+async def test_terminating_namespace_gets_one_event_per_second(env: Env) -> None:
     """The events of others do not wait for hundreds that would all be refused."""
     async with recording(env) as (server, recorder):
         cause = "NamespaceTerminating"
@@ -184,7 +184,7 @@ def pods(count: int) -> list[ObjectReference]:
     ]
 
 
-async def test_several_are_sent_at_once_where_that_is_asked_for(env: Env) -> None:
+async def test_concurrent_sending_if_configured(env: Env) -> None:
     async with recording(env, at_once=4) as (server, recorder):
         server.delay = 1.0
         for about in pods(20):
@@ -204,7 +204,7 @@ async def test_repetitions_of_one_event_keep_their_order(env: Env) -> None:
     assert event["count"] == 3
 
 
-async def test_who_waits_for_room_loses_no_event(env: Env) -> None:
+async def test_waiting_for_queue_capacity_loses_no_event(env: Env) -> None:
     async with recording(env) as (server, recorder):
         server.delay = 0.001
         for about in pods(3000):
@@ -213,7 +213,7 @@ async def test_who_waits_for_room_loses_no_event(env: Env) -> None:
     assert len(events(server)) == 3000
 
 
-async def test_nobody_waits_for_room_for_more_than_a_second(env: Env) -> None:
+async def test_waiting_for_queue_capacity_is_limited_to_one_second(env: Env) -> None:
     async with recording(env) as (server, recorder):
         server.down = True
         for about in pods(1000):
@@ -223,7 +223,7 @@ async def test_nobody_waits_for_room_for_more_than_a_second(env: Env) -> None:
         server.down = False
 
 
-async def test_more_than_a_thousand_waiting_events_are_dropped_and_unknown_types_rejected(env: Env) -> None:
+async def test_queue_is_limited_to_1000_events_and_unknown_types_are_rejected(env: Env) -> None:
     async with recording(env) as (server, recorder):
         recorder.event(WEB, "Odd", "R", "no such type")
         for number in range(1200):

@@ -73,7 +73,7 @@ async def paint(admin: Client, colour: str) -> None:
     await asyncio.sleep(60)
 
 
-async def test_it_copies_prunes_reports_and_cleans_up(env: Env) -> None:
+async def test_example_copies_prunes_reports_and_cleans_up(env: Env) -> None:
     cluster = Cluster(env)
     async with TaskGroup() as group:
         admin = await prepare(cluster, env, group)
@@ -104,7 +104,7 @@ async def test_it_copies_prunes_reports_and_cleans_up(env: Env) -> None:
         group.cancel()
 
 
-async def test_it_waits_for_a_config_map_that_is_not_there(env: Env) -> None:
+async def test_example_waits_for_a_missing_config_map(env: Env) -> None:
     cluster = Cluster(env)
     async with TaskGroup() as group:
         admin = await prepare(cluster, env, group)
@@ -124,7 +124,7 @@ async def test_it_waits_for_a_config_map_that_is_not_there(env: Env) -> None:
         group.cancel()
 
 
-async def test_conflicts_and_lost_answers_change_nothing_in_the_end(env: Env, seed: int) -> None:
+async def test_example_converges_with_conflicts_and_lost_responses(env: Env, seed: int) -> None:
     cluster = Cluster(env)
     faults = Interceptor(cluster, env)
     faults.add(Rule(conflict(), verb="patch", probability=0.3))
@@ -142,7 +142,7 @@ async def test_conflicts_and_lost_answers_change_nothing_in_the_end(env: Env, se
         group.cancel()
 
 
-async def test_of_two_that_elect_a_leader_one_works_and_the_other_takes_over(env: Env) -> None:
+async def test_example_with_leader_election_has_one_active_instance(env: Env) -> None:
     cluster = Cluster(env)
     async with TaskGroup() as group:
         admin = await prepare(cluster, env, group)
@@ -167,7 +167,7 @@ async def test_of_two_that_elect_a_leader_one_works_and_the_other_takes_over(env
         group.cancel()
 
 
-def test_the_example_says_how_to_run_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_help_lists_its_flags(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["backup_controller.py", "--help"])
     with pytest.raises(SystemExit):
         example.main()

@@ -27,7 +27,7 @@ from pilothouse.runtime.reflector import Item
 CLOSED_410 = watched(failing(410, "Expired"), end="end")
 
 
-async def test_the_cache_decides_between_add_and_update(env: Env) -> None:
+async def test_event_type_depends_on_the_cache(env: Env) -> None:
     """An ADDED for a known object is an update, a MODIFIED for an unknown one an add; a DELETED is never left out."""
     _server, handled, _informer = await play(
         env,
@@ -45,7 +45,7 @@ async def test_the_cache_decides_between_add_and_update(env: Env) -> None:
     assert handled.lines == ["add a@1 initial", "update a@1 -> a@4", "add b@5", "delete b@6", "delete never@7"]
 
 
-async def test_deleted_and_created_again_between_two_lists_is_one_update_with_two_uids(env: Env) -> None:
+async def test_object_recreated_between_two_lists_is_an_update_with_two_uids(env: Env) -> None:
     uids: list[tuple[str, str]] = []
     server = ScriptedServer(env, [listed(3, pod("a", 1, uid="u1")), CLOSED_410, listed(9, pod("a", 8, uid="u2"))])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
@@ -56,7 +56,7 @@ async def test_deleted_and_created_again_between_two_lists_is_one_update_with_tw
     assert uids == [("u1", "u2")]
 
 
-async def test_a_new_list_is_swapped_in_whole_then_deletions_are_delivered_then_the_rest_in_list_order(
+async def test_relist_replaces_the_cache_then_delivers_deletions_then_the_rest(
     env: Env,
 ) -> None:
     """Every handler that reads the cache sees the complete new state; handlers hear nothing of unchanged objects."""
@@ -84,7 +84,7 @@ async def test_a_new_list_is_swapped_in_whole_then_deletions_are_delivered_then_
     ]
 
 
-async def test_there_is_no_second_one_of_what_a_new_list_shows_unchanged(env: Env) -> None:
+async def test_unchanged_objects_of_a_relist_keep_their_identity(env: Env) -> None:
     handled: dict[str, Pod] = {}
     server = ScriptedServer(env, [listed(3, pod("a", 1), pod("b", 2)), CLOSED_410, listed(9, pod("a", 1), pod("b", 8))])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
@@ -103,13 +103,13 @@ async def test_there_is_no_second_one_of_what_a_new_list_shows_unchanged(env: En
     assert b.metadata.resource_version == "8"
 
 
-async def test_a_bookmark_advances_the_version_and_calls_no_handler(env: Env) -> None:
+async def test_bookmark_advances_the_resource_version_without_events(env: Env) -> None:
     _server, handled, informer = await play(env, [listed(3, pod("a", 1)), watched(bookmark(50))])
     assert handled.lines == ["add a@1 initial"]
     assert informer.cache.resource_version == "50"
 
 
-async def test_a_handler_that_is_added_late_receives_everything_as_initial(env: Env) -> None:
+async def test_late_handler_receives_initial_adds(env: Env) -> None:
     server = ScriptedServer(env, [listed(3, pod("b", 1), pod("a", 2)), watched(5.0, added(pod("c", 4)))])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
     early, late = RecordingHandler(), RecordingHandler()
@@ -131,7 +131,7 @@ async def test_a_handler_that_is_added_late_receives_everything_as_initial(env: 
     assert late.lines == ["add a@2 initial", "add b@1 initial", "add c@4"]
 
 
-async def test_a_handler_added_while_a_long_list_is_delivered_sees_everything_once(env: Env) -> None:
+async def test_handler_added_during_a_relist_sees_each_object_once(env: Env) -> None:
     many = [pod(f"p{n:04}", n + 1) for n in range(1000)]
     server = ScriptedServer(env, [listed(2000, *many), watched()])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
@@ -146,7 +146,7 @@ async def test_a_handler_added_while_a_long_list_is_delivered_sees_everything_on
     running.cancel()
 
 
-async def test_a_handler_that_raises_does_not_affect_others(env: Env) -> None:
+async def test_raising_handler_does_not_affect_others(env: Env) -> None:
     server = ScriptedServer(env, [listed(3, pod("a", 1)), watched(added(pod("b", 4)))])
     metrics = Registry()
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False, metrics=metrics)
@@ -166,7 +166,7 @@ async def test_a_handler_that_raises_does_not_affect_others(env: Env) -> None:
     running.cancel()
 
 
-def test_a_broken_invariant_in_a_handler_stops_a_virtual_run() -> None:
+def test_assertion_error_in_a_handler_stops_a_virtual_run() -> None:
     async def main(env: Env) -> None:
         server = ScriptedServer(env, [listed(3, pod("a", 1)), watched()])
         informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
@@ -207,7 +207,7 @@ async def test_resync_notifies_each_handler_at_its_own_period(env: Env) -> None:
     assert len(server.requests) == 2, "a resync never talks to the server"
 
 
-async def test_a_long_resync_never_delivers_what_was_deleted_meanwhile(env: Env) -> None:
+async def test_resync_does_not_deliver_deleted_objects(env: Env) -> None:
     many = [pod(f"p{number:04}", 1) for number in range(1000)]
     server = ScriptedServer(env, [listed(3, *many), watched()])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
@@ -225,7 +225,7 @@ async def test_a_long_resync_never_delivers_what_was_deleted_meanwhile(env: Env)
     running.cancel()
 
 
-async def test_a_resync_that_is_due_while_a_list_is_delivered_waits_for_its_end(env: Env) -> None:
+async def test_resync_waits_for_a_relist_in_progress(env: Env) -> None:
     server = ScriptedServer(env, [listed(3, pod("old", 1)), watched()])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
     known: set[str] = set()
@@ -256,7 +256,7 @@ async def test_a_resync_that_is_due_while_a_list_is_delivered_waits_for_its_end(
     running.cancel()
 
 
-async def test_a_filtering_handler_sees_a_world_of_matching_objects(env: Env) -> None:
+async def test_filtering_handler_sees_only_matching_objects(env: Env) -> None:
     mine, other = {"app": "mine"}, {"app": "other"}
     server = ScriptedServer(
         env,
@@ -302,7 +302,7 @@ async def test_raw_objects_are_kept_without_managed_fields_and_only_on_request(e
         group.cancel()
 
 
-async def test_an_informer_whose_view_shows_less_is_not_offered_to_those_who_take_any(env: Env) -> None:
+async def test_narrower_informer_is_not_shared(env: Env) -> None:
     factory = InformerFactory(Client(ScriptedServer(env, []), env), env)
     narrow = factory.informer(PODS.read_as(Object), offer=False)
     assert factory.existing("", "v1", "pods") is None
@@ -311,7 +311,7 @@ async def test_an_informer_whose_view_shows_less_is_not_offered_to_those_who_tak
     assert factory.informer(PODS.read_as(Object), offer=False) is narrow
 
 
-async def test_a_factory_shares_informers_and_starts_and_stops_them_at_any_time(env: Env) -> None:
+async def test_factory_shares_starts_and_stops_informers(env: Env) -> None:
     server = ScriptedServer(env, [listed(3, pod("a", 1)), listed(5, pod("b", 1)), watched()])
     factory = InformerFactory(Client(server, env), env, stream_first=False)
     assert 12 * 3600 <= factory.resync_seconds < 24 * 3600
@@ -343,7 +343,7 @@ async def test_a_factory_shares_informers_and_starts_and_stops_them_at_any_time(
         group.cancel()
 
 
-async def test_stopping_ends_waits(env: Env) -> None:
+async def test_stop_ends_wait_for_sync(env: Env) -> None:
     informer: SharedInformer[Pod] = SharedInformer(Client(ScriptedServer(env, [EXPIRED]), env), env, PODS)
     running = asyncio.create_task(informer.run())
     waiting = asyncio.create_task(informer.wait_synced())
@@ -353,7 +353,7 @@ async def test_stopping_ends_waits(env: Env) -> None:
         await waiting
 
 
-async def test_stopping_ends_waits_also_before_anything_ran(env: Env) -> None:
+async def test_stop_before_start_ends_wait_for_sync(env: Env) -> None:
     registry = Registry()
     factory = InformerFactory(Client(ScriptedServer(env, [EXPIRED]), env), env, metrics=registry)
     async with TaskGroup() as group:
@@ -368,7 +368,7 @@ async def test_stopping_ends_waits_also_before_anything_ran(env: Env) -> None:
     assert not registry._collectors, "the metrics no longer hold it"
 
 
-async def test_a_handler_that_is_added_by_another_one_misses_nothing_of_the_batch(env: Env) -> None:
+async def test_handler_added_by_a_handler_misses_no_events(env: Env) -> None:
     """It receives what the cache has by then, and everything that comes after."""
     seen: list[str] = []
     server = ScriptedServer(env, [listed(3), watched(added(pod("a", 4)) + added(pod("b", 5)))])
@@ -385,7 +385,7 @@ async def test_a_handler_that_is_added_by_another_one_misses_nothing_of_the_batc
     assert seen == ["a True", "b False"]
 
 
-async def test_an_empty_list_is_a_state_like_any_other(env: Env) -> None:
+async def test_empty_list_syncs_the_informer(env: Env) -> None:
     _server, handled, informer = await play(env, [listed(3), watched()])
     assert informer.has_synced
     assert handled.lines == []

@@ -73,7 +73,7 @@ async def churn(client: Client, env: Env, seconds: float) -> None:
             await client.patch(PODS.raw, name, patch, "default")
 
 
-async def test_the_cache_and_every_handler_catch_up_whatever_happens(env: Env, seed: int) -> None:
+async def test_cache_and_handlers_converge_under_faults(env: Env, seed: int) -> None:
     cluster = Cluster(env)
     faults = Interceptor(cluster, env)
     for action, verb, probability in (
@@ -119,7 +119,7 @@ async def test_the_cache_and_every_handler_catch_up_whatever_happens(env: Env, s
         group.cancel()
 
 
-async def test_a_quiet_informer_costs_a_watch_every_few_minutes_and_bookmarks_keep_its_version_fresh(env: Env) -> None:
+async def test_idle_informer_only_renews_its_watch_and_receives_bookmarks(env: Env) -> None:
     cluster = Cluster(env)
     factory = InformerFactory(cluster.client(), env)
     pods = factory.informer(PODS)

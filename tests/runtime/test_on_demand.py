@@ -60,7 +60,7 @@ class World:
         await asyncio.sleep(SLEEP)
 
 
-async def test_it_is_built_with_the_first_object_that_passes_its_predicates_and_ends_when_it_is_cancelled(
+async def test_program_is_built_with_the_first_matching_object(
     env: Env,
 ) -> None:
     world = World(env, MARKED)
@@ -75,7 +75,7 @@ async def test_it_is_built_with_the_first_object_that_passes_its_predicates_and_
     assert world.events == ["built", "runs", "ends"]
 
 
-async def test_an_object_that_changes_builds_it_too(env: Env) -> None:
+async def test_updated_object_builds_the_program(env: Env) -> None:
     world = World(env, MARKED)
     async with TaskGroup("test") as group:
         world.start(group)
@@ -92,7 +92,7 @@ async def test_an_object_that_changes_builds_it_too(env: Env) -> None:
         "with nothing to do it is not waited for": ("no", []),
     },
 )
-async def test_it_is_settled_once_what_there_is_has_been_seen(env: Env, wakes: str, expected: list[str]) -> None:
+async def test_wait_built_returns_after_the_initial_list(env: Env, wakes: str, expected: list[str]) -> None:
     world = World(env, MARKED)
     await world.put("there", wakes=wakes)
     async with TaskGroup("test") as group:
@@ -102,7 +102,7 @@ async def test_it_is_settled_once_what_there_is_has_been_seen(env: Env, wakes: s
         group.cancel()
 
 
-async def test_a_program_that_cannot_be_built_fails_as_one_that_runs(env: Env) -> None:
+async def test_failed_build_is_raised(env: Env) -> None:
     world = World(env, MARKED, error=ArithmeticError("a bug"))
     await world.put("there", wakes="yes")
     with pytest.raises(BaseExceptionGroup) as raised:
@@ -110,7 +110,7 @@ async def test_a_program_that_cannot_be_built_fails_as_one_that_runs(env: Env) -
     assert raised.group_contains(ArithmeticError)
 
 
-async def test_who_comes_late_finds_raw_objects_in_an_informer_that_began_without_them(env: Env) -> None:
+async def test_raw_objects_are_added_to_a_running_informer(env: Env) -> None:
     world = World(env, MARKED, Watch(kind=SECRETS, keep_raw=True))
     keep_raw_for((MARKED, Watch(kind=SECRETS, keep_raw=True)), world.informers)
     early = world.informers.informer(SECRETS)
@@ -124,7 +124,7 @@ async def test_who_comes_late_finds_raw_objects_in_an_informer_that_began_withou
         group.cancel()
 
 
-def test_who_has_something_to_do_whatever_there_is_cannot_wait() -> None:
+def test_program_without_predicates_cannot_be_on_demand() -> None:
     assert supports_on_demand([Watch(kind=SECRETS), MARKED])
     assert supports_on_demand([Watch(kind=SECRETS, predicate=any_object)])
     assert not supports_on_demand([Watch(kind=SECRETS)])

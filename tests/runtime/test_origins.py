@@ -70,7 +70,7 @@ async def _run(cluster: Cluster, copier: _Copier, work: Any) -> None:
         group.cancel()
 
 
-async def test_a_write_tells_the_event_that_led_to_it(env: Env) -> None:
+async def test_write_has_the_triggering_event(env: Env) -> None:
     cluster = Cluster(env)
     revision = ""
 
@@ -91,7 +91,7 @@ async def test_a_write_tells_the_event_that_led_to_it(env: Env) -> None:
     assert _causes(cluster, "source") == [None]
 
 
-async def test_what_was_there_before_the_start_is_told_from_what_is_new(env: Env) -> None:
+async def test_initial_objects_are_distinguished_from_new_ones(env: Env) -> None:
     cluster = Cluster(env)
     revision = await _create(cluster.admin(), "source")
     await _run(cluster, _Copier(cluster, env), asyncio.sleep(0))
@@ -100,7 +100,7 @@ async def test_what_was_there_before_the_start_is_told_from_what_is_new(env: Env
     assert cause.triggers == (Trigger("SYNC", "configmaps", "default", "source", revision),)
 
 
-async def test_a_failed_sync_is_retried_for_the_same_events(env: Env) -> None:
+async def test_retried_sync_keeps_its_events(env: Env) -> None:
     cluster = Cluster(env)
     revision = await _create(cluster.admin(), "source")
     await _run(cluster, _Copier(cluster, env, failures=2), asyncio.sleep(0))
@@ -109,7 +109,7 @@ async def test_a_failed_sync_is_retried_for_the_same_events(env: Env) -> None:
     assert cause.triggers == (Trigger("RETRY"), Trigger("SYNC", "configmaps", "default", "source", revision))
 
 
-async def test_events_that_wait_together_are_told_together_within_bounds(env: Env) -> None:
+async def test_merged_events_are_recorded_within_bounds(env: Env) -> None:
     cluster = Cluster(env)
     first = await _create(cluster.admin(), "source")
 
@@ -126,7 +126,7 @@ async def test_events_that_wait_together_are_told_together_within_bounds(env: En
     assert cause.more == 11 - MAX_TRIGGERS
 
 
-async def test_a_timer_is_a_trigger(env: Env) -> None:
+async def test_timer_is_recorded_as_trigger(env: Env) -> None:
     cluster = Cluster(env)
     copier = _Copier(cluster, env)
 
@@ -139,7 +139,7 @@ async def test_a_timer_is_a_trigger(env: Env) -> None:
     assert (cause.key, cause.triggers) == ("by itself", (Trigger("TIMER"),))
 
 
-async def test_a_queue_forgets_the_events_of_what_it_has_done(env: Env) -> None:
+async def test_queue_removes_events_of_finished_keys(env: Env) -> None:
     cluster = Cluster(env)
     copier = _Copier(cluster, env)
     await _create(cluster.admin(), "source")
@@ -147,7 +147,7 @@ async def test_a_queue_forgets_the_events_of_what_it_has_done(env: Env) -> None:
     assert (copier.queue._triggers, copier.queue._taken) == ({}, {})
 
 
-async def test_a_key_that_a_sync_adds_to_another_queue_keeps_its_events(env: Env) -> None:
+async def test_key_added_to_another_queue_keeps_its_events(env: Env) -> None:
     cluster = Cluster(env)
     copier = _Copier(cluster, env)
     others: WorkQueue[str] = WorkQueue(env, "others")
@@ -176,7 +176,7 @@ async def test_a_key_that_a_sync_adds_to_another_queue_keeps_its_events(env: Env
         assert _causes(cluster, name) == [Cause("first", name, triggers=(source,))]
 
 
-async def test_a_sync_that_comes_back_by_itself_has_the_time_as_its_trigger(env: Env) -> None:
+async def test_requeued_sync_has_a_timer_trigger(env: Env) -> None:
     cluster = Cluster(env)
     copier = _Copier(cluster, env)
     again = [Requeue(5), None]

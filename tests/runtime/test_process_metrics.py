@@ -20,7 +20,7 @@ def registry() -> Registry:
     return made
 
 
-def test_cpu_time_grows_with_work_and_agrees_with_the_system(registry: Registry) -> None:
+def test_cpu_time_agrees_with_the_system(registry: Registry) -> None:
     before = registry.value("process_cpu_seconds_total")
     until = time.process_time() + 0.05
     while time.process_time() < until:
@@ -31,13 +31,13 @@ def test_cpu_time_grows_with_work_and_agrees_with_the_system(registry: Registry)
     assert after == pytest.approx(used.ru_utime + used.ru_stime, abs=0.1)
 
 
-def test_memory_is_of_the_size_that_the_system_reports(registry: Registry) -> None:
+def test_memory_agrees_with_the_system(registry: Registry) -> None:
     resident = registry.value("process_resident_memory_bytes")
     assert 5e6 < resident <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 * 1.1
     assert registry.value("process_virtual_memory_bytes") >= resident
 
 
-def test_an_open_file_is_counted(registry: Registry) -> None:
+def test_open_files_are_counted(registry: Registry) -> None:
     before = registry.value("process_open_fds")
     with open(os.devnull):
         assert registry.value("process_open_fds") == before + 1
@@ -45,19 +45,19 @@ def test_an_open_file_is_counted(registry: Registry) -> None:
     assert registry.value("process_max_fds") == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def test_the_start_is_a_moment_ago(registry: Registry) -> None:
+def test_start_time(registry: Registry) -> None:
     started = registry.value("process_start_time_seconds")
     assert time.time() - 24 * 3600 < started < time.time() + 1
     assert started == registry.value("process_start_time_seconds")
 
 
-def test_no_limit_is_shown_as_go_shows_it(registry: Registry) -> None:
+def test_unlimited_file_descriptors_are_shown_as_in_go(registry: Registry) -> None:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     expected = 2.0**64 if limit == resource.RLIM_INFINITY else limit
     assert registry.value("process_virtual_memory_max_bytes") == expected
 
 
-def test_without_proc_there_are_none(tmp_path: Path) -> None:
+def test_no_metrics_without_proc(tmp_path: Path) -> None:
     registry = Registry()
     process_metrics.install(registry, tmp_path)
     assert "process_" not in registry.exposition()

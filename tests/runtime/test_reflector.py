@@ -153,7 +153,7 @@ BUSY = refused(429, "TooManyRequests", "busy")
             [FIRST, "WATCH rv=0", "WATCH rv=12"]),
     },
 )  # fmt: skip
-async def test_lists_and_watches(env: Env, script: list[Scripted], transcript: list[str]) -> None:
+async def test_list_and_watch_transcripts(env: Env, script: list[Scripted], transcript: list[str]) -> None:
     server, _handled, _informer = await play(env, script)
     assert server.transcript == transcript
 
@@ -182,12 +182,12 @@ async def test_lists_and_watches(env: Env, script: list[Scripted], transcript: l
             ["STREAM rv=", FIRST, "WATCH rv=5"]),
     },
 )  # fmt: skip
-async def test_streams(env: Env, script: list[Scripted], transcript: list[str]) -> None:
+async def test_watch_list_transcripts(env: Env, script: list[Scripted], transcript: list[str]) -> None:
     server, _handled, _informer = await play(env, script, stream=True)
     assert server.transcript == transcript
 
 
-async def test_a_stream_replaces_the_cache_only_when_it_is_complete(env: Env) -> None:
+async def test_watch_list_replaces_the_cache_when_complete(env: Env) -> None:
     """Nothing of an unfinished stream is shown; deletions among the initial events count; what follows the bookmark in
     the same piece is not lost."""
     piece = added(A1) + added(B1) + deleted(pod("b", 4)) + bookmark(5, ends_initial=True) + modified(pod("a", 6))
@@ -207,9 +207,7 @@ async def test_watch_timeouts_are_random_between_five_and_ten_minutes(env: Env) 
     assert len(set(timeouts)) > 10
 
 
-async def test_a_kind_that_is_no_longer_served_is_an_error_after_a_minute(
-    env: Env, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unserved_kind_is_an_error_after_a_minute(env: Env, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever deletes a definition need not read errors of those who are about to stop watching it."""
     caplog.set_level(logging.INFO)
     missing: list[Scripted] = [refused(404, "NotFound")] * 20
@@ -227,7 +225,7 @@ async def test_a_kind_that_is_no_longer_served_is_an_error_after_a_minute(
     assert (await reported(missing, 10.0)).keys() == {"ERROR"}, "it has never been served"
 
 
-async def test_backoff_starts_over_after_two_quiet_minutes(env: Env) -> None:
+async def test_backoff_resets_after_two_minutes(env: Env) -> None:
     backoff = Backoff(env, "test")
     for low in (0.8, 1.6, 3.2):
         wait = backoff.step()
@@ -240,7 +238,7 @@ async def test_backoff_starts_over_after_two_quiet_minutes(env: Env) -> None:
     assert 0.8 <= backoff.step() < 1.6
 
 
-async def test_an_unreadable_object_costs_one_object(env: Env) -> None:
+async def test_undecodable_object_is_skipped(env: Env) -> None:
     """In a list and in a watch: what was cached of it stays, everything else is served, and the watch goes on."""
     broken = pod("a", 7) | {"spec": {"nodeName": 5}}
     _server, handled, informer = await play(
@@ -256,7 +254,7 @@ async def test_an_unreadable_object_costs_one_object(env: Env) -> None:
     assert [p.metadata.resource_version for p in informer.cache.list()] == ["1", "9"]
 
 
-async def test_a_deletion_that_cannot_be_read_is_found_by_a_new_list(env: Env) -> None:
+async def test_undecodable_deletion_causes_a_relist(env: Env) -> None:
     """Passed over like a change, it would leave the object in the cache forever."""
     broken = pod("a", 7) | {"spec": {"nodeName": 5}}
     server, handled, informer = await play(
@@ -267,7 +265,7 @@ async def test_a_deletion_that_cannot_be_read_is_found_by_a_new_list(env: Env) -
     assert [p.metadata.name for p in informer.cache.list()] == ["b"]
 
 
-async def test_a_version_that_is_not_served_is_named(env: Env, caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_names_an_unserved_version(env: Env, caplog: pytest.LogCaptureFixture) -> None:
     await play(env, [refused(404, "NotFound")], seconds=0.5)
     [line] = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert 'type="pods" version="v1" hint="the API server does not serve this version of the kind' in line

@@ -34,7 +34,7 @@ def context_of(env: Env, *watches: Watch) -> ControllerContext:
     )
 
 
-async def test_what_is_not_declared_is_rejected_and_the_error_says_what_to_do(env: Env) -> None:
+async def test_undeclared_informer_is_rejected_with_a_hint(env: Env) -> None:
     context = context_of(env, Watch(kind=NODES), Watch(kind=PODS))
     with pytest.raises(UndeclaredWatch) as refused:
         context.informer(SECRETS)
@@ -51,7 +51,7 @@ async def test_what_is_not_declared_is_rejected_and_the_error_says_what_to_do(en
     assert context.informers.informers == []
 
 
-async def test_an_informer_has_the_selection_the_raw_objects_and_the_indexes_that_are_declared(env: Env) -> None:
+async def test_informer_has_the_declared_selectors_raw_objects_and_indexes(env: Env) -> None:
     context = context_of(env, Watch(kind=CONFIG_MAPS, namespace="default", field_selector=FIELDS, keep_raw=True))
     informer = context.informer(CONFIG_MAPS, indexes={"name": by_name})
     same = context.informers.informer(CONFIG_MAPS, namespace="default", field_selector=FIELDS)
@@ -60,7 +60,7 @@ async def test_an_informer_has_the_selection_the_raw_objects_and_the_indexes_tha
     assert informer.cache.by_index("name", "any") == []
 
 
-async def test_a_watch_of_all_namespaces_may_be_narrowed_to_one(env: Env) -> None:
+async def test_watch_can_be_restricted_to_a_namespace(env: Env) -> None:
     context = context_of(env, Watch(kind=PODS, awaited=False))
     assert context.informer(PODS, namespace="a") is not context.informer(PODS, namespace="b")
     assert context.awaited == []
@@ -88,7 +88,7 @@ class OfSleeper(Descriptor, frozen=True):
 
 
 @cases("awaited, at", {"awaited": (True, None), "not awaited": (False, 0.0)})
-async def test_a_controller_waits_for_its_caches_unless_declared_not_awaited(
+async def test_controller_waits_for_its_caches_unless_declared_otherwise(
     awaited: bool, at: float | None, env: Env
 ) -> None:
     controller = Sleeper(context_of(env, Watch(kind=NODES, awaited=False), Watch(kind=PODS, awaited=awaited)))
@@ -99,7 +99,7 @@ async def test_a_controller_waits_for_its_caches_unless_declared_not_awaited(
     assert controller.reconciled_at == at
 
 
-async def test_each_controller_that_is_built_waits_for_its_own_caches_only(env: Env) -> None:
+async def test_controllers_wait_for_their_own_caches_only(env: Env) -> None:
     context = context_of(env)
     watches = (Watch(kind=NODES), Watch(kind=PODS))
     descriptor = OfSleeper(name="sleeper", client_name="sleeper", watches=watches, package=__name__)

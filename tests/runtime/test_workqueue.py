@@ -18,14 +18,14 @@ from pilothouse.runtime import (
 )
 
 
-async def test_keys_leave_in_the_order_in_which_they_came_each_once(env: Env) -> None:
+async def test_keys_are_fifo_and_deduplicated(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     for key in ("b", "a", "b", "c", "a"):
         queue.add(key)
     assert [await queue.get() for _ in range(len(queue))] == ["b", "a", "c"]
 
 
-async def test_a_key_added_while_it_is_worked_on_comes_back_exactly_once(env: Env) -> None:
+async def test_key_added_during_processing_is_requeued_once(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     queue.add("a")
     assert await queue.get() == "a"
@@ -38,7 +38,7 @@ async def test_a_key_added_while_it_is_worked_on_comes_back_exactly_once(env: En
     assert len(queue) == 0
 
 
-async def test_two_workers_never_share_a_key(env: Env) -> None:
+async def test_key_is_processed_by_one_worker_at_a_time(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     running: set[str] = set()
     done = 0
@@ -68,7 +68,7 @@ async def test_two_workers_never_share_a_key(env: Env) -> None:
     assert done > 10
 
 
-async def test_the_earlier_of_two_delays_wins(env: Env) -> None:
+async def test_earlier_of_two_delays_wins(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     queue.add_after("late first", 5.0)
     queue.add_after("late first", 2.0)
@@ -86,7 +86,7 @@ async def test_the_earlier_of_two_delays_wins(env: Env) -> None:
     assert got == [("now", 0.0), ("past", 0.0), ("early first", 1.0), ("late first", 2.0)]
 
 
-async def test_an_overtaken_delay_is_forgotten_also_when_other_keys_become_due_in_between(env: Env) -> None:
+async def test_superseded_delay_is_dropped(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     queue.add_after("a", 5.0)
     queue.add_after("a", 2.0)
@@ -100,7 +100,7 @@ async def test_an_overtaken_delay_is_forgotten_also_when_other_keys_become_due_i
     assert got == [("a", 2.0), ("b", 3.0), ("c", 6.0)]
 
 
-async def test_a_key_may_wait_again_after_its_delay_was_over(env: Env) -> None:
+async def test_key_can_be_delayed_again(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     times = []
     for _ in range(3):
@@ -110,7 +110,7 @@ async def test_a_key_may_wait_again_after_its_delay_was_over(env: Env) -> None:
     assert times == [1.5, 3.0, 4.5]
 
 
-async def test_shutdown_hands_out_what_is_ready_and_loses_what_waits(env: Env) -> None:
+async def test_shutdown_drains_ready_keys_and_drops_delayed_ones(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     queue.add("ready")
     queue.add_after("waiting", 1.0)
@@ -138,7 +138,7 @@ async def test_shutdown_notifies_every_waiting_worker(env: Env) -> None:
     assert sum(isinstance(result, QueueClosed) for result in results) == 3
 
 
-async def test_a_cancelled_get_loses_no_key(env: Env) -> None:
+async def test_cancelled_get_loses_no_key(env: Env) -> None:
     """Also when the cancellation comes after the wake-up."""
     queue: WorkQueue[str] = WorkQueue(env)
     first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
@@ -150,7 +150,7 @@ async def test_a_cancelled_get_loses_no_key(env: Env) -> None:
     assert [await second] == ["a"]
 
 
-async def test_a_key_that_comes_right_after_a_get_was_cancelled_goes_to_the_next_in_line(env: Env) -> None:
+async def test_key_added_after_a_cancelled_get_goes_to_the_next_waiter(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
     await asyncio.sleep(1)
@@ -162,7 +162,7 @@ async def test_a_key_that_comes_right_after_a_get_was_cancelled_goes_to_the_next
     assert key == "a"
 
 
-async def test_delays_that_were_overtaken_do_not_pile_up(env: Env) -> None:
+async def test_superseded_delays_do_not_accumulate(env: Env) -> None:
     """A key that is asked for in an hour after each look, and looked at every second for other reasons."""
     queue: WorkQueue[str] = WorkQueue(env)
     queue.add_after("b", 3000)
@@ -173,7 +173,7 @@ async def test_delays_that_were_overtaken_do_not_pile_up(env: Env) -> None:
     assert len(queue._heap) < 200
 
 
-async def test_metrics_go_by_upstreams_names(env: Env) -> None:
+async def test_metrics_have_upstreams_names(env: Env) -> None:
     registry = Registry()
     queue: WorkQueue[str] = WorkQueue(env, "replicaset", registry)
     queue.add("a")
@@ -204,7 +204,7 @@ async def test_metrics_go_by_upstreams_names(env: Env) -> None:
 
 
 @pytest.mark.real_loop
-async def test_on_the_real_loop_short_work_takes_more_than_no_time() -> None:
+async def test_short_work_has_a_positive_duration_on_the_real_loop() -> None:
     """uvloop's own clock counts milliseconds and stands still for a turn."""
     registry = Registry()
     queue: WorkQueue[int] = WorkQueue(Env(), "replicaset", registry)
@@ -221,7 +221,7 @@ async def test_on_the_real_loop_short_work_takes_more_than_no_time() -> None:
         assert f'{name}_count{{name="replicaset"}} 20' in lines
 
 
-async def test_the_default_limiter_doubles_from_five_milliseconds(env: Env) -> None:
+async def test_default_limiter_doubles_from_five_milliseconds(env: Env) -> None:
     limiter = default_controller_limiter(env)
     waits = [limiter.when("a") for _ in range(20)]
     assert waits[:5] == pytest.approx([0.005, 0.01, 0.02, 0.04, 0.08])
@@ -233,7 +233,7 @@ async def test_the_default_limiter_doubles_from_five_milliseconds(env: Env) -> N
     assert limiter.when("a") == 0.005
 
 
-async def test_a_burst_of_failing_keys_is_spread_at_ten_per_second(env: Env) -> None:
+async def test_bucket_limiter_spreads_failing_keys_at_ten_per_second(env: Env) -> None:
     limiter = default_controller_limiter(env)
     waits = [limiter.when(f"key-{n}") for n in range(110)]
     assert waits[:100] == [0.005] * 100
@@ -242,7 +242,7 @@ async def test_a_burst_of_failing_keys_is_spread_at_ten_per_second(env: Env) -> 
     assert limiter.when("late") == 0.005, "twenty tokens have come back, ten were owed"
 
 
-async def test_a_failing_key_comes_back_after_its_backoff(env: Env) -> None:
+async def test_failing_key_is_requeued_after_its_backoff(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env, limiter=ExponentialFailureLimiter(1.0, 5.0))
     times = []
     queue.add("a")
@@ -257,7 +257,7 @@ async def test_a_failing_key_comes_back_after_its_backoff(env: Env) -> None:
     assert times == [0.0, 1.0, 3.0, 7.0, 12.0]
 
 
-async def test_limiters_combine(env: Env) -> None:
+async def test_max_of_rate_limiter(env: Env) -> None:
     fast_slow: FastSlowLimiter[str] = FastSlowLimiter(0.1, 7.0, 2)
     assert [fast_slow.when("a") for _ in range(4)] == [0.1, 0.1, 7.0, 7.0]
     capped: MaxWaitLimiter[str] = MaxWaitLimiter(FastSlowLimiter(0.1, 7.0, 1), 3.0)
@@ -267,7 +267,7 @@ async def test_limiters_combine(env: Env) -> None:
     assert longest.when("b") == 4.0, "the bucket's turn: five calls, one token"
 
 
-async def test_it_says_when_a_key_is_due(env: Env) -> None:
+async def test_due_time_of_a_key(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     assert queue.seconds_until_due("a") is None
     queue.add_after("a", 5.0)
@@ -281,7 +281,7 @@ async def test_it_says_when_a_key_is_due(env: Env) -> None:
     assert not queue.is_processing("a")
 
 
-async def test_a_key_at_rest_comes_again_without_a_worker_and_is_counted(env: Env) -> None:
+async def test_delayed_key_is_readded_without_a_worker(env: Env) -> None:
     metrics = Registry()
     queue: WorkQueue[str] = WorkQueue(env, "passes", metrics)
     rests = True
@@ -320,7 +320,7 @@ async def test_a_key_at_rest_comes_again_without_a_worker_and_is_counted(env: En
     worker.cancel()
 
 
-def test_events_that_come_while_the_process_is_busy_are_one_sync() -> None:
+def test_events_during_a_busy_loop_are_merged_into_one_sync() -> None:
     """In real time: nobody waits for a clock here, only for turns of the loop."""
 
     async def main() -> tuple[list[str], list[str]]:
@@ -351,7 +351,7 @@ def test_events_that_come_while_the_process_is_busy_are_one_sync() -> None:
     assert all_of_them == ["busy", "other", "busy"], "what is held back is handed out at the end"
 
 
-async def test_in_virtual_time_a_key_is_handed_out_at_once(env: Env) -> None:
+async def test_keys_are_handed_out_immediately_in_virtual_time(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env, turns=8)
     queue.add("a")
     assert len(queue) == 1

@@ -84,7 +84,7 @@ class Author(Restless):
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
-async def test_the_status_is_that_of_the_policy_as_it_is(simulation: Simulation, seed: int) -> None:
+async def test_policy_status_matches_the_current_policy(simulation: Simulation, seed: int) -> None:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), *(Author(simulation).work(15) for _ in range(2)))
     await simulation.settle()
@@ -143,7 +143,7 @@ def unconditional(*args: Any) -> Doc:
     options=OPTIONS,
     invariants=lambda: (invariant(),),
 )
-async def test_what_an_old_cache_shows_is_not_validated(simulation: Simulation, scenario: Any, wrong: str) -> None:
+async def test_stale_policy_is_not_type_checked(simulation: Simulation, scenario: Any, wrong: str) -> None:
     await scenario(simulation)
 
 
@@ -157,6 +157,6 @@ def few(spec: Any) -> Any:
     options=OPTIONS,
     invariants=lambda: (invariant(),),
 )
-async def test_the_invariant_notices_who_overlooks_something(simulation: Simulation) -> None:
+async def test_invariant_detects_missed_policies(simulation: Simulation) -> None:
     await Author(simulation).ask("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))
     await asyncio.sleep(3.0)

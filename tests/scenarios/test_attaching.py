@@ -100,7 +100,7 @@ class Owner(Restless):
 
 
 @pytest.mark.simulation(invariants=lambda: (Attachments(), Protection(), Volumes()))
-async def test_volumes_go_where_their_pods_are(simulation: Simulation, seed: int) -> None:
+async def test_volumes_are_attached_to_the_nodes_of_their_pods(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(30))
@@ -146,7 +146,7 @@ async def settled_set(simulation: Simulation) -> tuple[Owner, str]:
         "the machine is gone: after six minutes": ("gone", (300, 600)),
     },
 )
-async def test_a_pod_that_moves_takes_its_volume_along(
+async def test_volume_follows_a_rescheduled_pod(
     simulation: Simulation, seed: int, fault: str, seconds: tuple[int, int]
 ) -> None:
     user, old = await settled_set(simulation)
@@ -200,7 +200,7 @@ async def from_caches(populator: ActualStatePopulator) -> None:
     fails=lambda moves: "is attached to node-1, and to" if moves else "is attached and unused",
     invariants=lambda: (Attachments(), Volumes()),
 )
-async def test_a_manager_with_old_lists_takes_over_while_a_pod_goes(simulation: Simulation, moves: bool) -> None:
+async def test_manager_with_stale_lists_takes_over_during_a_pod_deletion(simulation: Simulation, moves: bool) -> None:
     """Nothing in its lists says that the volume is attached."""
     user = Owner(simulation)
     await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
@@ -219,7 +219,7 @@ async def test_a_manager_with_old_lists_takes_over_while_a_pod_goes(simulation: 
 @broken_without(
     (ActualStateOfWorld, "get_nodes_for_attached_volume", lambda _self, _volume: []), fails="is attached to node-"
 )
-async def test_the_invariant_notices_a_volume_in_two_places(simulation: Simulation) -> None:
+async def test_invariant_detects_a_volume_attached_twice(simulation: Simulation) -> None:
     await two_at_once(simulation)
 
 
@@ -238,12 +238,12 @@ async def moved(simulation: Simulation) -> None:
     fails="where default/web-0 runs",
     options=WITH_SETS,
 )
-async def test_the_invariant_notices_a_volume_taken_from_under_a_pod(simulation: Simulation) -> None:
+async def test_invariant_detects_a_volume_detached_in_use(simulation: Simulation) -> None:
     await moved(simulation)
 
 
 @pytest.mark.simulation(invariants=lambda: (Attachments(), Protection(), Volumes()))
 @pytest.mark.parametrize("past_seed", [3000, 3006])
-async def test_seeds_that_once_found_something(simulation: Simulation, past_seed: int) -> None:
+async def test_regression_seeds(simulation: Simulation, past_seed: int) -> None:
     """A manager that begins with old lists leaves a volume where nobody uses it."""
-    await test_volumes_go_where_their_pods_are(simulation, past_seed)
+    await test_volumes_are_attached_to_the_nodes_of_their_pods(simulation, past_seed)

@@ -48,7 +48,7 @@ class Machines:
 
 
 @pytest.mark.simulation(options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
-async def test_volumes_go_on_when_machines_die(simulation: Simulation, seed: int) -> None:
+async def test_volumes_are_moved_from_failed_nodes(simulation: Simulation, seed: int) -> None:
     user, machines = Owner(simulation), Machines(simulation)
     await user.ask("POST", SETS, web("standard"))
     await asyncio.sleep(30.0)

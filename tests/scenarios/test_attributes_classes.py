@@ -79,7 +79,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
         assert await user.items(path) == [], path
 
 
-async def test_a_class_is_kept_while_it_is_named_and_goes_in_the_end(simulation: Simulation, seed: int) -> None:
+async def test_class_is_kept_while_referenced_and_deleted_afterwards(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(30))
@@ -112,5 +112,5 @@ async def nobody(*_args: object) -> bool:
 
 
 @broken_without((AttributesClassProtectionController, "is_being_used", nobody), fails="was let go while")
-async def test_the_invariant_notices_a_class_that_is_let_go_too_early(simulation: Simulation) -> None:
+async def test_invariant_detects_a_class_released_too_early(simulation: Simulation) -> None:
     await steps(simulation)

@@ -89,7 +89,7 @@ def invariant() -> tuple[Autoscalers, ...]:
 pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=invariant)
 
 
-async def test_sizes_stay_within_bounds_and_move_no_faster_than_they_may(simulation: Simulation, seed: int) -> None:
+async def test_replicas_respect_bounds_and_scaling_policies(simulation: Simulation, seed: int) -> None:
     await autoscale(simulation)
 
 
@@ -100,12 +100,12 @@ def unbounded(wanted: limits.NormalizationArg, *_rest: Any) -> limits.Normalized
 @pytest.mark.simulation(
     fails="between 2 and 12 it may be", patches=[(limits, "convert_desired_replicas_with_rules", unbounded)], seed=1
 )
-async def test_the_invariant_notices_a_size_out_of_bounds(simulation: Simulation) -> None:
+async def test_invariant_detects_replicas_out_of_bounds(simulation: Simulation) -> None:
     await autoscale(simulation)
 
 
 @pytest.mark.simulation(
     fails="the policies allow", patches=[(RecentScaling, "store_scale_event", lambda *_: None)], seed=1
 )
-async def test_the_invariant_notices_who_forgets_what_it_did(simulation: Simulation) -> None:
+async def test_invariant_detects_lost_scale_events(simulation: Simulation) -> None:
     await autoscale(simulation)

@@ -103,7 +103,7 @@ async def end(simulation: Simulation, cloud: SimulatedCloud, user: Owner) -> Non
     assert [found["metadata"]["name"] for found in await user.items(SERVICES)] in ([], ["kubernetes"])
 
 
-async def test_no_load_balancer_is_left_behind(simulation: Simulation, cloud: FaultyCloud, seed: int) -> None:
+async def test_no_load_balancer_leaks(simulation: Simulation, cloud: FaultyCloud, seed: int) -> None:
     user = Owner(simulation)
     weather = Weather(cloud, simulation.env.stream("weather"))
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
@@ -118,7 +118,7 @@ async def without_finalizer(_self: ServiceLBController, service: object) -> obje
 
 
 @broken_without((ServiceLBController, "_add_finalizer", without_finalizer), fails="its load balancer is not")
-async def test_the_finalizer_is_what_keeps_a_service_until_its_load_balancer_is_gone(
+async def test_finalizer_keeps_the_service_until_its_load_balancer_is_deleted(
     simulation: Simulation, cloud: FaultyCloud
 ) -> None:
     user = Owner(simulation)

@@ -115,7 +115,7 @@ class Everybody(Restless):
 
 
 @pytest.mark.parametrize("count", [40])
-async def test_nobody_has_a_certificate_that_nobody_approved(simulation: Simulation, seed: int, count: int) -> None:
+async def test_only_approved_requests_are_signed(simulation: Simulation, seed: int, count: int) -> None:
     everybody = Everybody(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), everybody.work(count))
@@ -155,7 +155,7 @@ def careless(raw: bytes, changes: Any) -> bytes:
 
 
 @broken_without((controller, "with_status", careless), fails="was not approved")
-async def test_another_request_of_the_name_is_not_served(simulation: Simulation) -> None:
+async def test_recreated_request_of_the_same_name_is_not_signed(simulation: Simulation) -> None:
     await exchanged(simulation)
 
 
@@ -173,12 +173,12 @@ async def simple(simulation: Simulation) -> None:
     fails="open was issued a certificate that was not approved",
     patches=[(controller, "needs_certificate", lambda request: not request.status.certificate)],
 )
-async def test_the_invariant_notices_who_is_served_without_approval(simulation: Simulation) -> None:
+async def test_invariant_detects_a_certificate_without_approval(simulation: Simulation) -> None:
     await simple(simulation)
 
 
 @pytest.mark.simulation(
     fails="r was approved, and neither issued", options=SimulationOptions(nodes=1, controllers=("csrapproving",))
 )
-async def test_the_invariant_notices_who_waits_for_nobody(simulation: Simulation) -> None:
+async def test_invariant_detects_an_unprocessed_request(simulation: Simulation) -> None:
     await simple(simulation)

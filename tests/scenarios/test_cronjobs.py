@@ -64,7 +64,7 @@ FORBID = pytest.param("Forbid", marks=pytest.mark.simulation(invariants=lambda: 
 
 @pytest.mark.simulation(options=OPTIONS)
 @pytest.mark.parametrize("policy", ["Allow", FORBID, "Replace"])
-async def test_no_moment_brings_two_jobs(simulation: Simulation, seed: int, policy: str) -> None:
+async def test_one_job_per_scheduled_time(simulation: Simulation, seed: int, policy: str) -> None:
     """Ten minutes of faults, a Job each minute; later on each minute brings its Job again."""
     user = User(simulation.user)
     spec: Doc = {"concurrencyPolicy": policy, "successfulJobsHistoryLimit": 2}

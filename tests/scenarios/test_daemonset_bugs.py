@@ -19,7 +19,7 @@ pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=invariants)
 @broken_without(
     (UidTrackingExpectations, "awaited_by", lambda _self, _object_key: None), fails="after 30 s agent is on"
 )
-async def test_a_pod_that_is_adopted_deleted_and_gone_before_the_watch_is_back(simulation: Simulation) -> None:
+async def test_pod_adopted_and_deleted_during_a_watch_outage(simulation: Simulation) -> None:
     """It ends as the orphan that the cache knew, and nobody would tell whoever waits for its deletion: for five minutes
     no pod is made, and afterwards nobody is woken. Upstream has that."""
     user = Owner(simulation.user)
@@ -53,7 +53,7 @@ def gone(self: DaemonEvents, revision: Any, _final_state_unknown: bool) -> None:
 
 
 @broken_without((DaemonEvents, "delete_history", gone), fails="has no revision")
-async def test_a_set_made_again_has_a_revision_of_its_own(simulation: Simulation) -> None:
+async def test_recreated_set_has_its_own_revision(simulation: Simulation) -> None:
     """It finds the revision of its predecessor under the name that its own would get. The garbage collector takes that
     one away, and upstream's is left without history until something else happens."""
     user = Owner(simulation.user)

@@ -204,22 +204,20 @@ async def work_under_faults(simulation: Simulation, manifest: Doc, *, restarts: 
     await simulation.settle()
 
 
-async def test_one_pod_lives_on_a_node(simulation: Simulation, seed: int) -> None:
+async def test_one_pod_per_node(simulation: Simulation, seed: int) -> None:
     await work_under_faults(simulation, daemon_set(maxUnavailable=2), restarts=False)
 
 
-async def test_during_a_surge_two_pods_live_on_a_node(simulation: Simulation, seed: int) -> None:
+async def test_at_most_two_pods_per_node_during_a_surge(simulation: Simulation, seed: int) -> None:
     await work_under_faults(simulation, daemon_set(maxSurge=1, maxUnavailable=0), restarts=False)
 
 
-async def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(
-    simulation: Simulation, seed: int
-) -> None:
+async def test_converges_with_managers_restarting_from_stale_lists(simulation: Simulation, seed: int) -> None:
     await work_under_faults(simulation, daemon_set(maxUnavailable=1), restarts=True)
 
 
 @pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])
-async def test_whatever_is_done_to_pods_nodes_and_revisions_heals(
+async def test_recovers_from_changes_to_pods_nodes_and_revisions(
     simulation: Simulation, seed: int, surge: bool
 ) -> None:
     rolling = {"maxSurge": "30%", "maxUnavailable": 0} if surge else {"maxUnavailable": "30%"}
@@ -230,7 +228,7 @@ async def test_whatever_is_done_to_pods_nodes_and_revisions_heals(
 
 @pytest.mark.simulation(options=BROAD, invariants=lambda: [DaemonSets(), DaemonSetBounds()])
 @pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])
-async def test_a_rolling_update_stays_within_its_bound(simulation: Simulation, seed: int, surge: bool) -> None:
+async def test_rolling_update_respects_max_unavailable(simulation: Simulation, seed: int, surge: bool) -> None:
     """Templates change while watches break and managers die; nobody else touches nodes or pods."""
     rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
     user, chance = Administrator(simulation), simulation.env.stream("user")
@@ -259,7 +257,7 @@ async def test_a_rolling_update_stays_within_its_bound(simulation: Simulation, s
     ),
     seed=1,
 )
-async def test_the_invariant_sees_a_second_pod(simulation: Simulation) -> None:
+async def test_invariant_detects_a_second_pod(simulation: Simulation) -> None:
     """A watch of pods that stands still is the worst moment; without what holds the controller back it goes wrong."""
     user = Administrator(simulation)
     plan = FaultPlan((HoldWatches(at=0.0, resource="pods", seconds=20.0),))
@@ -290,7 +288,7 @@ def lax(surge: bool) -> Patch:
     patches=[lambda surge: [lax(surge)]],
     fails=lambda surge: "two pods on" if surge else "no pod serves",
 )
-async def test_the_invariant_sees_a_bound_that_is_broken(simulation: Simulation, surge: bool) -> None:
+async def test_invariant_detects_exceeded_max_unavailable(simulation: Simulation, surge: bool) -> None:
     user = Administrator(simulation)
     rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
     await user.ask("POST", SETS, daemon_set(**rolling))

@@ -37,7 +37,7 @@ def bounds(surge: int | str, unavailable: int | str) -> tuple[Deployments]:
 
 @pytest.mark.simulation(invariants=bounds)
 @pytest.mark.parametrize(("surge", "unavailable"), [(1, 0), (0, 1), (2, 2), ("25%", "25%")])
-async def test_the_bounds_hold_under_faults(
+async def test_rollout_bounds_hold_under_faults(
     simulation: Simulation, seed: int, surge: int | str, unavailable: int | str
 ) -> None:
     user = User(simulation.user)

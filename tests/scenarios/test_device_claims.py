@@ -134,7 +134,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
         assert await user.items(path) == [], path
 
 
-async def test_claims_are_kept_for_who_uses_them_and_go_in_the_end(simulation: Simulation, seed: int) -> None:
+async def test_claims_are_kept_while_in_use_and_released_afterwards(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
 
@@ -184,7 +184,7 @@ def as_upstream(user: object, pod: object, *, observed_deleted: bool) -> Reserva
 
 
 @broken_without((controller, "decide_reservation", as_upstream), fails="uses it")
-async def test_a_claim_is_not_taken_from_a_pod_that_the_cache_does_not_know(simulation: Simulation) -> None:
+async def test_pod_missing_in_the_cache_keeps_its_claim(simulation: Simulation) -> None:
     """Upstream drops the reservation of a pod when its cache has another one of that name, also an older one."""
     await replaced_unseen(simulation)
 
@@ -193,7 +193,7 @@ async def test_a_claim_is_not_taken_from_a_pod_that_the_cache_does_not_know(simu
     fails="is reserved for gone, which does not need it",
     options=SimulationOptions(controllers=("garbage-collector-controller",)),
 )
-async def test_the_invariant_notices_what_is_reserved_for_nobody(simulation: Simulation) -> None:
+async def test_invariant_detects_a_leaked_reservation(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
     gone = {"resource": "pods", "name": "gone", "uid": "gone"}

@@ -48,7 +48,9 @@ class Evictor(User):
     [({"minAvailable": 4}, 4), ({"maxUnavailable": 1}, 5), ({"minAvailable": "50%"}, 3)],
     ids=["a number", "one may be missing", "a share"],
 )
-async def test_a_budget_is_never_overdrawn(simulation: Simulation, seed: int, spec: dict[str, Any], least: int) -> None:
+async def test_evictions_never_exceed_the_budget(
+    simulation: Simulation, seed: int, spec: dict[str, Any], least: int
+) -> None:
     user = Evictor(simulation.user)
     await user.begin(**spec)
     await asyncio.sleep(15.0)

@@ -68,7 +68,7 @@ class Neighbour(User):
 
 
 @pytest.mark.simulation(invariants=lambda: (ServiceEndpoints("web", "web", per_slice=PER_SLICE, spare=8),))
-async def test_in_the_end_every_pod_is_named_once(simulation: Simulation, seed: int) -> None:
+async def test_every_pod_is_an_endpoint_once(simulation: Simulation, seed: int) -> None:
 
     # Slices are not emptied into one another while nothing changes: upstream leaves them as they are, too.
     user = Neighbour(simulation.user)

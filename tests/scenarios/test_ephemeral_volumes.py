@@ -75,7 +75,7 @@ async def end(user: Owner, simulation: Simulation) -> None:
 
 
 @pytest.mark.simulation(invariants=lambda: (EphemeralClaims(), Protection(), Volumes()))
-async def test_claims_come_and_go_with_their_pods(simulation: Simulation, seed: int) -> None:
+async def test_claims_are_created_and_deleted_with_their_pods(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(30))
@@ -102,7 +102,7 @@ async def taken(simulation: Simulation) -> None:
     assert "nodeName" not in found["spec"]
 
 
-async def test_a_pod_does_not_get_the_claim_of_somebody_else(simulation: Simulation) -> None:
+async def test_pod_does_not_use_the_claim_of_another_owner(simulation: Simulation) -> None:
     await taken(simulation)
 
 
@@ -115,7 +115,7 @@ async def nobody(*_args: object) -> bool:
     fails="was let go while",
     invariants=lambda: (EphemeralClaims(), Protection(), Volumes()),
 )
-async def test_a_claim_is_kept_for_the_pod_that_it_was_made_for(simulation: Simulation) -> None:
+async def test_claim_is_kept_for_its_pod(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", PODS, pod("p", "scratch"))
     await asyncio.sleep(20.0)
@@ -130,7 +130,7 @@ async def test_a_claim_is_kept_for_the_pod_that_it_was_made_for(simulation: Simu
     fails="has no claim for its volume",
     options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True),
 )
-async def test_the_invariant_notices_a_volume_without_claim(simulation: Simulation) -> None:
+async def test_invariant_detects_a_volume_without_a_claim(simulation: Simulation) -> None:
     user = Owner(simulation)
     body = pod("p", "scratch")
     body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and say so forever
@@ -143,7 +143,7 @@ async def test_the_invariant_notices_a_volume_without_claim(simulation: Simulati
     fails="has outlived its pod",
     options=SimulationOptions(controllers=("persistentvolume-binder", "ephemeral-volume"), storage=True),
 )
-async def test_the_invariant_notices_a_claim_that_outlives_its_pod(simulation: Simulation) -> None:
+async def test_invariant_detects_a_claim_outliving_its_pod(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", PODS, pod("p", "scratch"))
     await asyncio.sleep(20.0)

@@ -85,7 +85,7 @@ async def _make(simulation: Simulation, kind: str, path: tuple[str, str], value:
 
 
 @pytest.mark.simulation(seed=1, options=SimulationOptions(nodes=2))
-async def test_controllers_and_nodes_live_with_any_seconds(simulation: Simulation, tracebacks: list[str]) -> None:
+async def test_controllers_and_nodes_accept_any_seconds(simulation: Simulation, tracebacks: list[str]) -> None:
     await simulation.wait_ready()
     await _ask(simulation, "POST", "/api/v1/namespaces", {"metadata": {"name": "numbers"}})
     await _make(simulation, "resourcequotas", ("spec", "hard"), {"pods": "1000"}, "q")

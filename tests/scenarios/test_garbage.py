@@ -149,9 +149,7 @@ class GraphUser(User):
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=invariants)
-async def test_nothing_with_a_living_owner_goes_and_nothing_without_one_stays(
-    simulation: Simulation, seed: int
-) -> None:
+async def test_only_objects_without_an_existing_owner_are_deleted(simulation: Simulation, seed: int) -> None:
     env = simulation.env
     plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
     user = GraphUser(simulation.user, env.stream("user"))

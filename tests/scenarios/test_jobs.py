@@ -101,13 +101,13 @@ async def under_faults(
 
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
 @pytest.mark.parametrize("policy", ["TerminatingOrFailed", "Failed"])
-async def test_what_is_counted_is_what_happened(simulation: Simulation, seed: int, mode: str, policy: str) -> None:
+async def test_job_counts_match_pod_outcomes(simulation: Simulation, seed: int, mode: str, policy: str) -> None:
     """Some pods fail. Exactly as many succeed as were asked for, and all of them count, once."""
     job = work(completions=7, parallelism=3, backoffLimit=100, completionMode=mode, podReplacementPolicy=policy)
     await under_faults(simulation, job, lambda user, chance: [lambda: user.fail(chance)])
 
 
-async def test_of_what_fails_each_index_has_its_own_count(simulation: Simulation, seed: int) -> None:
+async def test_failures_are_counted_per_index(simulation: Simulation, seed: int) -> None:
     job = work(completions=5, parallelism=3, backoffLimitPerIndex=1, completionMode="Indexed")
     await under_faults(simulation, job, lambda user, chance: [lambda: user.fail(chance)])
 
@@ -130,7 +130,7 @@ def rough(user: Employer, chance: random.Random) -> list[Callable[[], Awaitable[
 
 
 @UNBOUNDED
-async def test_whatever_happens_to_pods_and_jobs_nothing_is_left_behind(simulation: Simulation, seed: int) -> None:
+async def test_no_finalizers_leak_whatever_happens_to_pods_and_jobs(simulation: Simulation, seed: int) -> None:
     """No finalizer stays, no count runs ahead of what happened, and the Job that is there at last comes to its end."""
 
     async def finish(user: Employer) -> None:

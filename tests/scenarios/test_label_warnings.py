@@ -176,7 +176,7 @@ async def check(simulation: Simulation, user: Owner) -> None:
     assert ("SELinuxLabel", "x", ":::s0:c1,c2", "y", ":::s0:c3,c4") in await compare(simulation, user)
 
 
-async def test_warnings_are_true_and_the_metric_is_exact_in_the_end(simulation: Simulation, seed: int) -> None:
+async def test_warnings_are_correct_and_the_metric_converges(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     await user.announce(mount=True)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
@@ -212,13 +212,13 @@ def forgetful(books: VolumeCache, name: str, uid: str, uses: Any, *, complete: b
 
 
 @broken_without((VolumeCache, "add_volumes", forgetful), fails="with which it has no conflict")
-async def test_a_pod_is_not_taken_for_the_one_whose_name_it_has(simulation: Simulation) -> None:
+async def test_recreated_pod_does_not_inherit_labels(simulation: Simulation) -> None:
     """Without the look the volume of the first one stays with the name, until the claims of the second are known."""
     await replaced(simulation)
 
 
 @pytest.mark.simulation(fails="with which it has no conflict", options=SimulationOptions(controllers=("ttl",)))
-async def test_the_invariant_notices_a_warning_that_is_not_true(simulation: Simulation) -> None:
+async def test_invariant_detects_a_wrong_warning(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
     found = await user.get(f"{PODS}/p0")

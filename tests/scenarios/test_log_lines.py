@@ -50,9 +50,9 @@ def reader() -> Iterator[Reader]:
     configure()
 
 
-DAEMONS = test_daemonsets.test_whatever_is_done_to_pods_nodes_and_revisions_heals
-GARBAGE = test_garbage.test_nothing_with_a_living_owner_goes_and_nothing_without_one_stays
-NAMESPACES = test_namespaces.test_a_deleted_namespace_ends_and_nothing_outside_is_touched
+DAEMONS = test_daemonsets.test_recovers_from_changes_to_pods_nodes_and_revisions
+GARBAGE = test_garbage.test_only_objects_without_an_existing_owner_are_deleted
+NAMESPACES = test_namespaces.test_namespace_deletion_removes_only_its_content
 
 
 @cases(
@@ -62,13 +62,13 @@ NAMESPACES = test_namespaces.test_a_deleted_namespace_ends_and_nothing_outside_i
         "namespaces": (lambda s: NAMESPACES(s, 1), test_namespaces, test_namespaces.OPTIONS),
         "daemons": (lambda s: DAEMONS(s, 1, True), test_daemonsets, test_daemonsets.OPTIONS),
         "a node dies": (
-            test_node_death.test_a_node_dies_and_its_pods_live_on_elsewhere,
+            test_node_death.test_pods_of_a_dead_node_are_evicted_and_replaced,
             test_node_death,
             test_node_death.FOUR,
         ),
     },
 )
-def test_no_line_shows_python(
+def test_log_lines_have_no_python_repr(
     reader: Reader, scenario: Callable[[Simulation], Coroutine[Any, Any, None]], module: Any, options: SimulationOptions
 ) -> None:
     simulate(scenario, seed=1, options=options, invariants=module.invariants)

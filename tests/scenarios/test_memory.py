@@ -107,7 +107,7 @@ def few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.simulation(options=SimulationOptions(nodes=2))
-async def test_nothing_is_remembered_of_what_came_and_went(simulation: Simulation, few_entries: None) -> None:
+async def test_no_memory_leak_after_churn(simulation: Simulation, few_entries: None) -> None:
     guest = Guest(simulation)
     await guest.settle_in()
     for _visit in range(FIRST):

@@ -82,7 +82,7 @@ class NamespaceUser(User):
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=invariants)
-async def test_a_deleted_namespace_ends_and_nothing_outside_is_touched(simulation: Simulation, seed: int) -> None:
+async def test_namespace_deletion_removes_only_its_content(simulation: Simulation, seed: int) -> None:
     env = simulation.env
     plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
     user = NamespaceUser(simulation.user, env.stream("user"))

@@ -36,7 +36,7 @@ async def once(self: NodeLifecycleController, name: str) -> Requeue | None:
     options=options("nodelifecycle", profile=Profile(events=False, status_period=14400.0)),
     invariants=lambda: (NodeHealth(),),
 )
-async def test_what_failed_once_does_not_wait_for_the_next_event(simulation: Simulation) -> None:
+async def test_failed_node_update_is_retried_without_an_event(simulation: Simulation) -> None:
     """As kubernetes#75836: something is wrong until some event of a node happens to come. Upstream's worker for
     NoSchedule taints and labels still drops what failed ("Add nodeName back to the queue" is to be done)."""
     machines = Machines(simulation, {"node-0": "", "node-1": ""})

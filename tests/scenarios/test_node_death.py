@@ -90,7 +90,7 @@ def is_ready(pod: Doc) -> bool:
 
 
 @pytest.mark.simulation(options=FOUR)
-async def test_a_node_dies_and_its_pods_live_on_elsewhere(simulation: Simulation) -> None:
+async def test_pods_of_a_dead_node_are_evicted_and_replaced(simulation: Simulation) -> None:
     timeline = timeline_of(simulation)
     machines = Machines(simulation, {f"node-{number}": "" for number in range(4)})
     user = User(simulation.user)
@@ -139,7 +139,7 @@ async def test_a_node_dies_and_its_pods_live_on_elsewhere(simulation: Simulation
 
 
 @pytest.mark.simulation(options=msgspec.structs.replace(OPTIONS, nodes=3))
-async def test_a_node_that_comes_back_in_time_keeps_its_pods(simulation: Simulation) -> None:
+async def test_recovered_node_keeps_its_pods(simulation: Simulation) -> None:
     timeline = timeline_of(simulation)
     machines = Machines(simulation, {f"node-{number}": "" for number in range(3)})
     user = User(simulation.user)
@@ -176,7 +176,7 @@ A, B = "a", "b"
 @pytest.mark.simulation(
     options=lambda sizes: msgspec.structs.replace(OPTIONS, nodes=sum(sizes.values())), invariants=invariants
 )
-async def test_how_fast_the_nodes_of_a_zone_are_tainted(
+async def test_tainting_rate_by_zone_state(
     simulation: Simulation, sizes: dict[str, int], dead: dict[str, int], gap: float, counts: tuple[int, ...]
 ) -> None:
     """docs/controllers/node_lifecycle.md, Zones."""

@@ -205,13 +205,11 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     await simulation.settle()
 
 
-async def test_nodes_come_and_go(simulation: Simulation, seed: int) -> None:
+async def test_nodes_under_faults(simulation: Simulation, seed: int) -> None:
     await work_under_faults(simulation, restarts=False)
 
 
-async def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(
-    simulation: Simulation, seed: int
-) -> None:
+async def test_converges_with_managers_restarting_from_stale_lists(simulation: Simulation, seed: int) -> None:
     await work_under_faults(simulation, restarts=True)
 
 
@@ -220,5 +218,5 @@ def exact() -> Sequence[Invariant]:
 
 
 @pytest.mark.simulation(invariants=exact)
-async def test_without_faults_everything_is_on_time(simulation: Simulation, seed: int) -> None:
+async def test_timing_without_faults(simulation: Simulation, seed: int) -> None:
     await work_under_faults(simulation, restarts=False, faults=0)

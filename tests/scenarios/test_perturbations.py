@@ -70,7 +70,7 @@ def program(seen: Seen) -> Program:
         ),
     },
 )
-async def test_what_is_seen(env: Env, fault: Fault | None, expected: Seen) -> None:
+async def test_effects_of_faults(env: Env, fault: Fault | None, expected: Seen) -> None:
     seen: Seen = []
     async with running(env, SimulationOptions(nodes=0, controllers=()), program=program(seen)) as simulation:
         plan = FaultPlan((fault,) if fault else ())

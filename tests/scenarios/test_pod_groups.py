@@ -82,7 +82,7 @@ async def end(simulation: Simulation, user: Planner) -> None:
         assert await user.items(path) == [], path
 
 
-async def test_a_group_with_pods_is_kept_and_goes_in_the_end(simulation: Simulation, seed: int) -> None:
+async def test_group_is_kept_while_in_use_and_deleted_afterwards(simulation: Simulation, seed: int) -> None:
     user = Planner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(40))
@@ -109,7 +109,7 @@ async def nobody(*_args: object) -> bool:
 
 
 @broken_without((PodGroupProtectionController, "is_being_used", nobody), fails="was let go while")
-async def test_the_invariant_notices_a_group_that_is_let_go_too_early(simulation: Simulation) -> None:
+async def test_invariant_detects_a_group_released_too_early(simulation: Simulation) -> None:
     await deleted(simulation)
 
 
@@ -121,6 +121,6 @@ def unheard(_self: object, _old: Pod | None, _new: Pod | None) -> None:
     fails="being deleted and has no pods, and still exists",
     patches=[(PodGroupProtectionController, "_enqueue_groups_of_pod", unheard)],
 )
-async def test_the_invariant_notices_a_group_that_is_kept_for_nobody(simulation: Simulation) -> None:
+async def test_invariant_detects_a_group_that_is_never_released(simulation: Simulation) -> None:
     """Who does not hear of the end of pods."""
     await deleted(simulation)

@@ -80,9 +80,7 @@ def requests(namespace: str) -> str:
     return f"/apis/{GROUP}/v1beta1/namespaces/{namespace}/{RESOURCES[0]}"
 
 
-async def test_a_request_of_a_pod_is_left_alone_for_a_quarter_of_an_hour_and_then_goes(
-    simulation: Simulation, seed: int
-) -> None:
+async def test_requests_are_deleted_after_fifteen_minutes(simulation: Simulation, seed: int) -> None:
     user = Kubelets(simulation)
     await serve(simulation, KIND)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
@@ -116,7 +114,7 @@ def without_uid(request: Any) -> Any:
 
 
 @broken_without(fails="was taken after 0:0")
-async def test_another_request_of_the_name_is_not_meant(simulation: Simulation, variant: str) -> None:
+async def test_recreated_request_of_the_same_name_is_not_deleted(simulation: Simulation, variant: str) -> None:
     if variant == WITHOUT:
         simulation.add_rule(Rule(Replace(without_uid), verb="delete", resource="podcertificaterequests"))
     await exchanged(simulation)
@@ -126,16 +124,16 @@ async def test_another_request_of_the_name_is_not_meant(simulation: Simulation, 
     fails="was taken after",
     patches=[(controller, "is_expired", lambda meta, now: now - meta.creation_timestamp > FOUR)],
 )
-async def test_the_invariant_notices_what_goes_early(simulation: Simulation) -> None:
+async def test_invariant_detects_early_deletion(simulation: Simulation) -> None:
     await exchanged(simulation)
 
 
 @pytest.mark.simulation(fails="is still there", options=SimulationOptions(nodes=0, controllers=("ttl",)))
-async def test_the_invariant_notices_what_stays(simulation: Simulation) -> None:
+async def test_invariant_detects_a_leaked_request(simulation: Simulation) -> None:
     await exchanged(simulation)
 
 
-async def test_the_invariant_has_seen_what_happens(simulation: Simulation) -> None:
+async def test_invariant_observed_deletions(simulation: Simulation) -> None:
     await exchanged(simulation)
     (invariant,) = simulation.invariants
     assert isinstance(invariant, PodRequests)

@@ -132,7 +132,7 @@ async def end(simulation: Simulation, user: Cluster) -> None:
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (PoolRequests(),))
-async def test_every_request_is_answered_once_and_goes_in_the_end(simulation: Simulation, seed: int) -> None:
+async def test_every_request_is_completed_once_and_deleted(simulation: Simulation, seed: int) -> None:
     user = Cluster(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(40))
@@ -145,7 +145,7 @@ async def test_every_request_is_answered_once_and_goes_in_the_end(simulation: Si
 
 
 @broken_without((controller, "RETRIES", 10**9), fails="KeyError", options=OPTIONS, invariants=lambda: (PoolRequests(),))
-async def test_a_request_for_an_incomplete_pool_says_so(simulation: Simulation) -> None:
+async def test_request_for_an_incomplete_pool_reports_it(simulation: Simulation) -> None:
     """Upstream's controller gives such requests up after five tries, and nothing wakes them (kubernetes#141883)."""
     user = Cluster(simulation)
     await user.ask("POST", SLICES, slice_doc("a", expected=2))

@@ -77,7 +77,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
         assert await user.items(path) == [], path
 
 
-async def test_what_is_in_use_is_kept_and_goes_in_the_end(simulation: Simulation, seed: int) -> None:
+async def test_claims_and_volumes_in_use_are_kept_and_deleted_afterwards(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(30))
@@ -109,7 +109,7 @@ async def nobody(*_args: object) -> bool:
     fails="was let go while",
     invariants=lambda: (Protection(), Volumes()),
 )
-async def test_the_server_is_asked_before_a_claim_is_let_go(simulation: Simulation) -> None:
+async def test_pods_are_listed_live_before_a_claim_is_released(simulation: Simulation) -> None:
     """Upstream's ``askAPIServer``: what the cache does not know it cannot deny."""
     await unseen(simulation)
 
@@ -118,7 +118,7 @@ async def test_the_server_is_asked_before_a_claim_is_let_go(simulation: Simulati
     fails="being deleted and unused, and still exists",
     options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True),
 )
-async def test_the_invariant_notices_what_is_kept_for_nobody(simulation: Simulation) -> None:
+async def test_invariant_detects_a_leaked_finalizer(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
@@ -130,7 +130,7 @@ async def test_the_invariant_notices_what_is_kept_for_nobody(simulation: Simulat
 @pytest.mark.simulation(
     fails="lives without protection", options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
 )
-async def test_the_invariant_notices_what_lives_without_protection(simulation: Simulation) -> None:
+async def test_invariant_detects_a_missing_finalizer(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
     await user.merge(f"{CLAIMS}/c0", {"metadata": {"finalizers": None}})

@@ -48,7 +48,7 @@ async def use_up(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-async def test_what_is_used_is_what_is_there(simulation: Simulation, seed: int) -> None:
+async def test_used_converges_to_the_existing_objects(simulation: Simulation, seed: int) -> None:
     await use_up(simulation)
 
 
@@ -57,5 +57,5 @@ async def test_what_is_used_is_what_is_there(simulation: Simulation, seed: int) 
     patches=[(ResourceQuotaController, "_calculate_usage", lambda *_: asyncio.sleep(0, ({"pods": Quantity(0)}, [])))],
     seed=1,
 )
-async def test_the_invariant_notices_a_wrong_number(simulation: Simulation) -> None:
+async def test_invariant_detects_a_wrong_usage(simulation: Simulation) -> None:
     await use_up(simulation)

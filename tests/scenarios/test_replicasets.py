@@ -36,17 +36,15 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     await simulation.settle()
 
 
-async def test_without_a_restart_there_are_never_more_pods_than_were_ever_wanted(
-    simulation: Simulation, seed: int
-) -> None:
+async def test_never_more_pods_than_ever_desired_without_a_restart(simulation: Simulation, seed: int) -> None:
     await work_under_faults(simulation, restarts=False)
 
 
-async def test_each_restart_with_an_old_list_adds_at_most_one_burst(simulation: Simulation, seed: int) -> None:
+async def test_restart_with_a_stale_list_adds_at_most_one_burst(simulation: Simulation, seed: int) -> None:
     await work_under_faults(simulation, restarts=True)
 
 
 @pytest.mark.parametrize("found", [15, 198, 1245, 1351])
-async def test_seeds_that_once_found_something(simulation: Simulation, found: int) -> None:
+async def test_regression_seeds(simulation: Simulation, found: int) -> None:
     """A status that went back, deletions that were waited for in vain; kept as they were found."""
     await work_under_faults(simulation, restarts=True)

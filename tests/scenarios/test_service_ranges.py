@@ -137,7 +137,7 @@ async def end(simulation: Simulation, user: Operator) -> None:
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (ServiceRanges(),))
-async def test_no_address_loses_its_last_range(simulation: Simulation, seed: int) -> None:
+async def test_every_address_keeps_a_service_cidr(simulation: Simulation, seed: int) -> None:
     user = Operator(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     # The ten seconds are a clock's: who jumps ahead leaves fewer to the others.
@@ -220,5 +220,7 @@ WITHOUT_GRACE = (controller, "GRACE_SECONDS", 0.0)
 @broken_without(
     lambda patch: [patch], fails=lambda wrong: wrong, options=OPTIONS, invariants=lambda: (ServiceRanges(),)
 )
-async def test_what_is_needed_is_not_let_go(simulation: Simulation, scenario: Any, patch: Patch, wrong: str) -> None:
+async def test_service_cidr_in_use_is_not_released(
+    simulation: Simulation, scenario: Any, patch: Patch, wrong: str
+) -> None:
     await scenario(simulation)

@@ -21,7 +21,7 @@ from pilothouse.sim.invariants.clocks import latest, recent
         nodes=nodes, storage=storage, controllers=("ttl-after-finished-controller",)
     )
 )
-async def test_both_servers_begin_with_the_same_objects(simulation: Simulation, nodes: int, storage: bool) -> None:
+async def test_both_servers_start_with_the_same_objects(simulation: Simulation, nodes: int, storage: bool) -> None:
     """Also where nobody asks the first one for anything before the second is there."""
     assert list(simulation.replica.list("").records) == list(simulation.store.list("").records)
     second = Client(simulation.replica.server.transport("admin", ("system:masters",)), simulation.env)
@@ -38,7 +38,7 @@ async def test_both_servers_begin_with_the_same_objects(simulation: Simulation, 
     assert await User(second).items(f"{NAMESPACE}/configmaps")
 
 
-def test_a_plan_can_be_stretched() -> None:
+def test_fault_plan_can_be_stretched() -> None:
     """All that lasts lasts longer; requests are no slower, and clocks jump no further."""
     plan = FaultPlan(
         (
@@ -62,7 +62,7 @@ def test_a_plan_can_be_stretched() -> None:
     assert stretched(drawn, 1.0) == drawn
 
 
-async def test_an_invariant_knows_the_latest_time_that_anybody_has_read_lately(env: Env) -> None:
+async def test_invariant_has_the_latest_clock_reading(env: Env) -> None:
     assert isinstance(env.clock, virtual.VirtualClock)
 
     def ahead(within: float) -> float:

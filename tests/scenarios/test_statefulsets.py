@@ -86,7 +86,7 @@ def partitioned(management: str, partition: int) -> tuple[Invariant]:
 
 @pytest.mark.simulation(invariants=partitioned)
 @pytest.mark.parametrize(("management", "partition"), [("OrderedReady", 0), ("OrderedReady", 2), ("Parallel", 1)])
-async def test_an_update_has_one_pod_missing_and_keeps_to_the_partition(
+async def test_rolling_update_has_one_unavailable_pod_and_respects_the_partition(
     simulation: Simulation, seed: int, management: str, partition: int
 ) -> None:
     """With Parallel only while the template stays: the walk begins at the top again, whoever is missing below."""
@@ -100,7 +100,7 @@ async def test_an_update_has_one_pod_missing_and_keeps_to_the_partition(
     invariants=lambda bound: (StatefulSets(missing=REPLICAS if bound == "100%" else 2, replicas=REPLICAS),),
 )
 @pytest.mark.parametrize(("management", "bound"), [("OrderedReady", 2), ("Parallel", "50%"), ("Parallel", "100%")])
-async def test_an_update_has_as_many_missing_as_are_allowed(
+async def test_rolling_update_respects_max_unavailable(
     simulation: Simulation, seed: int, management: str, bound: int | str
 ) -> None:
     """With the gate MaxUnavailableStatefulSet."""
@@ -110,7 +110,7 @@ async def test_an_update_has_as_many_missing_as_are_allowed(
 
 @pytest.mark.simulation(options=lambda gates: replace(OPTIONS, gates=gates))
 @pytest.mark.parametrize(("gates", "missing"), [((), 1), (("MaxUnavailableStatefulSet",), 2)])
-async def test_a_gate_of_a_simulation_is_the_managers_too(
+async def test_simulation_gates_apply_to_the_manager(
     simulation: Simulation, gates: tuple[str, ...], missing: int
 ) -> None:
     user = User(simulation.user)
@@ -137,7 +137,7 @@ def changes(user: User, chance: random.Random) -> list[Callable[[], Awaitable[No
 # The invariant checks the order from 0 on, and the end always.
 @pytest.mark.simulation(invariants=lambda start: (StatefulSets(ordered=not start),))
 @pytest.mark.parametrize("start", [0, 3])
-async def test_ordered_pods_come_and_go_one_by_one(simulation: Simulation, seed: int, start: int) -> None:
+async def test_ordered_ready_creates_and_deletes_one_by_one(simulation: Simulation, seed: int, start: int) -> None:
     await under_faults(simulation, web(ordinals={"start": start}), changes)
 
 
@@ -156,7 +156,7 @@ CLAIMS = [
 @pytest.mark.parametrize(
     ("management", "scaled"), [("OrderedReady", "Retain"), ("OrderedReady", "Delete"), ("Parallel", "Delete")]
 )
-async def test_pods_find_their_claims(simulation: Simulation, seed: int, management: str, scaled: str) -> None:
+async def test_pods_keep_their_claims(simulation: Simulation, seed: int, management: str, scaled: str) -> None:
     policy = {"whenScaled": scaled, "whenDeleted": "Delete"}
     first = web(
         podManagementPolicy=management, volumeClaimTemplates=CLAIMS, persistentVolumeClaimRetentionPolicy=policy
@@ -184,9 +184,7 @@ def rough(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None
 
 @pytest.mark.simulation(invariants=lambda: (StatefulSets(limit=1),))
 @pytest.mark.parametrize("management", ["OrderedReady", "Parallel"])
-async def test_whatever_happens_to_pods_all_are_there_in_the_end(
-    simulation: Simulation, seed: int, management: str
-) -> None:
+async def test_converges_whatever_happens_to_pods(simulation: Simulation, seed: int, management: str) -> None:
     first = web(podManagementPolicy=management, revisionHistoryLimit=1)
     any_plan = functools.partial(draw, seconds=SECONDS, count=8, resources=RESOURCES, restarts=True)
     await under_faults(simulation, first, rough, any_plan)

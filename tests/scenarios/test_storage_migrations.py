@@ -121,7 +121,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
-async def test_no_version_is_forgotten_in_which_something_is_stored(simulation: Simulation, seed: int) -> None:
+async def test_stored_versions_in_use_are_not_removed(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     await user.begin()
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
@@ -141,7 +141,7 @@ async def migrated(simulation: Simulation) -> None:
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
-async def test_the_invariant_has_seen_what_happens(simulation: Simulation) -> None:
+async def test_invariant_observed_migrations(simulation: Simulation) -> None:
     await migrated(simulation)
     (seen,) = simulation.invariants
     assert isinstance(seen, Migrations)
@@ -214,5 +214,5 @@ def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
     options=OPTIONS,
     invariants=lambda: (invariant(),),
 )
-async def test_what_is_not_known_is_not_forgotten(simulation: Simulation, scenario: Any, instead: Any) -> None:
+async def test_unknown_stored_versions_are_not_removed(simulation: Simulation, scenario: Any, instead: Any) -> None:
     await scenario(simulation)

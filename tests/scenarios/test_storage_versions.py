@@ -156,7 +156,7 @@ async def end(simulation: Simulation, user: Servers) -> None:
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (StorageVersions(),))
-async def test_who_is_gone_is_forgotten_and_who_lives_is_not(simulation: Simulation, seed: int) -> None:
+async def test_only_dead_api_servers_are_removed(simulation: Simulation, seed: int) -> None:
     user = Servers(simulation)
     await serve(simulation, definition(STORAGE_VERSIONS))
     plan = draw(
@@ -259,7 +259,7 @@ found_lease = StorageVersionGarbageCollector._get_lease
     options=OPTIONS,
     invariants=lambda: (StorageVersions(),),
 )
-async def test_who_lives_is_known_by(simulation: Simulation, scenario: Any, what: str, instead: Any) -> None:
+async def test_liveness_of_api_servers(simulation: Simulation, scenario: Any, what: str, instead: Any) -> None:
     await scenario(simulation)
 
 
@@ -283,12 +283,12 @@ def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None
     patches=[lambda instead: [(controller, "remove_servers", instead)]],
     fails=lambda complaint: complaint,
 )
-async def test_the_invariant_notices(simulation: Simulation, instead: Any, complaint: str) -> None:
+async def test_invariant_detects_violations(simulation: Simulation, instead: Any, complaint: str) -> None:
     await ended(simulation)
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (StorageVersions(),))
-async def test_the_invariant_has_seen_what_happens(simulation: Simulation) -> None:
+async def test_invariant_observed_changes(simulation: Simulation) -> None:
     await ended(simulation)
     (invariant,) = simulation.invariants
     assert isinstance(invariant, StorageVersions)

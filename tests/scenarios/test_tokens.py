@@ -157,7 +157,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
         assert not any(found["metadata"].get("finalizers") for found in await user.items(path))
 
 
-async def test_no_token_outlives_its_account_and_none_is_taken_from_one(simulation: Simulation, seed: int) -> None:
+async def test_tokens_are_deleted_with_their_account_only(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(40))
@@ -182,12 +182,12 @@ async def nobody(*_args: object) -> None:
 
 
 @broken_without((TokenController, "_get_service_account", nobody), fails="its account is there")
-async def test_the_server_is_asked_before_a_token_is_taken(simulation: Simulation) -> None:
+async def test_account_is_read_live_before_a_token_is_deleted(simulation: Simulation) -> None:
     await unseen(simulation)
 
 
 @pytest.mark.simulation(fails="its account is not", options=SimulationOptions(nodes=1, controllers=("ttl",)))
-async def test_the_invariant_notices_a_token_without_an_account(simulation: Simulation) -> None:
+async def test_invariant_detects_a_token_without_an_account(simulation: Simulation) -> None:
     user = Owner(simulation)
     meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "nobody"}}
     await user.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})

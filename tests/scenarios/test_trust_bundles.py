@@ -131,7 +131,7 @@ def any_name_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     allow_any_name(monkeypatch)
 
 
-async def test_the_bundle_is_the_right_one_in_the_end_and_nobody_elses_is_touched(
+async def test_own_bundle_converges_and_others_are_unchanged(
     simulation: Simulation, authorities: Authorities, seed: int
 ) -> None:
     await serve(simulation, KIND)
@@ -163,9 +163,7 @@ async def rotated(simulation: Simulation, authorities: Authorities) -> None:
     assert len(await user.items(BUNDLES)) == 2
 
 
-async def test_an_older_bundle_stays_until_the_right_one_is_there(
-    simulation: Simulation, authorities: Authorities
-) -> None:
+async def test_old_bundle_is_kept_until_the_new_one_exists(simulation: Simulation, authorities: Authorities) -> None:
     await rotated(simulation, authorities)
     (invariant,) = simulation.invariants
     assert isinstance(invariant, TrustBundles)
@@ -198,7 +196,7 @@ def old_bundle(_bundle: str) -> dict[str, Any]:
     },
 )
 @pytest.mark.simulation(patches=[lambda patch: [patch]], fails=lambda complaint: complaint)
-async def test_the_invariant_notices(
+async def test_invariant_detects_violations(
     simulation: Simulation, authorities: Authorities, patch: Any, complaint: str
 ) -> None:
     await rotated(simulation, authorities)

@@ -253,7 +253,7 @@ async def leaping(simulation: Simulation) -> AsyncIterator[Owner]:
         group.cancel()
 
 
-async def test_only_tokens_that_nobody_uses_are_marked_and_then_go(simulation: Simulation, seed: int) -> None:
+async def test_only_unused_tokens_are_invalidated_and_deleted(simulation: Simulation, seed: int) -> None:
     async with leaping(simulation) as user:
         plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
         await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(120))
@@ -303,7 +303,7 @@ def changed(change: Callable[[Doc], Any]) -> Any:
     },
 )
 @broken_without(fails=r"was (marked|deleted), and")
-async def test_what_is_not_known_is_not_lost(
+async def test_token_used_without_the_caches_knowledge_is_kept(
     simulation: Simulation, scenario: Any, verb: str, careless: Any, variant: str
 ) -> None:
     async with leaping(simulation) as user:
@@ -341,14 +341,14 @@ async def many(user: Owner) -> None:
     ],
     fails=lambda complaint: complaint,
 )
-async def test_the_invariant_notices_who_does_not_ask_for(
+async def test_invariant_detects_a_missing_check(
     simulation: Simulation, what: str, instead: Any, complaint: str
 ) -> None:
     async with leaping(simulation) as user:
         await many(user)
 
 
-async def test_the_invariant_has_seen_what_happens(simulation: Simulation) -> None:
+async def test_invariant_observed_deletions(simulation: Simulation) -> None:
     async with leaping(simulation) as user:
         await many(user)
     (invariant,) = simulation.invariants

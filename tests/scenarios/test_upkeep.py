@@ -116,7 +116,7 @@ async def check(user: Housekeeper) -> None:
         controller_options={AUTHORITY.name: RootCaOptions(authority=BUNDLE)},
     )
 )
-async def test_namespaces_and_roles_have_in_the_end_what_they_should(simulation: Simulation, seed: int) -> None:
+async def test_namespaces_and_roles_converge(simulation: Simulation, seed: int) -> None:
     user = Housekeeper(simulation)
     resources = ("namespaces", "serviceaccounts", "configmaps", "clusterroles")
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=resources, restarts=True)
@@ -174,9 +174,7 @@ def routes(cloud: SimulatedCloud) -> SimulationOptions:
 
 
 @pytest.mark.simulation(options=routes)
-async def test_routes_lead_to_the_nodes_whose_machines_are_there(
-    simulation: Simulation, cloud: SimulatedCloud, seed: int
-) -> None:
+async def test_routes_converge_to_existing_nodes(simulation: Simulation, cloud: SimulatedCloud, seed: int) -> None:
     user = Operator(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=("nodes",), restarts=True)
     await asyncio.gather(simulation.follow(plan), user.work(40))
@@ -199,7 +197,7 @@ async def test_routes_lead_to_the_nodes_whose_machines_are_there(
         nodes=1, controllers=(left,), controller_options={AUTHORITY.name: RootCaOptions(authority=BUNDLE)}
     )
 )
-async def test_the_invariant_notices_what_is_missing(simulation: Simulation, left: str) -> None:
+async def test_invariant_detects_missing_objects(simulation: Simulation, left: str) -> None:
     """Each controller does its half."""
     await asyncio.sleep(60.0)
     await simulation.settle()

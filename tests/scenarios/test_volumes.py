@@ -93,7 +93,7 @@ async def bind_and_release(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-async def test_each_claim_has_one_volume_and_keeps_it(simulation: Simulation, seed: int) -> None:
+async def test_each_claim_is_bound_to_one_volume(simulation: Simulation, seed: int) -> None:
     await bind_and_release(simulation)
 
 
@@ -115,7 +115,7 @@ def web(class_name: str) -> dict[str, Any]:
 
 @pytest.mark.simulation(options=WITH_SETS)
 @pytest.mark.parametrize("class_name", ["standard", "local"])
-async def test_a_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, class_name: str) -> None:
+async def test_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, class_name: str) -> None:
     """At once, or each where its pod is; pods that come again come where their volume is."""
     user = await prepare(simulation)
     await user.ask("POST", SETS, web(class_name))
@@ -165,13 +165,13 @@ async def nobody(*_args: object) -> None:
 
 
 @broken_without((Writes, "live_claim", nobody), fails="its claim is there")
-async def test_the_server_is_asked_before_a_volume_is_released(simulation: Simulation) -> None:
+async def test_claim_is_read_live_before_a_volume_is_released(simulation: Simulation) -> None:
     """Upstream's guard: ``syncVolume`` reads the claim from the server before it calls the volume released."""
     await late(simulation)
 
 
 @pytest.mark.simulation(fails="which was given away")
-async def test_the_invariant_notices_a_volume_that_is_given_away(simulation: Simulation) -> None:
+async def test_invariant_detects_a_volume_bound_to_another_claim(simulation: Simulation) -> None:
     user = await prepare(simulation)
     await user.ask("POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"]))
     await user.ask("POST", CLAIMS, claim("c", 1, ""))

@@ -47,7 +47,7 @@ def driver(required: bool | None) -> Driver:
     return msgspec.convert({"metadata": {"name": "d.example.com"}, "spec": spec}, Driver)
 
 
-def test_names() -> None:
+def test_attachment_names() -> None:
     assert unique_name("d.example.com", "h") == NAME
     assert driver_and_handle(NAME) == ("d.example.com", "h")
     assert driver_and_handle("kubernetes.io/iscsi/10.0.0.1:iqn:0") is None
@@ -67,13 +67,13 @@ def test_names() -> None:
         "one way of many is enough": (("ReadWriteOnce", "ReadOnlyMany"), False),
     },
 )
-def test_who_may_have_it(modes: tuple[str, ...], exclusive: bool) -> None:
+def test_multi_attach_allowed(modes: tuple[str, ...], exclusive: bool) -> None:
     disk = disk_of(volume("u", *modes))
     assert disk is not None
     assert disk.exclusive is exclusive
 
 
-def test_only_volumes_of_csi_drivers_are_attached() -> None:
+def test_only_csi_volumes_are_attachable() -> None:
     assert disk_of(volume(nfs={})) is None
     assert is_attached_by(None)
     assert is_attached_by(driver(None))
@@ -103,7 +103,7 @@ EPHEMERAL: Doc = {"name": "c", "ephemeral": {}}
         "a claim that was not made for the pod": (EPHEMERAL, [claim("p-c")], volume(), None, False),
     },
 )
-def test_what_a_pods_volume_is(
+def test_create_volume_spec(
     wish: Doc, claims: list[PersistentVolumeClaim], found: PersistentVolume, of: Driver | None, attached: bool
 ) -> None:
     meta = {"name": "p", "namespace": "ns", "uid": "pod"}

@@ -44,7 +44,7 @@ def data(
         "the name of another token": ("bootstrap-token-def456", data(), False),
     },
 )
-def test_which_tokens_may_sign(name: str, found: dict[str, bytes | None], expected: bool) -> None:
+def test_tokens_for_signing(name: str, found: dict[str, bytes | None], expected: bool) -> None:
     assert signing_secret(name, found, NOW) == ((ID, SECRET.encode()) if expected else None)
 
 
@@ -61,7 +61,7 @@ def test_which_tokens_may_sign(name: str, found: dict[str, bytes | None], expect
         "more lines": ("bootstrap-token-abc123\n", None),
     },
 )
-def test_ids_in_names(name: str, expected: str | None) -> None:
+def test_token_id_of_a_secret_name(name: str, expected: str | None) -> None:
     assert id_from_name(name) == expected
 
 
@@ -77,10 +77,10 @@ def test_ids_in_names(name: str, expected: str | None) -> None:
         "a time of nowhere": ("2026-01-02T00:00:00", 0.0),
     },
 )
-def test_how_long_a_token_is_good(expiration: str, expected: float | None) -> None:
+def test_token_expiration(expiration: str, expected: float | None) -> None:
     assert seconds_left(expiration, NOW) == expected
 
 
-def test_a_value_that_is_no_text_matches_no_token() -> None:
+def test_non_utf8_value_matches_no_token() -> None:
     assert text_of({"token-id": b"\xff\xfe"}, "token-id") == "\ufffd\ufffd"
     assert text_of({}, "token-id") == ""

@@ -48,13 +48,11 @@ def saying(*conditions: tuple[str, str]) -> CertificateSigningRequest:
         "another word": (saying(("approved", "True")), False, False, False),
     },
 )
-def test_what_was_said_about_a_request(
-    request_: CertificateSigningRequest, approved: bool, decision: bool, failed: bool
-) -> None:
+def test_request_conditions(request_: CertificateSigningRequest, approved: bool, decision: bool, failed: bool) -> None:
     assert (is_approved(request_), is_decided(request_), has_failed(request_)) == (approved, decision, failed)
 
 
-def test_a_request_is_read() -> None:
+def test_parse_request() -> None:
     pem = request_pem("c", ["a", "b"], dns=["d.example"], emails=["e@example"], ips=["10.0.0.1", "::1"], uris=["u://v"])
     assert requested_names(parse_request(b"some text\n" + pem)) == RequestedNames(
         common_name="c",
@@ -67,7 +65,7 @@ def test_a_request_is_read() -> None:
     assert requested_names(parse_request(request_pem("", []))) == RequestedNames()
 
 
-def test_of_two_common_names_the_last_counts() -> None:
+def test_last_common_name_wins() -> None:
     pem = request_pem("first", more=[x509.NameAttribute(NameOID.COMMON_NAME, "last")])
     assert requested_names(parse_request(pem)).common_name == "last"
 
@@ -84,14 +82,14 @@ def test_of_two_common_names_the_last_counts() -> None:
         "no request": (b"-----BEGIN CERTIFICATE REQUEST-----\nc2VjcmV0\n-----END CERTIFICATE REQUEST-----\n", ""),
     },
 )
-def test_what_is_no_request_is_rejected_without_repeating_it(pem: bytes, text: str) -> None:
+def test_invalid_request_error_does_not_contain_the_request(pem: bytes, text: str) -> None:
     with pytest.raises(UnreadableRequest) as caught:
         parse_request(pem)
     assert text in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
-def test_names_that_cannot_be_read_are_no_crash() -> None:
+def test_undecodable_names() -> None:
     pem = request_pem(others=[x509.RegisteredID(x509.ObjectIdentifier("1.2.3"))])
     assert requested_names(parse_request(pem)).dns_names == ()
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
@@ -141,9 +139,7 @@ SERVING_USAGES = "usages did not match [digital signature key encipherment serve
         "no usages": (NODE, (), CLIENT_USAGES),
     },
 )
-def test_what_a_kubelet_may_log_in_with(
-    requested: RequestedNames, usages: tuple[str, ...], expected: str | None
-) -> None:
+def test_is_kubelet_client_csr(requested: RequestedNames, usages: tuple[str, ...], expected: str | None) -> None:
     assert validate_kubelet_client_csr(requested, usages) == expected
 
 
@@ -162,13 +158,11 @@ def test_what_a_kubelet_may_log_in_with(
         "usages are judged before the name": (changed(SERVER, common_name="mike"), (), SERVING_USAGES),
     },
 )
-def test_what_a_kubelet_may_serve_with(
-    requested: RequestedNames, usages: tuple[str, ...], expected: str | None
-) -> None:
+def test_is_kubelet_serving_csr(requested: RequestedNames, usages: tuple[str, ...], expected: str | None) -> None:
     assert validate_kubelet_serving_csr(requested, usages) == expected
 
 
-def test_addresses_are_text() -> None:
+def test_ip_addresses_are_text() -> None:
     assert requested_names(parse_request(request_pem(ips=["::ffff:1.2.3.4"]))).ip_addresses == (
         str(ipaddress.ip_address("::ffff:1.2.3.4")),
     )

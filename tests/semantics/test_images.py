@@ -56,7 +56,7 @@ _DIGEST = f"sha256:{_A}"
         "too long, with what is left out after the host": (f"docker.io/{'a' * 248}", ""),
     },
 )
-def test_the_tag_of_an_image(image: str, tag: str) -> None:
+def test_image_tag(image: str, tag: str) -> None:
     assert tag_of(image) == tag
     assert pull_policy(image) == ("Always" if tag == "latest" else "IfNotPresent")
 

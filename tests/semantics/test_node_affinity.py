@@ -60,7 +60,7 @@ def test_required_terms(terms: list[dict[str, Any]], where: Node, fits: bool) ->
         "but it has a name, an empty one": ("Exists", True),
     },
 )
-def test_a_node_of_which_only_labels_are_known_has_no_name(operator: str, fits: bool) -> None:
+def test_match_fields_without_a_node_name(operator: str, fits: bool) -> None:
     values = () if operator == "Exists" else ("n",)
     terms = [term(("a", "Exists"), fields=(("metadata.name", operator, *values),))]
     assert selects_labels(msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector), {"a": "1"}) is fits
@@ -75,7 +75,7 @@ def test_a_node_of_which_only_labels_are_known_has_no_name(operator: str, fits: 
         "one label is missing": ({"nodeSelector": {"a": "1", "b": "2"}}, False),
     },
 )
-def test_selector_and_affinity_must_both_fit(spec: dict[str, Any], fits: bool) -> None:
+def test_node_selector_and_affinity_must_match(spec: dict[str, Any], fits: bool) -> None:
     assert matches_node_selection(msgspec.convert(spec, PodSpec), node(a="1")) is fits
     required = {"nodeSelectorTerms": [term(("z", "Exists"))]}
     spec = {**spec, "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}

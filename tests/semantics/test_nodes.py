@@ -11,7 +11,7 @@ def node(*conditions: NodeCondition) -> Node:
     return Node(status=NodeStatus(conditions=conditions))
 
 
-def test_a_node_is_ready_when_its_condition_says_so() -> None:
+def test_ready_condition() -> None:
     assert nodes.is_node_ready(node(NodeCondition(type="Ready", status="True")))
     assert not nodes.is_node_ready(node(NodeCondition(type="Ready", status="Unknown")))
     assert not nodes.is_node_ready(node())
@@ -59,7 +59,7 @@ def test_tolerates(toleration: Toleration, expected: bool) -> None:
         *(("Lt", bad, "-100", False) for bad in ("abc", "", "-0100")),
     ],
 )
-def test_comparing_operators(operator: str, toleration: str, taint: str, expected: bool) -> None:
+def test_comparison_operators(operator: str, toleration: str, taint: str, expected: bool) -> None:
     """TestCompareNumericValues of v1.36 ``staging/src/k8s.io/api/core/v1/toleration_test.go``."""
     tolerations = (Toleration(key="sla", operator=operator, value=toleration),)
     tainted = Taint(key="sla", value=taint, effect="NoExecute")
@@ -72,7 +72,7 @@ def test_comparing_operators(operator: str, toleration: str, taint: str, expecte
     assert nodes.toleration_seconds(tainted, tolerations) is None
 
 
-def test_the_first_taint_that_nothing_covers_is_named() -> None:
+def test_first_untolerated_taint() -> None:
     soft = Taint(key="s", effect="PreferNoSchedule")
     hard = Taint(key="h", effect="NoExecute")
     covered = (Toleration(key="k", operator="Exists"),)
@@ -83,7 +83,7 @@ def test_the_first_taint_that_nothing_covers_is_named() -> None:
     assert nodes.untolerated_taint((hard,), covered) == hard
 
 
-def test_how_long_a_pod_may_stay() -> None:
+def test_toleration_seconds() -> None:
     taint = Taint(key="k", effect="NoExecute")
     forever = Toleration(key="k", operator="Exists")
     minute = Toleration(key="k", operator="Exists", toleration_seconds=60)
@@ -95,6 +95,6 @@ def test_how_long_a_pod_may_stay() -> None:
     assert nodes.toleration_seconds(taint, (negative, minute)) == 0
 
 
-def test_taints_are_one_by_key_and_effect() -> None:
+def test_taints_match_by_key_and_effect() -> None:
     assert nodes.same_taint(Taint(key="a", value="1", effect="e"), Taint(key="a", value="2", effect="e"))
     assert not nodes.same_taint(Taint(key="a", effect="e"), Taint(key="a", effect="f"))

@@ -43,5 +43,5 @@ def volume(**source: Any) -> dict[str, Any]:
         pytest.param({"containers": [{"env": None, "envFrom": None}]}, [], id="nulls further down"),
     ],
 )  # fmt: skip
-def test_where_a_pod_names_secrets(spec: dict[str, Any], expected: list[str]) -> None:
+def test_pod_secrets(spec: dict[str, Any], expected: list[str]) -> None:
     assert sorted(secrets_of(msgspec.convert({"spec": spec}, SecretsOfPod))) == expected

@@ -41,7 +41,7 @@ def pod(phase: str = "Running", *, deleted: bool = False, ready: str = "", since
         "failed and being deleted": (pod("Failed", deleted=True), False, True, False),
     },
 )
-def test_life(seen: Pod, active: bool, terminal: bool, terminating: bool) -> None:
+def test_pod_phases(seen: Pod, active: bool, terminal: bool, terminating: bool) -> None:
     assert (pods.is_active(seen), pods.is_terminal(seen), pods.is_terminating(seen)) == (active, terminal, terminating)
 
 
@@ -134,6 +134,6 @@ def test_effective_requests(spec: PodSpec, cpu: int) -> None:
     assert pods.effective_requests(Pod(spec=spec)) == {"cpu": cpu}
 
 
-def test_only_cpu_counts_in_thousandths() -> None:
+def test_only_cpu_is_in_milli_units() -> None:
     spec = PodSpec(containers=(Container(resources=ResourceRequirements(requests={"cpu": "1", "memory": "1Ki"})),))
     assert pods.effective_requests(Pod(spec=spec)) == {"cpu": 1000, "memory": 1024}

@@ -28,11 +28,11 @@ def secret(name: str | None = "bot", uid: str | None = "1", *, kind: str = SECRE
         "another namespace": (secret(space="other"), False),
     },
 )
-def test_whose_a_secret_is(found: Secret, expected: bool) -> None:
+def test_is_service_account_token(found: Secret, expected: bool) -> None:
     assert belongs_to(found, "ns", "bot", "1") is expected
 
 
-def test_a_token_names_account_and_secret_and_has_no_end() -> None:
+def test_legacy_token_claims() -> None:
     claims = legacy_claims(ObjectMeta(name="bot", namespace="ns", uid="1"), "s")
     assert list(claims.items()) == [
         ("iss", "kubernetes/serviceaccount"),

@@ -19,7 +19,7 @@ from pilothouse.storage.etcd.store import EtcdStore
 pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=30)]
 
 
-async def test_the_watch_goes_on_when_a_request_changes_the_member(env: Env) -> None:
+async def test_watch_continues_after_a_member_change(env: Env) -> None:
     """A request fails on a member whose connection still stands, since that has lost the others: the watch, which
     has gone well so far, must go on at the next one."""
     etcd = shared_etcd()
@@ -43,7 +43,7 @@ async def test_the_watch_goes_on_when_a_request_changes_the_member(env: Env) -> 
         await store.close()
 
 
-async def test_a_member_that_hangs_is_left(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_member_is_replaced(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was sent to it has an unknown outcome; what comes next goes to another one at once."""
     etcd = shared_etcd()
     with Network() as network:
@@ -64,7 +64,7 @@ async def test_a_member_that_hangs_is_left(env: Env, monkeypatch: pytest.MonkeyP
             await store.close()
 
 
-async def test_a_slow_member_still_answers_what_it_was_asked_when_it_is_left(env: Env) -> None:
+async def test_pending_requests_of_a_replaced_member_are_answered(env: Env) -> None:
     """Where there is no other member, a request that takes too long, such as a check of health, changes the connection;
     what was sent on the earlier one is answered there."""
     etcd = shared_etcd()
@@ -90,7 +90,7 @@ async def _receive(_events: list[Any]) -> int:
     return 0
 
 
-async def test_a_stream_that_ends_before_it_is_used_is_a_watch_that_ended() -> None:
+async def test_stream_closed_before_use_ends_the_watch() -> None:
     """gRPC then says that its caller is in the wrong state, which must not be the end of following."""
     client = etcd_client.EtcdClient(EtcdOptions(servers=("http://127.0.0.1:1",)))
     stream = client.watch()
@@ -120,11 +120,11 @@ async def test_a_stream_that_ends_before_it_is_used_is_a_watch_that_ended() -> N
         ("not provided", True),
     ],
 )
-def test_versions_whose_progress_overtakes_events_are_not_supported(version: str, supported: bool) -> None:
+def test_etcd_versions_with_broken_progress_are_rejected(version: str, supported: bool) -> None:
     assert etcd_client.is_supported(version) is supported
 
 
-async def test_a_store_does_not_open_on_an_etcd_that_is_too_old(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_old_etcd_is_rejected(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     etcd = shared_etcd()
     monkeypatch.setattr(etcd_client, "is_supported", lambda _version: False)
     with pytest.raises(StoreUnavailable, match=r"etcd v3\.\d+\.\d+ at http.* is too old: .* v3\.5\.13"):

@@ -33,12 +33,12 @@ async def names_of(watcher: Watcher, count: int) -> list[str]:
     return found
 
 
-async def test_without_an_etcd_the_start_says_why(env: Env) -> None:
+async def test_unreachable_etcd_fails_startup_with_the_reason(env: Env) -> None:
     with pytest.raises(StoreUnavailable, match="code = Unavailable"):
         open_store(env, "http://127.0.0.1:1")
 
 
-async def test_an_outage_fails_requests_and_ends_no_watch(env: Env) -> None:
+async def test_outage_fails_requests_and_keeps_watches(env: Env) -> None:
     etcd = Etcd().start()
     store = open_store(env, etcd.url)
     try:
@@ -65,7 +65,7 @@ async def test_an_outage_fails_requests_and_ends_no_watch(env: Env) -> None:
         etcd.stop()
 
 
-async def test_an_etcd_that_hangs_is_not_healthy(env: Env) -> None:
+async def test_hanging_etcd_is_unhealthy(env: Env) -> None:
     """Its watch is up, and silent."""
     etcd = Etcd().start()
     store = open_store(env, etcd.url, healthcheck_timeout=0.3, readycheck_timeout=0.1)
@@ -87,7 +87,7 @@ async def test_an_etcd_that_hangs_is_not_healthy(env: Env) -> None:
         etcd.stop()
 
 
-async def test_what_was_compacted_away_during_an_outage_is_read_anew(env: Env) -> None:
+async def test_compaction_during_an_outage_causes_a_relist(env: Env) -> None:
     """Watchers end, since nobody knows what happened in between."""
     etcd = Etcd().start()
     store, other = open_store(env, etcd.url), open_store(env, etcd.url)
@@ -119,7 +119,7 @@ async def test_what_was_compacted_away_during_an_outage_is_read_anew(env: Env) -
         etcd.stop()
 
 
-async def test_the_next_member_is_asked_when_one_is_gone(env: Env) -> None:
+async def test_next_member_is_used_when_one_is_down(env: Env) -> None:
     etcd = Etcd().start()
     store = open_store(env, "http://127.0.0.1:1", etcd.url)
     try:
@@ -130,7 +130,7 @@ async def test_the_next_member_is_asked_when_one_is_gone(env: Env) -> None:
         etcd.stop()
 
 
-async def test_a_full_etcd_says_so_and_can_be_read(env: Env) -> None:
+async def test_full_etcd_rejects_writes_and_allows_reads(env: Env) -> None:
     etcd = Etcd("--quota-backend-bytes=1000000").start()
     store = open_store(env, etcd.url)
     try:
@@ -148,7 +148,7 @@ async def test_a_full_etcd_says_so_and_can_be_read(env: Env) -> None:
         etcd.stop()
 
 
-async def test_a_value_over_the_limit_of_etcd_is_refused(env: Env) -> None:
+async def test_value_over_the_request_limit_is_rejected(env: Env) -> None:
     etcd = Etcd().start()
     store = open_store(env, etcd.url)
     try:
@@ -160,7 +160,7 @@ async def test_a_value_over_the_limit_of_etcd_is_refused(env: Env) -> None:
         etcd.stop()
 
 
-async def test_tls_with_certificates_of_clients(env: Env, tmp_path: Path) -> None:
+async def test_tls_with_client_certificates(env: Env, tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     authority = make_authority("etcd-ca", now)
     server, client = issue_server(authority, ["127.0.0.1"], now), issue_client(authority, "apiserver", [], now)
@@ -202,6 +202,6 @@ async def test_tls_with_certificates_of_clients(env: Env, tmp_path: Path) -> Non
         pytest.param({"servers": ("https://a",), "cert_file": "c"}, "given together", id="a certificate without key"),
     ],
 )
-def test_impossible_options(options: dict[str, str], message: str) -> None:
+def test_invalid_options(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         endpoints_of(EtcdOptions(**options))  # type: ignore[arg-type]

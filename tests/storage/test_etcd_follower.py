@@ -83,7 +83,7 @@ async def _ended(received: Received) -> list[Any]:
     return received.found
 
 
-async def test_what_came_before_the_end_is_received_first(env: Env) -> None:
+async def test_events_before_the_end_are_delivered(env: Env) -> None:
     received = Received()
     for revision in (2, 3):
         received.stream.send(revision)
@@ -94,7 +94,7 @@ async def test_what_came_before_the_end_is_received_first(env: Env) -> None:
     assert found[-1] == 9
 
 
-async def test_progress_that_events_have_overtaken_is_dropped(env: Env) -> None:
+async def test_outdated_progress_is_dropped(env: Env) -> None:
     """It would be older than what was received."""
     received = Received()
     received.may_go_on.clear()
@@ -110,7 +110,7 @@ async def test_progress_that_events_have_overtaken_is_dropped(env: Env) -> None:
 
 
 @pytest.mark.parametrize(("watchers", "batches"), [(1, 5), (200, 2)])
-async def test_events_come_together_where_many_watchers_follow(env: Env, watchers: int, batches: int) -> None:
+async def test_events_are_batched_for_many_watchers(env: Env, watchers: int, batches: int) -> None:
     """A millisecond lies between the events: less than it takes to wake two hundred watchers."""
     received = Received(woken=watchers)
     following = asyncio.ensure_future(_ended(received))
@@ -124,7 +124,7 @@ async def test_events_come_together_where_many_watchers_follow(env: Env, watcher
     assert len(found) == batches
 
 
-async def test_no_more_is_read_ahead_than_may_wait(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_read_ahead_is_bounded(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_WAITING", 3)
     received = Received()
     received.may_go_on.clear()

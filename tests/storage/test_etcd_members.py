@@ -63,12 +63,12 @@ _GOOD = Observed({"a": 2, "b": 3}, [(2, "a"), (3, "b")])
         pytest.param({}, Observed(_GOOD.state, [(2, "a")]), "do not lead to the state", id="a lost event"),
     ],
 )
-def test_the_checker_finds_what_is_planted(acknowledged: dict[str, int], observed: Observed, message: str) -> None:
+def test_checker_detects_injected_violations(acknowledged: dict[str, int], observed: Observed, message: str) -> None:
     found = violations(acknowledged, [observed])
     assert any(message in each for each in found) if message else not found
 
 
-def test_the_checker_compares_the_stores() -> None:
+def test_checker_compares_the_stores() -> None:
     assert violations({}, [_GOOD, Observed({"a": 2}, [(2, "a")])]) == ["store 1 and store 0 differ"]
 
 
@@ -144,7 +144,9 @@ async def _opened(env: Env, urls: list[str]) -> EtcdStore:
 @pytest.mark.real
 @pytest.mark.timeout(2400)
 @pytest.mark.real_loop(timeout=2300)
-async def test_members_that_are_killed(env: Env, members: Members, soak: bool, soak_minutes: float) -> None:
+async def test_killed_members_lose_no_writes_or_events(
+    env: Env, members: Members, soak: bool, soak_minutes: float
+) -> None:
     """For twelve seconds, or with --soak for minutes."""
     urls = members.urls
     stores = [await _opened(env, urls[at:] + urls[:at]) for at in range(2)]
@@ -199,7 +201,7 @@ async def test_members_that_are_killed(env: Env, members: Members, soak: bool, s
 @pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.real_loop(timeout=60)
-async def test_the_watch_ends_at_a_member_that_has_lost_the_others(env: Env, members: Members) -> None:
+async def test_watch_ends_at_a_partitioned_member(env: Env, members: Members) -> None:
     """It would be silent, and the store could not know that it shows what was."""
     store = await _opened(env, members.urls[:1])
     try:

@@ -67,14 +67,14 @@ def with_newer_second_meta() -> Bolt:
         "the second meta page is newer": with_newer_second_meta,
     },
 )
-def test_the_newest_state_of_every_key_is_found(tmp_path: Path, make: Callable[[], Bolt]) -> None:
+def test_newest_state_of_every_key(tmp_path: Path, make: Callable[[], Bolt]) -> None:
     path = make().write(tmp_path / "db")
     assert pairs_of(path) == NEWEST
     found = read_keyspace(path, b"/registry/")
     assert (found.revision, found.others, found.example) == (12, 1, b"compact_rev_key")
 
 
-def test_an_etcd_without_keys_has_none(tmp_path: Path) -> None:
+def test_empty_snapshot(tmp_path: Path) -> None:
     bolt = Bolt()
     assert pairs_of(bolt.with_bucket(bolt.inline([])).write(tmp_path / "db")) == {}
 
@@ -214,9 +214,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize(("make", "reason"), DAMAGED.values(), ids=list(DAMAGED))
-def test_a_damaged_file_is_refused_with_what_is_wrong(
-    tmp_path: Path, make: Callable[[Path], Path], reason: str
-) -> None:
+def test_corrupt_file_error(tmp_path: Path, make: Callable[[Path], Path], reason: str) -> None:
     path = make(tmp_path / "db")
     with pytest.raises(SnapshotFileError) as refused:
         read_keyspace(path, b"/registry/")
@@ -224,7 +222,7 @@ def test_a_damaged_file_is_refused_with_what_is_wrong(
     assert any(each in str(refused.value) for each in reason.split("|")), str(refused.value)
 
 
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_non_snapshot_file_is_rejected(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SnapshotFileError, match="this is no file"):
         read_keyspace(tmp_path / "pipe", b"/")
@@ -239,13 +237,13 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
         "bytes": ({"max_bytes": 1000}, "the keys and values are of more than 1,000 bytes"),
     },
 )
-def test_what_is_held_is_bounded(tmp_path: Path, bounds: dict[str, int], reason: str) -> None:
+def test_memory_is_bounded(tmp_path: Path, bounds: dict[str, int], reason: str) -> None:
     path = Bolt().with_keys(PAIRS).write(tmp_path / "db")
     with pytest.raises(SnapshotFileError, match=reason):
         read_keyspace(path, b"/registry/", **bounds)
 
 
-def test_no_change_of_bytes_has_another_outcome_than_keys_or_an_error(tmp_path: Path) -> None:
+def test_any_corruption_gives_keys_or_an_error(tmp_path: Path) -> None:
     chance = random.Random(7)
     whole = Bolt(page_size=1024).with_keys(PAIRS, per_leaf=2).content()
     refused = 0

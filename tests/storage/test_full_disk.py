@@ -39,9 +39,7 @@ def _names(store: SqliteStore) -> list[str]:
 
 
 @INLINE
-async def test_writes_fail_while_the_disk_is_full_and_go_on_when_there_is_room(
-    env: Env, tmp_path: Path, inline: bool
-) -> None:
+async def test_writes_fail_on_a_full_disk_and_recover(env: Env, tmp_path: Path, inline: bool) -> None:
     with small_disk(tmp_path / "disk", 4 * MIB) as disk:
         store = SqliteStore.open(env, disk / "data", inline=inline)
         ballast = fill(disk, leave=MIB)
@@ -87,7 +85,7 @@ loops.run(main())
 
 
 @pytest.mark.real_loop
-async def test_a_process_that_is_killed_on_a_full_disk_loses_nothing(env: Env, tmp_path: Path) -> None:
+async def test_process_killed_on_a_full_disk_loses_nothing(env: Env, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 3 * MIB) as disk:
         ballast = fill(disk, leave=2 * MIB)
         command = [sys.executable, "-c", _FILLER, str(disk / "data")]
@@ -109,7 +107,7 @@ async def test_a_process_that_is_killed_on_a_full_disk_loses_nothing(env: Env, t
         assert (revision, len(records)) == (store.revision, 51)
 
 
-async def test_a_directory_on_a_full_disk_is_refused_and_left_as_it_is(env: Env, tmp_path: Path) -> None:
+async def test_data_directory_on_a_full_disk_is_rejected_unchanged(env: Env, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", MIB) as disk:
         ballast = fill(disk)
         for _attempt in range(2):
@@ -124,7 +122,7 @@ async def test_a_directory_on_a_full_disk_is_refused_and_left_as_it_is(env: Env,
 
 
 @INLINE
-async def test_what_is_durable_is_acknowledged_even_if_that_can_not_be_noted(
+async def test_durable_write_is_acknowledged_if_the_lock_file_cannot_be_updated(
     env: Env, tmp_path: Path, inline: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where writing over what is there takes space as well (copy on write)."""
@@ -143,7 +141,7 @@ async def test_what_is_durable_is_acknowledged_even_if_that_can_not_be_noted(
 
 
 @INLINE
-async def test_closing_on_a_full_disk_keeps_what_was_acknowledged(env: Env, tmp_path: Path, inline: bool) -> None:
+async def test_closing_on_a_full_disk_keeps_acknowledged_writes(env: Env, tmp_path: Path, inline: bool) -> None:
     with small_disk(tmp_path / "disk", 3 * MIB) as disk:
         store = SqliteStore.open(env, disk / "data", inline=inline)
         ballast = fill(disk, leave=MIB)

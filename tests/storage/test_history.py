@@ -14,14 +14,14 @@ def _collection(changes: int) -> Collection:
     return collection
 
 
-def test_what_readers_have_computed_is_kept_of_the_newest_changes_only() -> None:
+def test_encoded_events_are_cached_for_the_newest_changes_only() -> None:
     collection = _collection(3000)
     assert len(collection.changes) == 3000
     assert [change.revision for change in collection.changes if change.memo is not None] == list(range(1977, 3001))
     assert len(collection.since(10)) == 2990
 
 
-def test_nothing_is_kept_of_changes_that_are_forgotten() -> None:
+def test_expired_changes_are_released() -> None:
     collection = _collection(3000)
     for revision in (100, 2990):
         collection.forget(revision)

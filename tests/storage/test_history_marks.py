@@ -14,7 +14,7 @@ async def _write(store: MemoryStore, name: str) -> int:
     return store.revision
 
 
-async def test_a_revision_of_each_time(env: Env) -> None:
+async def test_revision_at_a_time(env: Env) -> None:
     store = MemoryStore(env)
     written = []
     for number in range(3):
@@ -28,7 +28,7 @@ async def test_a_revision_of_each_time(env: Env) -> None:
         store.revision_at(31)
 
 
-async def test_a_burst_has_one_mark(env: Env) -> None:
+async def test_one_mark_per_burst(env: Env) -> None:
     store = MemoryStore(env)
     first = await _write(store, "a0")
     for number in range(1, 5):
@@ -38,7 +38,7 @@ async def test_a_burst_has_one_mark(env: Env) -> None:
     assert (round(seconds, 6), revision) == (0.8, first)
 
 
-async def test_the_state_after_a_burst_is_known_once_it_rests(env: Env) -> None:
+async def test_mark_after_a_burst(env: Env) -> None:
     store = MemoryStore(env)
     for number in range(5):
         last = await _write(store, f"a{number}")
@@ -48,7 +48,7 @@ async def test_the_state_after_a_burst_is_known_once_it_rests(env: Env) -> None:
     assert [revision for _seconds, revision in store.history_marks()] == [2, last]
 
 
-async def test_of_many_marks_some_are_shown_and_all_are_used(env: Env) -> None:
+async def test_listed_marks_are_a_sample(env: Env) -> None:
     store = MemoryStore(env, retention=Retention(seconds=10_000))
     written = []
     for number in range(5000):
@@ -61,7 +61,7 @@ async def test_of_many_marks_some_are_shown_and_all_are_used(env: Env) -> None:
     assert [store.revision_at(seconds) for seconds in range(5000, 0, -1)] == written
 
 
-async def test_a_store_that_rests_keeps_its_last_state(env: Env) -> None:
+async def test_idle_store_keeps_its_last_mark(env: Env) -> None:
     store = MemoryStore(env, retention=Retention(seconds=100))
     last = await _write(store, "a")
     await asyncio.sleep(1000)
@@ -70,7 +70,7 @@ async def test_a_store_that_rests_keeps_its_last_state(env: Env) -> None:
         store.revision_at(101)
 
 
-async def test_a_new_store_knows_nothing_of_before(env: Env) -> None:
+async def test_new_store_has_no_earlier_marks(env: Env) -> None:
     store = MemoryStore(env)
     assert store.history_marks() == [(0.0, 1)]
     assert store.revision_at(0) == 1

@@ -87,7 +87,7 @@ async def test_changes_survive_with_origin_and_cause(env: Env, tmp_path: Path) -
         ]
 
 
-async def test_a_watch_goes_on_from_before_the_restart_and_lists_go_back(env: Env, tmp_path: Path) -> None:
+async def test_watch_and_list_from_before_the_restart(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path) as store:
         first = await put(store, "/pods/shop/a")
         await put(store, "/nodes/n")
@@ -118,7 +118,7 @@ async def test_times_survive(env: Env, tmp_path: Path) -> None:
             store.revision_at(131)
 
 
-async def test_what_is_older_than_the_retention_does_not_come_back(env: Env, tmp_path: Path) -> None:
+async def test_expired_history_is_not_loaded(env: Env, tmp_path: Path) -> None:
     retention = Retention(seconds=100)
     async with opened(env, tmp_path, retention) as store:
         first = await put(store, "/pods/shop/a")
@@ -133,7 +133,7 @@ async def test_what_is_older_than_the_retention_does_not_come_back(env: Env, tmp
         assert store.revision_at(61) == first
 
 
-async def test_a_state_that_lasts_longer_than_the_retention_is_known_after_a_restart(env: Env, tmp_path: Path) -> None:
+async def test_last_mark_before_the_retention_survives(env: Env, tmp_path: Path) -> None:
     retention = Retention(seconds=100)
     async with opened(env, tmp_path, retention) as store:
         for _ in range(300):
@@ -147,7 +147,7 @@ async def test_a_state_that_lasts_longer_than_the_retention_is_known_after_a_res
     assert rows(tmp_path, "SELECT count(*) FROM versions") == [(3,)]
 
 
-async def test_a_clock_that_was_set_back_leaves_the_order_of_times(env: Env, tmp_path: Path) -> None:
+async def test_clock_set_back_keeps_marks_ordered(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path) as store:
         for _ in range(3):
             await put(store, "/pods/shop/a")
@@ -169,7 +169,7 @@ async def test_a_clock_that_was_set_back_leaves_the_order_of_times(env: Env, tmp
 # Bounds
 
 
-async def test_the_bounds_of_this_start_hold_for_what_another_one_has_kept(env: Env, tmp_path: Path) -> None:
+async def test_changed_bounds_apply_to_stored_history(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path) as store:
         for _ in range(50):
             await put(store, "/pods/shop/a", b"x" * 1000)
@@ -187,7 +187,7 @@ async def test_the_bounds_of_this_start_hold_for_what_another_one_has_kept(env: 
         assert len(store.changes("/pods/")) == 50, "the file is pruned with writes alone"
 
 
-async def test_the_resource_with_the_most_history_makes_room_for_all(env: Env, tmp_path: Path) -> None:
+async def test_largest_resource_history_is_pruned_first(env: Env, tmp_path: Path) -> None:
     retention = Retention(total_bytes=100_000)
     async with opened(env, tmp_path, retention) as store:
         for number in range(200):
@@ -199,7 +199,7 @@ async def test_the_resource_with_the_most_history_makes_room_for_all(env: Env, t
         assert store.history_floor("/pods/") > store.history_floor("/nodes/") == 0
 
 
-async def test_leases_are_kept_briefly(env: Env, tmp_path: Path) -> None:
+async def test_lease_history_is_short(env: Env, tmp_path: Path) -> None:
     retention = Retention(seconds=1000, brief=(("coordination.k8s.io/leases/", 50),))
     async with opened(env, tmp_path, retention) as store:
         first = await put(store, "/pods/shop/a")
@@ -215,7 +215,7 @@ async def test_leases_are_kept_briefly(env: Env, tmp_path: Path) -> None:
         assert 24 <= len(store.changes("coordination.k8s.io/leases/")) <= 27
 
 
-async def test_the_file_is_pruned_in_steps_that_go_with_writes(env: Env, tmp_path: Path) -> None:
+async def test_pruning_is_spread_over_writes(env: Env, tmp_path: Path) -> None:
     retention = Retention(changes=20)
     async with opened(env, tmp_path, retention) as store:
         for number in range(3000):
@@ -230,7 +230,7 @@ async def test_the_file_is_pruned_in_steps_that_go_with_writes(env: Env, tmp_pat
         assert len(store.changes("/pods/")) == 20
 
 
-async def test_a_file_without_space_gives_up_its_history_before_it_fails_writes(env: Env, tmp_path: Path) -> None:
+async def test_history_is_dropped_before_writes_fail_on_a_full_disk(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path, quota_bytes=400_000) as store:
         for number in range(1000):
             await put(store, f"/pods/shop/{number % 20}", b"x" * 3000)
@@ -287,7 +287,7 @@ OLD = [
         "with a deletion that was the last write": ([(7, 10, "/pods/shop/d", None)], 10),
     },
 )
-async def test_a_store_of_format_1_is_migrated(
+async def test_format_1_is_migrated(
     env: Env, tmp_path: Path, more: list[tuple[int, int, str, bytes | None]], revision: int
 ) -> None:
     directory = tmp_path / "data"
@@ -312,14 +312,14 @@ async def test_a_store_of_format_1_is_migrated(
     assert rows(directory, "PRAGMA user_version") == [(2,)]
 
 
-async def test_an_empty_store_of_format_1_is_migrated(env: Env, tmp_path: Path) -> None:
+async def test_empty_format_1_is_migrated(env: Env, tmp_path: Path) -> None:
     make_format_1(tmp_path / "data", [])
     async with opened(env, tmp_path / "data") as store:
         assert await put(store, "/pods/shop/a") == 2
         assert len(store.watch("/pods/", 1).take()) == 1
 
 
-async def test_a_damaged_store_of_format_1_is_rejected(env: Env, tmp_path: Path) -> None:
+async def test_corrupt_format_1_is_rejected(env: Env, tmp_path: Path) -> None:
     make_format_1(tmp_path / "data", OLD)
     path = tmp_path / "data" / FILE_NAME
     data = path.read_bytes()
@@ -330,7 +330,7 @@ async def test_a_damaged_store_of_format_1_is_rejected(env: Env, tmp_path: Path)
             pass
 
 
-async def test_a_migration_without_space_is_reported_and_changes_nothing(env: Env, tmp_path: Path) -> None:
+async def test_migration_on_a_full_disk_fails_without_changes(env: Env, tmp_path: Path) -> None:
     make_format_1(tmp_path / "data", [(2, 2, "/pods/shop/a", b"a" * 200_000)])
     with pytest.raises(DataDirectoryError, match=r"can't be opened: database or disk is full"):
         async with opened(env, tmp_path / "data", quota_bytes=250_000):
@@ -339,7 +339,7 @@ async def test_a_migration_without_space_is_reported_and_changes_nothing(env: En
         assert store.count("/pods/") == 1
 
 
-async def test_a_history_with_a_gap_begins_after_it(env: Env, tmp_path: Path) -> None:
+async def test_history_with_a_gap_starts_after_it(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path) as store:
         for name in "ab":
             for _ in range(3):
@@ -354,7 +354,7 @@ async def test_a_history_with_a_gap_begins_after_it(env: Env, tmp_path: Path) ->
         assert [change.revision for change in store.changes("/nodes/")] == [8]
 
 
-async def test_a_damaged_floor_is_rejected(env: Env, tmp_path: Path) -> None:
+async def test_corrupt_compacted_revision_is_rejected(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path, Retention(changes=5)) as store:
         for _ in range(300):
             await put(store, "/pods/shop/a")

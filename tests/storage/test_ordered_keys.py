@@ -12,7 +12,7 @@ KEYS = st.text(alphabet="ab/0é", max_size=4)
 
 @given(st.lists(st.tuples(st.booleans(), KEYS)), KEYS, st.none() | KEYS, st.integers(0, 5))
 @settings(max_examples=150, deadline=None)
-def test_ranges_and_counts_are_those_of_a_sorted_list(
+def test_ranges_and_counts_agree_with_a_sorted_list(
     steps: list[tuple[bool, str]], after: str, before: str | None, limit: int
 ) -> None:
     keys, model = OrderedKeys(), set()
@@ -31,7 +31,7 @@ def test_ranges_and_counts_are_those_of_a_sorted_list(
     assert keys.range(after, before, limit) == (expected[:limit] if limit else expected)
 
 
-def test_many_keys_split_into_runs_and_join_again() -> None:
+def test_runs_are_split_and_merged() -> None:
     chance = random.Random(1)
     names = [f"{chance.getrandbits(40):010x}" for _ in range(10 * RUN)]
     keys = OrderedKeys()
@@ -53,12 +53,12 @@ def test_many_keys_split_into_runs_and_join_again() -> None:
     assert list(keys) == [] and len(keys) == 0
 
 
-def test_keys_given_at_once_are_sorted() -> None:
+def test_initial_keys_are_sorted() -> None:
     names = [str(i) for i in range(3 * RUN)]
     assert list(OrderedKeys(names)) == sorted(names)
 
 
-def test_keys_that_come_in_order_go_to_the_end() -> None:
+def test_ascending_keys_are_appended() -> None:
     keys = OrderedKeys()
     for i in range(5 * RUN):
         keys.add(f"{i:06}")

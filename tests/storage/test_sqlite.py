@@ -124,7 +124,7 @@ async def test_records_revisions_and_history_survive(env: Env, tmp_path: Path) -
     assert (await content(env, tmp_path))[0] == 7
 
 
-async def test_an_object_made_and_deleted_in_one_commit_leaves_only_its_revision(env: Env, tmp_path: Path) -> None:
+async def test_object_created_and_deleted_in_one_commit(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path) as store:
         store.stage("/pods/default/a", lambda _revision: b"1")
         store.stage("/pods/default/a", lambda _revision: b"2")
@@ -132,7 +132,7 @@ async def test_an_object_made_and_deleted_in_one_commit_leaves_only_its_revision
     assert await content(env, tmp_path) == (4, [])
 
 
-async def test_large_groups_and_swept_out_deletions_survive(env: Env, tmp_path: Path) -> None:
+async def test_large_commits_and_deletions_survive(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path, Retention(changes=100)) as store:
         for round_ in range(3):
             staged = [store.stage(f"/pods/default/{i}", lambda _revision: b"x") for i in range(1200)]
@@ -150,7 +150,7 @@ async def test_large_groups_and_swept_out_deletions_survive(env: Env, tmp_path: 
     assert rows < 3 + 100 * 2 + 500
 
 
-async def test_the_file_is_readable_by_its_owner_only(env: Env, tmp_path: Path) -> None:
+async def test_file_mode_is_private(env: Env, tmp_path: Path) -> None:
     directory = tmp_path / "new" / "data"
 
     async with opened(env, directory) as store:
@@ -212,7 +212,7 @@ def kill_writer(directory: Path, revision: int, *, after: int) -> int:
     return max((int(line) for line in said[:-1]), default=0)
 
 
-async def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(env: Env, tmp_path: Path, soak: bool) -> None:
+async def test_kill_9_under_load_loses_no_acknowledged_write(env: Env, tmp_path: Path, soak: bool) -> None:
     """What is found again is a prefix of the writes in revision order, and holds all that was acknowledged. So does the
     history, in which every state since the beginning can be read."""
     state: dict[str, int] = {}
@@ -239,9 +239,7 @@ async def test_kill_9_in_the_middle_of_a_load_loses_nothing_acknowledged(env: En
         revision = found
 
 
-async def test_a_log_cut_anywhere_opens_to_a_prefix_of_what_was_acknowledged(
-    env: Env, tmp_path: Path, soak: bool
-) -> None:
+async def test_truncated_wal_opens_to_a_prefix(env: Env, tmp_path: Path, soak: bool) -> None:
     """A user that accepts the loss by removing the lock file gets the first so many writes, none of them in part."""
     whole = tmp_path / "whole"
     run_child(FILL, whole)
@@ -263,7 +261,7 @@ async def test_a_log_cut_anywhere_opens_to_a_prefix_of_what_was_acknowledged(
 # One process at a time
 
 
-async def test_a_second_store_in_the_same_directory_learns_which_process_has_it(env: Env, tmp_path: Path) -> None:
+async def test_second_store_is_rejected_with_the_pid_of_the_first(env: Env, tmp_path: Path) -> None:
     async with opened(env, tmp_path):
         with pytest.raises(DataDirectoryLocked, match=f"in use by process {os.getpid()}") as refused:
             SqliteStore.open(Env(), tmp_path)
@@ -272,7 +270,7 @@ async def test_a_second_store_in_the_same_directory_learns_which_process_has_it(
 
 
 @pytest.mark.parametrize("name", ["lock", "pilothouse.db", "admin.token"])
-def test_links_in_a_data_directory_are_rejected(tmp_path: Path, name: str) -> None:
+def test_symlinks_in_the_data_directory_are_rejected(tmp_path: Path, name: str) -> None:
     """Its owner could have a file of ours overwritten, or one of theirs trusted."""
     victim, data = tmp_path / "victim", tmp_path / "data"
     victim.write_text("precious")
@@ -283,14 +281,14 @@ def test_links_in_a_data_directory_are_rejected(tmp_path: Path, name: str) -> No
     assert victim.read_text() == "precious"
 
 
-def test_a_data_directory_that_others_may_write_into_is_rejected(tmp_path: Path) -> None:
+def test_data_directory_writable_by_others_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "admin.token").write_text("known to its owner")
     tmp_path.chmod(0o777)
     with pytest.raises(DataDirectoryError, match=r"can't be used: others may write into it \(mode 0777\)"):
         DataDirectory(tmp_path)
 
 
-def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
+def test_lock_is_released_with_its_process(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pilothouse.storage.data_directory import DataDirectory\n"
         "held = DataDirectory(sys.argv[1]); print('held', flush=True); time.sleep(60)"
@@ -305,7 +303,7 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     DataDirectory(tmp_path).release()
 
 
-def test_a_data_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+def test_failed_creation_of_the_data_directory_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataDirectoryError, match="can't be used"):
         SqliteStore.open(Env(), tmp_path / "file" / "data")
@@ -314,7 +312,7 @@ def test_a_data_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
 # Damage, formats
 
 
-async def test_a_flipped_byte_is_rejected_or_harmless_wherever_it_is(env: Env, tmp_path: Path) -> None:
+async def test_any_flipped_byte_is_rejected_or_harmless(env: Env, tmp_path: Path) -> None:
     await make_three_pods(env, tmp_path)
     path = tmp_path / FILE_NAME
     whole = await content(env, tmp_path)
@@ -333,7 +331,7 @@ async def test_a_flipped_byte_is_rejected_or_harmless_wherever_it_is(env: Env, t
     assert await content(env, tmp_path) == whole
 
 
-async def test_a_damaged_value_is_rejected_by_name(env: Env, tmp_path: Path) -> None:
+async def test_corrupt_value_error_names_the_key(env: Env, tmp_path: Path) -> None:
     await make_three_pods(env, tmp_path)
     path = tmp_path / FILE_NAME
     data = path.read_bytes()
@@ -351,7 +349,7 @@ async def test_a_damaged_value_is_rejected_by_name(env: Env, tmp_path: Path) -> 
         "overwritten": (lambda data: b"not a database" * 1000, "damaged"),
     },
 )
-async def test_a_spoilt_file_is_rejected(env: Env, tmp_path: Path, keep: Callable[[bytes], bytes], reason: str) -> None:
+async def test_corrupt_file_is_rejected(env: Env, tmp_path: Path, keep: Callable[[bytes], bytes], reason: str) -> None:
     await make_three_pods(env, tmp_path)
     path = tmp_path / FILE_NAME
     path.write_bytes(keep(path.read_bytes()))
@@ -359,7 +357,7 @@ async def test_a_spoilt_file_is_rejected(env: Env, tmp_path: Path, keep: Callabl
         await content(env, tmp_path)
 
 
-async def test_a_log_that_lost_acknowledged_writes_is_rejected(env: Env, tmp_path: Path) -> None:
+async def test_wal_without_acknowledged_writes_is_rejected(env: Env, tmp_path: Path) -> None:
     """SQLite takes a damaged log for one that ended earlier; the revision in the lock file knows better."""
     run_child(FILL, tmp_path)
     log = tmp_path / (FILE_NAME + "-wal")
@@ -373,7 +371,7 @@ async def test_a_log_that_lost_acknowledged_writes_is_rejected(env: Env, tmp_pat
     assert {record.key: record.revision for record in records} == filled_at(revision)
 
 
-async def test_another_programs_database_is_left_alone(env: Env, tmp_path: Path) -> None:
+async def test_database_of_another_program_is_not_changed(env: Env, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
     connection.close()
@@ -381,7 +379,7 @@ async def test_another_programs_database_is_left_alone(env: Env, tmp_path: Path)
         await content(env, tmp_path)
 
 
-async def test_a_newer_format_is_rejected_and_left_as_it_is(env: Env, tmp_path: Path) -> None:
+async def test_newer_format_is_rejected_unchanged(env: Env, tmp_path: Path) -> None:
     await make_three_pods(env, tmp_path)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute("PRAGMA user_version=7")
@@ -390,7 +388,7 @@ async def test_a_newer_format_is_rejected_and_left_as_it_is(env: Env, tmp_path: 
         await content(env, tmp_path)
 
 
-async def test_an_older_format_is_migrated_step_by_step(env: Env, tmp_path: Path) -> None:
+async def test_older_format_is_migrated_step_by_step(env: Env, tmp_path: Path) -> None:
     await make_three_pods(env, tmp_path)
     steps: list[int] = []
 
@@ -412,7 +410,7 @@ async def test_an_older_format_is_migrated_step_by_step(env: Env, tmp_path: Path
         await content(env, tmp_path)
 
 
-async def test_a_migration_that_fails_changes_nothing(env: Env, tmp_path: Path) -> None:
+async def test_failed_migration_changes_nothing(env: Env, tmp_path: Path) -> None:
     await make_three_pods(env, tmp_path)
 
     def migrate(connection: sqlite3.Connection) -> None:
@@ -426,7 +424,7 @@ async def test_a_migration_that_fails_changes_nothing(env: Env, tmp_path: Path) 
     assert len((await content(env, tmp_path))[1]) == 3
 
 
-async def test_a_format_of_this_program_is_marked_as_such(env: Env, tmp_path: Path) -> None:
+async def test_sqlite_application_id_is_set(env: Env, tmp_path: Path) -> None:
     await make_three_pods(env, tmp_path)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION,)
@@ -443,7 +441,7 @@ async def test_a_format_of_this_program_is_marked_as_such(env: Env, tmp_path: Pa
         pytest.param(False, id="with its thread", marks=pytest.mark.real_loop),
     ],
 )
-async def test_a_full_disk_fails_the_write_and_is_recovered_from(env: Env, tmp_path: Path, inline: bool) -> None:
+async def test_full_disk_fails_the_write_and_recovers(env: Env, tmp_path: Path, inline: bool) -> None:
     store = SqliteStore.open(env, tmp_path, quota_bytes=200_000, inline=inline)
     watcher = store.watch("/pods/", store.revision)
     number = 1
@@ -465,7 +463,7 @@ async def test_a_full_disk_fails_the_write_and_is_recovered_from(env: Env, tmp_p
     assert await content(env, tmp_path) == (store.revision, store.list("").records)
 
 
-async def test_a_file_that_may_not_grow_fails_the_write_and_is_recovered_from(env: Env, tmp_path: Path) -> None:
+async def test_file_size_limit_fails_the_write_and_recovers(env: Env, tmp_path: Path) -> None:
     """The operating system fails writes, in a process of its own since the limit is the process's."""
     code = """
 import resource, sys
@@ -533,7 +531,7 @@ async def turns(count: int = 5) -> None:
 
 
 @pytest.mark.real_loop
-async def test_what_is_staged_in_a_turn_or_during_a_transaction_goes_together(env: Env, tmp_path: Path) -> None:
+async def test_writes_staged_together_are_committed_together(env: Env, tmp_path: Path) -> None:
     async with gated(env, tmp_path) as (store, gate):
         watcher = store.watch("/pods/", store.revision)
         first = [asyncio.ensure_future(put(store, f"/pods/default/{name}")) for name in "ab"]
@@ -551,9 +549,7 @@ async def test_what_is_staged_in_a_turn_or_during_a_transaction_goes_together(en
 
 
 @pytest.mark.real_loop
-async def test_a_write_staged_during_a_transaction_stays_the_newest_when_that_transaction_commits(
-    env: Env, tmp_path: Path
-) -> None:
+async def test_write_staged_during_a_transaction_stays_the_newest(env: Env, tmp_path: Path) -> None:
     async with gated(env, tmp_path) as (store, gate):
         seen: list[tuple[int, Record | None, Record | None]] = []
         store.on_commit.append(
@@ -574,7 +570,7 @@ async def test_a_write_staged_during_a_transaction_stays_the_newest_when_that_tr
 
 
 @pytest.mark.real_loop
-async def test_a_failed_commit_fails_everything_staged_since_the_last_one(env: Env, tmp_path: Path) -> None:
+async def test_failed_commit_fails_all_staged_writes(env: Env, tmp_path: Path) -> None:
     async with gated(env, tmp_path) as (store, gate):
         gate.open.set()
         await put(store, "/pods/default/kept", b"kept")
@@ -602,7 +598,7 @@ async def test_a_failed_commit_fails_everything_staged_since_the_last_one(env: E
 
 
 @pytest.mark.real_loop
-async def test_a_writer_that_goes_away_leaves_its_write_to_the_commit(env: Env, tmp_path: Path) -> None:
+async def test_write_of_a_cancelled_caller_is_committed(env: Env, tmp_path: Path) -> None:
     async with gated(env, tmp_path) as (store, gate):
         gone = asyncio.ensure_future(put(store, "/pods/default/a"))
         await turns()
@@ -614,7 +610,7 @@ async def test_a_writer_that_goes_away_leaves_its_write_to_the_commit(env: Env, 
 
 
 @pytest.mark.real_loop
-async def test_closing_waits_for_what_is_being_written_and_writes_the_rest(env: Env, tmp_path: Path) -> None:
+async def test_close_waits_for_the_transaction_and_writes_the_rest(env: Env, tmp_path: Path) -> None:
     async with gated(env, tmp_path) as (store, gate):
         writing = asyncio.ensure_future(put(store, "/pods/default/a"))
         await turns()
@@ -629,7 +625,7 @@ async def test_closing_waits_for_what_is_being_written_and_writes_the_rest(env: 
 
 
 @pytest.mark.real_loop
-async def test_a_store_may_close_while_its_disk_fails(env: Env, tmp_path: Path) -> None:
+async def test_close_with_a_failing_disk(env: Env, tmp_path: Path) -> None:
     async with gated(env, tmp_path) as (store, gate):
         gate.failure = "no"
         writing = asyncio.ensure_future(put(store, "/pods/default/a"))

@@ -28,9 +28,7 @@ class NoCodec:
 
 
 @pytest.mark.parametrize("value", [b"damaged", b"k8s:enc:aescbc:v1:key1:data"])
-def test_log_lines_have_the_beginning_of_a_key_that_another_program_wrote(
-    value: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_lines_truncate_foreign_keys(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
     key = "/registry/configmaps/default/" + "x" * 300_000
     found = Values(NoCodec()).decode_blocking(key, Pair(key.encode() + b"\xff", value))
     (line,) = caplog.messages
@@ -39,6 +37,6 @@ def test_log_lines_have_the_beginning_of_a_key_that_another_program_wrote(
     assert why_unreadable(found) is not None
 
 
-def test_usual_keys_are_shown_whole() -> None:
+def test_own_keys_are_logged_completely() -> None:
     key = f"/registry/configmaps/{'n' * 63}/{'x' * 100}"
     assert shown_key(key) == key

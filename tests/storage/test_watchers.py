@@ -27,7 +27,7 @@ def change(key: str, revision: int = 2) -> Change:
     return Change(revision, key, "ADDED", b"", None)
 
 
-def test_watchers_of_other_prefixes_are_not_bothered() -> None:
+def test_watchers_of_other_prefixes_are_not_notified() -> None:
     index = WatcherIndex()
     others = [watcher(index, f"coordination.k8s.io/leases/kube-node-lease/node-{i}") for i in range(100)]
     others += [watcher(index, f"/configmaps/ns-{i}/") for i in range(100)]
@@ -37,7 +37,7 @@ def test_watchers_of_other_prefixes_are_not_bothered() -> None:
     assert sum(other.bothered for other in others) == 0
 
 
-def test_removed_watchers_leave_nothing_behind() -> None:
+def test_removed_watchers_are_released() -> None:
     index = WatcherIndex()
     watchers = [watcher(index, prefix) for prefix in ("", "apps/", "/pods/", "/pods/a/", "/pods/a/x", "/pods/")]
     assert len(index) == 6
@@ -49,7 +49,7 @@ def test_removed_watchers_leave_nothing_behind() -> None:
     assert (index._by_prefix, index._narrow, index._wide) == ({}, {}, 0)
 
 
-def test_watchers_may_close_others_while_a_commit_is_handed_out() -> None:
+def test_watcher_closed_during_a_dispatch() -> None:
     index = WatcherIndex()
     first = watcher(index, "/pods/")
     second = watcher(index, "/pods/")
@@ -65,7 +65,7 @@ def test_watchers_may_close_others_while_a_commit_is_handed_out() -> None:
     assert first.take() == [] and second.take() == []
 
 
-async def test_those_who_wait_take_a_change_at_once_or_all_are_woken_in_turn(env: Env) -> None:
+async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env: Env) -> None:
     index = WatcherIndex()
     taken: list[tuple[str, int]] = []
 

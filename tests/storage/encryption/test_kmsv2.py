@@ -81,7 +81,7 @@ async def server(env: Env) -> Server:
     return found
 
 
-async def test_one_seed_serves_all_values_and_is_asked_for_once_by_another_server(env: Env, server: Server) -> None:
+async def test_dek_seed_is_reused_and_decrypted_once_per_server(env: Env, server: Server) -> None:
     stored = [server.transformer.to_storage(b"value", HERE) for _ in range(3)]
     assert server.plugin.calls == ["Status", "Encrypt"]
     assert len(set(stored)) == 3
@@ -94,7 +94,7 @@ async def test_one_seed_serves_all_values_and_is_asked_for_once_by_another_serve
     assert other.metrics.registry.value("apiserver_storage_envelope_transformation_cache_misses_total") == 1
 
 
-async def test_what_is_stored_is_upstreams_message(server: Server) -> None:
+async def test_stored_envelope_is_upstreams(server: Server) -> None:
     server.plugin.annotations = {"a.example.com": b"note"}
     server.plugin.key_id = "2"
     await asyncio.sleep(30)
@@ -106,7 +106,7 @@ async def test_what_is_stored_is_upstreams_message(server: Server) -> None:
     assert len(found.encryptedDEKSource) == 32
 
 
-async def test_a_new_key_of_the_plugin_makes_a_new_seed_and_old_values_stale(server: Server) -> None:
+async def test_changed_key_id_creates_a_new_seed_and_old_values_are_stale(server: Server) -> None:
     old = server.transformer.to_storage(b"value", HERE)
     server.plugin.key_id = "2"
     await asyncio.sleep(10)
@@ -119,7 +119,7 @@ async def test_a_new_key_of_the_plugin_makes_a_new_seed_and_old_values_stale(ser
     assert server.plugin.calls.count("Encrypt") == 2
 
 
-async def test_values_with_a_key_instead_of_a_seed_are_read_and_stale(server: Server) -> None:
+async def test_values_with_a_dek_are_decrypted_and_stale(server: Server) -> None:
     """As releases before v1.28 have written them."""
     key = b"k" * 32
     stored = messages.EncryptedObject(
@@ -131,7 +131,7 @@ async def test_values_with_a_key_instead_of_a_seed_are_read_and_stale(server: Se
     assert await server.read(stored) == (b"value", True)
 
 
-async def test_without_the_plugin_writes_go_on_for_three_minutes(env: Env, server: Server) -> None:
+async def test_writes_continue_for_three_minutes_without_the_plugin(env: Env, server: Server) -> None:
     polls = asyncio.create_task(server.probe.run())
     stored = server.transformer.to_storage(b"value", HERE)
     await asyncio.sleep(600)
@@ -153,7 +153,7 @@ async def test_without_the_plugin_writes_go_on_for_three_minutes(env: Env, serve
     polls.cancel()
 
 
-async def test_a_plugin_may_come_after_the_server(env: Env) -> None:
+async def test_plugin_may_start_after_the_server(env: Env) -> None:
     plugin = Plugin()
     plugin.failure = NO_ANSWER
     server = Server(env, plugin)
@@ -208,9 +208,7 @@ async def test_a_plugin_may_come_after_the_server(env: Env) -> None:
         ),
     ],
 )
-async def test_a_plugin_that_is_not_as_it_should_be_is_unhealthy(
-    server: Server, change: dict[str, Any], message: str
-) -> None:
+async def test_unhealthy_plugin_statuses(server: Server, change: dict[str, Any], message: str) -> None:
     before = server.probe.current_state().source
     for name, value in change.items():
         setattr(server.plugin, name, value)
@@ -225,7 +223,7 @@ async def test_a_plugin_that_is_not_as_it_should_be_is_unhealthy(
     assert len(server.plugin.calls) == calls, "not asked again for three seconds"
 
 
-async def test_a_plugin_that_fails_is_not_asked_for_each_value(env: Env, server: Server) -> None:
+async def test_failing_plugin_is_not_called_for_each_value(env: Env, server: Server) -> None:
     stored = server.transformer.to_storage(b"value", HERE)
     other = Server(env, server.plugin)
     await other.probe.check()
@@ -261,7 +259,7 @@ async def test_a_plugin_that_fails_is_not_asked_for_each_value(env: Env, server:
         pytest.param({"encryptedDEKSource": b"s"}, "invalid seed length 1 used for key generation", id="a short seed"),
     ],
 )
-async def test_what_is_no_envelope_is_refused(server: Server, fields: dict[str, Any] | None, message: str) -> None:
+async def test_invalid_envelopes_are_rejected(server: Server, fields: dict[str, Any] | None, message: str) -> None:
     good = {"encryptedData": b"d" * 60, "keyID": "1", "encryptedDEKSource": b"s" * 32, "encryptedDEKSourceType": 1}
     stored = b"\xff" if fields is None else messages.EncryptedObject(**{**good, **fields}).SerializeToString()
     with pytest.raises(TransformError) as refused:
@@ -269,7 +267,7 @@ async def test_what_is_no_envelope_is_refused(server: Server, fields: dict[str, 
     assert str(refused.value) == message
 
 
-async def test_the_use_of_keys_is_shown_by_hashes_of_a_hundred(env: Env) -> None:
+async def test_key_id_hash_metrics_are_bounded_to_100(env: Env) -> None:
     metrics = EncryptionMetrics("server", env.timestamp)
     for number in range(150):
         metrics.used_key("from_storage", "foo", str(number))

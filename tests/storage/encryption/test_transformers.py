@@ -28,7 +28,7 @@ PROVIDERS: dict[str, Transformer] = {
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS.keys())
-def test_values_of_all_sizes_come_back(provider: Transformer) -> None:
+def test_values_of_all_sizes_round_trip(provider: Transformer) -> None:
     for size in (*range(18), 128, 1024):
         value = bytes(range(size % 256)) or b""
         stored = provider.to_storage(value, HERE)
@@ -37,7 +37,7 @@ def test_values_of_all_sizes_come_back(provider: Transformer) -> None:
             assert provider.to_storage(value, HERE) != stored, "a nonce is used once"
 
 
-def test_a_derived_key_is_that_of_go() -> None:
+def test_derived_key_is_gos() -> None:
     """The bytes are those of Go's crypto/aes, crypto/cipher and crypto/hmac for this seed, info and nonce."""
     stored = bytes.fromhex(
         "6465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f80818283c8c9cacbcccdcecfd0d1d2d3"
@@ -47,7 +47,7 @@ def test_a_derived_key_is_that_of_go() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PROVIDERS if "gcm" in name or "each" in name])
-def test_a_value_that_was_moved_to_another_key_is_not_read(name: str) -> None:
+def test_value_moved_to_another_key_is_rejected(name: str) -> None:
     provider = PROVIDERS[name]
     with pytest.raises(TransformError, match="cipher: message authentication failed"):
         provider.from_storage(provider.to_storage(b"value", HERE), ELSEWHERE)
@@ -75,7 +75,7 @@ def test_a_value_that_was_moved_to_another_key_is_not_read(name: str) -> None:
         ),
     ],
 )
-def test_what_is_damaged_is_refused_in_upstreams_words(provider: Transformer, stored: bytes, message: str) -> None:
+def test_corrupt_value_errors_are_upstreams(provider: Transformer, stored: bytes, message: str) -> None:
     with pytest.raises(TransformError) as refused:
         provider.from_storage(stored, HERE)
     assert str(refused.value) == message
@@ -95,12 +95,12 @@ def test_padding_is_checked_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("make", [Cbc, Gcm])
-def test_keys_have_one_of_three_sizes(make: type[Cbc | Gcm]) -> None:
+def test_aes_key_sizes(make: type[Cbc | Gcm]) -> None:
     with pytest.raises(TransformError, match="crypto/aes: invalid key size 17"):
         make(b"k" * 17)
 
 
-def test_a_seed_has_a_size() -> None:
+def test_seed_size() -> None:
     with pytest.raises(TransformError, match="invalid seed length 31 used for key generation"):
         ExtendedNonceGcm(b"k" * 31)
 
@@ -120,7 +120,7 @@ def prefixed(record: Recorded, *transformers: tuple[bytes, Transformer]) -> Pref
     return PrefixTransformers("no matching prefix found", [PrefixTransformer(*each) for each in transformers], record)
 
 
-def test_the_first_writes_and_all_read() -> None:
+def test_first_provider_encrypts_and_all_decrypt() -> None:
     record = Recorded()
     old, new = Gcm(b"o" * 32), Gcm(b"n" * 32)
     before = prefixed(record, (b"old:", old))
@@ -142,7 +142,7 @@ def test_the_first_writes_and_all_read() -> None:
     ]
 
 
-def test_of_providers_with_one_prefix_each_is_tried() -> None:
+def test_providers_with_the_same_prefix_are_all_tried() -> None:
     """A key is rotated in by a provider of its own."""
     record = Recorded()
     both = prefixed(record, (b"p:", Gcm(b"n" * 32)), (b"p:", Gcm(b"o" * 32)))
@@ -152,7 +152,7 @@ def test_of_providers_with_one_prefix_each_is_tried() -> None:
     assert str(refused.value) == "cipher: message authentication failed"
 
 
-def test_identity_before_a_provider_decrypts_what_that_has_encrypted() -> None:
+def test_identity_provider_first_decrypts_values_of_later_providers() -> None:
     record = Recorded()
     aes = Gcm(b"k" * 32)
     leaving = prefixed(record, (b"", Identity()), (b"k8s:enc:aesgcm:v1:", aes))
@@ -165,7 +165,7 @@ def test_identity_before_a_provider_decrypts_what_that_has_encrypted() -> None:
     assert entering.from_storage(b"value", HERE) == (b"value", True)
 
 
-def test_several_errors_are_one() -> None:
+def test_errors_are_aggregated() -> None:
     errors = [TransformError("a"), TransformError("b", "Unavailable"), TransformError("a")]
     both = combined(errors)
     assert (str(both), both.code, both.may_pass) == ("[a, b]", "Unavailable", True)
