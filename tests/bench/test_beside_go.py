@@ -7,7 +7,7 @@ from bench.managers import comparisons, in_turn
 from bench.rollouts import Phases, wait_until
 
 
-def test_each_run_has_a_name_of_its_own_and_counts_for_its_manager(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_run_has_a_unique_name_and_its_manager(capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[tuple[str, str]] = []
 
     def measure(who: str, name: str) -> dict[str, float]:
@@ -22,7 +22,7 @@ def test_each_run_has_a_name_of_its_own_and_counts_for_its_manager(capsys: pytes
     assert (figure.name, figure.unit, figure.ratio) == ("small: up, wall", "s", 0.5)
 
 
-def test_phases_give_wall_time_cpu_per_pod_and_memory() -> None:
+def test_phases_measure_wall_time_cpu_per_pod_and_memory() -> None:
     phases = Phases(os.getpid(), 10)
     with phases.phase("creation", "created"):
         sum(range(10_000))
@@ -37,7 +37,7 @@ def test_phases_give_wall_time_cpu_per_pod_and_memory() -> None:
     assert all(value > 0 for value in phases.figures.values())
 
 
-def test_waiting_ends_when_nothing_is_missing_and_fails_with_what_was() -> None:
+def test_wait_ends_when_complete_and_fails_with_the_missing_objects() -> None:
     left = [2, 1, 0]
     wait_until(lambda: left.pop(0), patience=60, look=0)
     assert left == []

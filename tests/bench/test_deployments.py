@@ -29,13 +29,13 @@ DONE = {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyRepl
         "one is not available": ({**DONE, "availableReplicas": 2}, False),
     },
 )
-def test_a_deployment_is_rolled_out_as_kubectl_says(status: dict[str, Any], expected: bool) -> None:
+def test_rollout_status_is_kubectls(status: dict[str, Any], expected: bool) -> None:
     found = deployment("web", 3)
     found["metadata"]["generation"] = 2
     assert is_rolled_out({**found, "status": status}) is expected
 
 
-async def test_pods_that_name_no_node_go_to_one_node_after_the_other(env: Env) -> None:
+async def test_unscheduled_pods_are_bound_round_robin(env: Env) -> None:
     """And are ready at once, and gone as soon as they are to end; a daemon's goes where its affinity says."""
 
     async with (
@@ -84,6 +84,6 @@ def test_deployments_become_ready_on_up() -> None:
     assert found["resident"] > 0
 
 
-def test_a_budget_in_seconds_is_held_by_the_median() -> None:
+def test_time_budget_is_checked_against_the_median() -> None:
     assert Figure(name="to ready", unit="s", value=19.0, budget=60.0, aim=20.0).verdict == "aim"
     assert Figure(name="to ready", unit="s", value=61.0, budget=60.0, aim=20.0).verdict == "MISSED"

@@ -12,7 +12,7 @@ def _cost(size: int, ours: Sequence[float], go: Sequence[float] = (), unit: str 
     return figure(name, unit, ours, go, other_name="Go", series="ReplicaSet 0→N→0: cost", size=size)
 
 
-def test_the_largest_size_is_divided_by_the_smallest_by_best_runs() -> None:
+def test_growth_is_the_ratio_of_best_runs() -> None:
     [grown] = growth([_cost(5000, [130, 150], [300]), _cost(20000, [220, 150], [400]), _cost(500, [100, 900], [200])])
     assert grown.value == pytest.approx(1.5)
     assert grown.other == pytest.approx(2.0)
@@ -20,7 +20,7 @@ def test_the_largest_size_is_divided_by_the_smallest_by_best_runs() -> None:
     assert "1 is flat" in table([grown])
 
 
-def test_ours_alone_is_compared_with_itself() -> None:
+def test_single_program_is_compared_with_itself() -> None:
     [grown] = growth([_cost(500, [100]), _cost(20000, [110])])
     assert grown.value == pytest.approx(1.1)
     assert grown.other is None
@@ -35,5 +35,5 @@ def test_ours_alone_is_compared_with_itself() -> None:
         "figures of no series": [figure("a", "µs", [1]), figure("b", "µs", [2])],
     },
 )
-def test_where_nothing_grows_nothing_is_said(figures: list[Figure]) -> None:
+def test_no_growth_is_not_reported(figures: list[Figure]) -> None:
     assert growth(figures) == []

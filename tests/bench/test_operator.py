@@ -17,11 +17,11 @@ from bench import operator
         (SiteCondition(type="Other", status="True", observed_generation=2), False),
     ],
 )
-def test_when_a_website_is_ready(condition: SiteCondition, expected: bool) -> None:
+def test_website_readiness(condition: SiteCondition, expected: bool) -> None:
     assert is_ready(Site(status=SiteStatus(conditions=(condition,))), 2) is expected
 
 
-def test_which_requests_are_the_operators() -> None:
+def test_requests_of_the_operator() -> None:
     counts = Counter(
         {
             "APPLY configmaps 201": 1,
@@ -37,7 +37,7 @@ def test_which_requests_are_the_operators() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["ours", "kopf"])
-def test_both_operators_do_the_same(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_operators_have_the_same_result(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator, "_START_SECONDS", 3.0)
     found = measure(who, 2, 1.0)
     # The finalizer, three objects, the status at first and in the end, and an event; the programs may merge some.
@@ -47,7 +47,7 @@ def test_both_operators_do_the_same(who: str, monkeypatch: pytest.MonkeyPatch) -
     assert found["peak memory MB"] > 10
 
 
-def test_without_kopf_there_is_a_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_kopf_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     assert operator.figures() == []
     assert "kopf is not installed" in capsys.readouterr().err

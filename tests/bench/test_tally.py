@@ -30,14 +30,14 @@ class Exposing:
         return METRICS
 
 
-def test_writes_are_counted_whatever_became_of_them() -> None:
+def test_all_writes_are_counted() -> None:
     cluster = cast(RealCluster, Exposing())
     assert written(cluster, "PUT", "persistentvolumes") == 4
     assert written(cluster, "PUT", "persistentvolumes", "persistentvolumeclaims") == 2_000_004
     assert written(cluster, "DELETE", "persistentvolumes") == 0
 
 
-async def test_an_object_counts_once_and_for_good(env: Env) -> None:
+async def test_object_is_counted_once(env: Env) -> None:
     """What was there before counts, too."""
 
     async with (
@@ -70,6 +70,6 @@ async def test_an_object_counts_once_and_for_good(env: Env) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 25])
-def test_for_each_claim_there_is_a_volume_that_has_just_what_it_asks_for(count: int) -> None:
+def test_each_claim_has_a_volume_of_its_size(count: int) -> None:
     sizes = sorted(volume("v", number)["spec"]["capacity"]["storage"] for number in range(count))
     assert sizes == sorted(claim(number)["spec"]["resources"]["requests"]["storage"] for number in range(count))

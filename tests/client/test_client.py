@@ -175,7 +175,7 @@ POD = {"metadata": {"name": "web", "namespace": "default", "resourceVersion": "7
         "names are encoded": (lambda c: c.get(NODES, "a:b c"), "GET", "/api/v1/nodes/a:b%20c", b""),
     },
 )
-async def test_a_verb_is_one_request(
+async def test_each_verb_sends_one_request(
     env: Env, call: Callable[[Client], Any], method: str, target: str, body: bytes
 ) -> None:
     script = Script(ok())
@@ -193,13 +193,13 @@ async def test_a_verb_is_one_request(
         (apply_patch({}), "application/apply-patch+yaml"),
     ],
 )
-async def test_a_patch_names_its_kind(env: Env, patch: Any, content_type: str) -> None:
+async def test_patch_content_types(env: Env, patch: Any, content_type: str) -> None:
     script = Script(ok())
     await Client(script, env).patch(PODS, "a", patch, "ns")
     assert script.requests[0].headers["content-type"] == content_type
 
 
-async def test_metadata_only_is_asked_for_on_the_wire(env: Env) -> None:
+async def test_metadata_only_accept_header(env: Env) -> None:
     script = Script(ok({"items": []}), ok(POD))
     await Client(script, env).list(PODS.metadata)
     assert "as=PartialObjectMetadataList;" in script.requests[0].headers["accept"]
@@ -220,7 +220,7 @@ async def test_metadata_only_is_asked_for_on_the_wire(env: Env) -> None:
         "a name with a percent sign": lambda c: c.get(PODS, "a%2fb", "ns"),
     },
 )
-async def test_what_makes_no_sense_is_not_sent(env: Env, call: Callable[[Client], Any]) -> None:
+async def test_invalid_arguments_are_rejected(env: Env, call: Callable[[Client], Any]) -> None:
     script = Script(ok())
     with pytest.raises(ValueError):
         await call(Client(script, env))
@@ -245,7 +245,7 @@ async def test_what_makes_no_sense_is_not_sent(env: Env, call: Callable[[Client]
         pytest.param(wire.Response(418, {}, b"teapot"), ApiError, id="an unknown code"),
     ],
 )
-async def test_a_rejection_is_an_exception_by_reason(env: Env, answer: wire.Response, kind: type[ApiError]) -> None:
+async def test_error_class_by_reason(env: Env, answer: wire.Response, kind: type[ApiError]) -> None:
     with pytest.raises(ApiError) as caught:
         await Client(Script(answer), env).get(PODS, "a", "ns")
     assert type(caught.value) is kind
@@ -254,7 +254,7 @@ async def test_a_rejection_is_an_exception_by_reason(env: Env, answer: wire.Resp
     assert not issubclass(AlreadyExists, Conflict)
 
 
-async def test_causes_can_be_asked_for(env: Env) -> None:
+async def test_has_cause(env: Env) -> None:
     answer = refused(403, "Forbidden", causes=[{"reason": "NamespaceTerminating", "field": "metadata.namespace"}])
     with pytest.raises(Forbidden) as caught:
         await Client(Script(answer), env).create(PODS, {}, "ns")
@@ -282,7 +282,7 @@ async def test_causes_can_be_asked_for(env: Env) -> None:
         "a timeout": (TimeoutError("slow"), "GET", None),
     },
 )
-async def test_what_is_repeated(env: Env, first: Canned, method: str, waited: float | None) -> None:
+async def test_retried_responses(env: Env, first: Canned, method: str, waited: float | None) -> None:
     script = Script(first, ok())
     client = Client(script, env)
     if waited is None:
@@ -294,7 +294,7 @@ async def test_what_is_repeated(env: Env, first: Canned, method: str, waited: fl
         assert script.times == [0.0, waited]
 
 
-async def test_ten_repeats_and_no_more_and_the_error_names_an_earlier_one(env: Env) -> None:
+async def test_at_most_ten_retries(env: Env) -> None:
     script = Script(
         *[refused(503, message="first", retry_after="1")] * 10, refused(503, message="last", retry_after="1")
     )
@@ -303,7 +303,7 @@ async def test_ten_repeats_and_no_more_and_the_error_names_an_earlier_one(env: E
     assert len(script.requests) == 11
 
 
-async def test_repeats_take_tokens_as_well(env: Env) -> None:
+async def test_retries_take_tokens(env: Env) -> None:
     script = Script(refused(503, retry_after="0"), ok())
     await Client(script, env, qps=0.1, burst=1).request("GET", "/x")
     assert script.times == [0.0, 10.0]
@@ -322,7 +322,7 @@ async def test_requests_wait_for_tokens_and_opening_a_watch_does_not(env: Env) -
     assert script.times == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
 
 
-async def test_waiters_leave_in_the_order_in_which_they_came_and_a_cancelled_one_gives_its_token_back(env: Env) -> None:
+async def test_throttle_is_fifo_and_cancelled_waiters_return_their_token(env: Env) -> None:
     script = Script(ok())
     client = Client(script, env, qps=1, burst=1)
     await client.request("GET", "/0")
@@ -335,7 +335,7 @@ async def test_waiters_leave_in_the_order_in_which_they_came_and_a_cancelled_one
     assert script.times == [0.0, 2.0, 3.0, 3.0]
 
 
-async def test_a_fence_stops_writes_and_not_reads(env: Env) -> None:
+async def test_fence_stops_writes_but_not_reads(env: Env) -> None:
     script = Script(ok())
 
     def fence() -> None:
@@ -356,7 +356,7 @@ async def test_a_fence_stops_writes_and_not_reads(env: Env) -> None:
     assert len(script.requests) == 1
 
 
-async def test_a_fence_that_falls_before_a_repeat_stops_the_repeat(env: Env) -> None:
+async def test_fence_stops_retries(env: Env) -> None:
     script = Script(refused(503, retry_after="5"), ok())
 
     def fence() -> None:
@@ -371,14 +371,14 @@ async def test_a_fence_that_falls_before_a_repeat_stops_the_repeat(env: Env) -> 
 # Decoding
 
 
-async def test_nulls_read_as_go_reads_them(env: Env) -> None:
+async def test_nulls_are_decoded_as_in_go(env: Env) -> None:
     body = b'{"metadata":{"name":"a","labels":null,"ownerReferences":null},"spec":{"containers":null},"status":null}'
     pod: Pod = await Client(Script(ok(body)), env).get(PODS, "a", "ns")
     assert pod == Pod(metadata=pod.metadata)
     assert pod.metadata.labels == {}
 
 
-async def test_an_object_that_does_not_fit_is_named_or_left_out(env: Env) -> None:
+async def test_undecodable_object_is_named_or_skipped(env: Env) -> None:
     good, bad = POD, {"metadata": {"name": "b", "namespace": "ns"}, "spec": {"nodeName": 5}}
     script = Script(ok({"items": [good, bad, good], "metadata": {"resourceVersion": "9"}}))
     with pytest.raises(
@@ -392,7 +392,7 @@ async def test_an_object_that_does_not_fit_is_named_or_left_out(env: Env) -> Non
     assert [error.what for error in left_out] == ["pods ns/b"]
 
 
-async def test_a_page_with_raw_keeps_each_objects_own_bytes(env: Env) -> None:
+async def test_page_with_raw_keeps_the_bytes_of_each_object(env: Env) -> None:
     script = Script(ok(b'{"metadata":{"resourceVersion":"9"},"items":[{ "metadata" : {"name":"a"}, "new": 1 }]}'))
     page = await Client(script, env).list_page(PODS)
     assert page.items[0].raw == b'{ "metadata" : {"name":"a"}, "new": 1 }'
@@ -401,7 +401,7 @@ async def test_a_page_with_raw_keeps_each_objects_own_bytes(env: Env) -> None:
     assert bytes(raw.items[0]) == page.items[0].raw
 
 
-async def test_all_pages_and_a_fresh_start_when_the_token_expires(env: Env) -> None:
+async def test_list_all_restarts_when_the_continue_token_expires(env: Env) -> None:
     def page(name: str, token: str) -> wire.Response:
         return ok({"metadata": {"continue": token, "resourceVersion": "5"}, "items": [{"metadata": {"name": name}}]})
 
@@ -428,7 +428,7 @@ async def read(client: Client, **options: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 1000])
-async def test_lines_are_found_however_the_bytes_are_cut(env: Env, size: int) -> None:
+async def test_watch_lines_are_split_from_any_chunks(env: Env, size: int) -> None:
     expected = [(type_, f"pod-{i}") for i, type_ in enumerate(["ADDED", "MODIFIED"] * 3)]
     text = b"".join(line(type_, {"metadata": {"name": name}}) for type_, name in expected)
     script = Script([text[i : i + size] for i in range(0, len(text), size)])
@@ -444,11 +444,11 @@ async def test_lines_are_found_however_the_bytes_are_cut(env: Env, size: int) ->
         "with something more": b'{"type":"DELETED","object":{"metadata":{"name":"a"}},"more":{}}\n',
     },
 )
-async def test_unusual_lines_are_read_as_well(env: Env, text: bytes) -> None:
+async def test_unusual_watch_lines(env: Env, text: bytes) -> None:
     assert await read(Client(Script([text]), env)) == [("DELETED", "a")]
 
 
-async def test_raw_is_the_objects_own_json(env: Env) -> None:
+async def test_raw_is_the_json_of_the_object(env: Env) -> None:
     client = Client(Script([b'{"type":"ADDED","object":{"metadata":{"name":"a"},"x":[1, 2]}}\n']), env)
     raw = []
     async with client.watch(PODS, keep_raw=True) as batches:
@@ -460,7 +460,7 @@ async def test_raw_is_the_objects_own_json(env: Env) -> None:
     assert raw == [b'{"metadata":{"name":"a"},"x":[1, 2]}'] * 2
 
 
-async def test_a_bookmark_has_only_metadata_whatever_zero_values_it_shows(env: Env) -> None:
+async def test_bookmark_with_zero_values_is_decoded(env: Env) -> None:
     bookmark = {
         "kind": "Pod",
         "metadata": {
@@ -490,7 +490,7 @@ async def test_a_bookmark_has_only_metadata_whatever_zero_values_it_shows(env: E
         ),
     },
 )
-async def test_a_bookmark_says_its_version_and_is_kept_as_it_came(env: Env, text: bytes) -> None:
+async def test_bookmark_has_resource_version_and_raw(env: Env, text: bytes) -> None:
     client = Client(Script([b'{"type":"BOOKMARK","object":' + text + b"}\n"]), env)
     for keep_raw in (False, True):
         async with client.watch(PODS, keep_raw=keep_raw) as batches:
@@ -508,12 +508,12 @@ async def test_events_before_an_error_are_delivered_first(env: Env) -> None:
             await anext(batches)
 
 
-async def test_a_rejected_watch_raises_what_the_server_said(env: Env) -> None:
+async def test_rejected_watch_raises_the_servers_error(env: Env) -> None:
     with pytest.raises(Forbidden):
         await read(Client(Script(refused(403, "Forbidden")), env))
 
 
-async def test_a_watch_is_opened_again_after_a_lost_connection_and_is_empty_when_that_never_helps(env: Env) -> None:
+async def test_watch_is_reopened_after_a_lost_connection(env: Env) -> None:
     script = Script(ConnectionLost("EOF"), TimeoutError(), refused(429, retry_after="2"), [line("ADDED", POD)])
     assert await read(Client(script, env)) == [("ADDED", "web")]
     assert script.times == [0.0, 1.0, 2.0, 4.0]
@@ -522,14 +522,14 @@ async def test_a_watch_is_opened_again_after_a_lost_connection_and_is_empty_when
     assert len(script.requests) == 11
 
 
-async def test_a_watch_that_breaks_raises_and_so_does_half_an_event(env: Env) -> None:
+async def test_broken_watch_and_truncated_event_raise(env: Env) -> None:
     endings: list[bytes | Exception] = [ConnectionLost("reset"), b'{"type":"ADD']
     for ending in endings:
         with pytest.raises(ConnectionLost):
             await read(Client(Script([line("ADDED", POD), ending]), env))
 
 
-async def test_a_server_that_died_silently_is_noticed_after_the_watchs_time(env: Env) -> None:
+async def test_silent_server_is_detected_after_the_watch_timeout(env: Env) -> None:
     client = Client(Script([line("ADDED", POD), None]), env)  # type: ignore[list-item]
     with pytest.raises(ConnectionLost, match="did not end when its 300 s were over"):
         await read(client, timeout_seconds=300)
@@ -539,7 +539,7 @@ async def test_a_server_that_died_silently_is_noticed_after_the_watchs_time(env:
     assert env.monotonic() == 330.0
 
 
-async def test_a_cancelled_reader_is_cancelled_and_gets_no_lost_connection(env: Env) -> None:
+async def test_cancelled_reader_gets_cancelled_error(env: Env) -> None:
     client = Client(Script([None]), env)  # type: ignore[list-item]
     reader = asyncio.ensure_future(read(client, timeout_seconds=300))
     await asyncio.sleep(1)
@@ -548,7 +548,7 @@ async def test_a_cancelled_reader_is_cancelled_and_gets_no_lost_connection(env: 
         await reader
 
 
-async def test_an_undecodable_event_is_left_out_when_somebody_takes_it(env: Env) -> None:
+async def test_undecodable_event_is_skipped_with_a_callback(env: Env) -> None:
     bad = line("ADDED", {"metadata": {"name": "b", "namespace": "ns"}, "spec": {"nodeName": 5}})
     pieces: Canned = [line("ADDED", POD) + bad + line("DELETED", POD)]
     left_out: list[UndecodableObject] = []
@@ -561,7 +561,7 @@ async def test_an_undecodable_event_is_left_out_when_somebody_takes_it(env: Env)
         await read(Client(Script(pieces), env))
 
 
-async def test_clients_with_one_memo_share_one_object_per_event(env: Env) -> None:
+async def test_clients_with_one_memo_share_decoded_objects(env: Env) -> None:
     text = line("ADDED", POD)
     memo = DecodeMemo(capacity=2)
 
@@ -577,7 +577,7 @@ async def test_clients_with_one_memo_share_one_object_per_event(env: Env) -> Non
     assert await first(text) is not one
 
 
-async def test_whoever_asks_for_less_gets_the_wider_view_and_shares_it(env: Env) -> None:
+async def test_narrower_views_share_the_wider_object(env: Env) -> None:
     class Wide(Pod, frozen=True):
         """A pod, for somebody who looks at more."""
 
@@ -595,7 +595,7 @@ async def test_whoever_asks_for_less_gets_the_wider_view_and_shares_it(env: Env)
     assert [type(one) for one in found] == [Wide] * 5
 
 
-async def test_a_rejected_request_is_one_error_in_the_metrics_and_a_repeat_is_counted(env: Env) -> None:
+async def test_metrics_count_errors_and_retries(env: Env) -> None:
     told: list[tuple[object, ...]] = []
 
     class Metrics:

@@ -39,7 +39,7 @@ def answer(asked: Asked) -> None:
     asked.answer(b"{}")
 
 
-async def test_looking_up_a_name_is_timed_and_an_address_needs_none() -> None:
+async def test_dns_resolution_is_timed() -> None:
     measured = Measured()
     async with ScriptedServer(answer) as server:
         for url in (server.url.replace("127.0.0.1", "localhost"), server.url):
@@ -66,7 +66,7 @@ def write(path: Path, content: bytes) -> None:
         "gone": (Path.unlink, ("failure", "read_error")),
     },
 )
-def test_a_change_of_the_authoritys_file_is_counted_once(
+def test_ca_file_change_is_counted_once(
     tmp_path: Path, change: Callable[[Path], None], labels: tuple[str, str]
 ) -> None:
     measured, path = Measured(), tmp_path / "ca.crt"
@@ -81,7 +81,7 @@ def test_a_change_of_the_authoritys_file_is_counted_once(
     assert measured.registry.exposition().count("rest_client_transport_ca_reload_total{") == 1
 
 
-async def test_how_plugins_end_is_counted(tmp_path: Path) -> None:
+async def test_exec_plugin_calls_are_counted(tmp_path: Path) -> None:
     measured = Measured()
 
     async def called(made: ExecPlugin) -> None:
@@ -99,7 +99,7 @@ async def test_how_plugins_end_is_counted(tmp_path: Path) -> None:
     assert "rest_client_exec_plugin_ttl_seconds +Inf" in measured.registry.exposition()
 
 
-async def test_the_lifetime_of_a_plugins_certificate_is_measured(tmp_path: Path) -> None:
+async def test_exec_plugin_certificate_lifetime(tmp_path: Path) -> None:
     """Each run prints the next one of two."""
     measured, authority = Measured(), Authority()
     pairs = []
@@ -128,7 +128,7 @@ async def test_the_lifetime_of_a_plugins_certificate_is_measured(tmp_path: Path)
     assert measured("exec_plugin_certificate_rotation_age") == 1
 
 
-async def test_an_invalid_certificate_is_reported_when_it_is_used(tmp_path: Path) -> None:
+async def test_invalid_certificate_is_reported_on_use(tmp_path: Path) -> None:
     measured = Measured()
     made = plugin(tmp_path, credential("{'clientCertificateData': 'x', 'clientKeyData': 'y'}"))
     made.metrics = measured.metrics

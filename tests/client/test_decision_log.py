@@ -59,7 +59,7 @@ def as_controller(decision: str) -> None:
     record_decision(decision)
 
 
-async def test_a_line_says_what_was_written_and_why(ground: Ground) -> None:
+async def test_line_has_write_and_cause(ground: Ground) -> None:
     as_controller("wants 1, has 0: „web“ is missing")
     raw = await ground.client.create(CONFIG_MAPS.raw, config_map(generateName="web-"), "default")
     made = json.loads(bytes(raw))["metadata"]
@@ -87,14 +87,14 @@ async def test_a_line_says_what_was_written_and_why(ground: Ground) -> None:
     assert second["cause"]["decision"] == "deleting it again"
 
 
-async def test_the_values_of_objects_are_not_in_the_log(ground: Ground) -> None:
+async def test_object_values_are_not_logged(ground: Ground) -> None:
     await ground.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
     await ground.client.patch(CONFIG_MAPS, "web", merge_patch({"data": {"password": "hunter2!"}}), "default")
     assert len(await ground.lines()) == 2
     assert "hunter2" not in ground.path.read_text()
 
 
-async def test_a_rejected_write_is_recorded_with_its_reason(ground: Ground) -> None:
+async def test_rejected_write_is_logged_with_its_reason(ground: Ground) -> None:
     await ground.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
     with pytest.raises(AlreadyExists):
         await ground.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
@@ -105,7 +105,7 @@ async def test_a_rejected_write_is_recorded_with_its_reason(ground: Ground) -> N
     assert "cause" not in rejected
 
 
-async def test_reads_events_renewals_reviews_and_dry_runs_are_left_out(ground: Ground) -> None:
+async def test_reads_events_renewals_reviews_and_dry_runs_are_not_logged(ground: Ground) -> None:
     client = ground.client
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -149,7 +149,7 @@ class Failing:
         "a caller that gives up": (asyncio.CancelledError(), "the request was cancelled before the answer came"),
     },
 )
-async def test_a_write_that_may_have_happened_is_recorded_without_a_code(
+async def test_undecided_write_is_logged_without_a_code(
     env: Env, tmp_path: Path, failure: BaseException, message: str
 ) -> None:
     log = DecisionLog(env, str(tmp_path / "log"), Rotation())
@@ -162,7 +162,7 @@ async def test_a_write_that_may_have_happened_is_recorded_without_a_code(
     assert (line["verb"], line["namespace"], line["name"]) == ("delete", "a", "b")
 
 
-async def test_a_disk_that_is_full_costs_lines_and_no_writes(
+async def test_full_disk_drops_lines_and_fails_no_writes(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await ground.client.create(CONFIG_MAPS.raw, config_map(name="a"), "default")
@@ -192,7 +192,7 @@ async def _until(condition: Callable[[], bool]) -> None:
     pytest.fail("it took more than ten seconds")
 
 
-async def test_lines_that_cannot_wait_are_dropped_and_counted(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_over_the_buffer_are_dropped_and_counted(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_writer, "MAX_BYTES", 10)
     await ground.client.create(CONFIG_MAPS.raw, config_map(name="a"), "default")
     assert await ground.lines() == []
@@ -242,7 +242,7 @@ class Answering:
         "nothing": (b"", ("b", "", "")),
     },
 )
-async def test_answers_of_any_form_are_read(
+async def test_responses_of_any_encoding_are_decoded(
     env: Env, tmp_path: Path, body: bytes, expected: tuple[str, str, str]
 ) -> None:
     log = DecisionLog(env, str(tmp_path / "log"), Rotation())

@@ -24,7 +24,7 @@ def page(*pods: str) -> tuple[list[str], list[UndecodableObject], Page[object]]:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_an_object_that_is_nested_too_deeply_costs_itself_only(place: int) -> None:
+def test_too_deeply_nested_object_is_skipped(place: int) -> None:
     pods = [pod("one"), pod("two")]
     pods.insert(place, pod("bad", DEEP))
     names, missed, found = page(*pods)
@@ -35,6 +35,6 @@ def test_an_object_that_is_nested_too_deeply_costs_itself_only(place: int) -> No
     assert [json.loads(entry.raw)["metadata"]["name"] for entry in found.items] == names
 
 
-def test_without_a_callback_it_is_an_error() -> None:
+def test_undecodable_object_without_a_callback_is_an_error() -> None:
     with pytest.raises(UndecodableObject):
         decoders_of(PODS.view).one(pod("bad", DEEP).encode(), lambda: "pods x/bad")

@@ -96,7 +96,7 @@ class Server:
         "legacy": (Server(LEGACY), 6),
     },
 )
-async def test_both_forms_say_the_same(server: Server, requests: int) -> None:
+async def test_aggregated_and_unaggregated_discovery_agree(server: Server, requests: int) -> None:
     found = await discover(server)
     assert len(server.asked) == requests
     assert [version.name for version in found.versions] == ["v1", "apps/v1", "apps/v1beta2"]
@@ -136,7 +136,7 @@ def test_resources_are_found_by_group_and_kind(group: str, kind: str, names: lis
     assert [f"{found.version} {found.name}" for found in served.preferred_for(group, kind)] == names
 
 
-async def test_a_server_without_the_core_group_is_fine_and_one_that_fails_is_not() -> None:
+async def test_missing_core_group_is_accepted_and_failing_one_is_not() -> None:
     class Failing(Server):
         async def request(self, method: str, target: str, **_: Any) -> wire.Response:
             raise error_of(503, b"")
@@ -147,7 +147,7 @@ async def test_a_server_without_the_core_group_is_fine_and_one_that_fails_is_not
         await discover(Failing({}))
 
 
-async def test_a_mapper_asks_once_for_all_and_again_after_a_reset() -> None:
+async def test_mapper_caches_discovery_until_reset() -> None:
     server = Server({"/api": CORE, "/apis": NAMED}, AGGREGATED)
     mapper = RestMapper(server)
     first = asyncio.ensure_future(mapper.resource_for("v1", "Pod"))
@@ -165,7 +165,7 @@ async def test_a_mapper_asks_once_for_all_and_again_after_a_reset() -> None:
     assert len(server.asked) == 4
 
 
-async def test_an_answer_to_a_question_from_before_a_reset_is_not_remembered() -> None:
+async def test_discovery_started_before_a_reset_is_not_cached() -> None:
     """Who resets wants to know of what has come since; who asked before gets the answer all the same."""
     nothing = {**NAMED, "items": []}
     server = Server({"/api": CORE, "/apis": nothing}, AGGREGATED)
@@ -181,7 +181,7 @@ async def test_an_answer_to_a_question_from_before_a_reset_is_not_remembered() -
     assert len(server.asked) == 4
 
 
-async def test_a_failed_question_is_asked_again() -> None:
+async def test_failed_discovery_is_retried() -> None:
     class Flaky(Server):
         async def request(self, method: str, target: str, **more: Any) -> wire.Response:
             if len(self.asked) < 2:

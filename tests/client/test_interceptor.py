@@ -123,7 +123,7 @@ async def scenario(env: Env) -> Scenario:
         ("GET", "/apis/apps/v1", "get /apis/apps/v1"),
     ],
 )
-def test_requests_are_described_as_the_server_would(method: str, target: str, expected: str) -> None:
+def test_request_info_is_the_servers(method: str, target: str, expected: str) -> None:
     assert str(describe(wire.Request(method, target))) == expected
 
 
@@ -155,7 +155,7 @@ async def test_faults(scenario: Scenario, action: Any, error: type[Exception], s
     assert scenario.observed[-1].injected
 
 
-async def test_an_answer_that_comes_late_is_overtaken_by_events(scenario: Scenario) -> None:
+async def test_delayed_response_arrives_after_events(scenario: Scenario) -> None:
     scenario.faults.add(Rule(delay_answer(2.0), verb="create"))
     listening = asyncio.ensure_future(scenario.listen(PODS))
     await asyncio.sleep(1)
@@ -171,7 +171,7 @@ async def test_an_answer_that_comes_late_is_overtaken_by_events(scenario: Scenar
     listening.cancel()
 
 
-async def test_an_answer_that_never_comes_needs_the_callers_own_limit(scenario: Scenario) -> None:
+async def test_missing_response_needs_a_caller_timeout(scenario: Scenario) -> None:
     scenario.faults.add(Rule(hang(sent=True)))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(5):
@@ -196,7 +196,7 @@ async def test_an_answer_that_never_comes_needs_the_callers_own_limit(scenario: 
         ({"probability": 0.0}, []),
     ],
 )
-async def test_a_rule_hits_what_it_says(scenario: Scenario, criteria: dict[str, Any], hit: list[str]) -> None:
+async def test_rule_matching(scenario: Scenario, criteria: dict[str, Any], hit: list[str]) -> None:
     rule = scenario.faults.add(Rule(fail(400), **criteria))
     calls = [
         scenario.client.create(PODS, {}, "ns"),
@@ -214,7 +214,7 @@ async def test_a_rule_hits_what_it_says(scenario: Scenario, criteria: dict[str, 
     assert hurt == hit
 
 
-async def test_chance_is_the_seeds(env: Env) -> None:
+async def test_probability_depends_on_the_seed(env: Env) -> None:
     async def hits(seed: int) -> list[bool]:
         scenario = Scenario(Env(clock=env.clock, chance=Chance(seed)))
         scenario.faults.add(Rule(fail(400), probability=0.5))
@@ -235,7 +235,7 @@ async def test_delays_add_up_before_the_request_is_sent(scenario: Scenario) -> N
     assert 3.0 <= scenario.env.monotonic() <= 4.0
 
 
-async def test_a_request_can_be_changed_on_its_way(scenario: Scenario) -> None:
+async def test_request_can_be_modified(scenario: Scenario) -> None:
     """A stale list, for one: the same list, from the server's cache."""
     change = Replace(lambda request: wire.Request(request.method, request.target + "/b"))
     scenario.faults.add(Rule(change, verb="get"))
@@ -243,7 +243,7 @@ async def test_a_request_can_be_changed_on_its_way(scenario: Scenario) -> None:
     assert scenario.server.seen == ["get pods/b ns/a"]
 
 
-async def test_a_rejected_watch_and_one_that_works(scenario: Scenario) -> None:
+async def test_rejected_and_successful_watch(scenario: Scenario) -> None:
     scenario.faults.add(Rule(gone(), verb="watch", times=1))
     await scenario.listen(PODS)
     assert isinstance(scenario.endings["pods"], Expired)
@@ -258,7 +258,7 @@ async def test_a_rejected_watch_and_one_that_works(scenario: Scenario) -> None:
 
 
 @pytest.mark.usefixtures("seed")
-async def test_delayed_events_keep_their_order_and_can_be_overtaken_by_another_watch(scenario: Scenario) -> None:
+async def test_delayed_events_keep_their_order_per_watch(scenario: Scenario) -> None:
     scenario.faults.add(Rule(delay(1.0, 9.0), verb="watch", resource="pods"))
     listeners = [asyncio.ensure_future(scenario.listen(kind)) for kind in (PODS, NODES)]
     await asyncio.sleep(0)
@@ -304,7 +304,7 @@ async def test_open_watches_can_be_ended(scenario: Scenario, with_: Any, ending:
     assert scenario.heard == []
 
 
-async def test_a_watch_whose_headers_never_come_is_opened_again_after_a_minute(env: Env) -> None:
+async def test_watch_without_response_headers_is_reopened_after_a_minute(env: Env) -> None:
     server = Server()
     interceptor = Interceptor(server, env)
     interceptor.add(Rule(hang(sent=False), verb="watch", times=1))

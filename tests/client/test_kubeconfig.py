@@ -55,12 +55,12 @@ def test_one_file(tmp_path: Path) -> None:
     assert info.login(Env()).current() == b"Authorization: Bearer t\r\n"
 
 
-def test_json_is_yaml_as_well_and_what_is_not_known_is_ignored(tmp_path: Path) -> None:
+def test_json_is_accepted_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
     document = json.dumps({**config(), "preferences": {}, "extensions": None, "colour": "blue"}, indent=1)
     assert found(tmp_path, document).endpoint.host == "api.example"
 
 
-def test_of_several_files_the_first_that_has_an_entry_wins(tmp_path: Path) -> None:
+def test_first_file_with_an_entry_wins(tmp_path: Path) -> None:
     first = config(cluster={"server": "https://first"}, user={"token": "first"})
     first["current-context"] = ""
     second = config(cluster={"server": "https://second"}, user={"token": "second"})
@@ -73,7 +73,7 @@ def test_of_several_files_the_first_that_has_an_entry_wins(tmp_path: Path) -> No
     assert info.login(Env()).current() == b"Authorization: Bearer first\r\n"
 
 
-def test_paths_are_relative_to_the_file_that_has_them(tmp_path: Path) -> None:
+def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     user = {"client-certificate": "c.crt", "client-key": "/abs/c.key"}
     document = config(cluster={"certificate-authority": "pki/ca.crt"}, user=user)
@@ -82,14 +82,14 @@ def test_paths_are_relative_to_the_file_that_has_them(tmp_path: Path) -> None:
     assert (info.tls.certificate_file, info.tls.key_file) == (str(tmp_path / "elsewhere" / "c.crt"), "/abs/c.key")
 
 
-def test_another_context_and_another_server_can_be_asked_for(tmp_path: Path) -> None:
+def test_context_and_server_overrides(tmp_path: Path) -> None:
     document = config()
     document["contexts"].append({"name": "two", "context": {"cluster": "one", "user": "one", "namespace": "other"}})
     info = found(tmp_path, document, context="two", master="http://127.0.0.1:8080")
     assert (info.namespace, str(info.endpoint)) == ("other", "http://127.0.0.1:8080")
 
 
-def test_impersonation_becomes_headers(tmp_path: Path) -> None:
+def test_impersonation_headers(tmp_path: Path) -> None:
     user = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"example.org/x": ["1", "2"]}}
     assert found(tmp_path, config(user=user)).headers == (
         ("Impersonate-User", "jane"),
@@ -118,7 +118,7 @@ def test_impersonation_becomes_headers(tmp_path: Path) -> None:
         ),
     },
 )
-def test_the_way_to_log_in(tmp_path: Path, user: dict[str, Any], kind: type) -> None:
+def test_credentials(tmp_path: Path, user: dict[str, Any], kind: type) -> None:
     (tmp_path / "token").write_text("from-file\n")
     assert type(found(tmp_path, config(user=user)).login(Env())) is kind
 
@@ -185,16 +185,14 @@ V1 = "client.authentication.k8s.io/v1"
         "socks": (config(cluster={"proxy-url": "socks5://p:1080"}), "SOCKS proxies .* are not supported"),
     },
 )
-def test_an_error_names_the_file_the_entry_the_reason_and_the_way_out(
-    tmp_path: Path, document: object, message: str
-) -> None:
+def test_error_messages(tmp_path: Path, document: object, message: str) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(ConfigError, match=message) as caught:
         found(tmp_path, document).transport(Env())
     assert str(tmp_path / "config") in str(caught.value)
 
 
-def test_an_expired_client_certificate_says_since_when(tmp_path: Path) -> None:
+def test_expired_client_certificate_error_has_its_date(tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.issue("jane", days=-1)
     user = {
@@ -206,7 +204,7 @@ def test_an_expired_client_certificate_says_since_when(tmp_path: Path) -> None:
         found(tmp_path, config(user=user)).transport(Env())
 
 
-def test_a_key_of_another_certificate_is_noticed(tmp_path: Path) -> None:
+def test_mismatching_key_is_an_error(tmp_path: Path) -> None:
     authority = Authority()
     (certificate, _), (_, key) = authority.issue("a"), authority.issue("b")
     (tmp_path / "a.crt").write_bytes(certificate)
@@ -222,20 +220,20 @@ def test_a_key_of_another_certificate_is_noticed(tmp_path: Path) -> None:
         "a directory": (lambda path: path.mkdir(), "config: cannot read the kubeconfig: Is a directory"),
     },
 )
-def test_an_unreadable_file_says_why(tmp_path: Path, prepare: Any, message: str) -> None:
+def test_unreadable_file_error(tmp_path: Path, prepare: Any, message: str) -> None:
     prepare(tmp_path / "config")
     with pytest.raises(ConfigError, match=message):
         find(kubeconfig=str(tmp_path / "config"), environ={})
 
 
-def test_with_nothing_given_the_ways_in_are_listed(tmp_path: Path) -> None:
+def test_missing_configuration_error_lists_the_options(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give --kubeconfig FILE or --master URL, set KUBECONFIG, or run in a pod"):
         find(environ={"HOME": str(tmp_path)})
     with pytest.raises(ConfigError, match=r"no kubeconfig at .*nowhere"):
         find(environ={"KUBECONFIG": str(tmp_path / "nowhere")})
 
 
-def test_the_order_of_sources(tmp_path: Path) -> None:
+def test_order_of_sources(tmp_path: Path) -> None:
     home, listed = tmp_path / "home", tmp_path / "listed"
     (home / ".kube").mkdir(parents=True)
     write(home / ".kube" / "config", config(cluster={"server": "https://home"}))
@@ -249,7 +247,7 @@ def test_the_order_of_sources(tmp_path: Path) -> None:
     assert find(environ=environ, kubeconfig=explicit).endpoint.host == "explicit"
 
 
-def test_in_a_pod(tmp_path: Path) -> None:
+def test_in_cluster_config(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(ConfigError, match=r"there is no .*token; is automountServiceAccountToken off"):
         in_pod(environ, tmp_path)
@@ -261,7 +259,7 @@ def test_in_a_pod(tmp_path: Path) -> None:
     assert info.transport(Env()).host == "fd00::1:443"
 
 
-def test_the_cluster_is_described_to_a_plugin_that_asks(tmp_path: Path) -> None:
+def test_exec_plugin_gets_cluster_info(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_bytes(b"PEM")
     plugin = {"command": "./bin/login", "apiVersion": V1, "interactiveMode": "Never", "provideClusterInfo": True}
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}
@@ -305,10 +303,10 @@ def test_no_proxy(server: str, no_proxy: str, proxied: bool) -> None:
     assert proxy == (Proxy("http", "proxy", 3128, "Basic dTpwQA==") if proxied else None)
 
 
-def test_a_proxy_without_a_scheme_is_http() -> None:
+def test_proxy_without_a_scheme_is_http() -> None:
     assert parse_proxy("proxy:3128", "test") == Proxy("http", "proxy", 3128)
 
 
-def test_connect_sends_nothing(tmp_path: Path) -> None:
+def test_connect_sends_no_requests(tmp_path: Path) -> None:
     transport = connect(Env(), kubeconfig=write(tmp_path / "config", config()), environ={})
     assert transport.host == "api.example:6443"

@@ -13,7 +13,7 @@ def _line(number: int) -> bytes:
     return b"%d" % number
 
 
-def test_the_newest_events_are_remembered_and_the_oldest_forgotten() -> None:
+def test_oldest_events_are_evicted() -> None:
     memo = DecodeMemo(capacity=10)
     events = [_Event(number) for number in range(23)]
     for number, event in enumerate(events):
@@ -23,7 +23,7 @@ def test_the_newest_events_are_remembered_and_the_oldest_forgotten() -> None:
     assert 5 <= len(known) <= 10
 
 
-def test_each_view_has_a_memory_of_its_own() -> None:
+def test_views_have_separate_caches() -> None:
     memo = DecodeMemo(capacity=10)
     event = _Event(1)
     memo.put(_Event, False, b"1", event)

@@ -4,12 +4,12 @@ import pytest
 from tests.real_cluster import RealCluster
 
 
-def test_the_administrator_may_do_everything(real_cluster: RealCluster) -> None:
+def test_administrator_has_all_rights(real_cluster: RealCluster) -> None:
     namespace = real_cluster.namespace()
     assert real_cluster.request("GET", f"/api/v1/namespaces/{namespace}")["metadata"]["name"] == namespace
 
 
-def test_a_user_has_only_the_rights_it_was_given(real_cluster: RealCluster) -> None:
+def test_user_has_only_granted_rights(real_cluster: RealCluster) -> None:
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
     kubeconfig = real_cluster.user("reader", rules=rules)
     assert real_cluster.kubectl("get", "pods", kubeconfig=kubeconfig) == ""
@@ -17,5 +17,5 @@ def test_a_user_has_only_the_rights_it_was_given(real_cluster: RealCluster) -> N
         real_cluster.kubectl("get", "nodes", kubeconfig=kubeconfig)
 
 
-def test_kubectl_speaks_to_it(real_cluster: RealCluster) -> None:
+def test_kubectl_connects(real_cluster: RealCluster) -> None:
     assert "Server Version" in real_cluster.kubectl("version")

@@ -47,7 +47,7 @@ async def read_whole(transport: RemoteTransport) -> bytes:
     return b"".join([piece async for piece in await transport.open(GET)])
 
 
-async def test_a_request_goes_out_as_given_and_its_answer_comes_back_whole() -> None:
+async def test_request_and_response_are_transferred_completely() -> None:
     async with serving(lambda asked: asked.answer(b'{"b":2}', status=201, headers="X-A: 1\r\nX-A: 2\r\n")) as pair:
         server, transport = pair
         response = await transport.request(POST)
@@ -58,14 +58,14 @@ async def test_a_request_goes_out_as_given_and_its_answer_comes_back_whole() -> 
         assert asked.header("content-length") == "7"
 
 
-async def test_requests_one_after_the_other_share_one_connection() -> None:
+async def test_sequential_requests_share_a_connection() -> None:
     async with serving(Asked.answer) as (server, transport):
         for _ in range(5):
             await transport.request(POST)
         assert len(server.connections) == 1
 
 
-async def test_at_most_the_limit_of_connections_and_the_rest_wait_in_order() -> None:
+async def test_connection_limit_is_fifo() -> None:
     asked: list[Asked] = []
     async with serving(asked.append, max_connections=2) as (server, transport):
         calls = [asyncio.ensure_future(transport.request(wire.Request("GET", f"/{i}"))) for i in range(6)]
@@ -81,7 +81,7 @@ async def test_at_most_the_limit_of_connections_and_the_rest_wait_in_order() -> 
         assert [sorted(order[i : i + 2]) for i in (0, 2, 4)] == [["/0", "/1"], ["/2", "/3"], ["/4", "/5"]]
 
 
-async def test_watches_have_connections_of_their_own() -> None:
+async def test_watches_use_separate_connections() -> None:
     def handler(asked: Asked) -> None:
         if "watch" in asked.target:
             asked.begin()
@@ -97,7 +97,7 @@ async def test_watches_have_connections_of_their_own() -> None:
         await until(lambda: server.open_connections == 1)
 
 
-async def test_a_closed_port_is_connection_refused() -> None:
+async def test_closed_port_is_connection_refused() -> None:
     async with serving(Asked.answer) as (_, transport):
         pass
     transport = RemoteTransport(transport.endpoint, Env())
@@ -110,7 +110,7 @@ async def test_a_closed_port_is_connection_refused() -> None:
     await transport.close()
 
 
-async def test_an_unknown_host_says_so() -> None:
+async def test_unknown_host_error() -> None:
     transport = RemoteTransport(parse_endpoint("http://no-such-host.invalid:1", "test"), Env())
     with pytest.raises(ConnectFailed, match=r"cannot find no-such-host\.invalid:1"):
         await transport.request(GET)
@@ -118,7 +118,7 @@ async def test_an_unknown_host_says_so() -> None:
 
 
 @pytest.mark.parametrize("request_", [GET, POST], ids=["read", "write"])
-async def test_a_connection_that_the_server_closed_while_idle_is_not_used(request_: wire.Request) -> None:
+async def test_idle_connection_closed_by_the_server_is_not_reused(request_: wire.Request) -> None:
     async with serving(Asked.answer) as (server, transport):
         await transport.request(GET)
         server.connections[0].close()
@@ -127,7 +127,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used(reques
         assert (await transport.request(request_)).status == 200
 
 
-async def test_a_connection_that_was_idle_for_long_is_asked_before_it_is_used() -> None:
+async def test_long_idle_connection_is_checked_before_use() -> None:
     """The server has closed it, but this loop has not had a turn to notice: a write must still not be lost."""
     async with serving(Asked.answer) as (server, transport):
         await transport.request(GET)
@@ -148,14 +148,14 @@ def closing_reused(asked: Asked) -> None:
         asked.answer()
 
 
-async def test_a_read_is_sent_again_when_keep_alive_ran_out_at_that_moment() -> None:
+async def test_read_is_retried_after_a_keep_alive_race() -> None:
     async with serving(closing_reused) as (server, transport):
         await transport.request(GET)
         assert (await transport.request(GET)).status == 200
         assert len(server.requests) == 3
 
 
-async def test_a_write_that_may_have_arrived_is_not_sent_again() -> None:
+async def test_undecided_write_is_not_retried() -> None:
     async with serving(closing_reused) as (server, transport):
         await transport.request(GET)
         with pytest.raises(ConnectionLost):
@@ -173,7 +173,7 @@ async def test_a_write_that_may_have_arrived_is_not_sent_again() -> None:
         "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
     },
 )
-async def test_an_answer_cut_short_is_a_lost_connection(sent: bytes) -> None:
+async def test_truncated_response_is_a_lost_connection(sent: bytes) -> None:
     def handler(asked: Asked) -> None:
         asked.connection.send(sent)
         asked.connection.close()
@@ -185,7 +185,7 @@ async def test_an_answer_cut_short_is_a_lost_connection(sent: bytes) -> None:
             await read_whole(transport)
 
 
-async def test_a_body_without_a_length_ends_with_its_connection() -> None:
+async def test_body_without_content_length_ends_with_the_connection() -> None:
     def handler(asked: Asked) -> None:
         asked.connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
         asked.connection.close()
@@ -194,7 +194,7 @@ async def test_a_body_without_a_length_ends_with_its_connection() -> None:
         assert (await transport.request(GET)).body == b"hello"
 
 
-async def test_an_interim_answer_is_passed_over() -> None:
+async def test_informational_response_is_skipped() -> None:
     def handler(asked: Asked) -> None:
         asked.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         asked.answer(b"real")
@@ -204,14 +204,14 @@ async def test_an_interim_answer_is_passed_over() -> None:
         assert (await transport.request(POST)).body == b"real"
 
 
-async def test_a_server_that_wants_to_close_is_not_asked_again_on_that_connection() -> None:
+async def test_connection_close_is_respected() -> None:
     async with serving(lambda asked: asked.answer(headers="Connection: close\r\n")) as (server, transport):
         await transport.request(POST)
         await transport.request(POST)
         assert len(server.connections) == 2
 
 
-async def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
+async def test_cancelled_request_releases_its_slot() -> None:
     async with serving(lambda asked: asked.answer() if asked.target == "/b" else None, max_connections=1) as pair:
         _, transport = pair
         first = asyncio.ensure_future(transport.request(wire.Request("GET", "/a")))
@@ -223,7 +223,7 @@ async def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
         assert (await second).status == 200
 
 
-async def test_a_fence_is_asked_again_when_a_write_has_waited_for_its_connection() -> None:
+async def test_fence_is_checked_after_waiting_for_a_connection() -> None:
     asked: list[Asked] = []
     fallen = False
 
@@ -244,7 +244,7 @@ async def test_a_fence_is_asked_again_when_a_write_has_waited_for_its_connection
         assert len(server.requests) == 1
 
 
-async def test_a_stream_delivers_pieces_as_they_come_and_ends_with_the_body() -> None:
+async def test_stream_delivers_chunks_and_ends_with_the_body() -> None:
     release = asyncio.Event()
 
     async def handler(asked: Asked) -> None:
@@ -263,7 +263,7 @@ async def test_a_stream_delivers_pieces_as_they_come_and_ends_with_the_body() ->
         assert b"".join([piece async for piece in pieces]) == b"two\nthree\n"
 
 
-async def test_a_reader_that_falls_behind_stops_the_server() -> None:
+async def test_slow_reader_applies_backpressure() -> None:
     sent = 0
 
     async def handler(asked: Asked) -> None:
@@ -290,7 +290,7 @@ async def test_a_reader_that_falls_behind_stops_the_server() -> None:
         assert sum([len(piece) async for piece in stream]) == 64 << 20
 
 
-async def test_a_plain_proxy_gets_the_whole_url_and_its_login() -> None:
+async def test_http_proxy_gets_the_absolute_url_and_credentials() -> None:
     async with ScriptedServer(Asked.answer) as proxy:
         way = parse_proxy(f"http://me:secret@127.0.0.1:{proxy.port}", "test")
         transport = RemoteTransport(parse_endpoint("http://api.invalid:8080/prefix", "test"), Env(), proxy=way)
@@ -300,7 +300,7 @@ async def test_a_plain_proxy_gets_the_whole_url_and_its_login() -> None:
         await transport.close()
 
 
-async def test_a_target_that_would_smuggle_a_header_is_rejected() -> None:
+async def test_header_injection_in_the_target_is_rejected() -> None:
     async with serving(Asked.answer) as (_, transport):
         for target in ("/a b", "/a\r\nX: y", "/ä"):
             with pytest.raises(ValueError, match="percent-encoded"):
@@ -309,7 +309,7 @@ async def test_a_target_that_would_smuggle_a_header_is_rejected() -> None:
             await transport.request(wire.Request("GET", "/", {"a": "b\r\nc: d"}))
 
 
-async def test_a_closed_transport_rejects_and_fails_what_is_under_way() -> None:
+async def test_closed_transport_fails_pending_and_new_requests() -> None:
     async with serving(lambda _: None, max_connections=1) as (server, transport):
         calls = [asyncio.ensure_future(transport.request(GET)) for _ in range(3)]
         await until(lambda: len(server.requests) == 1)
@@ -322,7 +322,7 @@ async def test_a_closed_transport_rejects_and_fails_what_is_under_way() -> None:
             await transport.open(GET)
 
 
-async def test_a_watch_that_connects_while_its_transport_is_closed_leaves_no_connection() -> None:
+async def test_watch_connecting_during_close_leaves_no_connection() -> None:
     async with serving(lambda asked: asked.answer(b"{}")) as (server, transport):
         watch = asyncio.ensure_future(transport.open(GET))
         await asyncio.sleep(0)
@@ -350,7 +350,7 @@ async def test_idle_connections_are_closed_after_a_while() -> None:
         "the beginning of a farewell": b"HTTP/1.1 408 Timeout\r\n",
     },
 )
-async def test_bytes_after_an_answer_answer_no_request(more: bytes) -> None:
+async def test_extra_bytes_after_a_response_close_the_connection(more: bytes) -> None:
     """The connection it came on is not used again: the next answer on it would be taken for something else."""
 
     def handler(asked: Asked) -> None:

@@ -45,7 +45,7 @@ def strangers() -> Iterator[list[threading.Thread]]:
 
 @pytest.mark.real_loop(timeout=20)
 @pytest.mark.parametrize("seconds", [0.0, 0.001, 0.002, 0.004])
-async def test_strangers_in_the_handshake_are_gone_when_it_ends(
+async def test_unfinished_handshakes_are_closed_at_the_end(
     tmp_path: Path, strangers: list[threading.Thread], seconds: float
 ) -> None:
     """The loop could not be closed otherwise."""

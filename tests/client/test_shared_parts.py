@@ -53,7 +53,7 @@ def read(view: type[Any], *bodies: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize("view", [Pod, NodePod])
-def test_pods_of_one_owner_share_what_is_equal(view: type[Any]) -> None:
+def test_pods_of_one_owner_share_equal_parts(view: type[Any]) -> None:
     one, two = read(view, pod(1), pod(2))
     assert two.metadata.labels is one.metadata.labels
     assert two.metadata.owner_references is one.metadata.owner_references
@@ -63,7 +63,7 @@ def test_pods_of_one_owner_share_what_is_equal(view: type[Any]) -> None:
     assert two.status.conditions[1] is one.status.conditions[1]
 
 
-def test_parts_are_shared_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_shared_from_a_minimum_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "_FEW", 3)
     decoders = decode.Decoders(Pod)
     kept = [decoders.share(decoders.one(pod(number), lambda: "")) for number in range(6)]
@@ -71,13 +71,13 @@ def test_parts_are_shared_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -
     assert shared == [False, False, False, True, True]
 
 
-def test_what_changes_is_not_what_it_was() -> None:
+def test_changed_parts_are_not_shared() -> None:
     pods = read(NodePod, pod(1), pod(2, phase="Failed"), pod(3, conditions=[]), pod(4, volumes=[]), pod(5))
     assert [each.metadata.name for each in pods] == ["web-1", "web-2", "web-3", "web-4", "web-5"]
     assert [len(each.spec.volumes) for each in pods] == [1, 1, 1, 0, 1]
 
 
-def test_what_may_hold_any_json_is_left_alone() -> None:
+def test_free_form_values_are_not_shared() -> None:
     """In Python ``1``, ``1.0`` and ``True`` are equal."""
     templates = [1, 1.0, True]
     volumes = [[{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": each}}}] for each in templates]
@@ -86,7 +86,7 @@ def test_what_may_hold_any_json_is_left_alone() -> None:
     assert list(map(repr, found)) == list(map(repr, templates))
 
 
-def test_nodes_share_what_is_equal() -> None:
+def test_nodes_share_equal_parts() -> None:
     bodies = [
         msgspec.json.encode(
             {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready"}]}}
@@ -98,7 +98,7 @@ def test_nodes_share_what_is_equal() -> None:
     assert two.metadata.name == "b"
 
 
-def test_so_many_models_are_kept_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_models_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_parts, "_MODELS", 8)
     parts = shared_parts.SharedParts(lambda obj: obj.metadata.name)
     for number in range(100):

@@ -53,7 +53,7 @@ def whoami(asked: Asked) -> None:
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_only_a_server_that_the_ca_vouches_for_is_spoken_to(tmp_path: Path) -> None:
+async def test_server_certificate_is_verified(tmp_path: Path) -> None:
     authority = Authority()
     async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority)) as server:
         endpoint = parse_endpoint(server.url, "test")
@@ -71,7 +71,7 @@ async def test_only_a_server_that_the_ca_vouches_for_is_spoken_to(tmp_path: Path
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_an_authority_in_the_middle_and_a_certificate_of_ones_own_are_trusted_as_go_trusts_them(
+async def test_intermediate_and_self_signed_certificates_are_trusted_as_in_go(
     tmp_path: Path,
 ) -> None:
     middle = Authority("middle", above=Authority())
@@ -85,7 +85,7 @@ async def test_an_authority_in_the_middle_and_a_certificate_of_ones_own_are_trus
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_common_name_is_no_host_name(tmp_path: Path) -> None:
+async def test_common_name_is_not_used_as_host_name(tmp_path: Path) -> None:
     authority = Authority()
     (tmp_path / "server.pem").write_bytes(b"".join(authority.issue("kubernetes", alternatives=False)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -99,7 +99,7 @@ async def test_a_common_name_is_no_host_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_the_servers_name_can_be_given(tmp_path: Path) -> None:
+async def test_tls_server_name(tmp_path: Path) -> None:
     authority = Authority()
     async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="kubernetes")) as server:
         endpoint = parse_endpoint(server.url, "test")
@@ -120,7 +120,7 @@ def renew(authority: Authority, name: str, directory: Path) -> None:
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_client_certificate_is_shown_and_replaced_when_its_files_change(tmp_path: Path) -> None:
+async def test_client_certificate_is_reloaded_from_changed_files(tmp_path: Path) -> None:
     authority = Authority()
     crt, key = tmp_path / "c.crt", tmp_path / "c.key"
     renew(authority, "before", tmp_path)
@@ -143,7 +143,7 @@ async def test_a_client_certificate_is_shown_and_replaced_when_its_files_change(
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_watch_ends_when_its_client_certificate_is_replaced(tmp_path: Path) -> None:
+async def test_watch_ends_when_its_client_certificate_is_rotated(tmp_path: Path) -> None:
     """And not before. It is for whoever watches to go on with the new one."""
     authority = Authority()
     crt, key = tmp_path / "c.crt", tmp_path / "c.key"
@@ -175,7 +175,7 @@ def begin_a_watch(asked: Asked) -> None:
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with_a_descriptor_of_others(
+async def test_reset_during_the_handshake_leaks_no_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such a socket would close the connection that has its number by then."""
@@ -216,7 +216,7 @@ async def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_handshake_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_handshake_can_be_cancelled_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a program does that is told to stop while its watches connect."""
     authority = Authority()
     monkeypatch.setattr(dial, "connect", connect_at_once)
@@ -236,7 +236,7 @@ async def test_a_handshake_may_be_given_up_at_any_moment(tmp_path: Path, monkeyp
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_https_goes_through_a_tunnel(tmp_path: Path) -> None:
+async def test_https_uses_a_connect_tunnel(tmp_path: Path) -> None:
     authority = Authority()
     heads: list[bytes] = []
     async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="api.invalid")) as server:
@@ -273,7 +273,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_proxy_that_rejects_is_quoted() -> None:
+async def test_rejecting_proxy_error_quotes_its_response() -> None:
     async with ScriptedServer(lambda asked: asked.answer(status=407)) as proxy:
         way = parse_proxy(f"http://127.0.0.1:{proxy.port}", "test")
         transport = RemoteTransport(parse_endpoint("https://api.invalid", "test"), Env(), proxy=way)
@@ -284,7 +284,7 @@ async def test_a_proxy_that_rejects_is_quoted() -> None:
 
 @pytest.mark.real_loop(timeout=20)
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 407 No\r\n\r\n", b""], ids=["refused", "given up by the caller"])
-async def test_a_tunnel_that_came_to_nothing_is_closed(answer: bytes) -> None:
+async def test_failed_tunnel_is_closed(answer: bytes) -> None:
     """Also when the proxy would keep the connection."""
     loop = asyncio.get_running_loop()
     asked, closed = loop.create_future(), loop.create_future()
@@ -324,7 +324,7 @@ def refusing_all_but(token: str) -> Callable[[Asked], None]:
     return handler
 
 
-async def test_a_token_file_is_read_again_after_a_while(env: Env, tmp_path: Path) -> None:
+async def test_token_file_is_reread_periodically(env: Env, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one\n")
     token = TokenFile(str(path), env, "test")
@@ -340,7 +340,7 @@ async def test_a_token_file_is_read_again_after_a_while(env: Env, tmp_path: Path
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_token_file_is_read_again_after_a_401(tmp_path: Path) -> None:
+async def test_token_file_is_reread_after_unauthorized(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
     async with ScriptedServer(refusing_all_but("new")) as server:
@@ -354,7 +354,7 @@ async def test_a_token_file_is_read_again_after_a_401(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_token_that_does_not_change_is_not_tried_twice() -> None:
+async def test_unchanged_token_is_not_retried() -> None:
     async with ScriptedServer(refusing_all_but("x")) as server:
         endpoint = parse_endpoint(server.url, "test")
         transport = RemoteTransport(endpoint, Env(), credentials=bearer("y", "test"))
@@ -363,7 +363,7 @@ async def test_a_token_that_does_not_change_is_not_tried_twice() -> None:
         await transport.close()
 
 
-async def test_an_issued_token_is_asked_for_once_and_again_when_it_runs_out(env: Env) -> None:
+async def test_issued_token_is_cached_until_it_expires(env: Env) -> None:
     issued: list[float] = []
 
     async def issue() -> tuple[str, float]:
@@ -383,7 +383,7 @@ async def test_an_issued_token_is_asked_for_once_and_again_when_it_runs_out(env:
     assert len(issued) == 3
 
 
-async def test_an_issued_token_is_used_on_while_there_is_no_other(env: Env) -> None:
+async def test_issued_token_is_used_while_renewal_fails(env: Env) -> None:
     issued = 0
     away = False
 
@@ -429,7 +429,7 @@ def runs(tmp_path: Path) -> int:
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_plugin_runs_once_for_all_who_wait_and_again_after_a_401(tmp_path: Path) -> None:
+async def test_exec_plugin_runs_once_for_concurrent_requests_and_again_after_unauthorized(tmp_path: Path) -> None:
     token = f"'t' + str(len(open({str(tmp_path / 'runs')!r}).read()))"
     async with ScriptedServer(refusing_all_but("t2")) as server:
         credentials = plugin(tmp_path, credential(f"{{'token': {token}}}"))
@@ -441,7 +441,7 @@ async def test_a_plugin_runs_once_for_all_who_wait_and_again_after_a_401(tmp_pat
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_plugin_that_says_the_same_again_is_not_run_for_each_request(tmp_path: Path) -> None:
+async def test_exec_plugin_with_unchanged_credentials_is_not_rerun(tmp_path: Path) -> None:
     async with ScriptedServer(refusing_all_but("x")) as server:
         credentials = plugin(tmp_path, credential("{'token': 'y'}"))
         transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
@@ -452,7 +452,7 @@ async def test_a_plugin_that_says_the_same_again_is_not_run_for_each_request(tmp
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_plugin_gets_the_cluster_and_can_issue_a_certificate(tmp_path: Path) -> None:
+async def test_exec_plugin_gets_the_cluster_and_returns_a_certificate(tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.issue("from-plugin")
     script = "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
@@ -492,7 +492,7 @@ async def test_expired_credentials_are_not_sent(tmp_path: Path) -> None:
         "no terminal": ("", {"interactive_mode": "Always"}, "standard input is not a terminal"),
     },
 )
-async def test_a_plugin_that_fails_is_quoted(
+async def test_failing_exec_plugin_error_quotes_its_output(
     tmp_path: Path, script: str, settings: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115  # closed with the test
@@ -502,7 +502,7 @@ async def test_a_plugin_that_fails_is_quoted(
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_plugin_that_is_not_installed_says_how_to_get_it() -> None:
+async def test_missing_exec_plugin_error_has_the_install_hint() -> None:
     settings = ExecSettings("no-such-plugin", V1, interactive_mode="Never", install_hint="pip install it")
     with pytest.raises(ConnectFailed, match="executable no-such-plugin not found\n\npip install it"):
         await ExecPlugin(settings, Env()).fetch()

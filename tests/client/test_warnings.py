@@ -25,11 +25,11 @@ from pilothouse.testing import async_plane
         "never closed": ('299 - "text', []),
     },
 )
-def test_headers_are_parsed(header: str, texts: list[str]) -> None:
+def test_parse_warning_header(header: str, texts: list[str]) -> None:
     assert warnings_of(header) == texts
 
 
-async def test_a_client_hands_warnings_on(env: Env) -> None:
+async def test_client_passes_warnings_to_the_handler(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         found: list[str] = []
         warned = cluster.client.with_warning_handler(found.append)

@@ -64,7 +64,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         assert "Traceback" not in up.log
 
 
-def test_a_load_comes_and_goes_and_the_size_follows(terminal: Terminal) -> None:
+def test_replicas_follow_the_load(terminal: Terminal) -> None:
     terminal("create", "-f", "-", stdin=deployment())
     terminal.until_ready(1)
     rows = [row.split() for row in terminal("top", "pods").splitlines()]
@@ -99,7 +99,7 @@ def test_a_load_comes_and_goes_and_the_size_follows(terminal: Terminal) -> None:
     terminal("delete", "deployment", "web")
 
 
-def test_the_metrics_can_be_listed_like_anything_else(terminal: Terminal) -> None:
+def test_metrics_api_is_listed(terminal: Terminal) -> None:
     assert [row.split()[0] for row in terminal("get", "nodes.metrics.k8s.io").splitlines()] == [
         "NAME",
         "node-0",
@@ -109,7 +109,7 @@ def test_the_metrics_can_be_listed_like_anything_else(terminal: Terminal) -> Non
     assert terminal("get", "apiservice", "v1beta1.metrics.k8s.io", "--no-headers").split()[2] == "True"
 
 
-def test_without_metrics_kubectl_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_kubectl_top_without_metrics_fails(tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("no-metrics")
     with start(directory, "--nodes=1", "--no-manager", "--no-metrics") as up:
         up.until("is ready")

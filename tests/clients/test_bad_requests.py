@@ -161,14 +161,14 @@ SELECTOR = "%2C".join(f"key{number}%20in%20(a,b,c)" for number in range(2000))
         "a path upwards": ("GET", "/api/v1/namespaces/../../../etc/passwd", None, JSON),
     },
 )
-def test_what_is_wrong_is_rejected(server: Target, method: str, path: str, body: bytes | None, kind: str) -> None:
+def test_invalid_requests_are_rejected(server: Target, method: str, path: str, body: bytes | None, kind: str) -> None:
     began = time.monotonic()
     code, answer = server.send(method, path, body, kind)
     assert 400 <= code < 500, answer[:300]
     assert time.monotonic() - began < SECONDS
 
 
-def test_what_is_large_and_right_is_answered(server: Target) -> None:
+def test_large_valid_requests_are_accepted(server: Target) -> None:
     assert server.send("GET", f"{MAPS}?labelSelector={SELECTOR}")[0] == 200
     assert server.send("GET", f"{MAPS}?fieldSelector={'metadata.name%3D%3Done%2C' * 2000}")[0] == 200
     many = {"metadata": {"name": "many"}, "data": {f"k{number}": "v" for number in range(50_000)}}
@@ -176,7 +176,7 @@ def test_what_is_large_and_right_is_answered(server: Target) -> None:
     assert server.send("DELETE", f"{MAPS}/many")[0] == 200
 
 
-def test_an_expression_of_a_definition_cannot_keep_the_server_busy(server: Target) -> None:
+def test_expensive_cel_rule_does_not_block_the_server(server: Target) -> None:
     pattern = {"type": "string", "pattern": "^(a+)+$"}
     words = definition("Word", version(schema={"type": "object", "properties": {"text": pattern}}))
     assert server.send("POST", DEFINITIONS, json.dumps(words).encode())[0] == 201
@@ -189,7 +189,7 @@ def test_an_expression_of_a_definition_cannot_keep_the_server_busy(server: Targe
     assert code == 422
 
 
-def test_slow_clients_cost_others_nothing(server: Target) -> None:
+def test_slow_clients_do_not_affect_others(server: Target) -> None:
     """A hundred that send half a head or half a body, and stay."""
     head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n".encode()
     with ExitStack() as stack:
@@ -200,7 +200,7 @@ def test_slow_clients_cost_others_nothing(server: Target) -> None:
             assert server.send("GET", ONE)[0] == 200
 
 
-def test_what_is_no_http_is_rejected(server: Target) -> None:
+def test_non_http_input_is_rejected(server: Target) -> None:
     for junk in (b"\x16\x03\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"A" * 100_000 + b"\r\n\r\n", b"\r\n" * 1000):
         with server.raw() as client:
             client.sendall(junk)
@@ -212,7 +212,7 @@ def test_what_is_no_http_is_rejected(server: Target) -> None:
             assert not answer or answer.startswith(b"HTTP/1.1 4")
 
 
-def test_a_thousand_watchers_see_what_happens(server: Target, soak: bool) -> None:
+def test_thousand_watchers_receive_events(server: Target, soak: bool) -> None:
     count = 3000 if soak else 300
     request = f"GET {MAPS}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n\r\n".encode()
     with ExitStack() as stack:

@@ -42,7 +42,7 @@ def who(terminal: Terminal, directory: Path, name: str) -> tuple[str, list[str]]
     return info["username"], sorted(info["groups"])
 
 
-def test_a_person_is_approved_by_hand_and_logs_in(here: tuple[Terminal, Path]) -> None:
+def test_manually_approved_user_certificate_authenticates(here: tuple[Terminal, Path]) -> None:
     terminal, directory = here
     body = document("jane", request_pem("jane", ["dev"]), API_SERVER_CLIENT, CLIENT, 600)
     terminal("create", "-f", "-", stdin=body)
@@ -53,7 +53,7 @@ def test_a_person_is_approved_by_hand_and_logs_in(here: tuple[Terminal, Path]) -
     assert who(terminal, directory, "jane") == ("jane", ["dev", "system:authenticated"])
 
 
-def test_who_is_denied_gets_nothing(here: tuple[Terminal, Path]) -> None:
+def test_denied_request_gets_no_certificate(here: tuple[Terminal, Path]) -> None:
     terminal, _directory = here
     terminal("create", "-f", "-", stdin=document("eve", request_pem("eve", ["dev"]), API_SERVER_CLIENT))
     terminal("certificate", "deny", "eve")
@@ -64,7 +64,7 @@ def test_who_is_denied_gets_nothing(here: tuple[Terminal, Path]) -> None:
     assert "Denied" in terminal("get", "csr", "eve")
 
 
-def test_a_kubelet_is_approved_by_itself_and_logs_in(here: tuple[Terminal, Path]) -> None:
+def test_auto_approved_kubelet_certificate_authenticates(here: tuple[Terminal, Path]) -> None:
     terminal, directory = here
     rights = "system:certificates.k8s.io:certificatesigningrequests:nodeclient"
     for name, role in (("boot", rights), ("ask", "system:node-bootstrapper")):

@@ -35,5 +35,5 @@ def ground(up: Ground) -> Iterator[Ground]:
         scenarios.heals,
     ],
 )
-def test_a_daemon(scenario: Callable[[Ground], None], ground: Ground) -> None:
+def test_daemon_set_scenarios(scenario: Callable[[Ground], None], ground: Ground) -> None:
     scenario(ground)

@@ -47,7 +47,7 @@ async def write_with_cause(kubeconfig: Path, namespace: str, log: Path) -> tuple
 
 
 @pytest.mark.real_loop
-async def test_a_cause_arrives_in_the_header_and_is_in_the_log(tmp_path: Path) -> None:
+async def test_cause_header_is_recorded(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path) as server:
         kubeconfig = server.kubeconfig("admin", token="admin-token")
         made, changes = await write_with_cause(kubeconfig, "default", tmp_path / "log")
@@ -76,7 +76,7 @@ async def test_kube_apiserver_ignores_the_header(real_cluster: RealCluster, tmp_
     assert line["cause"]["decision"] == DECISION
 
 
-def test_a_manager_records_what_it_writes(tmp_path: Path) -> None:
+def test_manager_writes_its_decision_log(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path) as server:
         kubeconfig = server.kubeconfig("admin", token="admin-token")
         log = tmp_path / "new" / "decisions.log"
@@ -101,7 +101,7 @@ def test_a_manager_records_what_it_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["manager", "scheduler"])
-def test_a_log_that_cannot_be_opened_is_reported_at_the_start(tmp_path: Path, program: str) -> None:
+def test_unopenable_log_is_reported_at_startup(tmp_path: Path, program: str) -> None:
     (tmp_path / "file").write_text("")
     done = run_pilothouse(tmp_path, program, "--master=http://127.0.0.1:1", "--decision-log=file/log")
     assert done.returncode == 1

@@ -26,5 +26,5 @@ def shop(up: Shop) -> Iterator[Shop]:
 
 
 @pytest.mark.parametrize("scenario", scenarios.ALL)
-def test_a_deployment(scenario: Callable[[Shop], None], shop: Shop) -> None:
+def test_deployment_scenarios(scenario: Callable[[Shop], None], shop: Shop) -> None:
     scenario(shop)

@@ -72,7 +72,7 @@ def busiest(kubectl: Terminal) -> str:
     return max(sorted(set(nodes)), key=nodes.count)
 
 
-def test_a_drain_takes_no_more_at_once_than_the_budget_allows(kubectl: Terminal) -> None:
+def test_drain_respects_the_disruption_budget(kubectl: Terminal) -> None:
     kubectl("create", "-f", "-", stdin=replica_set(replicas=REPLICAS))
     kubectl("create", "pdb", "web", "--selector=app=web", "--max-unavailable=1")
     kubectl.until_ready(REPLICAS)
@@ -99,7 +99,7 @@ def test_a_drain_takes_no_more_at_once_than_the_budget_allows(kubectl: Terminal)
     kubectl("uncordon", node)
 
 
-def test_a_drain_waits_for_ever_where_no_pod_may_be_evicted(kubectl: Terminal) -> None:
+def test_drain_waits_while_no_disruption_is_allowed(kubectl: Terminal) -> None:
     kubectl("patch", "pdb", "web", "--type=merge", "-p", '{"spec":{"maxUnavailable":0}}')
     until(lambda: budget(kubectl)["disruptionsAllowed"] == 0, "nobody may go")
     node = busiest(kubectl)
@@ -115,7 +115,7 @@ def test_a_drain_waits_for_ever_where_no_pod_may_be_evicted(kubectl: Terminal) -
     kubectl.until_ready(REPLICAS)
 
 
-def test_describe_shows_the_budget_and_what_happened_to_it(kubectl: Terminal) -> None:
+def test_describe_shows_the_budget_and_its_events(kubectl: Terminal) -> None:
     kubectl("create", "pdb", "nobody", "--selector=app=nobody", "--min-available=50%")
     until(lambda: "No matching pods found" in kubectl("describe", "pdb", "nobody"), "it is told of")
     described = kubectl("describe", "pdb", "nobody")

@@ -109,7 +109,7 @@ def watch(server: Server, shown: dict[str, tuple[int, int]]) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_a_server_that_is_killed_loses_nothing_acknowledged(tmp_path: Path, soak: bool) -> None:
+def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -> None:
     server = Server(tmp_path)
     chance = random.Random(5)
     books = [Books() for _ in range(WRITERS)]

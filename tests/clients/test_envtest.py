@@ -41,7 +41,7 @@ def namespace_name(body: Any) -> str:
     return str(body["metadata"]["name"])
 
 
-def test_the_folder_has_all_three_programs_and_is_in_the_users_cache(assets: Path) -> None:
+def test_assets_directory_has_all_three_programs(assets: Path) -> None:
     assert sorted(path.name for path in assets.iterdir()) == ["etcd", "kube-apiserver", "kubectl"]
     assert all(os.access(path, os.X_OK) for path in assets.iterdir())
     assert ".cache/pilothouse/" in str(assets)
@@ -56,13 +56,13 @@ def test_programs_print_their_version(program: str, printed: str, capsys: pytest
     assert capsys.readouterr().out.startswith(printed)
 
 
-def test_etcds_flags_may_have_one_dash(capsys: pytest.CaptureFixture[str]) -> None:
+def test_etcd_flags_accept_one_dash(capsys: pytest.CaptureFixture[str]) -> None:
     """They are those of Go's ``flag``; fabric8's kube-api-test passes ``-data-dir``."""
     assert stand_in("etcd", ["-data-dir", "/nonexistent/etcd", "-wal-dir", "/nonexistent/wal", "-version"]) == 0
     assert capsys.readouterr().out.startswith("etcd Version: 3.")
 
 
-def test_kubectl_is_the_one_of_the_path_or_says_where_to_get_it(tmp_path: Path) -> None:
+def test_kubectl_is_taken_from_the_path(tmp_path: Path) -> None:
     bare = run_pilothouse(tmp_path, "envtest-assets", "--dir", "bare", PATH="/nonexistent")
     missing = subprocess.run(
         [Path(bare.stdout.strip()) / "kubectl"], capture_output=True, text=True, check=False, env={"PATH": os.defpath}
@@ -81,7 +81,7 @@ def test_kubectl_is_the_one_of_the_path_or_says_where_to_get_it(tmp_path: Path) 
     assert said.stdout == "kubectl got get pods\n"
 
 
-def test_an_administrator_and_a_user_log_in_with_certificates(environment: Environment) -> None:
+def test_administrator_and_user_certificates_authenticate(environment: Environment) -> None:
     assert environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}})[0] == 201
     environment.add_user("ann", "team")
     code, body = environment.ask("GET", "/api/v1/namespaces/shop/pods", user="ann")
@@ -89,7 +89,7 @@ def test_an_administrator_and_a_user_log_in_with_certificates(environment: Envir
     assert 'User "ann" cannot list resource "pods"' in body["message"]
 
 
-def test_a_definition_is_in_discovery_soon_and_its_objects_are_served(environment: Environment) -> None:
+def test_definition_is_discovered_and_served(environment: Environment) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert environment.ask("GET", f"{path}/widgets.example.com")[0] == 404
     assert environment.ask("POST", path, WIDGETS)[0] == 201
@@ -106,7 +106,7 @@ def test_a_definition_is_in_discovery_soon_and_its_objects_are_served(environmen
     assert environment.ask("DELETE", f"{path}/widgets.example.com")[0] == 200
 
 
-def test_nothing_else_works_on_the_objects(environment: Environment) -> None:
+def test_no_controllers_run(environment: Environment) -> None:
     """Suites rely on it: no garbage collection, and a deleted namespace stays Terminating."""
     maps = "/api/v1/namespaces/default/configmaps"
     _code, owner = environment.ask("POST", maps, {"metadata": {"name": "owner"}})
@@ -120,7 +120,7 @@ def test_nothing_else_works_on_the_objects(environment: Environment) -> None:
     assert environment.ask("GET", "/api/v1/namespaces/gone")[1]["status"]["phase"] == "Terminating"
 
 
-def test_with_controllers_garbage_is_collected_and_namespaces_end(tmp_path: Path) -> None:
+def test_controllers_collect_garbage_and_finalize_namespaces(tmp_path: Path) -> None:
     with Environment(made(tmp_path, "--controllers", "--dir", "with"), tmp_path) as environment:
         maps = "/api/v1/namespaces/default/configmaps"
         _code, owner = environment.ask("POST", maps, {"metadata": {"name": "owner"}})
@@ -133,13 +133,13 @@ def test_with_controllers_garbage_is_collected_and_namespaces_end(tmp_path: Path
         until(lambda: environment.ask("GET", "/api/v1/namespaces/gone")[0] == 404, "the namespace ends")
 
 
-def test_both_programs_end_on_sigterm_and_at_once(environment: Environment) -> None:
+def test_both_programs_exit_immediately_on_sigterm(environment: Environment) -> None:
     for program in (environment.server, environment.etcd):
         assert program is not None
         assert program.stop(5) == 0, program.log
 
 
-def test_an_api_server_that_is_killed_and_started_again_has_what_it_had(environment: Environment) -> None:
+def test_restarted_api_server_has_its_data(environment: Environment) -> None:
     environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "kept"}})
     assert environment.server is not None
     environment.server.kill()
@@ -147,7 +147,7 @@ def test_an_api_server_that_is_killed_and_started_again_has_what_it_had(environm
     assert environment.ask("GET", "/api/v1/namespaces/kept")[0] == 200
 
 
-def test_flags_that_mean_nothing_here_are_warned_about(environment: Environment) -> None:
+def test_ignored_flags_log_warnings(environment: Environment) -> None:
     assert environment.server is not None
     environment.server.stop()
     environment.start_server("--audit-webhook-mode=batch", "--runtime-config", "api/all=true", "--profiling", "--v=1")
@@ -165,9 +165,7 @@ def test_flags_that_mean_nothing_here_are_warned_about(environment: Environment)
         "an unknown mode": (["--authorization-mode=Magic"], '"Magic" is not a valid mode'),
     },
 )
-def test_what_the_api_server_cannot_start_with_is_named(
-    assets: Path, tmp_path: Path, words: list[str], said: str
-) -> None:
+def test_startup_errors_name_the_flag(assets: Path, tmp_path: Path, words: list[str], said: str) -> None:
     required = ["--service-account-issuer=x", "--service-account-signing-key-file=x"] if words else []
     etcd = Environment(assets, tmp_path)
     with etcd:
@@ -184,7 +182,7 @@ def test_what_the_api_server_cannot_start_with_is_named(
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None and not os.environ.get("KUBEBUILDER_ASSETS"), reason="no kubectl")
-def test_kubectl_works_with_a_users_certificate(environment: Environment, tmp_path: Path) -> None:
+def test_kubectl_uses_a_user_certificate(environment: Environment, tmp_path: Path) -> None:
     kubectl = shutil.which("kubectl") or str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "kubectl")
     answer = subprocess.run(
         [

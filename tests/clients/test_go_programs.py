@@ -155,11 +155,11 @@ def manifests() -> list[dict[str, Any]]:
         "a Job": ("job/job", {"succeeded": 2}),
     },
 )
-def test_a_workload_comes_to_what_it_is_meant_to_be(cluster: Cluster, what: str, wanted: dict[str, int]) -> None:
+def test_workload_reaches_its_desired_state(cluster: Cluster, what: str, wanted: dict[str, int]) -> None:
     until(lambda: wanted.items() <= cluster.read(what).get("status", {}).items(), f"{what} has {wanted}", 60)
 
 
-def test_sets_with_revisions_keep_to_one(cluster: Cluster) -> None:
+def test_sets_keep_one_revision(cluster: Cluster) -> None:
     """What is stored of a revision is, byte by byte, what Go would store again."""
     until(lambda: cluster.read("statefulset/sts").get("status", {}).get("readyReplicas") == 2, "the set is ready", 60)
     for name in ("ds", "sts"):
@@ -169,7 +169,7 @@ def test_sets_with_revisions_keep_to_one(cluster: Cluster) -> None:
         assert len(revisions) == 1, f"{name} has {len(revisions)} revisions"
 
 
-def test_a_change_rolls_out_and_back(cluster: Cluster) -> None:
+def test_rollout_and_rollback(cluster: Cluster) -> None:
     cluster.kubectl("set", "image", "deployment/dep", "main=registry.k8s.io/pause:3.9")
     cluster.kubectl("rollout", "status", "deployment/dep", "--timeout=50s")
     cluster.kubectl("rollout", "undo", "deployment/dep")
@@ -179,7 +179,7 @@ def test_a_change_rolls_out_and_back(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("program", ["manager", "scheduler"])
-def test_the_log_has_no_error_that_a_real_server_would_not_cause(cluster: Cluster, program: str) -> None:
+def test_logs_have_no_unexpected_errors(cluster: Cluster, program: str) -> None:
     log = getattr(cluster, program).log
     errors = [line for line in log.splitlines() if re.match(r"[EF]\d{4} ", line)]
     strange = [line[:300] for line in errors if not any(re.search(known, line) for known in EXPECTED)]

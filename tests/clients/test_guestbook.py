@@ -126,7 +126,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
         assert "Traceback" not in up.log
 
 
-def test_it_comes_up(town: Town) -> None:
+def test_guestbook_becomes_ready(town: Town) -> None:
     town("create", "namespace", "guestbook")
     town("apply", "-f", MANIFEST)
     for workload in ("deployment/frontend", "deployment/cache", "statefulset/db"):
@@ -144,7 +144,7 @@ def test_it_comes_up(town: Town) -> None:
     town("wait", "--for=condition=complete", "job/first-backup", "--timeout=20s")
 
 
-def test_it_rolls_and_rolls_back_within_its_bounds(town: Town) -> None:
+def test_rollout_and_rollback_respect_bounds(town: Town) -> None:
     with Fewest(town) as fewest:
         town("set", "image", "deployment/frontend", "php=guestbook-frontend:v6")
         town("rollout", "status", "deployment/frontend", "--timeout=30s")
@@ -160,7 +160,7 @@ def test_it_rolls_and_rolls_back_within_its_bounds(town: Town) -> None:
     assert {pod["spec"]["containers"][0]["image"] for pod in town.items("pods", "-l", "tier=db")} == {"postgres:18"}
 
 
-def test_it_scales_under_load_and_back(town: Town) -> None:
+def test_autoscaler_follows_the_load(town: Town) -> None:
     town("annotate", "deployment", "frontend", f"{LOAD}=300m")
     until(lambda: len(town.ready_frontends()) == 6, "six share 300m at 50m each")
     assert (
@@ -175,7 +175,7 @@ def test_it_scales_under_load_and_back(town: Town) -> None:
     until(lambda: len(town.ready_frontends()) == WANTED, "back at rest")
 
 
-def test_a_drained_node_costs_no_more_than_the_budget(town: Town) -> None:
+def test_drain_respects_the_budget(town: Town) -> None:
     until(lambda: town.get("pdb", "frontend")["status"]["disruptionsAllowed"] == 1, "one may go")
     places = [pod["spec"]["nodeName"] for pod in town.ready_frontends()]
     node = max(sorted(set(places)), key=places.count)
@@ -192,7 +192,7 @@ def test_a_drained_node_costs_no_more_than_the_budget(town: Town) -> None:
     town("uncordon", node)
 
 
-def test_it_goes_away_with_its_namespace(town: Town) -> None:
+def test_namespace_deletion_removes_everything(town: Town) -> None:
     volumes = town("get", "pv", "-o", "name").splitlines()
     assert len(volumes) == 2
     town("delete", "namespace", "guestbook", "--timeout=60s")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="no npm on the PATH")
-def test_the_suite_passes(tmp_path: Path) -> None:
+def test_javascript_suite_passes(tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(ROOT / "examples/javascript", project, ignore=shutil.ignore_patterns("node_modules"))
     program = tmp_path / "pilothouse"

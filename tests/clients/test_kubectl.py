@@ -106,7 +106,7 @@ def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines()]
 
 
-def test_it_shows_its_version(admin: Kubectl) -> None:
+def test_kubectl_version(admin: Kubectl) -> None:
     version = json.loads(admin("version", "-o", "json"))["serverVersion"]
     assert version["gitVersion"].startswith("v1.36.2+pilothouse.")
     assert (version["major"], version["minor"]) == ("1", "36")
@@ -119,7 +119,7 @@ def test_it_shows_its_version(admin: Kubectl) -> None:
     assert "apiserver_request_total{" in admin("get", "--raw", "/metrics")
 
 
-def test_objects_are_created_and_shown(kubectl: Kubectl) -> None:
+def test_create_and_get(kubectl: Kubectl) -> None:
     assert "replicaset.apps/web created" in kubectl("create", "-f", "-", stdin=replica_set())
     assert rows(kubectl("get", "rs"))[0] == ["NAME", "DESIRED", "CURRENT", "READY", "AGE"]
     assert rows(kubectl("get", "rs", "-o", "wide", "--no-headers"))[0][:4] == ["web", "2", "0", "0"]
@@ -136,7 +136,7 @@ def test_objects_are_created_and_shown(kubectl: Kubectl) -> None:
     assert 'replicasets.apps "web" already exists' in again
 
 
-def test_generators_send_protobuf(kubectl: Kubectl) -> None:
+def test_create_generators_send_protobuf(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "d", "--image=nginx:1.25", "--replicas=0", "--port=80")
     kubectl("create", "configmap", "cm", "--from-literal=a=b", "--from-literal=c=d")
     kubectl("create", "secret", "generic", "s", "--from-literal=k=v")
@@ -158,7 +158,7 @@ def test_generators_send_protobuf(kubectl: Kubectl) -> None:
     assert rows(kubectl("get", "configmap", "cm", "--no-headers"))[0][:2] == ["cm", "2"]
 
 
-def test_watches_show_what_happens(kubectl: Kubectl) -> None:
+def test_get_watch(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=pod())
     watching = kubectl.start("get", "pods", "-w", "-o", "wide")
     assert watching.stdout is not None
@@ -173,7 +173,7 @@ def test_watches_show_what_happens(kubectl: Kubectl) -> None:
         watching.communicate()
 
 
-def test_objects_are_changed(kubectl: Kubectl) -> None:
+def test_change_commands(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=replica_set())
     kubectl("scale", "rs", "web", "--replicas=4")
     assert kubectl.get("rs", "web")["spec"]["replicas"] == 4
@@ -198,7 +198,7 @@ def test_objects_are_changed(kubectl: Kubectl) -> None:
     assert "the object has been modified" in stale
 
 
-def test_apply_on_the_client_side(kubectl: Kubectl) -> None:
+def test_client_side_apply(kubectl: Kubectl) -> None:
     assert "created" in kubectl("apply", "-f", "-", stdin=replica_set())
     assert "unchanged" in kubectl("apply", "-f", "-", stdin=replica_set())
     assert "configured" in kubectl("apply", "-f", "-", stdin=replica_set(3))
@@ -221,7 +221,7 @@ def test_apply_on_the_client_side(kubectl: Kubectl) -> None:
         "orphan: waits for them to be let go": ("orphan", ["orphan"]),
     },
 )
-def test_deletes(admin: Kubectl, cascade: str, finalizers: list[str] | None) -> None:
+def test_delete_commands(admin: Kubectl, cascade: str, finalizers: list[str] | None) -> None:
     name = f"doomed-{cascade}"
     admin("create", "-f", "-", stdin=replica_set(0, name))
     admin("delete", "rs", name, f"--cascade={cascade}", "--wait=false")
@@ -238,7 +238,7 @@ def test_deletes(admin: Kubectl, cascade: str, finalizers: list[str] | None) -> 
     assert deleting.returncode == 0, "kubectl waits until the object is gone"
 
 
-def test_deleting_many(kubectl: Kubectl) -> None:
+def test_delete_collection(kubectl: Kubectl) -> None:
     for name in ("a", "b"):
         kubectl("create", "configmap", name)
     kubectl("delete", "configmap", "--all")
@@ -300,7 +300,7 @@ def test_explain(admin: Kubectl) -> None:
     assert "FIELDS" in admin("explain", "pods", "--recursive")
 
 
-def test_a_list_is_checked_by_the_second_document(kubectl: Kubectl) -> None:
+def test_list_is_validated_by_openapi_v2(kubectl: Kubectl) -> None:
     """No document of v3 has the kind List, so kubectl turns to v2, in protobuf, and checks by itself."""
     items = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("one", "two")]
     document = {"apiVersion": "v1", "kind": "List", "items": items}
@@ -311,7 +311,7 @@ def test_a_list_is_checked_by_the_second_document(kubectl: Kubectl) -> None:
     assert "RESOURCE: containers <[]Object>" in explained
 
 
-def test_rights(admin: Kubectl, server: EmbeddedServer) -> None:
+def test_auth_can_i(admin: Kubectl, server: EmbeddedServer) -> None:
     jane = Kubectl(server, server.kubeconfig("jane", ("crew",)))
     assert "jane" in jane("auth", "whoami")
     assert "crew" in jane("auth", "whoami")
@@ -333,7 +333,7 @@ def test_rights(admin: Kubectl, server: EmbeddedServer) -> None:
     assert "cannot impersonate" in jane("get", "pods", "--as=admin", fails=True)
 
 
-def test_service_accounts_log_in(kubectl: Kubectl, server: EmbeddedServer) -> None:
+def test_service_account_tokens_authenticate(kubectl: Kubectl, server: EmbeddedServer) -> None:
     kubectl("create", "serviceaccount", "bob")
     token = kubectl("create", "token", "bob").strip()
     bob = Kubectl(server, server.kubeconfig("bob", token=token))

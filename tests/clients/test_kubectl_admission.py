@@ -36,7 +36,7 @@ def told(kubectl: Kubectl, *arguments: str) -> str:
     return done.stderr.strip()
 
 
-def test_a_namespace_that_gets_stricter_warns_and_then_rejects(kubectl: Kubectl) -> None:
+def test_stricter_pod_security_label_warns_and_rejects(kubectl: Kubectl) -> None:
     in_namespace(kubectl, "secure")
     host = '{"spec": {"hostNetwork": true}}'
     kubectl("run", "old", "--image=i", f"--overrides={host}")
@@ -58,7 +58,7 @@ def test_a_namespace_that_gets_stricter_warns_and_then_rejects(kubectl: Kubectl)
     assert "must be one of privileged, baseline, restricted" in wrong
 
 
-def test_a_quota_shows_what_is_used_and_rejects_the_rest(kubectl: Kubectl) -> None:
+def test_quota_shows_usage_and_rejects_excess(kubectl: Kubectl) -> None:
     in_namespace(kubectl, "small")
     kubectl("create", "quota", "q", "--hard=pods=1,requests.cpu=1")
     counted = '{"status": {"hard": {"pods": "1", "requests.cpu": "1"}, "used": {"pods": "0", "requests.cpu": "0"}}}'
@@ -74,7 +74,7 @@ def test_a_quota_shows_what_is_used_and_rejects_the_rest(kubectl: Kubectl) -> No
     )
 
 
-def test_limits_are_filled_in(kubectl: Kubectl) -> None:
+def test_limit_range_defaults(kubectl: Kubectl) -> None:
     in_namespace(kubectl, "limited")
     limits = [{"type": "Container", "default": {"cpu": "1"}, "max": {"cpu": "2"}}]
     kubectl(

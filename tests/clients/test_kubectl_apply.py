@@ -41,7 +41,7 @@ def owners(kubectl: Kubectl, what: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_a_conflict_is_reported_and_can_be_forced(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_conflict_is_reported_and_can_be_forced(kubectl: Kubectl, tmp_path: Path) -> None:
     file = tmp_path / "web.yaml"
     file.write_text(DEPLOYMENT % 2)
     apply = ("apply", "--server-side", "-f", str(file))
@@ -56,7 +56,7 @@ def test_a_conflict_is_reported_and_can_be_forced(kubectl: Kubectl, tmp_path: Pa
     assert kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}") == "2"
 
 
-def test_what_kubectl_applied_on_its_own_side_is_taken_over(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_client_side_apply_is_migrated(kubectl: Kubectl, tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(CONFIG_MAP % 1)
     kubectl("apply", "-f", str(file))

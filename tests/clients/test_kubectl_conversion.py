@@ -220,7 +220,7 @@ ANSWERS = {
 }
 
 
-def test_a_user_of_kubectl_sees_each_version(ours: Kubectl, webhook: ConversionWebhook, tmp_path: Path) -> None:
+def test_kubectl_shows_each_version(ours: Kubectl, webhook: ConversionWebhook, tmp_path: Path) -> None:
     seen = Session(ours, webhook, tmp_path).run()
     assert seen["get v1"].split() == ["NAME", "HOSTPORT", "a", "h:1"]
     assert seen["get v2"].split() == ["NAME", "HOST", "PORT", "a", "h", "1"]
@@ -235,7 +235,7 @@ def test_a_user_of_kubectl_sees_each_version(ours: Kubectl, webhook: ConversionW
     ]
 
 
-def test_the_same_is_seen_on_a_real_server(
+def test_output_is_the_same_on_kube_apiserver(
     ours: Kubectl, real_cluster: RealCluster, webhook: ConversionWebhook, tmp_path: Path
 ) -> None:
     real = Session(Kubectl(real_cluster, real_cluster.kubeconfig), webhook, tmp_path).run()

@@ -51,7 +51,7 @@ def cron_tab(name: str = "my", **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "CronTab", "metadata": {"name": name}, "spec": spec}
 
 
-def test_a_custom_resource_with_rules(kubectl: Kubectl) -> None:
+def test_custom_resource_with_cel_rules(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=cron_tabs())
     kubectl("wait", "--for=condition=Established", "crd/crontabs.example.com")
     assert "when it runs" in kubectl("explain", "crontab.spec.schedule")
@@ -117,7 +117,7 @@ def test_policies_validate_and_mutate(kubectl: Kubectl) -> None:
     assert "Syntax error" in refused
 
 
-def test_a_webhook_that_is_not_there_rejects(kubectl: Kubectl) -> None:
+def test_unreachable_webhook_rejects(kubectl: Kubectl) -> None:
     hook = {
         "name": "no.example.com",
         "clientConfig": {"url": "https://127.0.0.1:1/no"},

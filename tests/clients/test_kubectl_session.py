@@ -74,20 +74,20 @@ def told(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config, 
     return recorded, ours
 
 
-def test_ours_answers_as_the_real_one_does(told: tuple[Answers, Answers]) -> None:
+def test_output_equals_kube_apiservers(told: tuple[Answers, Answers]) -> None:
     real, ours = told
     found = [each for step in ANSWERED for each in differences(step, real[step.name], ours[step.name])]
     assert not found, "\n".join(found)
 
 
-def test_what_has_changed_since_is_printed_as_it_was(told: tuple[Answers, Answers], golden: Golden) -> None:
+def test_newer_output_equals_the_golden_file(told: tuple[Answers, Answers], golden: Golden) -> None:
     ours = told[1]
     printed = {step.name: [*lines(step, ours[step.name].out), *lines(step, ours[step.name].err)] for step in NEWER}
     golden.check("kubectl_session", printed)
 
 
 @pytest.mark.parametrize("step", NEWER, ids=lambda step: step.name)
-def test_only_what_has_changed_is_marked(told: tuple[Answers, Answers], step: Step) -> None:
+def test_only_changed_steps_are_marked_newer(told: tuple[Answers, Answers], step: Step) -> None:
     real, ours = (answers[step.name] for answers in told)
     assert [lines(step, real.out), lines(step, real.err)] != [lines(step, ours.out), lines(step, ours.err)]
 
@@ -102,13 +102,13 @@ def test_only_what_has_changed_is_marked(told: tuple[Answers, Answers], step: St
         "a namespace is deleted": ("delete the namespace", 0, "deleted"),
     },
 )
-def test_the_real_one_does_what_is_asked(told: tuple[Answers, Answers], step: str, code: int, text: str) -> None:
+def test_commands_succeed_on_kube_apiserver(told: tuple[Answers, Answers], step: str, code: int, text: str) -> None:
     """Two sides that both fail would agree, too."""
     answer = told[0][step]
     assert answer.code == code, answer
     assert text in answer.out
 
 
-def test_the_session_has_at_least_sixty_commands() -> None:
+def test_session_has_at_least_sixty_commands() -> None:
     assert sum(1 for step in SCRIPT if step.line) >= 60
     assert len({step.name for step in SCRIPT}) == len(SCRIPT), "names are unique"

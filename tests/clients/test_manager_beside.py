@@ -58,26 +58,26 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
             assert "forbidden" not in manager.log
 
 
-def test_an_administrators_certificate_opens_every_page(ground: Ground) -> None:
+def test_administrator_certificate_is_authorized_for_every_path(ground: Ground) -> None:
     assert get(ground.port, "/metrics", certificate=ground.login("root", "system:masters"))[0] == 200
 
 
-def test_a_users_certificate_is_believed_and_the_user_asked_about(ground: Ground) -> None:
+def test_user_certificate_is_authenticated_and_authorized(ground: Ground) -> None:
     status, text = get(ground.port, "/metrics", certificate=ground.login("eve"))
     assert status == 403
     assert json.loads(text)["message"] == 'forbidden: User "eve" cannot get path "/metrics"'
 
 
-def test_a_certificate_of_another_authority_is_rejected(ground: Ground) -> None:
+def test_certificate_of_another_ca_is_rejected(ground: Ground) -> None:
     stranger = ground.login("mallory", "system:masters", authority=make_authority("other", NOW))
     assert get(ground.port, "/metrics", certificate=stranger)[0] == 401
 
 
-def test_the_administrators_token_counts_as_well(ground: Ground) -> None:
+def test_administrator_token_is_accepted(ground: Ground) -> None:
     token = yaml.safe_load((ground.directory / "admin").read_text())["users"][0]["user"]["token"]
     assert get(ground.port, "/metrics", token=token)[0] == 200
 
 
-def test_nobody_sees_nothing_but_health(ground: Ground) -> None:
+def test_anonymous_sees_only_health(ground: Ground) -> None:
     assert get(ground.port, "/metrics")[0] == 403
     until(lambda: get(ground.port, "/healthz")[0] == 200, "it is healthy")

@@ -27,7 +27,7 @@ _ALLOWED = {
 
 
 @pytest.mark.parametrize(("suite", "tests"), [("synchronous", 3), ("asynchronous", 2)])
-def test_a_suite_of_a_user_passes(suite: str, tests: int, tmp_path: Path) -> None:
+def test_sample_suite_passes(suite: str, tests: int, tmp_path: Path) -> None:
     source = ROOT / "tests/clients/samples" / f"{suite}.py"
     (tmp_path / f"test_{suite}.py").write_text(source.read_text())
     # Installed or not: by its name as an entry point it is blocked, and then named as a module.

@@ -19,7 +19,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         yield Terminal(directory)
 
 
-def test_a_quota_holds_a_replica_set_and_gets_its_pods_back(terminal: Terminal) -> None:
+def test_quota_limits_a_replica_set_and_is_released(terminal: Terminal) -> None:
     def used() -> str:
         return terminal("get", "quota", "q", "-o", "jsonpath={.status.used.pods}")
 
@@ -33,7 +33,7 @@ def test_a_quota_holds_a_replica_set_and_gets_its_pods_back(terminal: Terminal) 
     until(lambda: used() == "0", "the pods are given back")
 
 
-def test_the_roles_for_users_allow_something(terminal: Terminal) -> None:
+def test_user_facing_roles_have_rules(terminal: Terminal) -> None:
     def may(*words: str) -> bool:
         return terminal("auth", "can-i", *words, "--as=ann", "-n", "default").strip() == "yes"
 

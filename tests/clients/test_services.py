@@ -33,7 +33,7 @@ def endpoints(*addresses: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "ext"}, "subsets": subsets}
 
 
-def test_endpoints_written_by_hand_are_mirrored(terminal: Terminal) -> None:
+def test_custom_endpoints_are_mirrored(terminal: Terminal) -> None:
     def slices() -> list[dict[str, Any]]:
         selected = terminal("get", "endpointslices", "-l", "kubernetes.io/service-name=ext", "-o", "json")
         items: list[dict[str, Any]] = json.loads(selected)["items"]
@@ -62,7 +62,7 @@ def test_endpoints_written_by_hand_are_mirrored(terminal: Terminal) -> None:
     until(lambda: not slices(), "they go with the service")
 
 
-def test_a_load_balancer_gives_an_address_and_takes_it_along(terminal: Terminal) -> None:
+def test_load_balancer_assigns_and_releases_an_address(terminal: Terminal) -> None:
     def addresses() -> list[str]:
         found = terminal("get", "services", "-o", "jsonpath={.items[*].status.loadBalancer.ingress[*].ip}")
         return found.split()
@@ -86,7 +86,7 @@ def cidr(name: str, *ranges: str) -> dict[str, Any]:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": metadata, "spec": spec}
 
 
-def test_a_range_is_added_filled_and_deleted(terminal: Terminal) -> None:
+def test_service_cidr_is_added_filled_and_deleted(terminal: Terminal) -> None:
     def condition(name: str) -> str:
         path = '{.status.conditions[?(@.type=="Ready")].status} {.status.conditions[?(@.type=="Ready")].reason}'
         return terminal("get", "servicecidr", name, "-o", f"jsonpath={path}").strip()

@@ -34,5 +34,5 @@ def stage(up: Theatre) -> Iterator[Theatre]:
         scenarios.hands_claims_to_the_garbage_collector,
     ],
 )
-def test_a_stateful_set(scenario: Callable[[Theatre], None], stage: Theatre) -> None:
+def test_stateful_set_scenarios(scenario: Callable[[Theatre], None], stage: Theatre) -> None:
     scenario(stage)

@@ -87,14 +87,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         assert "Traceback" not in up.log
 
 
-def test_all_of_it_is_taken_and_comes_up(desk: Desk) -> None:
+def test_all_manifests_are_applied_and_become_ready(desk: Desk) -> None:
     words = desk.apply()
     assert len(words) == OBJECTS
     assert set(words.values()) == {"created"}
     desk.comes_up()
 
 
-def test_pods_are_what_was_asked_for(desk: Desk) -> None:
+def test_pods_have_the_requested_spec(desk: Desk) -> None:
     pods = {each["metadata"]["name"]: each for each in desk.get("pods")["items"]}
     places: dict[str, set[str]] = {}
     for pod in pods.values():
@@ -121,7 +121,7 @@ def test_pods_are_what_was_asked_for(desk: Desk) -> None:
     assert hostnames == {"convert-0", "convert-1", "convert-2"}
 
 
-def test_claims_get_their_volumes(desk: Desk) -> None:
+def test_claims_are_bound(desk: Desk) -> None:
     def claims() -> dict[str, tuple[str, str]]:
         found = desk.get("pvc")["items"]
         return {each["metadata"]["name"]: (each["status"]["phase"], each["spec"]["storageClassName"]) for each in found}
@@ -133,7 +133,7 @@ def test_claims_get_their_volumes(desk: Desk) -> None:
     until(lambda: "WaitForFirstConsumer" in desk("describe", "pvc", "archive"), "and that one says why")
 
 
-def test_services_lead_where_they_should(desk: Desk) -> None:
+def test_services_have_endpoints(desk: Desk) -> None:
     services = {each["metadata"]["name"]: each["spec"] for each in desk.get("services")["items"]}
     assert services["db"]["clusterIP"] == "None"
     assert "clusterIP" not in services["alias"]
@@ -157,7 +157,7 @@ def test_services_lead_where_they_should(desk: Desk) -> None:
     assert re.search(r"web:http \(\d+\.", desk("describe", "ingress", "web"))
 
 
-def test_budgets_quotas_and_autoscalers_count(desk: Desk) -> None:
+def test_budgets_quotas_and_autoscalers_have_status(desk: Desk) -> None:
     until(lambda: desk.get("pdb", "web")["status"]["disruptionsAllowed"] == 1, "one of three may go")
     until(lambda: desk.get("pdb", "db")["status"]["disruptionsAllowed"] == 1, "half of two may go")
     until(lambda: desk.get("quota", "urgent")["status"]["used"] == {"pods": "3"}, "those of a class")
@@ -171,7 +171,7 @@ def test_budgets_quotas_and_autoscalers_count(desk: Desk) -> None:
     until(lambda: desk.get("hpa", "web")["status"].get("currentReplicas") == 3, "and knows the size")
 
 
-def test_a_cron_job_can_be_tried(desk: Desk) -> None:
+def test_job_from_a_cron_job(desk: Desk) -> None:
     desk("create", "job", "tried", "--from=cronjob/report")
     desk("wait", "--for=condition=complete", "job/tried", "--timeout=20s")
     assert desk.get("cronjob", "report")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["dnsPolicy"]
@@ -184,7 +184,7 @@ def may(desk: Desk, *words: str) -> bool:
         return False
 
 
-def test_rights_are_what_roles_give(desk: Desk) -> None:
+def test_role_bindings_grant_rights(desk: Desk) -> None:
     assert may(desk, "list", "pods", "--as=jane")
     assert may(desk, "delete", "deployments/web", "--as=jane")
     assert not may(desk, "delete", "deployments/other", "--as=jane")
@@ -194,7 +194,7 @@ def test_rights_are_what_roles_give(desk: Desk) -> None:
     assert not may(desk, "get", "secrets", "--as=ann", "--as-group=watchmen")
 
 
-def test_what_is_forbidden_is_rejected(desk: Desk) -> None:
+def test_forbidden_requests_are_rejected(desk: Desk) -> None:
     large = ("create", "deployment", "large", "--image=i", "--replicas=51", "--dry-run=server")
     until(lambda: "no more than 50" in str(_is_refused(desk, *large)), "the policy is in force", 15)
     assert "is immutable when `immutable` is set" in str(
@@ -220,7 +220,7 @@ def _is_refused(desk: Desk, *words: str, stdin: Any = None) -> str | None:
     return None
 
 
-def test_custom_resources_are_as_good_as_any(desk: Desk) -> None:
+def test_custom_resources_are_served(desk: Desk) -> None:
     desk("wait", "--for=condition=Established", "crd/crontabs.typical.example.com", "--timeout=10s")
     assert desk("apply", "--validate=strict", "-f", "-", stdin=CRON_TAB).strip().endswith("mine created")
     found = desk.get("ct", "mine")
@@ -235,7 +235,7 @@ def test_custom_resources_are_as_good_as_any(desk: Desk) -> None:
     assert "* * * * */5" in desk("get", "ct")
 
 
-def test_applied_again_nothing_changes(desk: Desk) -> None:
+def test_second_apply_changes_nothing(desk: Desk) -> None:
     before = desk.generations()
     again = desk.apply()
     changed = {name for name, word in again.items() if word != "unchanged"}
@@ -244,7 +244,7 @@ def test_applied_again_nothing_changes(desk: Desk) -> None:
     assert desk.generations() == before
 
 
-def test_the_servers_apply_takes_over_and_changes_nothing(desk: Desk) -> None:
+def test_server_side_apply_takes_ownership_and_changes_nothing(desk: Desk) -> None:
     """By force: what has one owner as a whole and defaults in it, a ``fieldRef`` say, differs from what is applied."""
     before = desk.generations()
     assert "valueFrom.fieldRef" in str(_is_refused(desk, "apply", "--server-side", "-f", str(MANIFEST)))
@@ -259,7 +259,7 @@ def test_the_servers_apply_takes_over_and_changes_nothing(desk: Desk) -> None:
     assert "kubectl-client-side-apply" not in managers
 
 
-def test_the_servers_apply_makes_it_too(desk: Desk) -> None:
+def test_server_side_apply_creates_everything(desk: Desk) -> None:
     """Tried only, in a namespace of its own; and for real where nothing has to go first."""
     desk("delete", "service/outside", "deployment/web", "--timeout=30s")
     desk("create", "namespace", "fresh")

@@ -89,7 +89,7 @@ needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEB
 
 
 @needs_kubectl
-def test_the_first_hour_with_kubectl(terminal: Terminal) -> None:
+def test_replica_set_life_cycle_with_kubectl(terminal: Terminal) -> None:
     """Create, heal, scale, describe, orphan, adopt, delete: the life of a ReplicaSet."""
     kubectl = terminal
     assert len(kubectl("get", "nodes", "--no-headers").splitlines()) == 3
@@ -132,7 +132,7 @@ def test_deleting_a_namespace(terminal: Terminal) -> None:
     assert kubectl("get", "pods", "-n", "shop", "-o", "name") == ""
 
 
-def test_waiting_for_manifests(tmp_path: Path) -> None:
+def test_wait_for_manifests(tmp_path: Path) -> None:
     """Several documents and files, a list, standard input; progress is shown and the exit code tells."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     several = write(
@@ -153,7 +153,7 @@ def test_waiting_for_manifests(tmp_path: Path) -> None:
     assert not (tmp_path / ".pilothouse").exists()
 
 
-def test_with_rbac_every_part_may_do_its_own(tmp_path: Path) -> None:
+def test_every_component_works_with_rbac(tmp_path: Path) -> None:
     """Manager, controllers, scheduler and nodes are upstream's users, with no more than upstream's roles."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     manifest = write(tmp_path, "web.yaml", namespace, replica_set(), {**replica_set("b"), "metadata": {"name": "b"}})
@@ -161,7 +161,7 @@ def test_with_rbac_every_part_may_do_its_own(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_waiting_in_vain(tmp_path: Path) -> None:
+def test_wait_timeout(tmp_path: Path) -> None:
     document = replica_set()
     document["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
     manifest = write(tmp_path, "big.yaml", document)
@@ -173,7 +173,7 @@ def test_waiting_in_vain(tmp_path: Path) -> None:
     assert re.fullmatch(rf"not ready after 3 s: replicasets\.apps/web in default: 0 of 3 ready \({why}\)", last)
 
 
-def test_an_object_whose_controller_does_not_run_is_named_at_once(tmp_path: Path) -> None:
+def test_object_without_a_running_controller_is_reported_immediately(tmp_path: Path) -> None:
     manifest = write(tmp_path, "web.yaml", replica_set())
     words = ["up", "--port=0", "-f", manifest, "--wait", "--timeout=1s", "--controllers=*,-replicaset"]
     done = run_pilothouse(tmp_path, *words)
@@ -226,7 +226,7 @@ def with_spec(**changes: Any) -> str:
         "no namespace": (broken(metadata={"name": "web", "namespace": "nowhere"}), 'namespaces "nowhere" not found'),
     },
 )
-def test_a_manifest_that_cannot_be_brought(tmp_path: Path, text: str, message: str) -> None:
+def test_unusable_manifest(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "m.yaml").write_text(text)
     done = run_pilothouse(tmp_path, "up", "--port=0", "--nodes=1", "-f", "m.yaml", "--wait")
     assert done.returncode == 1
@@ -235,7 +235,7 @@ def test_a_manifest_that_cannot_be_brought(tmp_path: Path, text: str, message: s
     assert done.stderr.count("\n") == 1
 
 
-def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_kubeconfig_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious: true\n")
     done = run_pilothouse(tmp_path, "up", "--port=0", "--kubeconfig=mine")
     assert done.returncode == 1
@@ -247,7 +247,7 @@ def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
 
 
 @needs_kubectl
-def test_a_context_in_the_users_own_kubeconfig(tmp_path: Path) -> None:
+def test_context_in_the_users_kubeconfig(tmp_path: Path) -> None:
     own = tmp_path / ".kube" / "config"
     own.parent.mkdir()
     text = "# mine\ncontexts:\n- name: work\n  context: {cluster: work, user: me}\ncurrent-context: work\n"
@@ -264,7 +264,7 @@ def test_a_context_in_the_users_own_kubeconfig(tmp_path: Path) -> None:
 
 
 @needs_kubectl
-def test_two_planes_in_one_folder(tmp_path: Path) -> None:
+def test_two_clusters_in_one_directory(tmp_path: Path) -> None:
     kubectl = Terminal(tmp_path)
     with start(tmp_path, "--nodes=1") as first:
         first.until("pilothouse is ready")
@@ -288,7 +288,7 @@ def test_two_planes_in_one_folder(tmp_path: Path) -> None:
         "without users": ("secret\n", "a token line needs token, user and uid, this one has 1 columns"),
     },
 )
-def test_a_token_file(tmp_path: Path, content: str | None, message: str) -> None:
+def test_token_auth_file(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "tokens").write_text(content)
     done = run_pilothouse(tmp_path, "up", "--port=0", "--token-auth-file=tokens")
@@ -296,7 +296,7 @@ def test_a_token_file(tmp_path: Path, content: str | None, message: str) -> None
     assert done.stderr == f"Error: --token-auth-file tokens: {message}\n"
 
 
-def test_a_place_where_no_kubeconfig_can_be_written(tmp_path: Path) -> None:
+def test_unwritable_kubeconfig_path(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run_pilothouse(tmp_path, "up", "--port=0", "--kubeconfig=file/kubeconfig")
     assert done.returncode == 1
@@ -304,7 +304,7 @@ def test_a_place_where_no_kubeconfig_can_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("--data-dir=data",)], ids=["in memory", "in a data directory"])
-def test_the_kubeconfig_is_private_and_goes_with_the_cluster(tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_kubeconfig_is_private_and_removed_at_exit(tmp_path: Path, flags: tuple[str, ...]) -> None:
     path = tmp_path / ".pilothouse" / "kubeconfig"
     for _time in range(2):
         with start(tmp_path, "--nodes=0", *flags) as up:
@@ -315,7 +315,7 @@ def test_the_kubeconfig_is_private_and_goes_with_the_cluster(tmp_path: Path, fla
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_stops_gracefully(tmp_path: Path, number: signal.Signals) -> None:
     with start(tmp_path, "-f", write(tmp_path, "m.yaml", replica_set())) as up:
         up.until("all manifests are ready")
         asked = time.monotonic()
@@ -326,7 +326,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> No
     assert not re.search(r"^[EW]\d{4} ", up.log, re.MULTILINE)
 
 
-def test_a_wait_that_is_interrupted_fails(tmp_path: Path) -> None:
+def test_interrupted_wait_fails(tmp_path: Path) -> None:
     document = replica_set()
     document["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
     with start(tmp_path, "-f", write(tmp_path, "m.yaml", document), "--wait") as up:
@@ -336,7 +336,7 @@ def test_a_wait_that_is_interrupted_fails(tmp_path: Path) -> None:
     assert "Traceback" not in up.log
 
 
-def test_a_data_directory_belongs_to_one(tmp_path: Path) -> None:
+def test_data_directory_is_locked(tmp_path: Path) -> None:
     with start(tmp_path, "--data-dir=data", "--nodes=0") as up:
         up.until("pilothouse is ready")
         done = run_pilothouse(tmp_path, "up", "--port=0", "--data-dir=data")
@@ -347,7 +347,7 @@ def test_a_data_directory_belongs_to_one(tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1
 
 
-def test_a_data_directory_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_data_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run_pilothouse(tmp_path, "up", "--port=0", "--data-dir=file/data")
     assert done.returncode == 1
@@ -357,7 +357,7 @@ def test_a_data_directory_that_cannot_be_used(tmp_path: Path) -> None:
 
 @needs_kubectl
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["stopped", "killed"])
-def test_a_second_start_goes_on_where_the_first_ended(tmp_path: Path, how: signal.Signals) -> None:
+def test_restart_continues_from_the_data_directory(tmp_path: Path, how: signal.Signals) -> None:
     kubectl = Terminal(tmp_path)
     manifest = write(tmp_path, "m.yaml", replica_set())
     with start(tmp_path, "--data-dir=data", "-f", manifest) as up:
@@ -383,7 +383,7 @@ def test_a_second_start_goes_on_where_the_first_ended(tmp_path: Path, how: signa
 
 
 @needs_kubectl
-def test_a_lease_that_somebody_else_takes_ends_nothing(tmp_path: Path) -> None:
+def test_lease_taken_by_another_holder_does_not_stop_the_cluster(tmp_path: Path) -> None:
     kubectl = Terminal(tmp_path)
     with start(tmp_path, "--nodes=0") as up:
         up.until("pilothouse is ready")
@@ -441,7 +441,7 @@ def gos(directory: Path) -> Program:
 
 @needs_kubectl
 @pytest.mark.parametrize("manager", [ours, gos], ids=["ours", "the real one"])
-def test_another_program_can_be_the_manager(tmp_path: Path, manager: Callable[[Path], Program]) -> None:
+def test_external_manager(tmp_path: Path, manager: Callable[[Path], Program]) -> None:
     kubectl = Terminal(tmp_path)
     with start(tmp_path, "--no-manager", "--no-scheduler", "--data-dir=data") as up:
         up.until("pilothouse is ready")

@@ -25,16 +25,16 @@ def stage(up: Storehouse) -> Iterator[Storehouse]:
     up.clear()
 
 
-def test_there_is_a_default_class(up: Storehouse) -> None:
+def test_default_storage_class_exists(up: Storehouse) -> None:
     assert "standard (default)" in up("get", "storageclass")
 
 
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *ATTACHING])
-def test_claims_and_volumes(scenario: Callable[[Storehouse], None], stage: Storehouse) -> None:
+def test_claim_and_volume_scenarios(scenario: Callable[[Storehouse], None], stage: Storehouse) -> None:
     scenario(stage)
 
 
-def test_pods_that_share_a_volume_with_different_labels_get_warnings(stage: Storehouse) -> None:
+def test_conflicting_selinux_labels_emit_events(stage: Storehouse) -> None:
     """Once the driver says that it mounts with labels."""
     stage.make_claim("shared", "standard")
     levels = {"web": "s0:c1,c2", "backup": "s0:c98,c99"}
