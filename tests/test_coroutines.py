@@ -107,7 +107,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("name", ["passes[a]", "passes[b]", "is_real", "has_a_seed[0]", "has_a_seed[1]"])
-def test_it_passes(output: str, name: str) -> None:
+def test_coroutine_test_passes(output: str, name: str) -> None:
     assert f"PASSED test_it.py::test_{name}" in output
 
 
@@ -123,16 +123,16 @@ def test_it_passes(output: str, name: str) -> None:
         "a plain test": ("is_no_coroutine", "only an asynchronous test can use the asynchronous fixture 'task'"),
     },
 )
-def test_it_fails_with_a_reason(output: str, name: str, line: str) -> None:
+def test_coroutine_test_fails_with_a_reason(output: str, name: str, line: str) -> None:
     report = output.partition(f" test_{name} _")[2].partition("\n____")[0]
     assert line in report
 
 
-def test_fixtures_are_left_in_the_loop_and_in_the_reverse_order(output: str) -> None:
+def test_fixtures_are_torn_down_in_the_loop_in_reverse_order(output: str) -> None:
     assert "notes ['a'] 3600.0" in output
     assert "notes ['b'] 3600.0" in output
 
 
-def test_the_seed_of_a_test_is_the_seed_of_its_world(output: str) -> None:
+def test_test_seed_is_the_seed_of_its_env(output: str) -> None:
     drawn = dict(line.split()[1:] for line in output.splitlines() if line.startswith("seed "))
     assert len(set(drawn.values())) == 2

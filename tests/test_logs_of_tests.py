@@ -25,7 +25,7 @@ def test_the_next_one_does_not_log_to_the_stream_of_the_first(capfd):
 """
 
 
-def test_no_log_is_left_on_a_closed_stream(tmp_path: Path) -> None:
+def test_log_handlers_are_restored_after_each_test(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(_SOURCE)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.logs_of_tests", str(tmp_path)],

@@ -21,7 +21,7 @@ def test_hangs():
 """
 
 
-def test_a_test_that_hangs_ends_the_process_and_shows_where_it_hung(tmp_path: Path) -> None:
+def test_hanging_test_ends_the_process_with_its_stack(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(_SOURCE)
     (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout = 300\ntimeout_method = thread\n")
     done = subprocess.run(

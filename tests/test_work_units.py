@@ -15,7 +15,7 @@ def ids(module: str, count: int) -> list[str]:
 GROUP = ["tests/c.py::test_up@the cluster", "tests/d.py::test_down[x]@the cluster"]
 
 
-def test_groups_stay_whole_and_modules_are_cut_into_stretches_that_get_shorter() -> None:
+def test_groups_are_one_unit_and_modules_are_split_into_shrinking_units() -> None:
     tests = [GROUP[0], *ids("a", 3000), *ids("b", 5), GROUP[1]]
     found = work_units(tests)
     assert list(found) == tests
@@ -79,7 +79,7 @@ def test_every_test_runs_once_and_a_group_on_one_worker() -> None:
     assert max(counts) - min(counts) <= 4, "none has much left when the others have nothing"
 
 
-def test_the_last_of_four_workers_begins_at_the_end() -> None:
+def test_last_of_four_workers_starts_at_the_end() -> None:
     tests = [f"tests/clients/test_{number}.py::test_up@test_{number}.py" for number in range(30)] + ids("a", 500)
     workers = [Worker() for _ in range(4)]
     found = scheduling(tests, workers)
@@ -89,7 +89,7 @@ def test_the_last_of_four_workers_begins_at_the_end() -> None:
     assert sorted(place for worker in workers for place in worker.given) == list(range(len(tests)))
 
 
-def test_what_a_worker_that_dies_was_about_to_run_is_run_by_another() -> None:
+def test_tests_of_a_dead_worker_are_rescheduled() -> None:
     tests = ids("a", 100)
     workers = [Worker(), Worker()]
     found = scheduling(tests, workers)

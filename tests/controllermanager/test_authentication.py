@@ -70,7 +70,9 @@ async def identify(
         "a certificate without a name, and wrong for a proxy": (peer(USERS, ""), [], None),
     },
 )
-async def test_who_is_asking(env: Env, shown: Peer | None, headers: list[tuple[str, str]], user: User | None) -> None:
+async def test_authenticate_request(
+    env: Env, shown: Peer | None, headers: list[tuple[str, str]], user: User | None
+) -> None:
     assert await identify(env, shown, *headers) == user
 
 
@@ -85,9 +87,7 @@ async def test_who_is_asking(env: Env, shown: Peer | None, headers: list[tuple[s
         "an empty one": (("",), True, None),
     },
 )
-async def test_a_certificate_may_name_the_users_uid(
-    env: Env, uids: tuple[str, ...], enabled: bool, uid: str | None
-) -> None:
+async def test_certificate_uid_extension(env: Env, uids: tuple[str, ...], enabled: bool, uid: str | None) -> None:
     """``parseUIDFromCert`` and the gate ``AllowParsingUserUIDFromCertAuth`` (apiserver v0.36)."""
     found = await identify(env, with_uids(JANE, *uids), certificate_uids=enabled)
     assert found == (None if uid is None else msgspec.structs.replace(JANE_USER, uid=uid))
@@ -119,22 +119,22 @@ VOUCHED = [
         "a proxy that names nobody is a user with a wrong certificate": (PROXY, [], None),
     },
 )
-async def test_a_front_proxy_vouches_for_users(
+async def test_request_header_authentication(
     env: Env, shown: Peer | None, headers: list[tuple[str, str]], user: User | None
 ) -> None:
     assert await identify(env, shown, *headers) == user
 
 
-async def test_any_name_will_do_when_none_is_listed(env: Env) -> None:
+async def test_any_common_name_is_allowed_without_a_list(env: Env) -> None:
     config = ConfigMap(data={**KNOWN.data, "requestheader-allowed-names": "[]"})
     found = await identify(env, peer(PROXIES, "whoever"), *VOUCHED, config=config)
     assert found is not None
     assert found.username == "joe"
 
 
-async def test_without_delegation_tokens_are_ignored(env: Env) -> None:
+async def test_tokens_are_ignored_without_delegation(env: Env) -> None:
     assert await identify(env, None, ("Authorization", "Bearer bad"), delegates=False) == ANONYMOUS
 
 
-async def test_without_an_authority_certificates_are_ignored(env: Env) -> None:
+async def test_certificates_are_ignored_without_a_client_ca(env: Env) -> None:
     assert await identify(env, JANE, config=ConfigMap()) == ANONYMOUS

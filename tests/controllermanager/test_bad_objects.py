@@ -71,7 +71,7 @@ async def count(plane: Plane, name: str) -> int:
     },
 )
 @pytest.mark.parametrize("when", ["before the start", "while running"])
-async def test_an_object_that_does_not_decode_costs_only_itself(
+async def test_undecodable_object_affects_only_itself(
     env: Env, document: dict[str, Any], named: str, when: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = MemoryStore(env)
@@ -95,9 +95,7 @@ async def test_an_object_that_does_not_decode_costs_only_itself(
     assert not [r for r in caplog.records if r.exc_info], "a bad object is no bug of ours"
 
 
-async def test_a_selector_that_cannot_be_read_costs_only_its_replica_set(
-    env: Env, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_invalid_selector_affects_only_its_replica_set(env: Env, caplog: pytest.LogCaptureFixture) -> None:
     odd = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}]}
     store = MemoryStore(env)
     plane = Plane(env, store, OPTIONS)
@@ -113,7 +111,7 @@ async def test_a_selector_that_cannot_be_read_costs_only_its_replica_set(
     assert not [r for r in caplog.records if r.exc_info]
 
 
-async def test_a_replica_count_beyond_reason_creates_a_burst_at_a_time(env: Env) -> None:
+async def test_excessive_replicas_are_created_in_bursts(env: Env) -> None:
     """And the manager stays alive, and deletes the pods when it is scaled down."""
 
     def slow_creates(program: str, transport: wire.Transport) -> wire.Transport:

@@ -19,7 +19,7 @@ def cluster_says(*authorities: Pair, **more: str) -> ConfigMap:
     return ConfigMap(data={"client-ca-file": "".join(a.certificate.decode() for a in authorities), **more})
 
 
-async def test_a_file_goes_before_the_cluster_each_for_its_own_part(env: Env, tmp_path: Path) -> None:
+async def test_files_take_precedence_over_the_config_map(env: Env, tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes(USERS.certificate)
     trust = ClientTrust(env, Serving(client_ca_file=str(file)))
@@ -30,7 +30,7 @@ async def test_a_file_goes_before_the_cluster_each_for_its_own_part(env: Env, tm
     assert ClientTrust(env, both).has_all_files
 
 
-async def test_files_are_read_again_when_they_change(env: Env, tmp_path: Path) -> None:
+async def test_changed_files_are_reloaded(env: Env, tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes(USERS.certificate)
     changes: list[bytes] = []
@@ -54,7 +54,7 @@ async def test_files_are_read_again_when_they_change(env: Env, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [None, b"nonsense"])
-async def test_a_file_that_can_not_be_used_is_named(env: Env, tmp_path: Path, content: bytes | None) -> None:
+async def test_error_names_an_unusable_file(env: Env, tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "ca.crt").write_bytes(content)
     for serving in (
@@ -65,7 +65,7 @@ async def test_a_file_that_can_not_be_used_is_named(env: Env, tmp_path: Path, co
             ClientTrust(env, serving)
 
 
-async def test_what_the_cluster_says_is_followed_both_ways(env: Env) -> None:
+async def test_config_map_changes_are_applied(env: Env) -> None:
     cluster = Cluster(env)
     meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
 

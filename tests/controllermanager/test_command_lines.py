@@ -34,14 +34,14 @@ def understand(words: list[str]) -> tuple[Parsed, Options]:
 
 
 @pytest.mark.parametrize("line", COMMAND_LINES.values(), ids=COMMAND_LINES)
-def test_the_command_line_is_understood(line: str) -> None:
+def test_command_line_is_accepted(line: str) -> None:
     parsed, options = understand(line.split())
     assert set(parsed.given) == {word[2:].partition("=")[0] for word in line.split()}
     assert options.flag_values["kubeconfig"] == options.kubeconfig != ""
 
 
 @pytest.mark.parametrize("name", ["kubeadm", "like GKE", "like AKS", "kubespray"])
-def test_values_with_a_space_and_underscores_mean_the_same(name: str) -> None:
+def test_space_separated_values_and_underscores_are_equivalent(name: str) -> None:
     words = COMMAND_LINES[name].split()
     parsed, options = understand(words)
     apart: list[str] = []
@@ -54,7 +54,7 @@ def test_values_with_a_space_and_underscores_mean_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("line", COMMAND_LINES.values(), ids=COMMAND_LINES)
-def test_the_program_starts_and_waits_for_the_api_server(tmp_path: Path, line: str) -> None:
+def test_program_starts_and_waits_for_the_api_server(tmp_path: Path, line: str) -> None:
     """Its files are the only thing that is exchanged: those of this machine for those of the tool's."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG, encoding="utf-8")

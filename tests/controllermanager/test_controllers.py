@@ -34,12 +34,12 @@ def facts() -> list[Fact]:
 HERE = [fact for fact in facts() if fact.name in BY_NAME]
 
 
-def test_none_is_missing_but_those_that_are_known_to_be() -> None:
+def test_every_upstream_controller_is_implemented_or_listed() -> None:
     assert {fact.name for fact in facts()} - BY_NAME.keys() == MISSING
     assert BY_NAME.keys() - {fact.name for fact in facts()} == {one.name for one in own_controllers(DESCRIPTORS)}
 
 
-def test_controllers_that_upstream_does_not_have_take_no_name_of_upstreams() -> None:
+def test_own_controllers_do_not_use_upstreams_names() -> None:
     """Neither as a name or alias, nor as the account, whose role has what upstream's controller does."""
     accounts = {fact.client for fact in facts()}
     for descriptor in own_controllers(DESCRIPTORS):
@@ -48,7 +48,7 @@ def test_controllers_that_upstream_does_not_have_take_no_name_of_upstreams() -> 
 
 
 @pytest.mark.parametrize("fact", HERE, ids=lambda fact: fact.name)
-def test_a_descriptor_says_what_upstreams_does(fact: Fact) -> None:
+def test_descriptor_matches_upstreams(fact: Fact) -> None:
     descriptor = BY_NAME[fact.name]
     assert descriptor.aliases == (() if fact.alias == "-" else (fact.alias,))
     assert descriptor.gates == (() if fact.gates == "-" else tuple(fact.gates.split("+")))
@@ -65,10 +65,10 @@ def test_a_descriptor_says_what_upstreams_does(fact: Fact) -> None:
 
 
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda descriptor: descriptor.name)
-def test_each_has_a_page_of_its_own(descriptor: Descriptor) -> None:
+def test_every_controller_has_a_documentation_page(descriptor: Descriptor) -> None:
     text = (DOCS / page_of(descriptor)).read_text(encoding="utf-8")
     assert text.startswith(f"# {descriptor.name}\n")
 
 
-def test_the_list_of_all_is_up_to_date() -> None:
+def test_list_of_controllers_is_current() -> None:
     assert (DOCS / "index.md").read_text(encoding="utf-8") == page(), "make flags writes it anew"

@@ -23,7 +23,7 @@ def review(_method: str, target: str, body: Any) -> tuple[int, Any]:
     return 201, {"status": {"allowed": allowed, "reason": "" if allowed else "no role"}}
 
 
-async def test_answers_about_tokens_are_kept_good_and_bad(env: Env) -> None:
+async def test_token_reviews_are_cached(env: Env) -> None:
     server = Scripted(review)
     tokens = TokenReviews(env, server.client(env), cache_seconds=10)
     for _time in range(3):
@@ -35,7 +35,7 @@ async def test_answers_about_tokens_are_kept_good_and_bad(env: Env) -> None:
     assert len(server.asked) == 3
 
 
-async def test_an_api_server_that_is_away_is_no_answer_and_nothing_is_kept(env: Env) -> None:
+async def test_unreachable_api_server_is_an_error_and_not_cached(env: Env) -> None:
     server = Scripted(review)
     server.down = True
     tokens = TokenReviews(env, server.client(env), cache_seconds=10)
@@ -46,7 +46,7 @@ async def test_an_api_server_that_is_away_is_no_answer_and_nothing_is_kept(env: 
     assert await tokens.user("good") is not None
 
 
-async def test_passing_trouble_is_asked_through(env: Env) -> None:
+async def test_transient_errors_are_retried(env: Env) -> None:
     refusals = [status(500, "InternalError"), status(429, "TooManyRequests"), status(504, "Timeout")]
     server = Scripted(lambda *asked: refusals.pop() if refusals else review(*asked))
     tokens = TokenReviews(env, server.client(env), cache_seconds=10)
@@ -60,7 +60,7 @@ async def test_passing_trouble_is_asked_through(env: Env) -> None:
     assert len(server.asked) == 9, "five tries are enough"
 
 
-async def test_an_answer_that_says_what_went_wrong_is_not_kept(env: Env) -> None:
+async def test_review_with_an_error_is_not_cached(env: Env) -> None:
     server = Scripted(lambda *_: (201, {"status": {"error": "the issuer is away"}}))
     tokens = TokenReviews(env, server.client(env), cache_seconds=10)
     for _time in range(2):
@@ -81,7 +81,7 @@ def authorizer(env: Env, server: Scripted | None, **changes: Any) -> Authorizer:
 READER = User(username="reader", uid="7", groups=("staff",), extra={"scopes": ("a", "b")})
 
 
-async def test_who_may_what(env: Env) -> None:
+async def test_authorization(env: Env) -> None:
     server = Scripted(review)
     judge = authorizer(env, server)
 
@@ -106,7 +106,7 @@ async def test_who_may_what(env: Env) -> None:
     assert not await allows(ANONYMOUS, "get", "/healthz/more")
 
 
-async def test_yes_and_no_are_kept_each_for_its_time(env: Env) -> None:
+async def test_allowed_and_denied_reviews_have_separate_ttls(env: Env) -> None:
     server = Scripted(review)
     judge = authorizer(env, server)
     for _second in range(10):
@@ -117,7 +117,7 @@ async def test_yes_and_no_are_kept_each_for_its_time(env: Env) -> None:
     assert paths == ["/metrics", "/configz", "/configz"]
 
 
-async def test_very_long_questions_are_not_kept(env: Env) -> None:
+async def test_long_attributes_are_not_cached(env: Env) -> None:
     server = Scripted(review)
     judge = authorizer(env, server)
     for _time in range(2):
@@ -125,7 +125,7 @@ async def test_very_long_questions_are_not_kept(env: Env) -> None:
     assert len(server.asked) == 2
 
 
-async def test_a_failed_question_is_no_answer_and_not_kept(env: Env) -> None:
+async def test_failed_review_is_an_error_and_not_cached(env: Env) -> None:
     broken = True
     server = Scripted(lambda *asked: status(403, "Forbidden") if broken else review(*asked))
     judge = authorizer(env, server)
@@ -135,7 +135,7 @@ async def test_a_failed_question_is_no_answer_and_not_kept(env: Env) -> None:
     assert (await judge.review(READER, "get", "/metrics")).allowed
 
 
-async def test_without_delegation_only_open_paths_and_masters_pass(env: Env) -> None:
+async def test_only_open_paths_and_system_masters_without_delegation(env: Env) -> None:
     judge = authorizer(env, None)
     assert (await judge.review(READER, "get", "/healthz")).allowed
     assert not (await judge.review(READER, "get", "/metrics")).allowed

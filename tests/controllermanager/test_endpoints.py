@@ -128,13 +128,13 @@ EVERY_PAGE = [
 OPEN = {"/healthz", "/livez", "/readyz"}
 
 
-async def test_these_are_all_the_pages_there_are(env: Env) -> None:
+async def test_list_of_paths(env: Env) -> None:
     assert Caller(env).pages.paths == sorted(EVERY_PAGE)
 
 
 @pytest.mark.parametrize("path", [*EVERY_PAGE, "/other", "/", "/metrics/../metrics", "/api/v1/pods"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PROPFIND"])
-async def test_anonymous_requests_get_health_only(env: Env, path: str, method: str) -> None:
+async def test_anonymous_requests_are_limited_to_health(env: Env, path: str, method: str) -> None:
     caller = Caller(env)
     status, body = await caller.ask(path, method=method)
     if path in OPEN:
@@ -153,7 +153,7 @@ async def test_anonymous_requests_get_health_only(env: Env, path: str, method: s
     assert status == (200 if path in OPEN or (path, method) == ("/metrics", "GET") else 403)
 
 
-async def test_a_request_whose_rights_cannot_be_reviewed_is_an_error(env: Env) -> None:
+async def test_failed_access_review_is_an_error(env: Env) -> None:
     caller = Caller(env)
     assert (await caller.ask("/metrics", token="good"))[0] == 200
     caller.reviews.down = True
@@ -162,7 +162,7 @@ async def test_a_request_whose_rights_cannot_be_reviewed_is_an_error(env: Env) -
     assert body.startswith(b'Internal Server Error: "/configz": ')
 
 
-async def test_health_and_readiness_are_two_things(env: Env) -> None:
+async def test_healthz_and_readyz(env: Env) -> None:
     caller = Caller(env)
     caller.manager.readiness.add("controllers", lambda: "not yet")
     assert (await caller.get("/healthz"))[0] == 200
@@ -172,7 +172,7 @@ async def test_health_and_readiness_are_two_things(env: Env) -> None:
     assert await caller.get("/readyz/controllers") == (500, "internal server error: not yet\n")
 
 
-async def test_single_checks_have_pages_of_their_own(env: Env) -> None:
+async def test_single_checks_have_paths(env: Env) -> None:
     caller = Caller(env)
     caller.manager.health.add("leaderElection", lambda: None)
     assert await caller.get("/healthz/leaderElection") == (200, "ok")
@@ -180,7 +180,7 @@ async def test_single_checks_have_pages_of_their_own(env: Env) -> None:
     assert await caller.get("/healthz/") == (404, "404 page not found\n")
 
 
-async def test_metrics_are_in_the_text_form(env: Env) -> None:
+async def test_metrics_text_format(env: Env) -> None:
     caller = Caller(env)
     caller.manager.metrics.counter("seen_total", "How many were seen").labels().inc()
     assert await caller.get("/metrics", token="good") == (
@@ -190,7 +190,7 @@ async def test_metrics_are_in_the_text_form(env: Env) -> None:
     assert await caller.ask("/metrics", certificate=MASTER, method="HEAD") == (200, b"")
 
 
-async def test_every_check_is_counted_until_the_counts_are_reset(env: Env) -> None:
+async def test_health_checks_are_counted_until_reset(env: Env) -> None:
     caller = Caller(env)
     caller.manager.health.add("leaderElection", lambda: None)
     caller.manager.readiness.add("controllers", lambda: "not yet")
@@ -209,7 +209,7 @@ async def test_every_check_is_counted_until_the_counts_are_reset(env: Env) -> No
     assert "kubernetes_healthcheck{" not in (await caller.get("/metrics/slis"))[1]
 
 
-async def test_flags_are_text_or_an_object(env: Env) -> None:
+async def test_flagz_formats(env: Env) -> None:
     caller = Caller(env)
     lines = (await caller.get("/flagz"))[1].splitlines()
     assert lines[1] == "kube-controller-manager flagz"
@@ -229,7 +229,7 @@ async def test_flags_are_text_or_an_object(env: Env) -> None:
     assert (await caller.get("/flagz", accept="image/png, text/plain;q=0.5"))[0] == 200
 
 
-async def test_status_says_since_when_and_which_pages(env: Env) -> None:
+async def test_statusz_has_start_time_and_paths(env: Env) -> None:
     caller = Caller(env)
     await asyncio.sleep(3725)
     text = (await caller.get("/statusz"))[1]
@@ -243,7 +243,7 @@ async def test_status_says_since_when_and_which_pages(env: Env) -> None:
     assert "/healthz" not in document["paths"]
 
 
-async def test_pages_can_be_switched_off(env: Env) -> None:
+async def test_paths_can_be_disabled(env: Env) -> None:
     caller = Caller(env, profiling=False, flagz=False, statusz=False)
     for path in ("/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v", "/flagz", "/statusz"):
         assert (await caller.get(path))[0] == 404
@@ -274,7 +274,7 @@ async def test_the_profiles_are_indexed(env: Env) -> None:
     assert "python" in (await caller.get("/debug/pprof/cmdline"))[1]
 
 
-async def test_tasks_are_shown_where_they_wait(env: Env) -> None:
+async def test_task_stacks(env: Env) -> None:
     caller = Caller(env)
 
     async def patient() -> None:
@@ -297,7 +297,7 @@ def burn_the_cpu(times: int) -> int:
 
 
 @pytest.mark.real_loop
-async def test_a_profile_shows_who_is_busy() -> None:
+async def test_cpu_profile() -> None:
     caller = Caller(Env(), ("/debug/*",))
     busy = True
 
@@ -321,7 +321,7 @@ async def test_a_profile_shows_who_is_busy() -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "301", "nan", "inf"])
-async def test_profiles_have_a_length(env: Env, seconds: str) -> None:
+async def test_profile_duration(env: Env, seconds: str) -> None:
     caller = Caller(env)
     wanted = 200 if seconds == "0" else 400  # no seconds: memory as it is, and 30 s by default
     if seconds != "0":
@@ -339,7 +339,7 @@ async def test_profiles_have_a_length(env: Env, seconds: str) -> None:
     },
 )
 @pytest.mark.real_loop
-async def test_garbage_is_collected_before_memory_is_shown_on_request(query: str, goes: bool) -> None:
+async def test_heap_profile_with_gc(query: str, goes: bool) -> None:
     class Ring:
         """Refers to itself."""
 
@@ -357,7 +357,7 @@ async def test_garbage_is_collected_before_memory_is_shown_on_request(query: str
 
 
 @pytest.mark.real_loop
-async def test_memory_is_shown_and_allocations_on_request() -> None:
+async def test_heap_and_allocation_profiles() -> None:
     kept: list[bytes] = []
     caller = Caller(Env(), ("/debug/*",))
     now = (await caller.get("/debug/pprof/heap", token=""))[1]

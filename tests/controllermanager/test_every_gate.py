@@ -144,13 +144,13 @@ def free_gates() -> Iterator[Gate]:
     return (gate for gate in known_gates().values() if not gate.locked and gate.name not in {"AllAlpha", "AllBeta"})
 
 
-def test_every_gate_is_known_to_be_read_or_not() -> None:
+def test_every_gate_is_classified() -> None:
     not_read = [name for names in NOT_READ.values() for name in names.split()]
     assert sorted([*READ, *not_read]) == [gate.name for gate in free_gates()]
 
 
 @pytest.mark.parametrize("gate", [pytest.param(gate, id=gate.name) for gate in free_gates()])
-def test_a_gate_is_followed_rejected_or_read_by_others(gate: Gate) -> None:
+def test_gate_is_supported_rejected_or_not_read(gate: Gate) -> None:
     setting = f"{gate.name}={show_bool(not gate.default)}"
     if gate.name in REFUSED:
         with pytest.raises(FlagError) as refused:
@@ -171,7 +171,7 @@ def _warnings(accepted: Options) -> list[str]:
     return list(warnings_of(accepted.gates, effective_gates(DESCRIPTORS)))
 
 
-def test_gates_of_controllers_reach_them() -> None:
+def test_controller_gates_reach_their_options() -> None:
     for descriptor in DESCRIPTORS:
         for spec in descriptor.gate_fields:
             gate = known_gates()[spec.gate]
@@ -187,11 +187,11 @@ def test_gates_of_controllers_reach_them() -> None:
         "its default": ["--feature-gates=WorkloadWithJob=false"],
     },
 )
-def test_what_does_not_run_rejects_nothing(words: list[str]) -> None:
+def test_disabled_controllers_reject_no_gates(words: list[str]) -> None:
     assert list(unsupported_gates(options(*words), DESCRIPTORS)) == []
 
 
-def test_whoever_turns_on_all_gates_of_a_stage_learns_which_are_not_supported() -> None:
+def test_all_alpha_names_unsupported_gates() -> None:
     with pytest.raises(FlagError) as refused:
         options("--feature-gates=AllAlpha=true")
     assert "feature gate WorkloadWithJob=true (by AllAlpha) is not supported: job-controller" in str(refused.value)

@@ -79,13 +79,13 @@ def test_gates(words: list[str], name: str, on: bool) -> None:
         ),
     ],
 )
-def test_what_is_rejected(word: str, message: str) -> None:
+def test_rejected_values(word: str, message: str) -> None:
     with pytest.raises(FlagError) as caught:
         gates(word)
     assert str(caught.value) == message
 
 
-def test_warnings_are_for_what_is_ageing_and_what_switches_nothing() -> None:
+def test_warnings_for_deprecated_and_ineffective_gates() -> None:
     chosen = gates(
         "ImageVolume=true,StorageNamespaceIndex=true,PodsAPI=true,PodDeletionCost=false,WatchListClient=true"
     )
@@ -96,7 +96,7 @@ def test_warnings_are_for_what_is_ageing_and_what_switches_nothing() -> None:
     ]
 
 
-def test_the_table_is_what_upstream_has() -> None:
+def test_table_is_upstreams() -> None:
     known = known_gates()
     counts = {stage: sum(gate.stage is stage for gate in known.values()) for stage in Stage}
     assert counts == {Stage.ALPHA: 50, Stage.BETA: 100, Stage.GA: 76, Stage.DEPRECATED: 16}
@@ -113,7 +113,7 @@ def test_controllers_name_gates_that_exist_and_agree_on_defaults() -> None:
             assert known[spec.gate].default is getattr(descriptor.default_options(), spec.field), spec
 
 
-def test_help_lists_the_gates_that_are_not_settled_as_upstream_does() -> None:
+def test_help_lists_alpha_and_beta_gates() -> None:
     text = flag_set("x", DESCRIPTORS).help(120)
     assert "kube:AllAlpha=true|false (ALPHA - default=false)" in text
     assert "kube:AtomicFIFO=true|false (BETA - default=true)" in text

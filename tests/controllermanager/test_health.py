@@ -10,15 +10,15 @@ def health(**checks: str | None) -> Health:
     return made
 
 
-def test_all_well_is_one_word() -> None:
+def test_healthy_response_is_ok() -> None:
     assert health(a=None).report("healthz").text == "ok"
 
 
-def test_verbose_names_every_check_in_order() -> None:
+def test_verbose_lists_every_check_in_order() -> None:
     assert health(b=None, a=None).report("healthz", verbose=True).text == "[+]b ok\n[+]a ok\nhealthz check passed\n"
 
 
-def test_a_failure_is_always_verbose_and_keeps_its_reason_to_itself() -> None:
+def test_failure_is_verbose_and_withholds_the_reason() -> None:
     report = health(a=None, b="disk is full").report("readyz")
     assert not report.healthy
     assert report.text == "[+]a ok\n[-]b failed: reason withheld\nreadyz check failed\n"
@@ -38,11 +38,11 @@ def test_unknown_exclusions_are_reported() -> None:
     )
 
 
-def test_without_checks_there_is_one_that_passes() -> None:
+def test_ping_check_is_default() -> None:
     assert Health().report("healthz", verbose=True).text == "[+]ping ok\nhealthz check passed\n"
 
 
-def test_a_check_can_go_again() -> None:
+def test_check_can_be_removed() -> None:
     made = health(a="bad", b=None)
     made.remove("a")
     made.remove("never there")

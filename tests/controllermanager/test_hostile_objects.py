@@ -245,7 +245,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(("what", "kinds"), tried)
 
 
-async def test_it_costs_its_own_key_and_nothing_else(
+async def test_hostile_object_affects_only_its_own_key(
     env: Env, what: str, kinds: Sequence[Kind[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     began = time.process_time()

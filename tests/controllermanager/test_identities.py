@@ -51,7 +51,7 @@ class World:
         return 201, {"status": {"token": "t", "expirationTimestamp": format_time(expires)}}
 
 
-async def test_an_account_that_is_there_is_only_asked_for_a_token(env: Env) -> None:
+async def test_existing_account_only_gets_a_token_request(env: Env) -> None:
     server = Scripted(World(env))
     token, seconds = await ServiceAccountToken(env, server.client(env), "gc").issue()
     assert token == "t"
@@ -59,7 +59,7 @@ async def test_an_account_that_is_there_is_only_asked_for_a_token(env: Env) -> N
     assert [(m, t) for m, t, _ in server.asked] == [("GET", f"{ACCOUNTS}/gc"), ("POST", f"{ACCOUNTS}/gc/token")]
 
 
-async def test_a_missing_account_is_made_and_its_namespace_too(env: Env) -> None:
+async def test_missing_account_and_namespace_are_created(env: Env) -> None:
     server = Scripted(World(env, namespace=False, account=False))
     await ServiceAccountToken(env, server.client(env), "gc").issue()
     assert [(m, t) for m, t, _ in server.asked] == [
@@ -71,14 +71,14 @@ async def test_a_missing_account_is_made_and_its_namespace_too(env: Env) -> None
     ]
 
 
-async def test_short_lifetimes_count_as_ten_minutes(env: Env) -> None:
+async def test_token_lifetime_is_at_least_ten_minutes(env: Env) -> None:
     world = World(env)
     world.lifetime = 60
     _token, seconds = await ServiceAccountToken(env, Scripted(world).client(env), "gc").issue()
     assert 0.95 * 480 - 2 <= seconds <= 480 + 2
 
 
-async def test_it_tries_four_times_with_growing_pauses(env: Env) -> None:
+async def test_token_request_is_retried_with_backoff(env: Env) -> None:
     world = World(env)
     world.refusals = [status(403, "Forbidden")] * 3
     server = Scripted(world)
@@ -108,7 +108,7 @@ def connected(env: Env, world: World) -> RemoteClients:
     return RemoteClients(env, connection, use_service_accounts=True)
 
 
-async def test_an_account_is_there_before_its_controller_talks_and_a_token_is_not(env: Env) -> None:
+async def test_account_is_created_before_its_first_request_and_the_token_lazily(env: Env) -> None:
     """As upstream (``14-startup``): GET, and if it is missing GET of the namespace and POST."""
     clients = connected(env, World(env, account=False))
     for _controller in range(2):
@@ -121,7 +121,7 @@ async def test_an_account_is_there_before_its_controller_talks_and_a_token_is_no
     ]
 
 
-async def test_an_account_that_cannot_be_made_now_delays_no_start(env: Env) -> None:
+async def test_failed_account_creation_does_not_delay_startup(env: Env) -> None:
     clients = connected(env, World(env, account=False))
     SERVERS[env].down = True
     await clients.for_controller("gc", qps=20, burst=30, fence=None)
@@ -138,7 +138,7 @@ def recorded_accounts() -> list[str]:
 
 
 @pytest.mark.parametrize("account", recorded_accounts())
-async def test_accounts_come_about_as_upstreams_were_seen_to(env: Env, account: str) -> None:
+async def test_account_creation_requests_are_upstreams(env: Env, account: str) -> None:
     """The recorded start of v1.36.2. How often an account is read again depends on how many clients it has."""
     seen = of_account("14-accounts", account)
     clients = connected(env, World(env, account=False, name=account))

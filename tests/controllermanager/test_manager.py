@@ -82,7 +82,7 @@ class Factory:
         return self.client
 
 
-async def test_the_api_server_is_waited_for_and_then_controllers_run_until_they_are_stopped(env: Env) -> None:
+async def test_controllers_run_after_the_api_server_is_healthy_until_stopped(env: Env) -> None:
     cluster = Cluster(env)
     cluster.down = True
     manager = Manager(env, ALONE, Factory(cluster.client()), [probe("a"), probe("b")])
@@ -105,7 +105,7 @@ async def test_the_api_server_is_waited_for_and_then_controllers_run_until_they_
 
 
 @pytest.mark.parametrize("streams", [True, False])
-async def test_the_state_of_a_kind_is_streamed_unless_a_gate_forbids_it(env: Env, streams: bool) -> None:
+async def test_watch_list_client_gate(env: Env, streams: bool) -> None:
     """``WatchListClient``."""
 
     class Reader(Descriptor, frozen=True):
@@ -129,7 +129,7 @@ async def test_the_state_of_a_kind_is_streamed_unless_a_gate_forbids_it(env: Env
         group.cancel()
 
 
-async def test_an_api_server_that_never_comes_is_given_up_after_ten_seconds(env: Env) -> None:
+async def test_unreachable_api_server_fails_startup_after_ten_seconds(env: Env) -> None:
     cluster = Cluster(env)
     cluster.down = True
     with pytest.raises(ConnectionError, match="failed to wait for apiserver being healthy: connection refused"):
@@ -137,7 +137,7 @@ async def test_an_api_server_that_never_comes_is_given_up_after_ten_seconds(env:
     assert 10 <= env.monotonic() < 12
 
 
-async def test_credentials_that_cannot_be_had_say_nothing_about_the_server(env: Env) -> None:
+async def test_missing_credentials_are_not_reported_as_an_unreachable_server(env: Env) -> None:
     def no_plugin(_request: object) -> None:
         raise ConnectFailed("getting credentials: plugin not found") from ConfigError("plugin not found")
 
@@ -147,7 +147,7 @@ async def test_credentials_that_cannot_be_had_say_nothing_about_the_server(env: 
         await wait_for_api_server(cluster.client(), env)
 
 
-async def test_wrong_credentials_are_not_waited_for(env: Env) -> None:
+async def test_wrong_credentials_fail_startup_immediately(env: Env) -> None:
     cluster = Cluster(env)
     cluster.before = lambda _request: cluster.answer(401, "Unauthorized", "Unauthorized")
     with pytest.raises(ConnectionError, match="does not accept the credentials in use: Unauthorized"):
@@ -155,7 +155,7 @@ async def test_wrong_credentials_are_not_waited_for(env: Env) -> None:
     assert env.monotonic() < 1
 
 
-async def test_only_what_runs_on_the_leader_is_fenced_and_each_client_has_its_own_limits(env: Env) -> None:
+async def test_leader_clients_are_fenced_and_have_separate_rate_limits(env: Env) -> None:
     factory = Factory(Cluster(env).client())
     manager = Manager(env, ELECTED, factory, [probe("a", qps_factor=2.0, burst_factor=100)])
     async with TaskGroup("test") as group:
@@ -168,7 +168,7 @@ async def test_only_what_runs_on_the_leader_is_fenced_and_each_client_has_its_ow
     assert "metadata-informers" in fenced
 
 
-async def test_a_controller_whose_api_is_missing_is_left_out(env: Env) -> None:
+async def test_controller_without_its_api_is_skipped(env: Env) -> None:
     descriptors = [probe("here"), probe("strange", watches=(Watch(kind=WIDGETS),))]
     manager = Manager(env, ALONE, Factory(Cluster(env).client()), descriptors)
     async with TaskGroup("test") as group:
@@ -184,7 +184,7 @@ class Switched(msgspec.Struct, frozen=True):
     on: bool = False
 
 
-async def test_a_controller_runs_only_if_all_its_gates_are_on(env: Env) -> None:
+async def test_controller_requires_all_its_gates(env: Env) -> None:
     """Gates that are off by default, and one that is switched off."""
     cluster = Cluster(env)
     options = msgspec.structs.replace(ALONE, gates=FeatureGates({"ComponentFlagz": False}))
@@ -202,7 +202,7 @@ async def test_a_controller_runs_only_if_all_its_gates_are_on(env: Env) -> None:
         group.cancel()
 
 
-async def test_a_controller_that_is_switched_off_is_not_even_built(env: Env) -> None:
+async def test_disabled_controller_is_not_built(env: Env) -> None:
     descriptors = [probe("plain"), *(probe(name, options=Switched, switch="on") for name in ("off", "given"))]
     options = msgspec.structs.replace(ALONE, controller_options={"given": Switched(on=True)})
     manager = Manager(env, options, Factory(Cluster(env).client()), descriptors)
@@ -215,7 +215,7 @@ async def test_a_controller_that_is_switched_off_is_not_even_built(env: Env) -> 
         group.cancel()
 
 
-async def test_controllers_get_the_shutdown_timeout_and_no_more(env: Env) -> None:
+async def test_shutdown_timeout(env: Env) -> None:
     Probe.stop_seconds = 3600
     options = Options(shutdown_timeout=4.0, leader_election=LeaderElection())
     cluster = Cluster(env)
@@ -232,7 +232,7 @@ async def test_controllers_get_the_shutdown_timeout_and_no_more(env: Env) -> Non
     assert not lease["spec"].get("holderIdentity")
 
 
-async def test_whoever_switches_the_release_off_leaves_the_lease_to_run_out(env: Env) -> None:
+async def test_lease_is_not_released_without_release_on_cancel(env: Env) -> None:
     cluster = Cluster(env)
     options = Options(leader_election=LeaderElection(release_on_stop=False))
     manager = Manager(env, options, Factory(cluster.client()), [probe("a")], identity="me")
@@ -243,7 +243,7 @@ async def test_whoever_switches_the_release_off_leaves_the_lease_to_run_out(env:
     assert leases(cluster) == {"kube-controller-manager": "me"}
 
 
-async def test_a_lost_lease_stops_the_controllers_and_ends_the_run(env: Env) -> None:
+async def test_lost_lease_stops_the_controllers_and_the_run(env: Env) -> None:
     cluster = Cluster(env)
 
     def refuse(request: wire.Request) -> wire.Response | None:
@@ -260,7 +260,7 @@ async def test_a_lost_lease_stops_the_controllers_and_ends_the_run(env: Env) -> 
     assert not manager.leading.is_set()
 
 
-async def test_starts_are_spread_over_the_start_interval(env: Env) -> None:
+async def test_controller_start_interval(env: Env) -> None:
     options = Options(start_interval=10.0, leader_election=LeaderElection(enabled=False))
     manager = Manager(env, options, Factory(Cluster(env).client()), [probe("a"), probe("b")])
     async with TaskGroup("test") as group:
@@ -283,7 +283,7 @@ MIGRATION = LeaderMigration(
 )
 
 
-async def test_controllers_that_migrate_run_under_a_second_lease(env: Env) -> None:
+async def test_leader_migration_uses_a_second_lease(env: Env) -> None:
     cluster = Cluster(env)
     options = Options(leader_migration=MIGRATION)
     descriptors = [probe(name) for name in "abcd"]
@@ -302,7 +302,7 @@ async def test_controllers_that_migrate_run_under_a_second_lease(env: Env) -> No
     assert set(leases(cluster).values()) == {""}, "both are released"
 
 
-async def test_who_stands_by_takes_no_second_lease_before_the_main_one(env: Env) -> None:
+async def test_standby_acquires_the_migration_lease_after_the_main_one(env: Env) -> None:
     cluster = Cluster(env)
     holder = Manager(env, ELECTED, Factory(cluster.client()), [probe("a")], identity="old")
     other = Manager(env, Options(leader_migration=MIGRATION), Factory(cluster.client()), [probe("b")])
@@ -317,7 +317,7 @@ async def test_who_stands_by_takes_no_second_lease_before_the_main_one(env: Env)
 
 
 @pytest.mark.parametrize("lost", ["kube-controller-manager", "migration"])
-async def test_losing_either_lease_ends_the_run(env: Env, lost: str) -> None:
+async def test_losing_either_lease_stops_the_run(env: Env, lost: str) -> None:
     cluster = Cluster(env)
 
     def refuse(request: wire.Request) -> wire.Response | None:
@@ -338,7 +338,7 @@ async def test_losing_either_lease_ends_the_run(env: Env, lost: str) -> None:
     assert sorted(Probe.log[2:]) == sorted(f"{n} {what}" for n in "ab" for what in ("finished", "is told to stop"))
 
 
-async def test_the_issuer_of_tokens_comes_first_on_the_managers_own_identity_whatever_controllers_says(
+async def test_service_account_token_controller_starts_first_with_the_managers_identity(
     env: Env,
 ) -> None:
     factory = Factory(Cluster(env).client())
@@ -362,7 +362,7 @@ class Failing(Probe):
         raise RuntimeError("a bug")
 
 
-async def test_a_controller_that_fails_ends_the_process_and_the_others_stop_in_order(env: Env) -> None:
+async def test_failing_controller_stops_the_process_gracefully(env: Env) -> None:
     class Broken(Descriptor, frozen=True):
         def build(self, context: ControllerContext) -> RunnableController:
             return Failing("broken")
@@ -380,7 +380,7 @@ async def test_a_controller_that_fails_ends_the_process_and_the_others_stop_in_o
     assert leases(cluster) == {"kube-controller-manager": ""}, "another process may take over at once"
 
 
-async def test_the_health_check_fails_twenty_seconds_after_the_lease_has_run_out(env: Env) -> None:
+async def test_leader_election_health_check_fails_after_the_timeout(env: Env) -> None:
     cluster = Cluster(env)
     Probe.stop_seconds = 3600
     manager = Manager(env, Options(shutdown_timeout=0.0), Factory(cluster.client()), [probe("stuck")])

@@ -61,11 +61,11 @@ def registered() -> dict[str, Metric]:
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_it_is_as_upstreams(metric: Metric) -> None:
+def test_metric_is_upstreams(metric: Metric) -> None:
     assert registered()[metric.name] == metric
 
 
-def test_what_is_not_upstreams_says_so() -> None:
+def test_own_metrics_have_the_pilothouse_prefix() -> None:
     """Every other one begins with our name, but for one of Go's runtime."""
     found = {name for name in registered() if not name.startswith("pilothouse_")}
     assert found - {"go_goroutines"} == {m.name for m in METRICS}

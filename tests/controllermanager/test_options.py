@@ -31,7 +31,7 @@ def parse(*words: str) -> Options:
     return options_from(flags.parse(words), DESCRIPTORS, flags)
 
 
-def test_without_flags_the_options_have_their_defaults() -> None:
+def test_defaults() -> None:
     """The structs' defaults and the flags' are written down twice; they agree."""
     by_default = {d.name: d.default_options() for d in DESCRIPTORS if d.options is not None}
     expected = Options(controller_options={name: o for name, o in by_default.items() if o is not None})
@@ -120,7 +120,7 @@ def test_without_flags_the_options_have_their_defaults() -> None:
         ("--enable-leader-migration", "leader_migration.leader_name", "cloud-provider-extraction-migration"),
     ],
 )
-def test_each_flag_reaches_its_option(word: str, path: str, value: Any) -> None:
+def test_every_flag_sets_its_option(word: str, path: str, value: Any) -> None:
     if path == "controllers":
         word, value = "--controllers=replicaset,-namespace", ("replicaset", "-namespace")
     found: Any = parse(word)
@@ -136,7 +136,7 @@ def test_each_flag_reaches_its_option(word: str, path: str, value: Any) -> None:
         "JSON": ("json", Streams(split=False, info_buffer=4096)),
     },
 )
-def test_the_streams_are_those_of_the_format_in_use(format_: str, streams: Streams) -> None:
+def test_log_streams_of_the_selected_format(format_: str, streams: Streams) -> None:
     line = (
         f"--logging-format={format_} --feature-gates=LoggingAlphaOptions=true --log-text-split-stream"
         " --log-text-info-buffer-size=1.5k --log-json-info-buffer-size=4Ki"
@@ -207,7 +207,7 @@ def test_the_streams_are_those_of_the_format_in_use(format_: str, streams: Strea
         ("now", '"kube-controller-manager" does not take any arguments, got ["now"]'),
     ],
 )
-def test_what_does_not_go_together(line: str, message: str) -> None:
+def test_incompatible_flags(line: str, message: str) -> None:
     with pytest.raises(FlagError) as caught:
         parse(*line.split())
     assert message in str(caught.value)
@@ -221,11 +221,11 @@ def test_all_errors_are_reported_at_once() -> None:
     assert '"none"' in str(caught.value)
 
 
-def test_the_rules_of_the_election_do_not_matter_without_one() -> None:
+def test_leader_election_flags_are_not_validated_when_disabled() -> None:
     assert not parse("--leader-elect=false", "--leader-elect-lease-duration=1s").leader_election.enabled
 
 
-def test_kubeadms_command_line_is_understood() -> None:
+def test_kubeadms_command_line_is_accepted() -> None:
     flags = flag_set("kube-controller-manager", DESCRIPTORS)
     parsed = flags.parse(KUBEADM.split())
     options = options_from(parsed, DESCRIPTORS)
@@ -236,12 +236,12 @@ def test_kubeadms_command_line_is_understood() -> None:
 
 
 @pytest.mark.parametrize("word", ["--port=0", "--address=x", "--pod-eviction-timeout=5m", "--logtostderr"])
-def test_flags_that_upstream_dropped_are_unknown(word: str) -> None:
+def test_flags_removed_upstream_are_unknown(word: str) -> None:
     with pytest.raises(FlagError, match="unknown flag"):
         parse(word)
 
 
-def test_help_has_upstreams_groups_in_upstreams_order() -> None:
+def test_help_has_upstreams_flag_sets() -> None:
     lines = flag_set("pilothouse manager", DESCRIPTORS).help(100).splitlines()
     titles = [line.removesuffix(" flags:").lower() for line in lines if line.endswith(" flags:")]
     expected = [group for group in GROUPS if group in titles]
@@ -253,7 +253,7 @@ def test_help_has_upstreams_groups_in_upstreams_order() -> None:
     assert "(default 15s)" in text
 
 
-def test_configz_is_the_versioned_configuration() -> None:
+def test_configz() -> None:
     document = msgspec.json.decode(page(parse("--kube-api-qps=5", "--kubeconfig=k", "--cluster-name=7")))
     inner = document["kubecontrollermanager.config.k8s.io"]
     assert (inner["kind"], inner["apiVersion"]) == (
@@ -296,18 +296,18 @@ RS, GC, NS = ("replicaset-controller", "garbage-collector-controller", "namespac
         "upstream's others are not here": (["storage-version-migrator-controller"], set()),
     },
 )
-def test_selection(words: list[str], running: set[str]) -> None:
+def test_controller_selection(words: list[str], running: set[str]) -> None:
     selection = Selection(tuple(words))
     assert {d.name for d in DESCRIPTORS if d.name in {RS, GC, NS} and selection.enables(d)} == running
 
 
-def test_a_controller_that_is_off_by_default_wants_its_name() -> None:
+def test_controller_disabled_by_default_must_be_named() -> None:
     off = msgspec.structs.replace(DESCRIPTORS[0], default_on=False)
     assert not Selection(("*",)).enables(off)
     assert Selection(("*", off.name)).enables(off)
 
 
-def test_unknown_names() -> None:
+def test_unknown_controller_names() -> None:
     words = ["*", "replicaset", "-what", "job-controller", "ever"]
     others = [descriptor for descriptor in DESCRIPTORS if descriptor.name != "job-controller"]
     assert unknown_names(words, others) == ["what", "ever"]
@@ -315,7 +315,7 @@ def test_unknown_names() -> None:
     assert "statefulset-controller" in upstream_names()
 
 
-def test_the_52_controllers_of_upstream_are_known_by_their_names() -> None:
+def test_upstream_controller_names() -> None:
     known = upstream_controllers()
     assert len(known) == 52
     assert [name for name, one in known.items() if not one.default_on] == [

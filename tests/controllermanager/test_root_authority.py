@@ -30,17 +30,17 @@ def seen(options: Options, name: str) -> tuple[str, str]:
     return getattr(found, "root_ca_file"), getattr(found, "authority")  # noqa: B009  # whichever struct it is
 
 
-def test_one_flag_is_read_by_both_publishers() -> None:
+def test_root_ca_file_is_used_by_both_publishers() -> None:
     options = read("--root-ca-file=/ca.crt")
     assert [seen(options, name) for name in PUBLISHERS] == [("/ca.crt", "")] * 2
 
 
-def test_both_publishers_get_the_connections_authority_beside_the_file() -> None:
+def test_both_publishers_get_the_connections_ca() -> None:
     options = with_ca_bundle(read("--root-ca-file=/ca.crt"), b"PEM")
     assert [seen(options, name) for name in PUBLISHERS] == [("/ca.crt", "PEM")] * 2
 
 
-def test_flags_of_the_signers_reach_them() -> None:
+def test_cluster_signing_flags_reach_the_signers() -> None:
     options = read("--cluster-signing-kubelet-client-cert-file=a", "--cluster-signing-kubelet-client-key-file=b")
     assert options.controller_options[SIGNING.name] == SigningOptions(
         kubelet_client_cert_file="a", kubelet_client_key_file="b"
@@ -51,7 +51,7 @@ def test_flags_of_the_signers_reach_them() -> None:
     assert not chosen.can_sign, "nothing is signed without an authority"
 
 
-def test_an_authority_in_memory_is_for_the_signers_and_never_shows_its_key() -> None:
+def test_in_memory_ca_is_used_by_signers_and_hides_its_key() -> None:
     pair = authority(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
     options = with_signing_ca(Options(), pair)
     chosen = options.controller_options[SIGNING.name]

@@ -46,7 +46,7 @@ async def look_up(env: Env, server: Scripted, *, tolerant: bool = False, proxies
     return trust.clients.pem if trust.clients is not None else b""
 
 
-async def test_an_api_server_that_comes_late_is_waited_for_ten_seconds(env: Env) -> None:
+async def test_startup_waits_ten_seconds_for_the_api_server(env: Env) -> None:
     server = Scripted(ConfigMap())
     server.down = True
     asyncio.get_running_loop().call_later(5, setattr, server, "down", False)
@@ -58,9 +58,7 @@ async def test_an_api_server_that_comes_late_is_waited_for_ten_seconds(env: Env)
     assert 10 <= env.monotonic() - began < 12
 
 
-async def test_without_the_config_map_the_start_goes_on_and_says_so_once(
-    env: Env, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_missing_authentication_config_map_is_logged_once(env: Env, caplog: pytest.LogCaptureFixture) -> None:
     """``RequestHeaderAuthRequestController.RunOnce`` ignores NotFound (apiserver, v0.36)."""
 
     caplog.set_level("INFO")
@@ -82,7 +80,7 @@ async def test_without_the_config_map_the_start_goes_on_and_says_so_once(
         "any other error": (status(500, "InternalError", "etcd is away"), "etcd is away"),
     },
 )
-async def test_a_rejection_ends_the_start_unless_it_is_tolerated(
+async def test_authentication_tolerate_lookup_failure(
     env: Env, answer: tuple[int, Any], said: str, tmp_path: Path
 ) -> None:
     config = ConfigMap()
@@ -99,7 +97,7 @@ async def test_a_rejection_ends_the_start_unless_it_is_tolerated(
 
 
 @pytest.mark.parametrize("rotates", [True, False])
-def test_the_authority_of_a_kubeconfig_is_read_again_unless_a_gate_forbids_it(rotates: bool, tmp_path: Path) -> None:
+def test_clients_allow_ca_rotation_gate(rotates: bool, tmp_path: Path) -> None:
     """``ClientsAllowCARotation``: the manager's own client, and those that ask about its callers."""
     (tmp_path / "ca.crt").write_bytes(USERS.certificate)
     cluster = {"server": "https://nowhere", "certificate-authority": "ca.crt"}
@@ -129,18 +127,18 @@ def test_the_authority_of_a_kubeconfig_is_read_again_unless_a_gate_forbids_it(ro
         "nothing below 1.2": ("VersionTLS10", ssl.TLSVersion.TLSv1_2),
     },
 )
-def test_the_lowest_version(asked: str, minimum: ssl.TLSVersion) -> None:
+def test_tls_min_version(asked: str, minimum: ssl.TLSVersion) -> None:
     assert secure_port._policy(Serving(tls_min_version=asked)).minimum_version == minimum
 
 
-def test_ciphers_have_gos_names() -> None:
+def test_cipher_suites_have_gos_names() -> None:
     names = ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", "TLS_RSA_WITH_RC4_128_SHA")
     assert secure_port._policy(Serving(tls_cipher_suites=names)).ciphers == ("ECDHE-RSA-AES128-GCM-SHA256",)
     only_13 = secure_port._policy(Serving(tls_cipher_suites=names[1:]))
     assert (only_13.ciphers, only_13.minimum_version) == ((), ssl.TLSVersion.TLSv1_3)
 
 
-def test_every_cipher_is_one_of_openssls() -> None:
+def test_every_cipher_suite_is_known_to_openssl() -> None:
     from pilothouse.controllermanager.cipher_suites import _OPENSSL
 
     for cipher in _OPENSSL.values():
@@ -165,7 +163,7 @@ async def nothing(_scope: Any, _receive: Any, _send: Any) -> None:
 
 
 @pytest.mark.real_loop
-async def test_only_the_key_exchanges_that_are_allowed_are_done() -> None:
+async def test_only_configured_curves_are_used() -> None:
     serving = Serving(tls_curve_preferences=(23, 24))
     assert await handshake(serving, "prime256v1") == "TLSv1.3"
     assert await handshake(serving, "secp384r1") == "TLSv1.3"
@@ -174,11 +172,11 @@ async def test_only_the_key_exchanges_that_are_allowed_are_done() -> None:
     assert await handshake(Serving(), "secp521r1") == "TLSv1.3", "without the flag it is the library's choice"
 
 
-def test_the_order_of_key_exchanges_is_gos_whatever_the_flags() -> None:
+def test_curve_preferences_have_gos_order() -> None:
     assert secure_port._policy(Serving(tls_curve_preferences=(25, 23, 29))).groups == ("X25519", "P-256", "P-521")
 
 
-def test_a_key_exchange_that_openssl_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curves_unknown_to_openssl_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert openssl.known_groups(["P-256", "P-nonsense"]) == ("P-256",)
     monkeypatch.setattr(
         openssl, "known_groups", lambda names: tuple(name for name in names if "MLKEM" not in name), raising=True
@@ -188,7 +186,7 @@ def test_a_key_exchange_that_openssl_does_not_know_is_left_out(monkeypatch: pyte
         secure_port._policy(Serving(tls_curve_preferences=(4588,)))
 
 
-def test_certificates_that_can_not_be_used_are_named(tmp_path: Path) -> None:
+def test_errors_name_unusable_certificates(tmp_path: Path) -> None:
     env = Env()
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     issue_server(USERS, ["localhost"], NOW).save(certificate, key)
@@ -202,9 +200,7 @@ def test_certificates_that_can_not_be_used_are_named(tmp_path: Path) -> None:
             secure_port._tls(env, serving, b"")
 
 
-async def test_a_file_system_without_a_place_for_temporary_files_is_reported(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_temporary_directory_is_reported(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container with a read-only root file system and no /tmp."""
 
     def refuse(**_settings: object) -> None:

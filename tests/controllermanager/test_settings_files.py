@@ -41,7 +41,7 @@ def start(*words: str) -> Options:
         "certificates": ('tls-sni-cert-key: ["a,b", "c,d:e"]', "flag_values.tls-sni-cert-key", "[a,b;c,d:e]"),
     },
 )
-def test_a_setting_of_the_file(tmp_path: Path, text: str, path: str, value: Any) -> None:
+def test_setting_from_the_config_file(tmp_path: Path, text: str, path: str, value: Any) -> None:
     file = tmp_path / "manager.yaml"
     file.write_text(text, encoding="utf-8")
     if value is None:
@@ -54,7 +54,7 @@ def test_a_setting_of_the_file(tmp_path: Path, text: str, path: str, value: Any)
     assert found == value
 
 
-def test_the_command_line_wins_whole(tmp_path: Path) -> None:
+def test_command_line_takes_precedence(tmp_path: Path) -> None:
     file = tmp_path / "manager.yaml"
     file.write_text('controllers: ["*", "-ttl"]\nkube-api-qps: 50\n', encoding="utf-8")
     options = start(f"--config={file}", "--controllers=replicaset")
@@ -62,7 +62,7 @@ def test_the_command_line_wins_whole(tmp_path: Path) -> None:
     assert options.qps == 50.0
 
 
-def test_what_the_file_sets_counts_as_given(tmp_path: Path) -> None:
+def test_settings_of_the_file_count_as_set(tmp_path: Path) -> None:
     """So that a setting without meaning here is warned about wherever it stands."""
     file = tmp_path / "manager.yaml"
     file.write_text("cluster-name: c\n", encoding="utf-8")
@@ -86,7 +86,7 @@ def test_what_the_file_sets_counts_as_given(tmp_path: Path) -> None:
         "no YAML": ("a: [", "no YAML"),
     },
 )
-def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
+def test_unusable_config_file(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "manager.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(FlagError) as caught:
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> 
     assert message in str(caught.value)
 
 
-def test_a_file_that_is_not_there() -> None:
+def test_missing_config_file() -> None:
     with pytest.raises(FlagError, match=r"--config /nope\.yaml: No such file or directory"):
         start("--config=/nope.yaml")
 
@@ -116,7 +116,7 @@ controllerLeaders:
 @pytest.mark.parametrize(
     ("version", "more"), [("v1", ""), ("v1beta1", "resourceLock: leases"), ("v1alpha1", "resourceLock: endpoints")]
 )
-def test_a_leader_migration_is_read_in_every_version(tmp_path: Path, version: str, more: str) -> None:
+def test_leader_migration_api_versions(tmp_path: Path, version: str, more: str) -> None:
     file = tmp_path / "migration.yaml"
     file.write_text(MIGRATION.format(version=version, more=more), encoding="utf-8")
     migration = start("--enable-leader-migration", f"--leader-migration-config={file}").leader_migration
@@ -129,13 +129,13 @@ def test_a_leader_migration_is_read_in_every_version(tmp_path: Path, version: st
     assert migration.component_of("replicaset-controller") is None
 
 
-def test_without_a_file_upstreams_migration_counts() -> None:
+def test_default_leader_migration() -> None:
     migration = start("--enable-leader-migration").leader_migration
     assert migration == LeaderMigration()
     assert migration.component_of("cloud-node-lifecycle-controller") == "*"
 
 
-def test_a_migration_that_is_not_enabled_is_not_read() -> None:
+def test_disabled_leader_migration_is_not_read() -> None:
     assert start("--leader-migration-config=/nope").leader_migration is None
 
 
@@ -163,7 +163,7 @@ def test_a_migration_that_is_not_enabled_is_not_read() -> None:
         "no mapping": ("- a", "unable to read leader migration configuration from"),
     },
 )
-def test_a_migration_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_leader_migration(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "migration.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(FlagError) as caught:
@@ -172,7 +172,7 @@ def test_a_migration_that_cannot_be_used(tmp_path: Path, text: str, message: str
     assert message in str(caught.value)
 
 
-def test_labels_whose_values_are_limited(tmp_path: Path) -> None:
+def test_allow_metric_labels(tmp_path: Path) -> None:
     """Flag and manifest add up; where both name a label, the flag counts."""
     manifest = tmp_path / "labels.yaml"
     manifest.write_text('"m,code": "200,404"\n"m,verb": get\n', encoding="utf-8")
@@ -191,7 +191,7 @@ def test_labels_whose_values_are_limited(tmp_path: Path) -> None:
         ("--allow-metric-labels-manifest=/nope", "--allow-metric-labels-manifest /nope: "),
     ],
 )
-def test_labels_that_cannot_be_used(word: str, message: str) -> None:
+def test_invalid_allow_metric_labels(word: str, message: str) -> None:
     with pytest.raises(FlagError) as caught:
         start(word)
     assert message in str(caught.value)

@@ -34,7 +34,7 @@ def flags() -> FlagSet:
     return flag_set("kube-controller-manager", DESCRIPTORS)
 
 
-def test_none_is_missing_and_ours_are_marked(flags: FlagSet) -> None:
+def test_every_upstream_flag_exists_and_own_flags_are_marked(flags: FlagSet) -> None:
     known = {normalize(name) for _group, name, _type, _default in FACTS}
     assert len(FACTS) == 150
     assert {normalize(flag.name) for flag in flags} == known | OURS
@@ -42,24 +42,26 @@ def test_none_is_missing_and_ours_are_marked(flags: FlagSet) -> None:
 
 
 @pytest.mark.parametrize(("group", "name", "kind", "default"), FACTS, ids=[fact[1] for fact in FACTS])
-def test_group_type_and_default_are_upstreams(flags: FlagSet, group: str, name: str, kind: str, default: str) -> None:
+def test_flag_set_type_and_default_are_upstreams(
+    flags: FlagSet, group: str, name: str, kind: str, default: str
+) -> None:
     flag = flags.flag(name)
     assert flag in flags.groups[group]
     assert flag.type.name == TYPES.get(kind, kind)
     assert flag.shown_default.strip("[]") == default
 
 
-def test_a_controllers_flags_are_its_own_and_not_in_the_table_too() -> None:
+def test_controller_flags_are_defined_once() -> None:
     own = {spec.flag.name for d in DESCRIPTORS for spec in d.flags}
     twice = [flag.name for _group, flag in upstream_flags("x") if flag.name in own]
     assert twice == [], "the controller's descriptor has these flags now: take them out of upstream_flags.py"
 
 
-def test_groups_are_upstreams() -> None:
+def test_flag_sets_are_upstreams() -> None:
     facts = {group for group, *_rest in FACTS}
     assert facts == {*GROUPS} - {"deprecated"}
 
 
-def test_what_is_ignored_says_why_and_what_is_not_upstreams_way_says_so(flags: FlagSet) -> None:
+def test_ignored_and_deviating_flags_are_explained(flags: FlagSet) -> None:
     for flag in flags:
         assert flag.ignored == flag.note.startswith("no effect"), flag.name

@@ -188,12 +188,12 @@ ROWS = [
 ]
 
 
-def test_the_table_has_every_flag_that_is_a_number_or_a_period() -> None:
+def test_table_has_every_numeric_and_duration_flag() -> None:
     assert sorted(EXPECTED) == sorted(NUMERIC)
 
 
 @pytest.mark.parametrize(("flag", "value", "outcome"), ROWS)
-def test_what_upstream_rejects_is_rejected_in_its_words_and_nothing_else(flag: str, value: str, outcome: str) -> None:
+def test_rejected_values_and_errors_are_upstreams(flag: str, value: str, outcome: str) -> None:
     if outcome == RUNS:
         parse(f"--{flag}={value}")
         return
@@ -219,7 +219,7 @@ def test_what_upstream_rejects_is_rejected_in_its_words_and_nothing_else(flag: s
         "client-go's own rate, and no burst": (["--kube-api-qps=0", "--kube-api-burst=-1"], PER_SECOND),
     },
 )
-def test_values_that_depend_on_others(words: list[str], text: str) -> None:
+def test_dependent_values(words: list[str], text: str) -> None:
     if not text:
         parse(*words)
         return
@@ -236,13 +236,13 @@ def test_values_that_depend_on_others(words: list[str], text: str) -> None:
         "no limit": (["--kube-api-qps=-1"], (-1.0, 30)),
     },
 )
-def test_requests_a_second_that_are_none(words: list[str], limits: tuple[float, int]) -> None:
+def test_invalid_qps(words: list[str], limits: tuple[float, int]) -> None:
     options = parse(*words)
     assert (options.qps, options.burst) == limits
 
 
 @pytest.mark.parametrize(("flag", "value", "outcome"), [row for row in ROWS if row.values[2] == RUNS])
-async def test_what_is_not_rejected_runs_pauses_and_stops(
+async def test_accepted_values_run_without_busy_loops(
     env: Env,
     flag: str,
     value: str,

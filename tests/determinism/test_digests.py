@@ -23,7 +23,7 @@ def _start(hash_seed: str, scenarios: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.timeout(7200)
-def test_two_processes_with_different_hash_seeds_make_the_same_run(seeds: range) -> None:
+def test_runs_are_identical_with_different_hash_seeds(seeds: range) -> None:
     # It takes twice what the simulations themselves do: where few seeds are tried, one is enough here.
     for seed in seeds if len(seeds) > 5 else seeds[:1]:
         scenarios = [f"{name}:{seed}" for name in SCENARIOS]
@@ -36,7 +36,7 @@ def test_two_processes_with_different_hash_seeds_make_the_same_run(seeds: range)
         assert len(digests[0]) == len(SCENARIOS)
 
 
-def test_another_seed_makes_another_run() -> None:
+def test_different_seeds_give_different_runs() -> None:
     process = _start("0", ["garbage:1", "garbage:2"])
     out, err = process.communicate(timeout=110)
     assert process.returncode == 0, err

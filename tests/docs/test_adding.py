@@ -19,7 +19,7 @@ pilothouse.controllers.cleanup.__path__.append({!r})
 """
 
 
-def test_the_controller_of_the_page_works(tmp_path: Path) -> None:
+def test_controller_of_the_page_works(tmp_path: Path) -> None:
     package = tmp_path / "configmap_count"
     package.mkdir()
     for name, text in FILES:

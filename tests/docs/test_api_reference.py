@@ -9,7 +9,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_page_is_current(package: str) -> None:
+def test_page_is_current(package: str) -> None:
     assert (DOCS / f"{package}.md").read_text(encoding="utf-8") == page(package), "run: make reference"
 
 
@@ -20,7 +20,7 @@ def test_every_public_name_is_documented(package: str) -> None:
         assert rest.rpartition("```")[2].strip() or rest.count("```") > 2, f"{package}.{name} has no docstring"
 
 
-def test_attributes_that_a_constructor_sets_are_listed() -> None:
+def test_constructor_attributes_are_listed() -> None:
     shown = page("operator").partition("## Context\n")[2].partition("```python\ndef ")[0]
     assert "* `object: T` — The synced object" in shown
     assert "* `status: dict[str, Any]` — The status, with its JSON names" in shown

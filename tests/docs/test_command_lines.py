@@ -58,7 +58,7 @@ def sets() -> dict[str, FlagSet]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_command_lines_of_a_page_are_understood(page: Path) -> None:
+def test_command_lines_are_valid(page: Path) -> None:
     for line in command_lines(page.read_text("utf-8")):
         if _LEFT_OUT.search(line):
             continue
@@ -73,7 +73,7 @@ def test_the_command_lines_of_a_page_are_understood(page: Path) -> None:
             sets()[command].parse(rest)  # raises FlagError
 
 
-def test_what_is_looked_for_is_found() -> None:
+def test_command_lines_are_extracted() -> None:
     block = "```console\n$ a=1 pilothouse get pods \\\n    --at 5m | jq .   # x\npilothouse: no\n```\n"
     text = f"Say `pilothouse up --ui`.\n{block}"
     assert [*map(words_of, command_lines(text))] == [

@@ -81,7 +81,7 @@ _PACKAGES = sorted(path.name for path in _SOURCE.iterdir() if (path / "__init__.
 
 
 @pytest.mark.parametrize("package", _PACKAGES)
-def test_names_are_upstreams(package: str) -> None:
+def test_identifiers_use_upstreams_words(package: str) -> None:
     found = [line for path in sorted((_SOURCE / package).rglob("*.py")) for line in _offences(path)]
     assert found == []
 
@@ -113,7 +113,7 @@ def _prose(source: str) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("package", _PACKAGES)
-def test_prose_is_upstreams(package: str) -> None:
+def test_prose_uses_upstreams_words(package: str) -> None:
     found = [
         f"{path.relative_to(_SOURCE)}:{line}: {match[0]!r}: {IN_PROSE[phrase]}"
         for path in sorted((_SOURCE / package).rglob("*.py"))

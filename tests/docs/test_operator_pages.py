@@ -68,7 +68,7 @@ def run_tests(folders: Sequence[Path]) -> None:
 
 
 @pytest.mark.parametrize("steps", [pytest.param(range(1, 6), marks=pytest.mark.slow, id="1 to 5"), [6]])
-def test_the_tutorial_works_after_every_step(steps: Sequence[int], tmp_path: Path) -> None:
+def test_tutorial_works_after_every_step(steps: Sequence[int], tmp_path: Path) -> None:
     folders = []
     for step in steps:
         folder = tmp_path / f"step-{step}"
@@ -82,7 +82,7 @@ def test_the_tutorial_works_after_every_step(steps: Sequence[int], tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_the_tutorial_ends_with_typed_code(tmp_path: Path) -> None:
+def test_tutorial_code_passes_mypy(tmp_path: Path) -> None:
     (tmp_path / "website_operator.py").write_text(operator_at(6), encoding="utf-8")
     cache = f"--cache-dir={ROOT / '.mypy_cache'}"
     done = subprocess.run(
@@ -97,7 +97,7 @@ def test_the_tutorial_ends_with_typed_code(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_recipes_work(tmp_path: Path) -> None:
+def test_recipes_work(tmp_path: Path) -> None:
     folders = []
     for recipe in sorted({name for name, _part in RECIPES}):
         folder = tmp_path / recipe
@@ -109,7 +109,7 @@ def test_the_recipes_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["tutorial-operator.md", "operator-recipes.md"])
-def test_all_code_of_the_pages_is_run(page: str) -> None:
+def test_all_code_blocks_are_tested(page: str) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     assert text.count("```python") == len(_BLOCK.findall(text)) > 0
     assert [line for line in text.splitlines() if len(line) > _LINE_LENGTH + 20] == []

@@ -18,7 +18,7 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=lambda d: d.name)
-def test_every_controller_has_its_page(descriptor: Descriptor) -> None:
+def test_every_controller_has_a_page(descriptor: Descriptor) -> None:
     page = ROOT / "docs" / "controllers" / f"{descriptor.package.rpartition('.')[2]}.md"
     text = page.read_text(encoding="utf-8")
     assert descriptor.name in text, f"{page.name} does not name {descriptor.name}"
@@ -26,7 +26,7 @@ def test_every_controller_has_its_page(descriptor: Descriptor) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
+def test_links_between_pages_resolve(page: Path) -> None:
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target and not target.startswith("mailto:"):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
@@ -39,20 +39,20 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_links_to_headings_lead_to_one(page: Path) -> None:
+def test_links_to_headings_resolve(page: Path) -> None:
     for target, anchor in _ANCHOR.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:
             linked = page.parent / target if target else page
             assert anchor in anchors(linked), f"{page.relative_to(ROOT)} links to {target}#{anchor}"
 
 
-def test_the_reference_names_every_command() -> None:
+def test_reference_lists_every_command() -> None:
     text = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
     for command in COMMANDS:
         assert f"pilothouse {command}" in text, f"the reference of commands does not mention {command}"
 
 
-def test_the_readme_is_short() -> None:
+def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
@@ -62,7 +62,7 @@ def linked(page: Path) -> set[Path]:
     return {path for path in found if path.suffix == ".md" and path.is_file()}
 
 
-def test_every_page_is_three_clicks_from_the_landing_page() -> None:
+def test_every_page_is_within_three_clicks_of_the_landing_page() -> None:
     seen = reached = {ROOT / "docs/README.md"}
     for _click in range(3):
         reached = {page for each in reached for page in linked(each)} - seen
@@ -84,7 +84,7 @@ def named_pages(entries: object) -> list[str]:
     raise AssertionError(f"{entries!r} is no entry of a navigation")
 
 
-def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
+def test_every_page_is_in_the_navigation_once() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     named = named_pages(site["nav"])
     every = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.is_relative_to(ROOT / "docs")}

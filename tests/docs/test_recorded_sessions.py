@@ -21,13 +21,13 @@ def text_of(events: list[tuple[float, str]]) -> str:
 @pytest.mark.slow
 @pytest.mark.skipif(not KUBECTL.is_file(), reason="no kubectl in KUBEBUILDER_ASSETS")
 @every_session
-def test_the_session_is_as_it_was_recorded(session: Session) -> None:
+def test_session_output_is_current(session: Session) -> None:
     recorded = text_of(played(session.cast.read_text("utf-8").splitlines()))
     assert text_of(record(session).events) == recorded, "python -m scripts.record_session records it"
 
 
 @every_session
-def test_page_and_picture_show_the_cast(session: Session) -> None:
+def test_page_and_image_match_the_cast(session: Session) -> None:
     head, *lines = session.cast.read_text("utf-8").splitlines()
     assert json.loads(head) == {"version": 2, "width": 120, "height": 32, "title": session.title}
     seconds = [json.loads(line)[0] for line in lines]
@@ -35,7 +35,7 @@ def test_page_and_picture_show_the_cast(session: Session) -> None:
     assert session.file.read_text("utf-8") == shown(session, played([head, *lines]))
 
 
-def test_a_picture_shows_text_and_no_markup() -> None:
+def test_image_escapes_markup() -> None:
     root = ElementTree.fromstring(drawn([(0.5, "$ kubectl get <x> & wait\n"), (1.0, "a < b\nc\n")], "A & B"))
     lines = ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert lines == ["$ kubectl get <x> & wait", "a < b", "c"]

@@ -226,7 +226,7 @@ def script(page: str, snippets: list[str], *, whole: bool) -> str:
     return f"{_PRELUDE}{PAGES[page].before}\nset -x\n{text}\n"
 
 
-def test_every_page_with_snippets_is_known() -> None:
+def test_every_page_with_snippets_is_listed() -> None:
     found = pages()
     assert sorted(found) == sorted([*PAGES, *ELSEWHERE])
     text = "\n".join(snippet for page in PAGES for snippet in found[page])
@@ -237,7 +237,7 @@ def test_every_page_with_snippets_is_known() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not (ASSETS / "kubectl").is_file(), reason="no kubectl in KUBEBUILDER_ASSETS")
 @pytest.mark.parametrize("page", PAGES)
-def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_snippets_run(page: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     whole = bool(pytestconfig.getoption("--soak"))
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "website_operator.py").write_text(operator_at(6), encoding="utf-8")

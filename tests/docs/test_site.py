@@ -21,12 +21,12 @@ _PAGE = "<html><head><title>t</title>{}</head><body>{}</body></html>"
         "a page that is not there": ("", '<a href="none.html#x">x</a>', "links to none.html"),
     },
 )
-def test_what_is_wrong_with_a_site(head: str, body: str, error: str, tmp_path: Path) -> None:
+def test_site_errors(head: str, body: str, error: str, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text(_PAGE.format(head, body))
     assert [error in line for line in errors(tmp_path)] == [True]
 
 
-def test_a_site_that_is_as_it_should_be(tmp_path: Path) -> None:
+def test_valid_site(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     text = _PAGE.format('<link rel="canonical" href="https://me.example">', '<a href="https://a.example">a</a>{}')
     (tmp_path / "index.html").write_text(text.format('<a href="sub/#top">b</a>'))
@@ -38,7 +38,7 @@ def test_an_empty_site(tmp_path: Path) -> None:
     assert list(errors(tmp_path)) == [f"{tmp_path} has no pages"]
 
 
-def test_the_comparison_shows_the_questions_that_are_asked() -> None:
+def test_comparison_lists_the_questions() -> None:
     text = (ROOT / "docs/comparison.md").read_text("utf-8")
     rows = [
         line.split("|")[0].strip() for line in text.split("## Test servers")[1].split("\n\n* ")[0].split("\n| ")[1:]
@@ -47,6 +47,6 @@ def test_the_comparison_shows_the_questions_that_are_asked() -> None:
 
 
 @pytest.mark.slow
-def test_pilothouse_answers_them() -> None:
+def test_pilothouse_passes_the_comparison() -> None:
     found = comparison.measured(comparison.pilothouse_up, rounds=1)
     assert [question for question, answer in found.answers.items() if not answer] == []

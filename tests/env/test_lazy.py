@@ -67,9 +67,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
         ("from lazily import heavy", "dir(heavy).index('double') >= 0", "lazily.heavy", True),
     ],
 )
-def test_a_module_is_loaded_with_its_first_use(
-    package: Package, statement: str, use: str, loads: str, value: object
-) -> None:
+def test_module_is_loaded_on_first_use(package: Package, statement: str, use: str, loads: str, value: object) -> None:
     user = package.load(f"{_IMPORTS}{statement}\ndef use(): return {use}\n")
     assert loads not in sys.modules
     assert user.use() == value
@@ -78,7 +76,7 @@ def test_a_module_is_loaded_with_its_first_use(
     assert user.use() == value
 
 
-def test_who_keeps_the_proxy_reaches_the_module(package: Package) -> None:
+def test_proxy_forwards_to_the_module(package: Package) -> None:
     user: Any = package.load(_IMPORTS + "from lazily import heavy\nKEPT = [heavy]\n")
     assert repr(user.KEPT[0]) == "<lazily imported module 'lazily.heavy'>"
     assert user.KEPT[0].VALUE == user.KEPT[0].VALUE == 1
@@ -88,7 +86,7 @@ def test_who_keeps_the_proxy_reaches_the_module(package: Package) -> None:
     assert not hasattr(user.heavy, "VALUE")
 
 
-def test_names_are_exported_and_loaded_when_they_are_imported(package: Package) -> None:
+def test_exported_names_are_loaded_on_import(package: Package) -> None:
     user = package.load(_EXPORTS + "from lazily.heavy import VALUE, double as twice\n__all__ = ['VALUE', 'twice']\n")
     assert "lazily.heavy" not in sys.modules
     assert {"VALUE", "twice"} <= set(dir(user))
@@ -100,7 +98,7 @@ def test_names_are_exported_and_loaded_when_they_are_imported(package: Package) 
         _ = user.triple
 
 
-def test_exports_are_loaded_in_the_context_that_is_given(package: Package) -> None:
+def test_exports_are_loaded_in_the_given_context(package: Package) -> None:
     user: Any = package.load(
         _HEAD + "import contextlib\nSEEN = []\n"
         "@contextlib.contextmanager\ndef noted():\n    SEEN.append('before')\n    yield\n    SEEN.append('after')\n"
@@ -127,14 +125,14 @@ def test_exports_are_loaded_in_the_context_that_is_given(package: Package) -> No
     ],
     ids=["used while it is loaded", "relative", "star", "own submodule", "in a function"],
 )
-def test_what_cannot_be_lazy_is_rejected(package: Package, text: str, message: str) -> None:
+def test_unsupported_lazy_imports_are_rejected(package: Package, text: str, message: str) -> None:
     before = builtins.__import__
     with pytest.raises(ImportError, match=message):
         package.load(text)
     assert builtins.__import__ is before
 
 
-def test_a_failing_import_is_raised_by_each_use(package: Package) -> None:
+def test_failing_import_is_raised_by_each_use(package: Package) -> None:
     package.write("broken", "raise RuntimeError('broken')\n")
     user = package.load(_IMPORTS + "from lazily import broken, missing\ndef use(which): return globals()[which].X\n")
     for _ in range(2):
@@ -170,7 +168,7 @@ def test_imports_of_other_threads_and_modules_are_not_lazy(package: Package) -> 
     assert sys.modules["lazily.slow"].use() == 1
 
 
-def test_a_hook_that_somebody_puts_in_front_stays(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_hooks_of_others_are_kept(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
     package.write(
         "hook", "import builtins\nFRONT = [None]\ndef put(): builtins.__import__ = FRONT[0](builtins.__import__)\n"
@@ -211,7 +209,7 @@ def lazily_imported() -> Iterator[tuple[str, str]]:
                         yield str(path.relative_to(ROOT)), parent + alias.name
 
 
-def test_what_is_imported_lazily_is_a_module() -> None:
+def test_only_modules_are_imported_lazily() -> None:
     """Type checkers take a function there too; it would be looked for as a module by the first request for it."""
     found = {name: path for path, name in lazily_imported()}
     assert len(found) > 100

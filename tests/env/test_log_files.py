@@ -42,7 +42,7 @@ def _rotated(path: Path, **limits: Any) -> RotatedFile:
     return sink
 
 
-async def test_the_log_is_private_and_its_directory_made(tmp_path: Path) -> None:
+async def test_log_is_private_and_its_directory_created(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "deep" / "audit.log"
     sink = open_sink(str(path), Rotation(), Clock())
     sink.write(b"one\n")
@@ -52,12 +52,12 @@ async def test_the_log_is_private_and_its_directory_made(tmp_path: Path) -> None
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-async def test_a_log_that_can_t_be_written_is_noticed_at_the_start(tmp_path: Path) -> None:
+async def test_unwritable_log_is_an_error_at_startup(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         open_sink(str(tmp_path), Rotation(), Clock())
 
 
-async def test_a_full_file_becomes_a_backup_with_its_time_in_its_name(log: Path) -> None:
+async def test_full_file_is_rotated_to_a_timestamped_backup(log: Path) -> None:
     sink = _rotated(log)
     for _ in range(3):
         sink.write(HALF)
@@ -71,7 +71,7 @@ async def test_a_full_file_becomes_a_backup_with_its_time_in_its_name(log: Path)
     assert (log.parent / backup).read_bytes() == 2 * HALF
 
 
-async def test_a_new_file_has_the_mode_of_the_one_before(log: Path) -> None:
+async def test_rotated_file_keeps_the_mode(log: Path) -> None:
     sink = _rotated(log)
     sink.write(HALF)
     log.chmod(0o640)
@@ -82,7 +82,7 @@ async def test_a_new_file_has_the_mode_of_the_one_before(log: Path) -> None:
     assert {stat.S_IMODE(one.stat().st_mode) for one in log.parent.iterdir()} == {0o640}
 
 
-async def test_a_log_that_is_there_is_continued_unless_it_is_full(log: Path) -> None:
+async def test_existing_log_is_appended_unless_full(log: Path) -> None:
     log.write_bytes(b"before\n")
     sink = _rotated(log)
     sink.write(b"after\n")
@@ -97,7 +97,7 @@ async def test_a_log_that_is_there_is_continued_unless_it_is_full(log: Path) -> 
     assert len(_names(log)) == 2
 
 
-async def test_a_line_that_no_file_can_hold_is_an_error(log: Path) -> None:
+async def test_line_over_the_maximum_size_is_an_error(log: Path) -> None:
     sink = _rotated(log)
     with pytest.raises(OSError, match="write length 1048577 exceeds maximum file size 1048576"):
         sink.write(b"x" * (MEGABYTE + 1))
@@ -106,7 +106,7 @@ async def test_a_line_that_no_file_can_hold_is_an_error(log: Path) -> None:
     assert log.read_bytes() == b"small\n"
 
 
-async def test_the_newest_backups_are_kept(log: Path) -> None:
+async def test_newest_backups_are_kept(log: Path) -> None:
     foreign = ["audit-2026-01-31T12-00-00.log", "audit-x.log", "other-2026-01-31T12-00-00.000.log", "audit.log.bak"]
     for name in foreign:
         (log.parent / name).write_text("not a backup")
@@ -120,7 +120,7 @@ async def test_the_newest_backups_are_kept(log: Path) -> None:
     assert set(foreign) <= set(_names(log))
 
 
-async def test_old_backups_are_removed_by_the_time_in_their_name(log: Path) -> None:
+async def test_old_backups_are_removed_by_timestamp(log: Path) -> None:
     old, young = "audit-2026-01-29T11-00-00.000.log", "audit-2026-01-30T13-00-00.000.log.gz"
     for name in (old, young):
         (log.parent / name).write_bytes(b"")
@@ -131,7 +131,7 @@ async def test_old_backups_are_removed_by_the_time_in_their_name(log: Path) -> N
     assert _names(log) == [young, "audit.log"]
 
 
-async def test_without_limits_everything_is_kept(log: Path) -> None:
+async def test_all_backups_are_kept_without_limits(log: Path) -> None:
     sink = _rotated(log, max_age_days=0, max_backups=0)
     (log.parent / "audit-1999-01-01T00-00-00.000.log").write_bytes(b"")
     for _ in range(5):
@@ -141,7 +141,7 @@ async def test_without_limits_everything_is_kept(log: Path) -> None:
     assert len(_names(log)) == 4
 
 
-async def test_backups_are_compressed_and_count_once(log: Path) -> None:
+async def test_compressed_backups_are_counted_once(log: Path) -> None:
     sink = _rotated(log, compress=True, max_backups=3)
     for _ in range(5):
         sink.write(HALF)
@@ -188,7 +188,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("max_megabytes", [0, 1])
-async def test_a_line_that_no_longer_fits_leaves_nothing_behind(log: Path, disk: list[int], max_megabytes: int) -> None:
+async def test_failed_write_leaves_no_partial_line(log: Path, disk: list[int], max_megabytes: int) -> None:
     sink = open_sink(str(log), Rotation(max_megabytes=max_megabytes), Clock())
     sink.write(b"one\n")
     disk[0] = 3

@@ -20,7 +20,7 @@ def stream() -> io.StringIO:
 HEAD = r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w-]+\] "
 
 
-def test_lines_have_klogs_form(stream: io.StringIO) -> None:
+def test_lines_have_klogs_format(stream: io.StringIO) -> None:
     configure(stream=stream)
     told = Log("replicaset-controller")
     told.info("Finished syncing", key="default/web", count=3, ready=True)
@@ -30,7 +30,7 @@ def test_lines_have_klogs_form(stream: io.StringIO) -> None:
     assert lines == ['I "Finished syncing" key="default/web" count=3 ready=true', 'W "Odd"', 'E "Failed" err="no"']
 
 
-def test_who_knows_nothing_of_values_sees_them_and_whence_they_came(stream: io.StringIO) -> None:
+def test_plain_logging_handlers_see_values_and_source(stream: io.StringIO) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(filename)s: %(message)s"))
     configure()
@@ -46,7 +46,7 @@ def test_who_knows_nothing_of_values_sees_them_and_whence_they_came(stream: io.S
     ]  # fmt: skip
 
 
-def test_lines_are_json_on_request(stream: io.StringIO) -> None:
+def test_json_format(stream: io.StringIO) -> None:
     configure(stream=stream, json_lines=True, v=2)
     told = Log("replicaset-controller")
     values = {"count": 3, "took": 0.5, "names": ("a", "b"), "msg": "x", "odd": float("nan")}
@@ -77,7 +77,7 @@ class Named:
         return {"name": "web"}
 
 
-def test_lists_and_objects_have_klogs_form(stream: io.StringIO) -> None:
+def test_lists_and_objects_have_klogs_format(stream: io.StringIO) -> None:
     cidrs = ["10.0.0.0/24", 'fd"::/64']
     configure(stream=stream)
     Log("lists").info("Seen", item=Named(), podCIDRs=cidrs, none=None, empty=())
@@ -91,7 +91,7 @@ def test_lists_and_objects_have_klogs_form(stream: io.StringIO) -> None:
     assert seen["none"] is None
 
 
-def test_verbosity_is_klogs_and_can_change(stream: io.StringIO) -> None:
+def test_verbosity_can_change(stream: io.StringIO) -> None:
     configure(stream=stream, v=2)
     log = Log("verbose")
     assert (log.enabled(0), log.enabled(2), log.enabled(3)) == (True, True, False)
@@ -101,7 +101,7 @@ def test_verbosity_is_klogs_and_can_change(stream: io.StringIO) -> None:
     assert not log.enabled(1)
 
 
-def test_some_may_say_more_than_others(stream: io.StringIO) -> None:
+def test_verbosity_per_module(stream: io.StringIO) -> None:
     before = Log("module-before")
     configure(stream=stream, v=1, vmodule=[("module-*", 4), ("module-after", 9), ("other", 0)])
     after, other, else_ = Log("module-after"), Log("other"), Log("else")
@@ -119,9 +119,7 @@ def test_some_may_say_more_than_others(stream: io.StringIO) -> None:
         "JSON: they are not": (True, ["Told"]),
     },
 )
-def test_what_went_wrong_and_what_happened_can_have_a_stream_each(
-    stream: io.StringIO, as_json: bool, above: list[str]
-) -> None:
+def test_error_and_info_streams(stream: io.StringIO, as_json: bool, above: list[str]) -> None:
     info = io.StringIO()
     configure(stream=stream, info_stream=info, json_lines=as_json, v=2)
     told = Log("split")
@@ -132,7 +130,7 @@ def test_what_went_wrong_and_what_happened_can_have_a_stream_each(
     assert [word for word in ("Seen", "Odd") if word in info.getvalue()] == ["Seen", "Odd"][: 3 - len(above)]
 
 
-def test_what_happened_may_wait_as_long_as_there_is_room(stream: io.StringIO) -> None:
+def test_info_buffer(stream: io.StringIO) -> None:
     info = io.StringIO()
     configure(stream=stream, info_stream=info, info_buffer=300)
     told = Log("buffered")
@@ -156,7 +154,7 @@ HOSTILE = 'x"\nE1121 00:00:00.000000       1 forged] "line"\r\x1b[2J\x9b31m\x7f\
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_hostile_text_forges_no_line_and_speaks_to_no_terminal(stream: io.StringIO, as_json: bool) -> None:
+def test_control_characters_are_escaped(stream: io.StringIO, as_json: bool) -> None:
     configure(stream=stream, json_lines=as_json)
     told = Log("hostile")
     told.info(HOSTILE, name=HOSTILE)
@@ -174,7 +172,7 @@ def test_hostile_text_forges_no_line_and_speaks_to_no_terminal(stream: io.String
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e\ud800]", text)
 
 
-def test_very_long_values_are_cut(stream: io.StringIO) -> None:
+def test_long_values_are_truncated(stream: io.StringIO) -> None:
     configure(stream=stream)
     Log("long").info("Seen", labels="x" * 5_000_000)
     assert len(stream.getvalue()) < 9_000

@@ -42,7 +42,7 @@ print(most - before, resident() - before)
         "the environment's word counts": ({"MALLOC_MMAP_THRESHOLD_": "4194304"}, True),
     },
 )
-def test_buffers_that_come_and_go(settings: dict[str, str], stays: bool) -> None:
+def test_freed_buffers_are_returned_to_the_system(settings: dict[str, str], stays: bool) -> None:
     environment = {"PYTHONPATH": ":".join(sys.path), **settings}
     done = subprocess.run(
         [sys.executable, "-c", COME_AND_GO], env=environment, capture_output=True, text=True, check=True
@@ -70,23 +70,21 @@ def threshold() -> Iterator[None]:
         "never stays never": ((0, 10, 10), (0, 10, 10)),
     },
 )
-def test_how_often_cycles_are_collected(
-    threshold: None, before: tuple[int, int, int], within: tuple[int, int, int]
-) -> None:
+def test_gc_thresholds(threshold: None, before: tuple[int, int, int], within: tuple[int, int, int]) -> None:
     gc.set_threshold(*before)
     with collecting_rarely():
         assert gc.get_threshold() == within
     assert gc.get_threshold() == before
 
 
-def test_a_program_that_goes_on_collects_older_objects_in_proportion(threshold: None) -> None:
+def test_long_running_program_collects_the_old_generation(threshold: None) -> None:
     gc.set_threshold(700, 10, 10)
     with collecting_rarely(older=False):
         assert gc.get_threshold() == (10_000, 10, 10)
     assert gc.get_threshold() == (700, 10, 10)
 
 
-def test_a_collector_that_is_switched_off_is_left_alone(threshold: None) -> None:
+def test_disabled_collector_stays_disabled(threshold: None) -> None:
     before = gc.get_threshold()
     gc.disable()
     with collecting_rarely():
@@ -94,7 +92,7 @@ def test_a_collector_that_is_switched_off_is_left_alone(threshold: None) -> None
     assert not gc.isenabled()
 
 
-def test_a_run_in_virtual_time_collects_seldom_and_restores_the_threshold(threshold: None) -> None:
+def test_virtual_run_raises_and_restores_the_threshold(threshold: None) -> None:
     async def main(_env: Env) -> int:
         return gc.get_threshold()[0]
 
@@ -141,7 +139,7 @@ print([found, gc.get_count()[0] < 700, gc.get_freeze_count(), gc.get_threshold()
         "what stays is old at once, without being looked through": (STAYS, [[], True, 0, (700, 10, 10), True]),
     },
 )
-def test_what_a_start_makes(program: str, found: list[object]) -> None:
+def test_objects_created_at_startup(program: str, found: list[object]) -> None:
     environment = {"PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert ast.literal_eval(done.stdout) == found

@@ -20,7 +20,7 @@ def run(main: Coroutine[Any, Any, None], clock: MovableClock) -> None:
         runner.run(main)
 
 
-def test_what_is_due_on_the_way_happens_in_its_order_and_at_its_time() -> None:
+def test_timers_fire_in_order_while_the_clock_is_advanced() -> None:
     clock = MovableClock()
     seen: list[tuple[str, int]] = []
 
@@ -48,7 +48,7 @@ def test_what_is_due_on_the_way_happens_in_its_order_and_at_its_time() -> None:
     ]  # fmt: skip
 
 
-def test_time_passes_by_itself_again_afterwards() -> None:
+def test_real_time_continues_afterwards() -> None:
     clock = MovableClock()
 
     async def main() -> None:
@@ -61,7 +61,7 @@ def test_time_passes_by_itself_again_afterwards() -> None:
     assert 3599 < clock.ahead <= 3600
 
 
-def test_other_threads_are_heard_while_time_is_moved() -> None:
+def test_other_threads_are_served_while_advancing() -> None:
     clock = MovableClock()
     heard: list[str] = []
 
@@ -75,7 +75,7 @@ def test_other_threads_are_heard_while_time_is_moved() -> None:
     assert heard == ["hello"]
 
 
-def test_an_event_that_comes_in_goes_before_a_timer() -> None:
+def test_io_events_are_handled_before_timers() -> None:
     clock = MovableClock()
     order: list[str] = []
 
@@ -89,7 +89,7 @@ def test_an_event_that_comes_in_goes_before_a_timer() -> None:
     assert order == ["thread", "timer"]
 
 
-def test_a_step_that_is_given_up_stops_there() -> None:
+def test_cancelled_advance_stops() -> None:
     clock = MovableClock()
 
     async def main() -> None:
@@ -102,7 +102,7 @@ def test_a_step_that_is_given_up_stops_there() -> None:
     assert 9 < clock.ahead < 11
 
 
-def test_what_cannot_be_is_an_error() -> None:
+def test_invalid_advances_are_errors() -> None:
     clock = MovableClock()
 
     async def main() -> None:
@@ -119,7 +119,7 @@ def test_what_cannot_be_is_an_error() -> None:
     run(main(), clock)
 
 
-def test_log_lines_are_as_far_ahead_as_the_clock() -> None:
+def test_log_lines_use_the_advanced_clock() -> None:
     clock = MovableClock()
     stream = io.StringIO()
     configure(stream=stream, json_lines=True)

@@ -25,7 +25,7 @@ async def within_a_turn() -> list[float]:
         "asyncio's own loop": asyncio.run,
     },
 )
-def test_on_a_real_loop_it_moves_while_work_is_done(
+def test_advances_during_work_on_a_real_loop(
     run_real: Callable[[Coroutine[Any, Any, list[float]]], list[float]],
 ) -> None:
     shown = run_real(within_a_turn())
@@ -34,7 +34,7 @@ def test_on_a_real_loop_it_moves_while_work_is_done(
     assert min(after - before for before, after in itertools.pairwise(shown) if after > before) < 1e-4
 
 
-async def test_in_virtual_time_work_takes_none(env: Env) -> None:
+async def test_work_takes_no_virtual_time(env: Env) -> None:
     before = env.perf_counter()
     for _ in range(1000):
         await asyncio.sleep(0)
@@ -43,7 +43,7 @@ async def test_in_virtual_time_work_takes_none(env: Env) -> None:
     assert (at_once - before, env.perf_counter() - before) == (0.0, 3.0)
 
 
-def test_it_goes_along_with_a_clock_that_is_moved() -> None:
+def test_follows_an_advanced_clock() -> None:
     clock = MovableClock()
 
     async def main() -> float:

@@ -14,7 +14,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_private_file_is_replaced_whole_and_made_private(tmp_path: Path) -> None:
+def test_private_file_is_replaced_atomically_with_private_mode(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
     path.chmod(0o644)
@@ -26,7 +26,7 @@ def test_a_private_file_is_replaced_whole_and_made_private(tmp_path: Path) -> No
         write_private(tmp_path / "absent" / "token", b"")
 
 
-def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symlinks_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither one in the place of the file, nor one in the place of what is written first, had anybody guessed it."""
     victim, path = tmp_path / "victim", tmp_path / "token"
     victim.write_text("precious")
@@ -41,13 +41,13 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.M
     assert (victim.read_text(), path.read_bytes()) == ("precious", b"secret")
 
 
-def test_a_new_directory_is_private(tmp_path: Path) -> None:
+def test_new_directory_is_private(tmp_path: Path) -> None:
     make_private_directory(tmp_path / "a" / "b")
     assert mode(tmp_path / "a" / "b") == 0o700
 
 
 @pytest.mark.parametrize("bits", [0o775, 0o777, 0o1777])
-def test_an_empty_directory_of_ours_is_made_private(tmp_path: Path, bits: int) -> None:
+def test_own_empty_directory_is_made_private(tmp_path: Path, bits: int) -> None:
     path = tmp_path / "data"
     path.mkdir()
     path.chmod(bits)
@@ -56,7 +56,7 @@ def test_an_empty_directory_of_ours_is_made_private(tmp_path: Path, bits: int) -
 
 
 @pytest.mark.parametrize("bits", [0o775, 0o777, 0o1777])
-def test_one_that_others_could_have_filled_is_rejected(tmp_path: Path, bits: int) -> None:
+def test_directory_writable_by_others_is_rejected(tmp_path: Path, bits: int) -> None:
     path = tmp_path / "data"
     path.mkdir()
     (path / "admin.token").write_text("mine, says who put it there")
@@ -68,7 +68,7 @@ def test_one_that_others_could_have_filled_is_rejected(tmp_path: Path, bits: int
     assert mode(path) == 0o755
 
 
-def test_links_are_rejected(tmp_path: Path) -> None:
+def test_symlinked_directories_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("x")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "admin.token").symlink_to(tmp_path / "elsewhere")
@@ -76,7 +76,7 @@ def test_links_are_rejected(tmp_path: Path) -> None:
         check_private_files(tmp_path / "data", (".token",))
 
 
-def test_files_that_others_can_read_are_made_private(tmp_path: Path) -> None:
+def test_readable_files_are_made_private(tmp_path: Path) -> None:
     for name in ("ca.key", "ca.crt"):
         (tmp_path / name).write_text("x")
         (tmp_path / name).chmod(0o644)
@@ -84,7 +84,7 @@ def test_files_that_others_can_read_are_made_private(tmp_path: Path) -> None:
     assert (mode(tmp_path / "ca.key"), mode(tmp_path / "ca.crt")) == (0o600, 0o644)
 
 
-def test_what_belongs_to_another_user_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_owner_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.getuid() == 0:
         (tmp_path / "ca.key").write_text("x")
         os.chown(tmp_path / "ca.key", 4711, 4711)

@@ -24,7 +24,7 @@ async def test_tasks_are_cancelled_in_the_order_they_were_started() -> None:
     assert seen == list(range(20))
 
 
-async def test_the_first_failure_cancels_the_others_and_the_body(env: Env) -> None:
+async def test_first_failure_cancels_other_tasks_and_the_body(env: Env) -> None:
     async def fails() -> None:
         await asyncio.sleep(2)
         raise ValueError("broken")
@@ -42,7 +42,7 @@ async def test_the_first_failure_cancels_the_others_and_the_body(env: Env) -> No
     assert env.monotonic() == 2.0
 
 
-async def test_cancelling_from_outside_cancels_the_tasks_and_passes_through() -> None:
+async def test_external_cancellation_cancels_tasks_and_propagates() -> None:
     seen: list[str] = []
 
     async def worker() -> None:
@@ -65,7 +65,7 @@ async def test_cancelling_from_outside_cancels_the_tasks_and_passes_through() ->
     assert seen == ["worker ended"]
 
 
-async def test_a_failing_body_waits_for_its_tasks_and_keeps_its_own_exception() -> None:
+async def test_failing_body_waits_for_tasks_and_keeps_its_exception() -> None:
     seen: list[str] = []
 
     async def worker() -> None:
@@ -85,14 +85,14 @@ async def test_a_failing_body_waits_for_its_tasks_and_keeps_its_own_exception() 
     assert seen == ["ended"]
 
 
-async def test_a_group_that_is_over_takes_no_more_tasks() -> None:
+async def test_closed_group_rejects_tasks() -> None:
     async with TaskGroup("done") as group:
         pass
     with pytest.raises(RuntimeError, match="'done' is not running"):
         group.start(asyncio.sleep(1))
 
 
-async def test_a_task_that_is_started_in_a_failing_group_is_cancelled_at_once(env: Env) -> None:
+async def test_task_started_in_a_failing_group_is_cancelled(env: Env) -> None:
     """Somebody's cleanup starts it after everything was cancelled: nobody would cancel it any more."""
 
     async def owner() -> None:
@@ -113,7 +113,7 @@ async def test_a_task_that_is_started_in_a_failing_group_is_cancelled_at_once(en
     assert env.monotonic() == 1.0
 
 
-async def test_a_body_that_answers_its_cancellation_with_an_error_leaves_no_request_behind() -> None:
+async def test_error_during_cancellation_leaves_no_cancel_request() -> None:
     """``cancelling()`` is what timeouts go by to tell their own cancellation from others'."""
 
     async def fails() -> None:
@@ -135,7 +135,7 @@ async def test_a_body_that_answers_its_cancellation_with_an_error_leaves_no_requ
     assert task.cancelling() == 0
 
 
-async def test_who_finishes_what_it_does_is_not_hurried_by_a_failure() -> None:
+async def test_task_cleanup_is_not_cancelled_by_a_second_failure() -> None:
     seen: list[str] = []
 
     async def fails(seconds: float) -> None:

@@ -13,12 +13,12 @@ from pilothouse.env.periodic import repeat
 from pilothouse.env.virtual import START, Stuck, VirtualClock, VirtualLoop, run
 
 
-async def test_sleep_takes_no_time_and_moves_the_clock(env: Env) -> None:
+async def test_sleep_advances_the_virtual_clock(env: Env) -> None:
     await asyncio.sleep(86_400)
     assert (env.monotonic(), env.now()) == (86_400.0, START + datetime.timedelta(days=1))
 
 
-async def test_equal_deadlines_keep_the_order_in_which_they_were_set() -> None:
+async def test_equal_deadlines_fire_in_creation_order() -> None:
     seen: list[int] = []
 
     async def note(number: int) -> None:
@@ -29,7 +29,7 @@ async def test_equal_deadlines_keep_the_order_in_which_they_were_set() -> None:
     assert seen == list(range(50))
 
 
-def test_a_program_that_can_never_go_on_is_an_error_that_names_its_tasks() -> None:
+def test_deadlock_is_an_error_naming_the_tasks() -> None:
     async def main(_env: Env) -> None:
         await asyncio.get_running_loop().create_task(asyncio.Event().wait(), name="waits for nobody")
 
@@ -37,14 +37,14 @@ def test_a_program_that_can_never_go_on_is_an_error_that_names_its_tasks() -> No
         run(main)
 
 
-async def test_a_timeout_fires_at_its_instant(env: Env) -> None:
+async def test_timeout_fires_at_its_deadline(env: Env) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(3):
             await asyncio.sleep(10)
     assert env.monotonic() == 3.0
 
 
-async def test_after_a_stall_everything_that_was_due_runs_in_order(env: Env) -> None:
+async def test_overdue_timers_run_in_order_after_a_stall(env: Env) -> None:
     ran: list[tuple[str, float]] = []
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
@@ -60,14 +60,14 @@ async def test_after_a_stall_everything_that_was_due_runs_in_order(env: Env) -> 
     assert (stalled, ran) == (10.0, [("first", 10.0), ("second", 10.0), ("third", 12.0)])
 
 
-async def test_the_wall_clock_jumps_without_loop_time_noticing(env: Env) -> None:
+async def test_wall_clock_jump_does_not_change_loop_time(env: Env) -> None:
     assert isinstance(env.clock, VirtualClock)
     before = env.now()
     env.clock.jump(-3600)
     assert (env.monotonic(), (env.now() - before).total_seconds()) == (0.0, -3600.0)
 
 
-def test_an_exception_that_was_never_retrieved_stops_the_run() -> None:
+def test_unretrieved_exception_stops_the_run() -> None:
     async def main(_env: Env) -> None:
         def boom() -> None:
             raise ValueError("in a callback")
@@ -84,7 +84,7 @@ async def test_threads_are_rejected() -> None:
         await asyncio.to_thread(print)
 
 
-def test_tasks_left_behind_are_cancelled_and_may_clean_up() -> None:
+def test_remaining_tasks_are_cancelled_and_clean_up() -> None:
     seen: list[str] = []
 
     async def main(_env: Env) -> str:
@@ -103,7 +103,7 @@ def test_tasks_left_behind_are_cancelled_and_may_clean_up() -> None:
     assert seen == ["cleaned up"]
 
 
-def test_the_same_seed_gives_the_same_uids_and_streams_do_not_disturb_each_other() -> None:
+def test_seed_determines_uids_and_independent_streams() -> None:
     async def uids(env: Env) -> list[str]:
         return [env.uid() for _ in range(3)]
 
@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_uids_and_streams_do_not_disturb_each_other
     assert run(uids, seed=7) != run(uids, seed=8)
 
 
-async def test_many_cancelled_timers_do_not_pile_up() -> None:
+async def test_cancelled_timers_are_removed() -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     for _ in range(10_000):
@@ -123,7 +123,7 @@ async def test_many_cancelled_timers_do_not_pile_up() -> None:
     assert len(loop._timers) < 2_100
 
 
-async def test_what_is_cancelled_does_not_run_whether_it_is_due_or_not() -> None:
+async def test_cancelled_handles_do_not_run() -> None:
     loop = asyncio.get_running_loop()
     ran: list[str] = []
     for number in range(2):
@@ -140,7 +140,7 @@ async def test_what_is_cancelled_does_not_run_whether_it_is_due_or_not() -> None
     assert ran == ["soon 0", "later 0", "due", "the end"]
 
 
-def test_an_exception_in_a_callback_stops_the_run() -> None:
+def test_exception_in_a_callback_stops_the_run() -> None:
     async def main(_env: Env) -> None:
         asyncio.get_running_loop().call_later(1, int, "x")
         await asyncio.sleep(2)
@@ -149,7 +149,7 @@ def test_an_exception_in_a_callback_stops_the_run() -> None:
         run(main)
 
 
-def test_log_lines_carry_the_time_of_the_run() -> None:
+def test_log_lines_have_virtual_time() -> None:
     stream = io.StringIO()
     configure(stream=stream)
 
@@ -172,7 +172,7 @@ def test_log_lines_carry_the_time_of_the_run() -> None:
     assert json.loads(again)["ts"] == datetime.datetime(2026, 1, 2, 1, 1, 1, 500000, datetime.UTC).timestamp() * 1000
 
 
-async def test_a_pass_that_has_nothing_to_do_does_not_keep_the_caller_from_being_alone(env: Env) -> None:
+async def test_idle_pass_does_not_prevent_a_leap(env: Env) -> None:
     loop = asyncio.get_running_loop()
     ran: list[object] = []
     at_rest = True
@@ -195,7 +195,7 @@ async def test_a_pass_that_has_nothing_to_do_does_not_keep_the_caller_from_being
     assert ran == ["leap", True, False, "woken"]
 
 
-async def test_renewals_of_one_instant_are_alone_and_what_follows_from_them_comes_later(env: Env) -> None:
+async def test_renewals_of_one_instant_run_before_their_consequences(env: Env) -> None:
     loop = asyncio.get_running_loop()
     ran: list[object] = []
     others_renew = True
@@ -218,7 +218,7 @@ async def test_renewals_of_one_instant_are_alone_and_what_follows_from_them_come
     assert ran[0] == (1, False), "the other one is going to do more than that"
 
 
-async def test_a_pass_before_a_renewal_reads_alone(env: Env) -> None:
+async def test_pass_before_a_renewal_runs_alone(env: Env) -> None:
     loop = asyncio.get_running_loop()
     ran: list[bool] = []
     loop.call_at(1.0, lambda: ran.extend((env.is_reading_alone(), env.is_alone())))
@@ -229,7 +229,7 @@ async def test_a_pass_before_a_renewal_reads_alone(env: Env) -> None:
     assert ran == [True, False, False]
 
 
-def test_without_leaps_nobody_is_alone() -> None:
+def test_nothing_runs_alone_without_leaps() -> None:
     async def main(env: Env) -> tuple[bool, bool]:
         return env.is_alone(), env.is_reading_alone()
 
@@ -237,7 +237,7 @@ def test_without_leaps_nobody_is_alone() -> None:
     assert run(main, leaps=False) == (False, False)
 
 
-async def test_repeat_calls_in_the_timer_and_ends_with_what_is_raised(env: Env) -> None:
+async def test_repeat_runs_in_the_timer_and_ends_with_an_exception(env: Env) -> None:
     at: list[float] = []
 
     def act() -> None:

@@ -22,11 +22,11 @@ SUMMER = datetime.datetime(2026, 7, 1)
         "no file: UTC": ("/nowhere", 0),
     },
 )
-def test_the_variable(value: str, hours: int) -> None:
+def test_tz_variable(value: str, hours: int) -> None:
     assert local_zone({"TZ": value}).utcoffset(SUMMER) == datetime.timedelta(hours=hours)
 
 
-def test_without_the_variable_a_file_says_it(tmp_path: Path) -> None:
+def test_localtime_file_without_the_variable(tmp_path: Path) -> None:
     assert local_zone({}, tmp_path / "localtime") is datetime.UTC
     link = tmp_path / "localtime"
     found = [Path(folder) / "Asia/Tokyo" for folder in ("/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/etc/zoneinfo")]

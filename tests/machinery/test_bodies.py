@@ -38,13 +38,13 @@ GOOD = {
 }
 
 
-def test_a_good_body_comes_out_as_it_went_in() -> None:
+def test_valid_body_is_unchanged() -> None:
     decoded = decode_body(json.dumps(GOOD).encode(), POD)
     assert decoded.document == GOOD
     assert (decoded.unknown, decoded.duplicates, decoded.strict_errors) == ([], [], [])
 
 
-def test_a_good_body_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_valid_body_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_walk(*_: object) -> None:
         raise AssertionError("the slow walk was asked")
 
@@ -58,13 +58,13 @@ def test_a_good_body_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> Non
         decode_body(b'{"metadata":{"name":"a","name":"a"}}', POD)
 
 
-def test_both_paths_read_the_same() -> None:
+def test_fast_and_slow_path_agree() -> None:
     for body in (json.dumps(GOOD).encode(), b'{"metadata":{"creationTimestamp":null,"generation":5},"spec":null}'):
         assert decode_body(body, POD).document == walk_text(body, POD).document
 
 
 @pytest.mark.parametrize("convert", [False, True], ids=["in a body", "in a document"])
-def test_what_has_no_type_keeps_its_nulls_and_its_order(convert: bool) -> None:
+def test_untyped_values_keep_nulls_and_order(convert: bool) -> None:
     """Go's controllers compare the data of a ControllerRevision byte by byte with what they would write."""
     revision = definition("apps", "v1", "ControllerRevision")
     body = (
@@ -114,7 +114,7 @@ def test_nulls_are_absent_and_zero_inside_lists_and_maps() -> None:
         ),
     },
 )
-def test_what_go_prints_unset_is_there(kind: tuple[str, str, str], sent: Any, kept: Any) -> None:
+def test_fields_without_omitempty_are_added(kind: tuple[str, str, str], sent: Any, kept: Any) -> None:
     body = json.dumps(sent).encode()
     assert decode_body(body, definition(*kind)).document["status"] == kept
     # The thorough walk, which an unknown field calls for, says the same.
@@ -131,7 +131,7 @@ def test_what_go_prints_unset_is_there(kind: tuple[str, str, str], sent: Any, ke
         "a null before a value": '{"type":null,"type":"a"}',
     },
 )
-def test_what_is_filled_in_hides_no_duplicates(condition: str) -> None:
+def test_added_fields_do_not_hide_duplicates(condition: str) -> None:
     body = b'{"status":{"conditions":[%s]}}' % condition.encode()
     (found,) = decode_body(body, POD).duplicates
     assert found.startswith("status.conditions[0].")
@@ -146,12 +146,12 @@ def test_what_is_filled_in_hides_no_duplicates(condition: str) -> None:
         "elsewhere": ("2026-01-02T05:04:05.678900+02:00", "2026-01-02T03:04:05.678900Z"),
     },
 )
-def test_micro_times_come_out_canonical(sent: str, kept: str) -> None:
+def test_micro_times_are_canonical(sent: str, kept: str) -> None:
     body = b'{"spec":{"renewTime":"%s"}}' % sent.encode()
     assert decode_body(body, LEASE).document == {"spec": {"renewTime": kept}}
 
 
-def test_quantities_and_times_come_out_canonical() -> None:
+def test_quantities_and_times_are_canonical() -> None:
     body = {
         "metadata": {"creationTimestamp": "2026-01-01T01:00:00.5+01:00"},
         "spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1024Mi"}, "requests": {"cpu": 0.5}}}]},
@@ -166,7 +166,7 @@ def test_quantities_and_times_come_out_canonical() -> None:
     assert lease.document == {"spec": {"renewTime": "2026-01-01T00:00:00.000001Z"}}
 
 
-def test_unknown_and_duplicate_fields_are_all_named_in_the_order_of_the_document() -> None:
+def test_unknown_and_duplicate_fields_are_reported_in_document_order() -> None:
     body = b"""{"zzz": 1, "spec": {"replicas": 1, "foo": {"bar": 1}, "replicas": 2,
         "template": {"metadata": {"labels": {"a.b/c": "1", "a.b/c": "2"}},
         "spec": {"containers": [{"name": "a"}, {"name": "b", "nope": 1, "nope": 2}]}}}}"""
@@ -205,11 +205,11 @@ def test_unknown_and_duplicate_fields_are_all_named_in_the_order_of_the_document
         "quantities written both ways": b'{"spec":{"overhead":{"cpu":"1","cpu":2,"memory":1}}}',
     },
 )
-def test_no_duplicate_escapes_the_fast_path(body: bytes) -> None:
+def test_fast_path_detects_duplicates(body: bytes) -> None:
     assert len(decode_body(body, POD).duplicates) == 1
 
 
-def test_the_last_duplicate_counts_but_objects_merge_as_go_decodes_into_them() -> None:
+def test_last_duplicate_wins_and_objects_are_merged_as_in_go() -> None:
     body = b"""{"spec": {"selector": {"matchLabels": {"a": "1"}}, "selector": {"matchLabels": {"b": "2"}},
         "replicas": 1, "replicas": null}}"""
     spec = {"selector": {"matchLabels": {"a": "1", "b": "2"}}, "template": {"spec": {"containers": None}}}
@@ -260,7 +260,7 @@ _QUANTITY = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEi
         (POD, "x", "json: cannot unmarshal string into Go value of type v1.Pod"),
     ],
 )  # fmt: skip
-def test_a_wrong_type_is_named_as_go_names_it(type_: Definition, body: Any, message: str) -> None:
+def test_wrong_type_errors_are_gos(type_: Definition, body: Any, message: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_body(json.dumps(body).encode(), type_)
     assert caught.value.message == message
@@ -290,7 +290,7 @@ def test_a_wrong_type_is_named_as_go_names_it(type_: Definition, body: Any, mess
         (b"[" * 20000, "exceeded max depth"),
     ],
 )
-def test_what_is_no_json_is_said_in_gos_words(body: bytes, message: str) -> None:
+def test_json_syntax_errors_are_gos(body: bytes, message: str) -> None:
     with pytest.raises(BodySyntaxError) as caught:
         decode_body(body, POD)
     assert caught.value.message == message
@@ -298,7 +298,7 @@ def test_what_is_no_json_is_said_in_gos_words(body: bytes, message: str) -> None
         decode_untyped(body)
 
 
-def test_deep_nesting_is_an_error_and_no_crash() -> None:
+def test_deep_nesting_is_an_error() -> None:
     body = b'{"spec":' * 5000 + b"1" + b"}" * 5000
     with pytest.raises(DecodeError):
         decode_body(body, POD)
@@ -313,7 +313,7 @@ def test_invalid_unicode_is_replaced() -> None:
     assert decoded.document["metadata"] == {"name": "a\ufffd", "uid": "\ufffd"}
 
 
-def test_a_definition_that_contains_itself_is_checked_all_the_way_down() -> None:
+def test_recursive_definitions_are_checked_at_every_depth() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "maximum": 5, "foo": 1}}}
     body = {"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}}
     decoded = decode_body(json.dumps(body).encode(), CRD)
@@ -343,19 +343,19 @@ def test_duplicates_in_free_form_values_are_ignored() -> None:
         ({"spec": {"replicas": 1.5}}, "cannot convert float64 to int32"),
     ],
 )
-def test_a_converted_document_fails_in_the_converters_words(document: dict[str, Any], message: str) -> None:
+def test_conversion_errors_are_unstructured_converters(document: dict[str, Any], message: str) -> None:
     with pytest.raises(DecodeError) as caught:
         convert_document(document, DEPLOYMENT)
     assert caught.value.message == message
 
 
-def test_a_converted_document_loses_unknown_fields_and_takes_whole_floats() -> None:
+def test_converted_document_drops_unknown_fields_and_accepts_integral_floats() -> None:
     converted = convert_document({"spec": {"replicas": 3.0, "foo": 1, "bar": 2}, "metadata": None}, DEPLOYMENT)
     assert converted.document == {"spec": {"replicas": 3, "selector": None, **TEMPLATE}}
     assert converted.unknown == ["spec.bar", "spec.foo"]
 
 
-def test_untyped_json_reports_duplicates() -> None:
+def test_untyped_json_reports_duplicate_fields() -> None:
     assert decode_untyped(b'{"a":{"b":1,"b":2},"c":[{"d":1,"d":1}]}') == (
         {"a": {"b": 2}, "c": [{"d": 1}]},
         ['duplicate field "a.b"', 'duplicate field "c[0].d"'],
@@ -363,7 +363,7 @@ def test_untyped_json_reports_duplicates() -> None:
     assert decode_untyped(b'[{"op": "test"}]') == ([{"op": "test"}], [])
 
 
-def test_a_struct_can_let_unknown_fields_pass() -> None:
+def test_struct_can_allow_unknown_fields() -> None:
     lenient = struct_for(SECRET, forbid_unknown=False)
     assert msgspec.json.encode(msgspec.json.decode(b'{"foo":1,"type":"t"}', type=lenient)) == b'{"type":"t"}'
     with pytest.raises(msgspec.ValidationError):

@@ -3,7 +3,7 @@
 from pilothouse.machinery.bounded_cache import bounded_cache
 
 
-def test_a_function_of_one_text() -> None:
+def test_cache_of_one_argument() -> None:
     asked: list[str] = []
 
     @bounded_cache(2, longest=3)
@@ -25,7 +25,7 @@ def test_a_function_of_one_text() -> None:
     assert (upper.__name__, upper.__doc__) == ("upper", "Says it loudly.")
 
 
-def test_a_function_of_two_texts() -> None:
+def test_cache_of_two_arguments() -> None:
     asked: list[tuple[str, str]] = []
 
     @bounded_cache(10, longest=3)

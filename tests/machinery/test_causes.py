@@ -25,12 +25,12 @@ def _claimed(cause: str) -> Cause | None:
     return read_cause({"pilothouse-cause": cause})
 
 
-async def test_nothing_is_claimed_outside_of_a_sync() -> None:
+async def test_no_cause_outside_a_sync() -> None:
     assert current_cause() is None
     assert cause_header() == b""
 
 
-async def test_a_decision_holds_until_the_next_sync() -> None:
+async def test_decision_is_reset_by_the_next_sync() -> None:
     begin_sync("replicaset", "default/web")
     record_decision("1 of 2 pods is there")
     assert current_cause() == Cause("replicaset", "default/web", "1 of 2 pods is there")
@@ -51,7 +51,7 @@ async def test_tasks_inherit_the_sync_and_decide_for_themselves() -> None:
     assert current_cause() == Cause("job", "default/pi")
 
 
-async def test_the_header_brings_it_all_over() -> None:
+async def test_header_round_trip() -> None:
     triggers = Triggers()
     for number in range(MAX_TRIGGERS + 2):
         triggers.add("MODIFIED", "pods", ObjectMeta(name=f"web-{number}", namespace="default", resource_version="12"))
@@ -68,7 +68,7 @@ async def test_the_header_brings_it_all_over() -> None:
     assert [each.name for each in found.triggers] == [f"web-{number}" for number in (0, 1, 4, 5, 6, 7, 8, 9)]
 
 
-async def test_the_largest_cause_is_taken_by_the_other_side() -> None:
+async def test_largest_cause_is_accepted() -> None:
     triggers = Triggers()
     for _ in range(MAX_TRIGGERS):
         triggers.add("MODIFIED", "p" * 253, ObjectMeta(name="n" * 253, namespace="s" * 63, resource_version="1" * 20))
@@ -94,12 +94,12 @@ async def test_the_largest_cause_is_taken_by_the_other_side() -> None:
         "nine triggers": (f'{{"component":"x","triggers":[{",".join(["{}"] * 9)}]}}', "missing required field"),
     },
 )
-def test_what_is_no_cause(text: str, reason: str) -> None:
+def test_invalid_causes(text: str, reason: str) -> None:
     with pytest.raises(InvalidCause, match=reason):
         _claimed(text)
 
 
-def test_a_retried_sync_keeps_its_triggers() -> None:
+def test_retried_sync_keeps_its_triggers() -> None:
     triggers = Triggers()
     triggers.add("ADDED", "pods", ObjectMeta(name="web", namespace="default", resource_version="7"))
     again = triggers.retried().retried()

@@ -33,7 +33,7 @@ def test_schedules(text: str) -> None:
         ("@often", "unrecognized descriptor: @often"),
     ],
 )
-def test_what_is_none(text: str, message: str) -> None:
+def test_invalid_schedules(text: str, message: str) -> None:
     with pytest.raises(CronError) as caught:
         check_schedule(text)
     assert str(caught.value) == message

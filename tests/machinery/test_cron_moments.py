@@ -49,7 +49,7 @@ def at(text: str) -> datetime.datetime:
         "a star with a step, and both fit": ("2012-07-15T00:00", "* * */2 * Sun", True),
     },
 )
-def test_which_moments(moment: str, schedule: str, expected: bool) -> None:
+def test_activation(moment: str, schedule: str, expected: bool) -> None:
     """TestActivation."""
     found = parse_schedule(schedule).next(at(moment) - datetime.timedelta(seconds=1))
     assert (found == at(moment)) is expected
@@ -127,7 +127,7 @@ def test_which_moments(moment: str, schedule: str, expected: bool) -> None:
         "half an hour off": ("Asia/Kolkata", "2026-01-01T00:00+05:30", "15 6 * * *", ["2026-01-01T06:15+05:30"]),
     },
 )
-def test_the_next_moments(zone: str, after: str, schedule: str, expected: list[str]) -> None:
+def test_next(zone: str, after: str, schedule: str, expected: list[str]) -> None:
     """TestNext, with rows for the days on which clocks are set."""
     parsed, moment = parse_schedule(schedule, load_zone(zone)), at(after)
     for text in expected:
@@ -149,14 +149,14 @@ def test_the_next_moments(zone: str, after: str, schedule: str, expected: list[s
         "more than a day": ("@every 25h", "2012-12-31T23:59:45", "2013-01-02T00:59:45"),
     },
 )
-def test_distances(text: str, after: str, expected: str) -> None:
+def test_constant_delay_next(text: str, after: str, expected: str) -> None:
     """TestConstantDelayNext."""
     parsed = parse_schedule(text)
     assert isinstance(parsed, ConstantDelaySchedule)
     assert parsed.next(at(after)) == at(expected)
 
 
-def test_a_zone_of_its_own_has_the_last_word() -> None:
+def test_schedule_time_zone_takes_precedence() -> None:
     for prefix in ("TZ=", "CRON_TZ="):
         parsed = parse_schedule(f"{prefix}Europe/Rome 0 12 * * *", load_zone(NEW_YORK))
         assert parsed.next(at("2026-01-01T00:00")) == at("2026-01-01T11:00")
@@ -173,13 +173,13 @@ def test_a_zone_of_its_own_has_the_last_word() -> None:
         ("@every x", 'failed to parse duration @every x: time: invalid duration "x"'),
     ],
 )
-def test_no_schedules(text: str, message: str) -> None:
+def test_schedules_that_never_occur(text: str, message: str) -> None:
     with pytest.raises(CronError) as caught:
         parse_schedule(text)
     assert str(caught.value) == message
 
 
-def test_empty_items_are_left_out() -> None:
+def test_empty_list_items_are_ignored() -> None:
     assert parse_schedule("0,,30 * * * *").next(at("2026-01-01T00:00")) == at("2026-01-01T00:30")
 
 
@@ -192,7 +192,7 @@ def test_empty_items_are_left_out() -> None:
         ("/etc/localtime", "time: invalid location name"),
     ],
 )
-def test_no_zones(name: str, message: str) -> None:
+def test_invalid_time_zones(name: str, message: str) -> None:
     with pytest.raises(UnknownZone) as caught:
         load_zone(name)
     assert str(caught.value) == message

@@ -28,7 +28,7 @@ AB, AC = ("f:a", "f:b"), ("f:a", "f:c")
         "nothing": ([], b"{}"),
     },
 )
-def test_how_sets_are_written(paths: list[tuple[str, ...]], written: bytes) -> None:
+def test_serialization(paths: list[tuple[str, ...]], written: bytes) -> None:
     fields = field_sets.of_paths(*paths)
     assert field_sets.encode_fields(fields) == written
     assert field_sets.decode_fields(written) == fields
@@ -49,7 +49,7 @@ def test_how_sets_are_written(paths: list[tuple[str, ...]], written: bytes) -> N
         "a field is not what is above it": ("intersection", [AB], [A], []),
     },
 )
-def test_two_sets(operation: str, one: Any, other: Any, result: Any) -> None:
+def test_set_operations(operation: str, one: Any, other: Any, result: Any) -> None:
     combine = getattr(field_sets, operation)
     assert combine(field_sets.of_paths(*one), field_sets.of_paths(*other)) == field_sets.of_paths(*result)
 
@@ -58,7 +58,7 @@ _PATHS = st.lists(st.lists(st.sampled_from(["f:a", "f:b", 'k:{"n":1}', "v:2"]), 
 
 
 @given(_PATHS, _PATHS)
-def test_sets_of_fields_are_sets(one: list[tuple[str, ...]], other: list[tuple[str, ...]]) -> None:
+def test_sets_agree_with_a_model(one: list[tuple[str, ...]], other: list[tuple[str, ...]]) -> None:
     first, second = field_sets.of_paths(*one), field_sets.of_paths(*other)
 
     def members(fields: FieldSet) -> set[tuple[str, ...]]:
@@ -83,12 +83,12 @@ def test_sets_of_fields_are_sets(one: list[tuple[str, ...]], other: list[tuple[s
         "null": (None, {}),
     },
 )
-def test_what_others_write_is_read(document: Any, fields: FieldSet) -> None:
+def test_parse_foreign_serializations(document: Any, fields: FieldSet) -> None:
     assert field_sets.read_fields(document) == fields
 
 
 @pytest.mark.parametrize("document", [{"a": {}}, {"fa": {}}, {"k:x": {}}, {"v:": {}}, {"i:x": {}}, {"f:a": 1}, []])
-def test_what_is_no_set_is_not_read(document: Any) -> None:
+def test_invalid_serializations(document: Any) -> None:
     with pytest.raises(FieldsError):
         field_sets.read_fields(document)
 

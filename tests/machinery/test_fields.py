@@ -43,7 +43,7 @@ def test_parse(text: str, terms: tuple[FieldTerm, ...]) -> None:
         ("a=b=c", "invalid field selector: unescaped character in value: 61"),
     ],
 )
-def test_what_upstream_rejects_is_rejected_in_its_words(text: str, message: str) -> None:
+def test_parse_errors_are_upstreams(text: str, message: str) -> None:
     with pytest.raises(FieldSelectorError) as caught:
         parse_field_selector(text)
     assert str(caught.value) == message
@@ -57,13 +57,13 @@ def test_missing_values_compare_as_empty() -> None:
     assert not parse_field_selector("status.phase!=Running").matches(lambda path: fields.get(path, ""))
 
 
-def test_a_selector_tells_the_value_that_it_fixes() -> None:
+def test_requires_exact_match() -> None:
     selector = parse_field_selector("metadata.name=x,status.phase!=y")
     assert selector.exact("metadata.name") == "x"
     assert selector.exact("status.phase") is None
 
 
-def test_escaped_values_come_back() -> None:
+def test_escaped_values_round_trip() -> None:
     value = r"a,b=c\d"
     assert parse_field_selector(f"x={escape_value(value)}").exact("x") == value
 
@@ -78,9 +78,7 @@ _TERMS = st.builds(
     st.sampled_from([1, 9]),
     st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["x", "y", "z"])),
 )
-def test_a_long_selector_matches_what_its_terms_match(
-    terms: list[FieldTerm], times: int, fields: dict[str, str]
-) -> None:
+def test_long_selector_matches_as_its_terms(terms: list[FieldTerm], times: int, fields: dict[str, str]) -> None:
     def get(path: str) -> str:
         return fields.get(path, "")
 

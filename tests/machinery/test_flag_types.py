@@ -67,7 +67,7 @@ from pilothouse.machinery.flags import BOOL, Flag, FlagError, FlagSet
         "a certificate for names": (NAMED_CERTIFICATES, "a.crt, a.key:*.a, a", (("a.crt", "a.key", ("*.a", "a")),)),
     },
 )
-def test_what_is_read(kind: FlagType, text: str, value: Any) -> None:
+def test_parsed_values(kind: FlagType, text: str, value: Any) -> None:
     assert kind.parse(text) == value
 
 
@@ -133,7 +133,7 @@ def test_values_are_printed_as_go_does(kind: FlagType, value: Any, shown: str) -
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])), min_size=1))
-def test_csv_reads_what_it_writes(fields: list[str]) -> None:
+def test_csv_round_trip(fields: list[str]) -> None:
     text = show_csv(fields)
     assert parse_csv(text) == (tuple(fields) if text else ())
 
@@ -193,7 +193,7 @@ def test_command_lines(words: list[str], values: dict[str, Any], arguments: tupl
         ("--V", "unknown flag: --V"),
     ],
 )
-def test_letters_that_mean_nothing(word: str, message: str) -> None:
+def test_letters_of_enumerations(word: str, message: str) -> None:
     flags = FlagSet("")
     flags.add("x", Flag("v", LEVEL, 0, "", shorthand="v"))
     with pytest.raises(FlagError) as caught:

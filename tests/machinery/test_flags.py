@@ -57,7 +57,7 @@ def flags() -> FlagSet:
         "IPv6 addresses": (["--bind-address=::1"], "bind-address", "::1"),
     },
 )
-def test_what_a_command_line_means(argv: list[str], name: str, expected: Any) -> None:
+def test_parsed_command_lines(argv: list[str], name: str, expected: Any) -> None:
     assert flags().parse(argv)[name] == expected
 
 
@@ -99,7 +99,7 @@ def test_rejected_command_lines(argv: list[str], message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
-def test_words_that_are_no_flags_are_kept_in_order() -> None:
+def test_positional_arguments_keep_their_order() -> None:
     parsed = flags().parse(["one", "--v=2", "two", "--", "--three"])
     assert parsed.arguments == ("one", "two", "--three")
     assert parsed.given == ("v",)
@@ -114,7 +114,7 @@ def test_help_prints_groups_in_order_and_leaves_out_empty_ones() -> None:
     assert "[pilothouse only]" in text
 
 
-def test_two_flags_of_one_name_are_a_mistake_of_the_program() -> None:
+def test_redefined_flag_is_a_programming_error() -> None:
     made = flags()
     with pytest.raises(AssertionError, match="defined twice"):
         made.add("generic", Flag("concurrent-rc-syncs", INT32, 1, "again"))
@@ -132,7 +132,7 @@ def test_two_flags_of_one_name_are_a_mistake_of_the_program() -> None:
         "no address": (["--bind-address=here"], '--bind-address must be an IP address, got "here"'),
     },
 )
-def test_programs_of_our_own_say_it_in_plain_words(argv: list[str], message: str) -> None:
+def test_own_programs_have_plain_errors(argv: list[str], message: str) -> None:
     known = flags()
     known.plain = True
     with pytest.raises(FlagError) as caught:

@@ -21,24 +21,24 @@ DEPLOYMENT = load().definition("io.k8s.api.apps.v1.Deployment")
         "a boolean is not a number": (True, True),
     },
 )
-def test_numbers_keep_their_lowest_bits(sent: Any, kept: Any) -> None:
+def test_numbers_are_truncated(sent: Any, kept: Any) -> None:
     fitting = fit_numbers({"spec": {"replicas": sent}}, DEPLOYMENT)
     assert fitting == {"spec": {"replicas": kept}}
     assert type(fitting["spec"]["replicas"]) is type(kept)
 
 
-def test_numbers_in_lists_are_reached() -> None:
+def test_numbers_in_lists_are_truncated() -> None:
     ports = [{"containerPort": 4294967376}]
     spec = {"template": {"spec": {"containers": [{"name": "c", "ports": ports}]}}}
     fitting = fit_numbers({"spec": spec}, DEPLOYMENT)
     assert fitting["spec"]["template"]["spec"]["containers"][0]["ports"] == [{"containerPort": 80}]
 
 
-def test_what_fits_is_not_copied() -> None:
+def test_values_in_range_are_not_copied() -> None:
     obj = {"spec": {"replicas": 3, "template": {"spec": {"containers": [{"name": "c", "ports": []}]}}}}
     assert fit_numbers(obj, DEPLOYMENT) is obj
 
 
-def test_a_fraction_is_no_whole_number() -> None:
+def test_fraction_is_an_error() -> None:
     with pytest.raises(ConversionError, match="cannot convert float64 to int32"):
         fit_numbers({"spec": {"replicas": 1.5}}, DEPLOYMENT)

@@ -44,7 +44,7 @@ def pem(key: PrivateKey, form: str = "PKCS8") -> bytes:
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_openssl_finds_the_signature_good_and_a_changed_text_bad(algorithm: str, tmp_path: Path) -> None:
+def test_openssl_verifies_signatures(algorithm: str, tmp_path: Path) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("no openssl here")
@@ -71,7 +71,7 @@ def test_openssl_finds_the_signature_good_and_a_changed_text_bad(algorithm: str,
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_a_token_says_by_which_key_it_was_signed(algorithm: str) -> None:
+def test_token_has_the_key_id(algorithm: str) -> None:
     key = KEYS[algorithm]
     public = key.public_key()
     head, body, signature = Signer(key).sign(CLAIMS).split(".")
@@ -89,7 +89,7 @@ def test_a_token_says_by_which_key_it_was_signed(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", KEYS)
 @pytest.mark.parametrize("form", ["PKCS8", "traditional"])
-def test_a_key_is_read_in_each_of_its_forms(algorithm: str, form: str) -> None:
+def test_private_key_formats(algorithm: str, form: str) -> None:
     """``RSA PRIVATE KEY``, ``EC PRIVATE KEY`` and ``PRIVATE KEY``; what OpenSSL puts before the second is passed over,
     as is a certificate (client-go ``util/keyutil``, ``ParsePrivateKeyPEM``)."""
     key = KEYS[algorithm]
@@ -121,14 +121,14 @@ SECRET = b"dGhlIGtleSB0aGF0IG5vYm9keSBzaG91bGQgc2Vl"
         ),
     },
 )
-def test_what_is_no_key_is_said_without_showing_it(data: bytes) -> None:
+def test_invalid_key_error_does_not_contain_the_key(data: bytes) -> None:
     with pytest.raises(ValueError, match="key") as caught:
         load_key(data)
     lines = [line for line in data.decode().splitlines() if line and not line.startswith("-----")]
     assert not any(line in str(caught.value) for line in lines)
 
 
-def test_a_signer_tells_nothing_of_its_key() -> None:
+def test_signer_repr_hides_the_key() -> None:
     signer = Signer(KEYS["ES256"])
     assert repr(signer) == f"Signer(ES256, kid='{signer.kid}')"
 
@@ -138,7 +138,7 @@ def test_a_signer_tells_nothing_of_its_key() -> None:
     [("ES256", ("P-256", 32)), ("ES384", ("P-384", 48)), ("ES512", ("P-521", 66))],
     ids=["ES256", "ES384", "ES512"],
 )
-def test_keys_of_curves_in_a_key_set(algorithm: str, expected: tuple[str, int]) -> None:
+def test_elliptic_curve_keys_in_a_key_set(algorithm: str, expected: tuple[str, int]) -> None:
     found = jwk("x", KEYS[algorithm].public_key())
     curve, size = expected
     assert {name: found[name] for name in ("use", "kty", "kid", "alg", "crv")} == {
@@ -167,7 +167,7 @@ def test_detached_signatures_are_upstreams(content: str, secret: str, expected: 
     assert detached_hs256(content, "joshua", secret.encode()) == f"{HEAD}..{expected}"
 
 
-def test_openssl_makes_the_same_detached_signature() -> None:
+def test_openssl_computes_the_same_detached_signature() -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("no openssl here")

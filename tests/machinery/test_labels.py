@@ -88,7 +88,7 @@ _BAD_VALUE = (
         ),
     ],
 )
-def test_a_selector_that_upstream_rejects_is_rejected_in_its_words(text: str, message: str) -> None:
+def test_parse_errors_are_upstreams(text: str, message: str) -> None:
     with pytest.raises(SelectorError) as caught:
         parse_selector(text)
     assert str(caught.value) == message
@@ -125,7 +125,7 @@ def test_matches(text: str, labels: dict[str, str], expected: bool) -> None:
     assert parse_selector(text).matches(labels) is expected
 
 
-def test_an_absent_label_selector_selects_nothing_and_an_empty_one_everything() -> None:
+def test_nil_selector_matches_nothing_and_empty_selector_everything() -> None:
     assert selector_from(None) is NOTHING
     assert not NOTHING.matches({})
     assert not NOTHING.empty
@@ -135,7 +135,7 @@ def test_an_absent_label_selector_selects_nothing_and_an_empty_one_everything() 
     assert NOTHING != EVERYTHING
 
 
-def test_match_labels_and_expressions_must_all_hold() -> None:
+def test_match_labels_and_expressions_are_anded() -> None:
     selector = selector_from(
         LabelSelector(
             match_labels={"app": "web"},
@@ -167,13 +167,13 @@ def test_match_labels_and_expressions_must_all_hold() -> None:
         ),
     ],
 )
-def test_an_impossible_expression_is_rejected(requirement: LabelSelectorRequirement, message: str) -> None:
+def test_invalid_expression_is_rejected(requirement: LabelSelectorRequirement, message: str) -> None:
     with pytest.raises(SelectorError) as caught:
         selector_from(LabelSelector(match_expressions=(requirement,)))
     assert str(caught.value) == message
 
 
-def test_a_selector_tells_the_value_that_it_fixes() -> None:
+def test_requires_exact_match() -> None:
     selector = parse_selector("a=1,b in (2),c in (3,4),d!=5")
     assert [selector.exact(key) for key in "abcde"] == ["1", "2", None, None, None]
 
@@ -198,7 +198,7 @@ _REQUIREMENTS = st.one_of(
     st.sampled_from([1, 9]),
     st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), _VALUES),
 )
-def test_a_long_selector_matches_what_its_requirements_match(
+def test_long_selector_matches_as_its_requirements(
     requirements: list[Requirement], times: int, labels: dict[str, str]
 ) -> None:
     one_by_one = all(Selector([requirement]).matches(labels) for requirement in requirements)

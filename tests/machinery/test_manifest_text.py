@@ -29,11 +29,11 @@ def test_documents(text: str, documents: list[Any]) -> None:
         "a list as a key": ("? [a]\n: b\n", "unhashable key|a key must be text"),
     },
 )
-def test_what_is_no_manifest(text: str, why: str) -> None:
+def test_invalid_manifests(text: str, why: str) -> None:
     with pytest.raises(ManifestError, match=why):
         documents_of(text)
 
 
-def test_an_equals_sign_is_text() -> None:
+def test_equals_sign_is_a_string() -> None:
     """As goyaml.v2 reads it; definitions of prometheus-operator have it in an enumeration."""
     assert documents_of("enum: [=, '=~', !!str =]") == [{"enum": ["=", "=~", "="]}]

@@ -45,17 +45,17 @@ def test_qualified_names() -> None:
     assert names.qualified_name_errors("a\n") != []
 
 
-def test_names_that_cannot_stand_in_a_path() -> None:
+def test_invalid_path_segment_names() -> None:
     assert names.path_segment_errors("..") == ["may not be '..'"]
     assert names.path_segment_errors("a/b%") == ["may not contain '/'", "may not contain '%'"]
 
 
-def test_a_long_prefix_is_cut_so_that_the_suffix_fits() -> None:
+def test_long_generate_name_is_truncated() -> None:
     assert names.generated_name("web-", "abcde") == "web-abcde"
     assert len(names.generated_name("x" * 80, "abcde")) == 63
 
 
-def test_the_controlling_owner() -> None:
+def test_controller_of() -> None:
     other = OwnerReference(uid="1")
     mine = OwnerReference(uid="2", controller=True)
     meta = ObjectMeta(owner_references=(other, mine))
@@ -65,13 +65,13 @@ def test_the_controlling_owner() -> None:
     assert controller_of(ObjectMeta(owner_references=(other,))) is None
 
 
-def test_a_new_controller_reference_blocks_the_owners_deletion() -> None:
+def test_new_controller_ref_sets_block_owner_deletion() -> None:
     assert new_controller_reference(ObjectMeta(name="web", uid="u"), REPLICA_SETS) == OwnerReference(
         api_version="apps/v1", kind="ReplicaSet", name="web", uid="u", controller=True, block_owner_deletion=True
     )
 
 
-def test_a_condition_keeps_its_transition_time_while_its_status_stays() -> None:
+def test_condition_keeps_its_transition_time_with_its_status() -> None:
     first = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     later = first + datetime.timedelta(minutes=1)
     held = (PodCondition(type="Ready", status="True", last_transition_time=first), PodCondition(type="Other"))

@@ -18,7 +18,7 @@ def test_disabled_metrics_are_counted_and_not_exposed() -> None:
     assert "open_total 1" in registry.exposition()
 
 
-def test_values_that_are_not_allowed_become_one() -> None:
+def test_disallowed_label_values_become_unexpected() -> None:
     registry = Registry(allowed={"requests_total": {"code": {"200"}}})
     requests = registry.counter("requests_total", "Requests", ("code", "verb"))
     for code in ("200", "404", "500"):
@@ -29,13 +29,13 @@ def test_values_that_are_not_allowed_become_one() -> None:
     ]
 
 
-def test_unrestricted_labels_have_any_value() -> None:
+def test_unrestricted_labels_accept_any_value() -> None:
     registry = Registry(allowed={"other_total": {"code": {"200"}}})
     registry.gauge("depth", "Depth", ("name",)).labels("anything").set(3)
     assert 'depth{name="anything"} 3' in registry.exposition()
 
 
-def test_what_is_counted_anew_takes_the_place_of_what_was_shown() -> None:
+def test_collected_values_replace_previous_ones() -> None:
     metrics = Registry()
     gauge = metrics.gauge("things", "Things", ("kind",))
     gauge.show({("a",): 1, ("b",): 2.0})
@@ -44,7 +44,7 @@ def test_what_is_counted_anew_takes_the_place_of_what_was_shown() -> None:
     assert 'kind="a"' not in metrics.exposition()
 
 
-def test_labels_are_given_by_place_or_by_name() -> None:
+def test_labels_by_position_or_by_name() -> None:
     registry = Registry()
     requests = registry.counter("requests_total", "Requests", ("code", "verb"))
     requests.labels("200", "get").inc()
@@ -56,13 +56,13 @@ def test_labels_are_given_by_place_or_by_name() -> None:
     ("values", "by_name"),
     [(("200",), {}), ((), {"code": "200"}), (("200",), {"verb": "get"}), ((), {"cod": 1, "verb": 2})],
 )
-def test_wrong_labels_are_refused(values: tuple[str, ...], by_name: dict[str, str]) -> None:
+def test_wrong_labels_are_rejected(values: tuple[str, ...], by_name: dict[str, str]) -> None:
     requests = Registry().counter("requests_total", "Requests", ("code", "verb"))
     with pytest.raises(ValueError, match=r"requests_total has labels \('code', 'verb'\), got"):
         requests.labels(*values, **by_name)
 
 
-def test_without_labels_a_family_is_used_like_a_metric() -> None:
+def test_family_without_labels_is_a_metric() -> None:
     registry = Registry()
     registry.counter("done_total", "Done").inc(2)
     depth = registry.gauge("depth", "Depth")
@@ -138,14 +138,14 @@ def test_functions_without_a_loop_are_measured() -> None:
         ("a", "code", ()),
     ],
 )
-def test_what_prometheus_does_not_read_is_rejected(name: str, labels: Any, buckets: tuple[float, ...]) -> None:
+def test_invalid_prometheus_names_are_rejected(name: str, labels: Any, buckets: tuple[float, ...]) -> None:
     registry = Registry()
     with pytest.raises((ValueError, TypeError), match=re.escape(repr(name)) if name != "a" else "metric a"):
         registry.histogram(name, "?", labels, buckets) if buckets else registry.counter(name, "?", labels)
     assert registry.exposition() == ""
 
 
-def test_numbers_that_are_not_finite_are_shown() -> None:
+def test_non_finite_numbers_are_exposed() -> None:
     registry = Registry()
     gauge = registry.gauge("ratio", "Ratio", ("of",))
     for number, value in enumerate((float("nan"), float("inf"), float("-inf"), 0.5)):
@@ -156,12 +156,12 @@ def test_numbers_that_are_not_finite_are_shown() -> None:
     assert registry.exposition() == ""
 
 
-def test_a_counter_does_not_go_down() -> None:
+def test_counter_cannot_decrease() -> None:
     with pytest.raises(ValueError, match="only grows"):
         Registry().counter("a_total", "A").inc(-1)
 
 
-def test_the_metrics_of_another_library_are_on_the_page() -> None:
+def test_metrics_of_other_libraries_are_exposed() -> None:
     registry = Registry()
     registry.counter("ours_total", "Ours").inc()
     registry.include(lambda: b"# TYPE theirs gauge\ntheirs 1.0\n")

@@ -16,11 +16,11 @@ from pilothouse.machinery.nulls import without_nulls
         "nulls in lists stay": ([{"a": None}, None, [None]], [{}, None, [None]]),
     },
 )
-def test_members_that_are_null_are_left_out(value: Any, expected: Any) -> None:
+def test_null_members_are_removed(value: Any, expected: Any) -> None:
     assert without_nulls(value) == expected
 
 
-def test_the_value_is_not_changed() -> None:
+def test_input_is_not_modified() -> None:
     value = {"a": [{"b": None}]}
     without_nulls(value)
     assert value == {"a": [{"b": None}]}

@@ -59,7 +59,7 @@ def test_json_patch(document: Any, operations: list[dict[str, Any]], expected: A
         "no path": [{"op": "remove"}],
     },
 )
-def test_a_json_patch_that_does_not_fit_is_unprocessable(operations: list[dict[str, Any]]) -> None:
+def test_inapplicable_json_patch_is_unprocessable(operations: list[dict[str, Any]]) -> None:
     document = {"metadata": {"resourceVersion": "1"}, "n": 1, "list": [1]}
     with pytest.raises(PatchNotApplicable) as caught:
         apply_json_patch(document, operations)
@@ -67,14 +67,14 @@ def test_a_json_patch_that_does_not_fit_is_unprocessable(operations: list[dict[s
     assert (caught.value.code, caught.value.reason) == (422, "Invalid")
 
 
-def test_a_json_patch_is_a_list_of_a_bounded_length() -> None:
+def test_json_patch_length_is_bounded() -> None:
     with pytest.raises(PatchSyntaxError):
         apply_json_patch({}, {"op": "add"})  # type: ignore[arg-type]
     with pytest.raises(PatchTooLarge, match="maximum operations in a JSON patch is 10000, got 10001"):
         apply_json_patch({}, [op("add", "/a", value=1)] * (MAX_OPERATIONS + 1))
 
 
-def test_copies_may_add_only_so_much() -> None:
+def test_copied_size_is_bounded() -> None:
     """Each of forty copies of a map into itself would double it."""
     document = {"a": {"x": "y" * 1000}}
     operations = [op("copy", f"/a/b{i}", **{"from": "/a"}) for i in range(40)]
@@ -84,7 +84,7 @@ def test_copies_may_add_only_so_much() -> None:
     assert len(apply_json_patch(document, operations[:8])["a"]) == 9
 
 
-def test_a_copy_is_not_tied_to_its_source() -> None:
+def test_copy_is_independent_of_its_source() -> None:
     patched = apply_json_patch({"a": {"x": 1}}, [op("copy", "/b", **{"from": "/a"}), op("replace", "/b/x", value=2)])
     assert patched == {"a": {"x": 1}, "b": {"x": 2}}
 

@@ -83,13 +83,13 @@ def test_canonical_text(text: str, expected: str) -> None:
         "numbers become text": ({"cpu": 2, "memory": 1.5}, {"cpu": "2", "memory": "1500m"}),
     },
 )
-def test_amounts_are_written_as_they_are_stored(sent: dict[str, Any] | None, stored: dict[str, Any] | None) -> None:
+def test_quantities_are_serialized_canonically(sent: dict[str, Any] | None, stored: dict[str, Any] | None) -> None:
     canonicalize(sent)
     assert sent == stored
     assert list(sent or ()) == list(stored or ())
 
 
-def test_one_wrong_amount_is_reported() -> None:
+def test_first_invalid_quantity_is_reported() -> None:
     with pytest.raises(QuantityError):
         canonicalize({"cpu": "much"})
 
@@ -107,7 +107,7 @@ def test_one_wrong_amount_is_reported() -> None:
         ("1e+-5", f"quantities must match the regular expression '{PATTERN}'"),
     ],
 )
-def test_no_quantity(text: str, message: str) -> None:
+def test_invalid_quantities(text: str, message: str) -> None:
     with pytest.raises(QuantityError) as caught:
         parse_quantity(text)
     assert str(caught.value) == message
@@ -128,14 +128,14 @@ def test_values_saturate_at_64_bits() -> None:
     assert parse_quantity("1e-2000000000").value == 1
 
 
-def test_billionths_are_exact_and_sort_as_quantities_do() -> None:
+def test_nano_values_are_exact_and_ordered() -> None:
     texts = ["-1", "0", "1n", "0.5", "500m", "1", "1e9", "1Gi", "9999999999999999999Ki", "1e30"]
     assert [parse_quantity(text).billionths for text in texts[:6]] == [-(10**9), 0, 1, 5 * 10**8, 5 * 10**8, 10**9]
     found = [parse_quantity(text) for text in texts]
     assert sorted(found, key=lambda each: each.billionths) == sorted(found) == found
 
 
-def test_quantities_compare_by_amount_whatever_their_notation() -> None:
+def test_quantities_compare_by_value() -> None:
     assert parse_quantity("1") == parse_quantity("1000m") == parse_quantity("1e0")
     assert hash(parse_quantity("1Ki")) == hash(parse_quantity("1024"))
     assert parse_quantity("999m") < parse_quantity("1")
@@ -143,14 +143,14 @@ def test_quantities_compare_by_amount_whatever_their_notation() -> None:
     assert parse_quantity("1") != "1"
 
 
-def test_sums_keep_the_notation_of_the_left_side_unless_it_is_zero() -> None:
+def test_sums_keep_the_format_of_the_left_operand_unless_zero() -> None:
     assert str(parse_quantity("1Gi") + parse_quantity("512Mi")) == "1536Mi"
     assert str(parse_quantity("1") + parse_quantity("500m")) == "1500m"
     assert str(Quantity(0) + parse_quantity("1Gi")) == "1Gi"
     assert str(parse_quantity("1Gi") - parse_quantity("1Gi")) == "0"
 
 
-def test_rounding_up_to_thousandths() -> None:
+def test_round_up_to_milli() -> None:
     assert str(parse_quantity("1.1m").rounded_up(-3)) == "2m"
     assert str(parse_quantity("1n").rounded_up(-3)) == "1m"
     assert str(parse_quantity("1Gi").rounded_up(-3)) == "1Gi"

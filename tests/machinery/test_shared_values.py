@@ -12,7 +12,7 @@ def test_equal_values_are_one_object() -> None:
     assert values.share("other", [1]) is not first
 
 
-def test_it_does_not_grow_without_bound() -> None:
+def test_size_is_bounded() -> None:
     values: SharedValues[int] = SharedValues()
     for number in range(10 * shared_values._MOST):
         values.share(number, number)

@@ -20,7 +20,7 @@ def test_fields_are_removed_and_added() -> None:
     assert replace_fields(b'{"a":1,"b":2}', {"a": None, "c": msgspec.Raw(b"3"), "missing": None}) == b'{"b":2,"c":3}'
 
 
-def test_one_level_down() -> None:
+def test_nested_field() -> None:
     changed = replace_fields(RAW, {"metadata.x": None, "metadata.labels": b'{"l": 1}', "new.field": b"1", "no.f": None})
     assert take_field(changed, "metadata") is not None
     assert bytes(take_field(changed, "metadata") or b"") == b'{"name":"a","labels":{"l": 1}}'
@@ -29,7 +29,7 @@ def test_one_level_down() -> None:
     assert bytes(take_field(changed, "spec") or b"") == b'{ "n" : 1e2 }'
 
 
-def test_a_null_object_is_made_when_something_is_put_into_it() -> None:
+def test_null_object_is_created_for_a_new_field() -> None:
     assert replace_fields(b'{"metadata":null}', {"metadata.name": b'"x"'}) == b'{"metadata":{"name":"x"}}'
 
 
@@ -43,7 +43,7 @@ def test_a_null_object_is_made_when_something_is_put_into_it() -> None:
         "within another": (b'{"a":{"spec":{"n":1}},"spec":{}}', b'{"n":1}', b'{"a":{"spec":{"n":1}},"spec":{"n":2}}'),
     },
 )
-def test_the_spec_is_replaced_wherever_it_is(raw: bytes, before: bytes, changed: bytes) -> None:
+def test_spec_is_replaced_at_any_position(raw: bytes, before: bytes, changed: bytes) -> None:
     assert replace_spec(raw, before, b'{"n":2}') == changed
 
 
@@ -54,7 +54,7 @@ def test_take_field_finds_values_by_path() -> None:
     assert take_field(b'{"a":null}', "a") is None
 
 
-def test_what_is_no_object_cannot_be_spliced() -> None:
+def test_non_objects_are_rejected() -> None:
     with pytest.raises(msgspec.DecodeError):
         replace_fields(b"[1]", {"a": b"1"})
 
@@ -80,5 +80,5 @@ def test_what_is_no_object_cannot_be_spliced() -> None:
         "none": (b'{"metadata": {"name": "a"}}', b'{"metadata": {"name": "a"}}'),
     },
 )
-def test_an_object_loses_its_managed_fields_and_nothing_else(raw: bytes, expected: bytes) -> None:
+def test_without_managed_fields(raw: bytes, expected: bytes) -> None:
     assert without_managed_fields(raw) == expected

@@ -139,12 +139,12 @@ def test_merge(document: Any, patch: Any, expected: Any) -> None:
     assert (document, patch) == before, "what is handed in stays as it is"
 
 
-def test_the_order_of_a_merged_list_is_part_of_the_result() -> None:
+def test_order_of_merged_lists() -> None:
     merged = apply_strategic_merge(containers("c", "e"), containers("c", "b"), POD)
     assert [c["name"] for c in merged["spec"]["containers"]] == ["c", "b", "e"]
 
 
-def test_ports_merge_by_number_only() -> None:
+def test_container_ports_merge_by_number() -> None:
     live = {"spec": {"ports": [{"port": 53, "protocol": "UDP", "name": "dns"}]}}
     service = definition("", "v1", "Service")
     patch = {"spec": {"ports": [{"port": 53, "protocol": "TCP"}]}}
@@ -153,7 +153,7 @@ def test_ports_merge_by_number_only() -> None:
     ]
 
 
-def test_the_strategy_of_a_deployment_retains_only_what_is_listed() -> None:
+def test_retain_keys_of_deployment_strategy() -> None:
     live = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
     patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
     assert apply_strategic_merge(live, patch, DEPLOYMENT) == {"spec": {"strategy": {"type": "Recreate"}}}
@@ -199,7 +199,7 @@ def test_the_strategy_of_a_deployment_retains_only_what_is_listed() -> None:
         ),
     ],
 )
-def test_a_patch_that_contradicts_the_format(patch: Any, code: int, message: str) -> None:
+def test_invalid_directives(patch: Any, code: int, message: str) -> None:
     with pytest.raises(PatchError) as caught:
         apply_strategic_merge(containers("c"), patch, POD)
     assert (caught.value.code, str(caught.value)) == (code, message)
@@ -210,22 +210,20 @@ def test_lists_of_lists_are_unprocessable() -> None:
         apply_strategic_merge({"spec": {"containers": []}}, {"spec": {"containers": [["x"]]}}, POD)
 
 
-def test_a_new_item_comes_last_where_a_deletion_left_room() -> None:
+def test_new_item_is_appended_after_a_deletion() -> None:
     """An accident of upstream's memory, which ``kubectl apply`` meets when one container takes another's place."""
     patch = {"$setElementOrder/containers": named("d"), "containers": [*named("d"), {"name": "c", "$patch": "delete"}]}
     merged = apply_strategic_merge(containers("a", "c", "e"), {"spec": patch}, POD)
     assert merged == containers("a", "e", "d")
 
 
-def test_without_a_schema_there_is_no_strategic_merge() -> None:
+def test_strategic_merge_requires_a_schema() -> None:
     with pytest.raises(PatchError, match="strategic merge patch format is not supported"):
         apply_strategic_merge({}, {}, None)
 
 
 @pytest.mark.parametrize(("short_cut", "long_way"), [("_is_sorted", False), ("_merge_by_name", None)])
-def test_a_short_cut_ends_where_the_long_way_does(
-    monkeypatch: pytest.MonkeyPatch, short_cut: str, long_way: Any
-) -> None:
+def test_fast_paths_agree_with_the_full_merge(monkeypatch: pytest.MonkeyPatch, short_cut: str, long_way: Any) -> None:
     """Nearly every patch goes by one of them; it gives what the long way does, and is taken."""
     rng = random.Random(1)
     as_it_is = getattr(strategic_merge, short_cut)
@@ -259,7 +257,7 @@ def test_a_short_cut_ends_where_the_long_way_does(
     assert 100 < sum(short) < len(short)
 
 
-def test_a_live_item_whose_key_was_never_given_has_an_empty_one() -> None:
+def test_live_item_without_a_key_has_the_zero_key() -> None:
     """Upstream's types print it: there is always a key to compare."""
     live = {"status": {"conditions": [{"reason": "A"}]}}
     assert apply_strategic_merge(live, {"status": {"conditions": [{"type": "", "reason": "B"}]}}, DEPLOYMENT) == {
@@ -267,7 +265,7 @@ def test_a_live_item_whose_key_was_never_given_has_an_empty_one() -> None:
     }
 
 
-def test_patches_one_after_the_other() -> None:
+def test_sequences_of_patches() -> None:
     """Generated patches of containers, labels and finalizers with directives here and there, each to what the one
     before has left. The results were compared with those of a kube-apiserver v1.20.2. Two rules have changed since:
     nulls and directives in a part that is new are left out (apimachinery 0.36, ``strategicpatch/patch.go``)."""

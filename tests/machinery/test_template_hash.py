@@ -51,17 +51,17 @@ def daemon(pool: str, image: str) -> bytes:
         "05a: a Deployment": (template("web", "registry.k8s.io/pause:3.10"), "6fffd974d5"),
     },
 )
-def test_the_hash_is_what_the_real_controller_gave(stored: bytes, expected: str) -> None:
+def test_hash_is_upstreams(stored: bytes, expected: str) -> None:
     """Recorded from kube-controller-manager v1.36.2."""
     assert template_hash(stored) == expected
 
 
-def test_a_collision_count_gives_another_hash() -> None:
+def test_collision_count_changes_the_hash() -> None:
     stored = daemon("poola", "x")
     assert len({template_hash(stored), template_hash(stored, 0), template_hash(stored, 1)}) == 3
 
 
-def test_the_spelling_of_the_json_does_not_matter() -> None:
+def test_hash_is_independent_of_json_formatting() -> None:
     value = msgspec.json.decode(daemon("poola", "x"))
     turned = {key: value[key] for key in reversed(value)}
     assert template_hash(msgspec.json.encode(turned)) == template_hash(daemon("poola", "x"))
@@ -87,7 +87,7 @@ def test_quantities_are_printed_as_parsed(text: str, expected: tuple[int, int, s
     ) in dump_for_hash({"spec": spec}, "v1.PodTemplateSpec")
 
 
-def test_the_parts_are_the_known_ones() -> None:
+def test_hashed_fields_are_known() -> None:
     assert fnv32a(b"") == 2166136261
     assert fnv32a(b"a") == 0xE40C292C  # from the FNV test vectors
     assert safe_text("0123456789") == "456789bcdf"

@@ -10,7 +10,7 @@ from pilothouse.machinery.times import TimeError, format_micro_time, format_time
 UTC = datetime.UTC
 
 
-def test_times_have_whole_seconds_and_micro_times_six_digits() -> None:
+def test_times_have_seconds_and_micro_times_six_digits() -> None:
     at = datetime.datetime(2026, 1, 2, 3, 4, 5, 678900, tzinfo=UTC)
     assert format_time(at) == "2026-01-02T03:04:05Z"
     assert format_micro_time(at) == "2026-01-02T03:04:05.678900Z"
@@ -54,13 +54,13 @@ _LAYOUT = '"2006-01-02T15:04:05Z07:00"'
         ("2026-01-01T00:00:00", f'parsing time "2026-01-01T00:00:00" as {_LAYOUT}: cannot parse "" as "Z07:00"'),
     ],
 )
-def test_no_time(text: str, message: str) -> None:
+def test_invalid_times(text: str, message: str) -> None:
     with pytest.raises(TimeError) as caught:
         parse_time(text)
     assert str(caught.value) == message
 
 
-def test_a_micro_time_needs_exactly_six_digits() -> None:
+def test_micro_time_requires_six_digits() -> None:
     assert parse_micro_time("2026-01-01T01:00:00.000001+01:00").microsecond == 1
     for text in ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.00000Z", "2026-01-01T00:00:00.0000000Z"):
         with pytest.raises(TimeError):
@@ -98,12 +98,12 @@ def test_durations(text: str, seconds: float, formatted: str) -> None:
         ("9223372036854775808ns", 'time: invalid duration "9223372036854775808ns"'),
     ],
 )
-def test_no_duration(text: str, message: str) -> None:
+def test_invalid_durations(text: str, message: str) -> None:
     with pytest.raises(DurationError) as caught:
         parse_duration(text)
     assert str(caught.value) == message
 
 
-def test_nanoseconds_are_exact_to_the_end_of_the_range() -> None:
+def test_nanoseconds_are_exact() -> None:
     assert parse_nanoseconds("9223372036854775807ns") == (1 << 63) - 1
     assert parse_nanoseconds("-9223372036854775808ns") == -(1 << 63)

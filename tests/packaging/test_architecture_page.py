@@ -71,24 +71,24 @@ def broken(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", paths_of_the_page())
-def test_every_path_of_the_page_exists(path: str) -> None:
+def test_every_path_exists(path: str) -> None:
     base = ROOT if path.startswith(("src/", "tests/", "docs/")) else SOURCE
     assert (base / path).exists()
 
 
-def test_the_page_names_every_package() -> None:
+def test_every_package_is_listed() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for package in SOURCE.iterdir():
         assert not (package / "__init__.py").exists() or f"`{package.name}/`" in text, f"{package.name} is missing"
 
 
-def test_the_page_answers_twenty_questions() -> None:
+def test_question_table_has_twenty_rows() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## Where is")[2].partition("\n## ")[0]
     assert section.count("? |") >= 20
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_references_of_a_page_exist(page: Path) -> None:
+def test_references_in_pages_exist(page: Path) -> None:
     assert broken(_CODE_BLOCK.sub("", page.read_text(encoding="utf-8"))) == []
 
 
@@ -97,7 +97,7 @@ def test_references_in_docstrings_exist() -> None:
     assert {path: references for path, references in found.items() if references} == {}
 
 
-def test_what_does_not_exist_is_found() -> None:
+def test_missing_references_are_detected() -> None:
     assert broken("see pilothouse.runtime.nothing and tests/nowhere/test_it.py") == [
         "pilothouse.runtime.nothing",
         "tests/nowhere/test_it.py",

@@ -17,7 +17,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_pytest_takes_what_is_kept_and_says_what_was_compared(tmp_path: Path) -> None:
+def test_pytest_uses_compiled_tests_with_assertion_rewriting(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.mkdir()
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {tests}\n")

@@ -28,14 +28,14 @@ def stages() -> list[list[tuple[str, str]]]:
     return found
 
 
-def test_building_and_running_are_two_stages_on_one_base() -> None:
+def test_build_and_runtime_stages_share_a_base_image() -> None:
     bases = [rest.split()[0] for keyword, rest in instructions() if keyword == "FROM"]
     assert bases == ["${BASE}", "${BASE}"]
     (base,) = [rest.partition("=")[2] for keyword, rest in instructions() if keyword == "ARG"]
     assert re.fullmatch(r"docker\.io/library/python:3\.\d+-slim", base)
 
 
-def test_nothing_is_installed_whose_hash_is_not_in_the_lock() -> None:
+def test_installation_requires_locked_hashes() -> None:
     runs = " && ".join(rest for keyword, rest in instructions() if keyword == "RUN")
     installs = [command for command in re.split(r"\s*&&\s*", runs) if " install " in command]
     assert len(installs) == 2
@@ -45,7 +45,7 @@ def test_nothing_is_installed_whose_hash_is_not_in_the_lock() -> None:
     assert "ADD" not in {keyword for keyword, _rest in instructions()}
 
 
-def test_it_runs_as_the_user_that_the_deployment_asks_for_and_installs_nothing_then() -> None:
+def test_runs_as_the_user_of_the_deployment() -> None:
     last = dict(stages()[-1])
     assert last["USER"] == "65532:65532"
     keywords = [keyword for keyword, _rest in stages()[-1]]
@@ -53,7 +53,7 @@ def test_it_runs_as_the_user_that_the_deployment_asks_for_and_installs_nothing_t
     assert "pip" not in last["RUN"]
 
 
-def test_what_manifests_call_is_on_the_path() -> None:
+def test_commands_of_the_manifests_are_on_the_path() -> None:
     program = container("deployment.yaml")["command"][0]
     last = dict(stages()[-1])
     links = shlex.split(last["RUN"])
@@ -64,7 +64,7 @@ def test_what_manifests_call_is_on_the_path() -> None:
     assert "ENTRYPOINT" not in last
 
 
-def test_only_the_lock_and_the_wheel_go_to_the_builder() -> None:
+def test_only_lock_and_wheel_are_copied() -> None:
     allowed = (DEPLOY / "Containerfile.dockerignore").read_text(encoding="utf-8").split("\n*\n")[1].split()
     copied = {
         rest.split()[0] for keyword, rest in instructions() if keyword == "COPY" and not rest.startswith("--from=")

@@ -23,7 +23,7 @@ _FLAGS = {"apiserver": apiserver, "manager": manager, "scheduler": scheduler, "n
 _LAYOUTS = {"local": ha.local(Path("/x"), 6443), "compose": ha.composed()}
 
 
-def test_the_compose_file_is_what_the_script_prints() -> None:
+def test_compose_file_is_current() -> None:
     document = yaml.safe_load((ROOT / "deploy/ha/compose.yaml").read_text())
     assert document == ha.compose(), "python deploy/ha/ha.py compose > deploy/ha/compose.yaml"
 
@@ -42,7 +42,7 @@ def test_compose_and_local_processes_have_the_same_flags() -> None:
     assert local == compose
 
 
-def test_every_service_of_compose_has_what_it_needs() -> None:
+def test_compose_services_are_complete() -> None:
     document: Any = ha.compose()
     for name, service in document["services"].items():
         for volume in service.get("volumes", ()):
@@ -58,7 +58,7 @@ def test_every_service_of_compose_has_what_it_needs() -> None:
 
 
 @pytest.mark.parametrize("layout", _LAYOUTS)
-def test_the_programs_know_their_flags(layout: str) -> None:
+def test_flags_are_valid(layout: str) -> None:
     checked = set()
     for program in declared.programs(_LAYOUTS[layout]):
         if program.command[0] == "pilothouse":
@@ -68,7 +68,7 @@ def test_the_programs_know_their_flags(layout: str) -> None:
     assert checked == set(_FLAGS)
 
 
-def test_the_etcd_is_that_of_the_release() -> None:
+def test_etcd_version_is_the_releases() -> None:
     """kubeadm's ``DefaultEtcdVersion`` of v1.36 (``cmd/kubeadm/app/constants``), and tagged images everywhere."""
     document: Any = ha.compose()
     images = {service["image"] for service in document["services"].values() if "build" not in service}
@@ -81,13 +81,13 @@ def test_the_etcd_is_that_of_the_release() -> None:
     assert first == f"FROM {documented[0]}"
 
 
-def test_scripts_in_containers_need_nothing_but_python() -> None:
+def test_container_scripts_use_only_the_standard_library() -> None:
     for name in ("ha.py", "programs.py", "balancer.py"):
         code = f"import sys; sys.path.insert(0, {str(ROOT / 'deploy/ha')!r}); import {name.removesuffix('.py')}"
         subprocess.run([sys.executable, "-SIc", code], check=True)
 
 
-def test_every_command_of_compose_that_is_python_is_understood() -> None:
+def test_compose_python_commands_are_valid() -> None:
     document: Any = ha.compose()
     checks = {
         name: service["healthcheck"]["test"]
@@ -110,7 +110,7 @@ def test_every_command_of_compose_that_is_python_is_understood() -> None:
     assert "ha.py prepare" in document["services"]["keys"]["command"][2]
 
 
-def test_keys_and_tokens_are_made_once(tmp_path: Path) -> None:
+def test_keys_and_tokens_are_created_once(tmp_path: Path) -> None:
     at = ha.local(tmp_path, 6443)
     declared.prepare(at, tmp_path / "keys")
     before = {path.name: path.read_text() for path in (tmp_path / "keys").iterdir()}
@@ -153,7 +153,7 @@ class _Connection(asyncio.Protocol):
 
 
 @pytest.mark.real_loop(timeout=30)
-async def test_the_load_balancer_leads_to_those_that_are_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_load_balancer_uses_ready_backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balancer, "CHECK_SECONDS", 0.05)
     servers = [_Server(name, tmp_path) for name in ("one", "two")]
     listening = [await server.start() for server in servers]

@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 
-def test_every_object_passes_a_strict_dry_run_on_the_server(tmp_path: Path) -> None:
+def test_every_object_passes_a_strict_server_side_dry_run(tmp_path: Path) -> None:
     assert KUBECTL is not None
     files = [word for name in MANIFESTS for word in ("-f", str(DEPLOY / name))]
     with EmbeddedServer(tmp_path) as server:

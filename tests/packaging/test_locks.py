@@ -35,7 +35,7 @@ def printed(**environment: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-build.txt"])
-def test_an_installation_is_a_part_of_the_development_environment(name: str) -> None:
+def test_runtime_lock_is_a_subset_of_the_development_lock(name: str) -> None:
     """Versions and hashes alike: what was tested is what is installed."""
     ours, tested = pins(name), pins("requirements-dev.txt")
     assert ours
@@ -50,11 +50,11 @@ def test_every_dependency_is_locked_with_hashes() -> None:
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-build.txt", "requirements-dev.txt"])
-def test_a_lock_names_no_index(name: str) -> None:
+def test_lock_has_no_index_url(name: str) -> None:
     assert "://" not in (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_the_bill_lists_what_is_locked(bill: dict[str, Any]) -> None:
+def test_sbom_lists_locked_packages(bill: dict[str, Any]) -> None:
     listed = {
         component["name"]: (
             component["version"],
@@ -65,7 +65,7 @@ def test_the_bill_lists_what_is_locked(bill: dict[str, Any]) -> None:
     assert listed == pins("requirements.txt")
 
 
-def test_the_bill_says_what_needs_what(bill: dict[str, Any]) -> None:
+def test_sbom_lists_dependencies(bill: dict[str, Any]) -> None:
     graph = {entry["ref"]: set(entry["dependsOn"]) for entry in bill["dependencies"]}
     own = bill["metadata"]["component"]["bom-ref"]
     assert set(graph) == {own} | {component["bom-ref"] for component in bill["components"]}
@@ -78,7 +78,7 @@ def test_the_bill_says_what_needs_what(bill: dict[str, Any]) -> None:
     assert reached == set(graph), "something is installed that nothing asks for"
 
 
-def test_the_bill_has_the_form_of_cyclonedx(bill: dict[str, Any]) -> None:
+def test_sbom_is_cyclonedx(bill: dict[str, Any]) -> None:
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
     assert re.fullmatch(
         r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", bill["serialNumber"]
@@ -87,9 +87,9 @@ def test_the_bill_has_the_form_of_cyclonedx(bill: dict[str, Any]) -> None:
     assert len(set(references)) == len(references)
 
 
-def test_the_same_lock_gives_the_same_bill() -> None:
+def test_sbom_is_reproducible() -> None:
     assert printed(PYTHONHASHSEED="1") == printed(PYTHONHASHSEED="2")
 
 
-def test_the_bill_has_a_time_when_it_is_asked_for() -> None:
+def test_sbom_timestamp() -> None:
     assert json.loads(printed(SOURCE_DATE_EPOCH="0"))["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"

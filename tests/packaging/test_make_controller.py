@@ -60,7 +60,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_controller_works_and_passes_the_checks(tree: Path, soak: bool) -> None:
+def test_generated_controller_works_and_passes_checks(tree: Path, soak: bool) -> None:
     succeed(tree, "scripts/make_controller.py", NAME, "--area", "policy", "--resource", "deployments.apps")
     succeed(tree, "-m", "ruff", "check", "--quiet", "src/pilothouse/controllers", "tests", "scripts/make_controller.py")
     succeed(tree, "-m", "ruff", "format", "--check", "src/pilothouse/controllers", "tests")
@@ -81,7 +81,7 @@ def test_the_controller_works_and_passes_the_checks(tree: Path, soak: bool) -> N
         succeed(tree, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
 
 
-def test_a_controller_of_objects_that_own_pods_works_and_passes_the_checks(tree: Path, soak: bool) -> None:
+def test_generated_owner_controller_works_and_passes_checks(tree: Path, soak: bool) -> None:
     given = ("scripts/make_controller.py", NAME, "--area", "policy", "--owns", "pods")
     succeed(tree, *given)
     succeed(tree, "-m", "ruff", "check", "--quiet", "src/pilothouse/controllers", "tests")
@@ -103,7 +103,7 @@ def test_a_controller_of_objects_that_own_pods_works_and_passes_the_checks(tree:
         "no namespace": (["foo", "--resource", "nodes", "--owns", "pods"], "nodes cannot own pods"),
     },
 )
-def test_what_cannot_be_written_is_rejected(arguments: list[str], message: str) -> None:
+def test_invalid_arguments_are_rejected(arguments: list[str], message: str) -> None:
     """Before anything is written: this runs in the tree itself."""
     done = run(ROOT, "scripts/make_controller.py", *arguments)
     assert done.returncode == 1

@@ -42,12 +42,12 @@ def compiled(clone: Path) -> list[str]:
     return sorted(path.name.partition(".")[0] for path in (clone / "src").rglob("*.pyc"))
 
 
-def test_up_compiles_what_it_starts_also_where_python_may_not_write_that(clone: Path) -> None:
+def test_up_compiles_with_pythondontwritebytecode(clone: Path) -> None:
     make(clone, "up")
     assert compiled(clone) == ["module"]
 
 
-def test_up_compiles_what_has_changed_and_nothing_else(clone: Path) -> None:
+def test_up_compiles_only_changed_files(clone: Path) -> None:
     make(clone, "up")
     assert "compileall" not in make(clone, "up")
     (clone / "src" / "other.py").write_text("B = 2\n")
@@ -56,7 +56,7 @@ def test_up_compiles_what_has_changed_and_nothing_else(clone: Path) -> None:
     assert compiled(clone) == ["module", "other"]
 
 
-def test_up_installs_no_tools_of_development(clone: Path) -> None:
+def test_up_installs_no_development_tools(clone: Path) -> None:
     (clone / ".venv" / ".installed").unlink()
     planned = make(clone, "--dry-run", "up")
     assert "requirements.txt" in planned

@@ -40,15 +40,15 @@ def objects() -> list[Any]:
 
 
 @pytest.mark.parametrize("document", objects())
-def test_it_is_valid_in_v1_36(document: dict[str, Any]) -> None:
+def test_manifests_are_valid_in_v1_36(document: dict[str, Any]) -> None:
     validate(document, "1.36", strict=True)
 
 
-def test_the_static_pod_has_kubeadms_flags() -> None:
+def test_static_pod_has_kubeadms_flags() -> None:
     assert container("static-pod.yaml")["command"] == ["kube-controller-manager", *COMMAND_LINES["kubeadm"].split()]
 
 
-def test_the_static_pod_mounts_every_file_that_its_flags_name() -> None:
+def test_static_pod_mounts_every_file_of_its_flags() -> None:
     _program, *flags = container("static-pod.yaml")["command"]
     files = {flag.partition("=")[2] for flag in flags if "=/" in flag}
     mounted = [mount["mountPath"] for mount in container("static-pod.yaml")["volumeMounts"]]
@@ -56,7 +56,7 @@ def test_the_static_pod_mounts_every_file_that_its_flags_name() -> None:
     assert files
 
 
-def test_the_deployment_runs_every_controller_but_the_one_that_makes_its_pods() -> None:
+def test_deployment_runs_every_controller_but_replicaset() -> None:
     """Nor those that need settings of the cluster, or an account that can make itself an administrator."""
     runs = {found.name for found in USUAL if not found.switch}
     assert list(options("deployment.yaml").controllers) == sorted(
@@ -64,7 +64,7 @@ def test_the_deployment_runs_every_controller_but_the_one_that_makes_its_pods() 
     )
 
 
-def test_the_deployments_replicas_elect_a_leader_of_their_own() -> None:
+def test_deployment_uses_its_own_lease() -> None:
     """Never under the Lease of the other manager, which runs other controllers."""
     election = options("deployment.yaml").leader_election
     assert election.enabled
@@ -72,7 +72,7 @@ def test_the_deployments_replicas_elect_a_leader_of_their_own() -> None:
     assert documents("deployment.yaml")[0]["spec"]["replicas"] == 2
 
 
-def test_the_static_pod_takes_part_in_upstreams_election() -> None:
+def test_static_pod_uses_upstreams_lease() -> None:
     election = options("static-pod.yaml").leader_election
     assert (election.enabled, election.resource_namespace, election.resource_name) == (
         True,
@@ -82,7 +82,7 @@ def test_the_static_pod_takes_part_in_upstreams_election() -> None:
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_the_pod_has_no_powers_and_writes_to_memory_only(name: str) -> None:
+def test_pod_has_no_privileges_and_a_read_only_root(name: str) -> None:
     security = container(name)["securityContext"]
     assert security["readOnlyRootFilesystem"]
     assert security["allowPrivilegeEscalation"] is False
@@ -96,7 +96,7 @@ def test_the_pod_has_no_powers_and_writes_to_memory_only(name: str) -> None:
     assert volumes["tmp"]["emptyDir"]["medium"] == "Memory"
 
 
-def test_the_deployments_user_is_nobody() -> None:
+def test_deployment_runs_as_nobody() -> None:
     """The static pod's is root, because kubeadm's files are root's."""
     security = pod_spec("deployment.yaml")["securityContext"]
     assert security["runAsNonRoot"]
@@ -104,7 +104,7 @@ def test_the_deployments_user_is_nobody() -> None:
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_probes_ask_for_pages_that_anybody_may_see(name: str) -> None:
+def test_probes_use_anonymous_paths(name: str) -> None:
     async def main(env: Env) -> set[str]:
         server = ApiServer(env, MemoryStore(env))
         manager = Manager(env, Options(), LocalClients(env, server).manager(), DESCRIPTORS)
@@ -122,22 +122,22 @@ def test_probes_ask_for_pages_that_anybody_may_see(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_the_image_is_of_this_version(name: str) -> None:
+def test_image_has_this_version(name: str) -> None:
     assert container(name)["image"].endswith(f":v{pilothouse.__version__}")
 
 
-def test_the_grace_period_outlasts_the_orderly_stop() -> None:
+def test_grace_period_exceeds_the_shutdown_timeout() -> None:
     stop = options("deployment.yaml").shutdown_timeout
     assert pod_spec("deployment.yaml")["terminationGracePeriodSeconds"] > stop
 
 
-def test_operators_find_every_file() -> None:
+def test_documentation_lists_every_file() -> None:
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     for file in DEPLOY.iterdir():
         assert file.name.endswith(".dockerignore") or f"deploy/{file.name}" in page, f"operating.md lacks {file.name}"
 
 
-def test_manifests_use_no_anchors() -> None:
+def test_manifests_have_no_yaml_anchors() -> None:
     """Some tools that people pipe manifests through do not know them."""
     for name in MANIFESTS:
         tokens = yaml.scan((DEPLOY / name).read_text(encoding="utf-8"))

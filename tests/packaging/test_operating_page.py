@@ -76,16 +76,16 @@ def test_every_metric_exists(name: str, labels: str) -> None:
     assert not wanted or set(wanted) == set(metrics[name])
 
 
-def test_enough_metrics_are_named() -> None:
+def test_minimum_number_of_metrics() -> None:
     assert len(NAMED) > 20
 
 
-def test_other_sections_name_metrics_that_exist_too() -> None:
+def test_metrics_of_other_sections_exist() -> None:
     metrics, _pages = running()
     assert set(re.findall(r"`([a-z]+_[a-z_]+_total)", PAGE)) <= set(metrics)
 
 
-def test_every_page_exists() -> None:
+def test_every_path_exists() -> None:
     _metrics, pages = running()
     named = set(re.findall(r"`(/(?:healthz|livez|readyz|metrics|configz|flagz|statusz|debug)[a-z/]*)", PAGE))
     assert len(named) > 7
@@ -100,7 +100,7 @@ def test_every_flag_exists() -> None:
     assert named <= known
 
 
-def test_every_controller_that_there_is_is_named() -> None:
+def test_every_controller_is_listed() -> None:
     """Upstream's in the list; those that only pilothouse has anywhere on the page, so that operators know of them."""
     own = own_controllers(DESCRIPTORS)
     first = PAGE.partition("**Read this first.**")[2].partition("\n\n")[0]

@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_release_is_prepared_tagged_and_described(tree: Path) -> None:
+def test_release_is_prepared_tagged_and_described(tree: Path) -> None:
     release.check(tree, "v0.1.0")
     release.prepare(tree, "0.2.0", "2026-02-01")
     release.check(tree, "v0.2.0")
@@ -44,7 +44,7 @@ def test_a_release_is_prepared_tagged_and_described(tree: Path) -> None:
         "a version that is out": ("0.1.0", CHANGELOG, "a section 0.1.0 already"),
     },
 )
-def test_what_can_not_be_released(version: str, changelog: str, message: str, tree: Path) -> None:
+def test_rejected_releases(version: str, changelog: str, message: str, tree: Path) -> None:
     (tree / "CHANGELOG.md").write_text(changelog)
     with pytest.raises(ValueError, match=message):
         release.prepare(tree, version, "2026-02-01")
@@ -59,7 +59,7 @@ def test_what_can_not_be_released(version: str, changelog: str, message: str, tr
         "an empty section": ("v0.1.0", CHANGELOG.replace("* old\n", ""), "says nothing about 0.1.0"),
     },
 )
-def test_a_tag_that_does_not_fit(tag: str, changelog: str, message: str, tree: Path) -> None:
+def test_mismatching_tag(tag: str, changelog: str, message: str, tree: Path) -> None:
     (tree / "CHANGELOG.md").write_text(changelog)
     with pytest.raises(ValueError, match=message):
         release.check(tree, tag)
@@ -71,7 +71,7 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
-def test_workflows_run_targets_and_scripts_that_there_are(name: str) -> None:
+def test_workflow_targets_and_scripts_exist(name: str) -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for job in workflow(name)["jobs"].values():
         for step in job.get("steps", []):
@@ -82,7 +82,7 @@ def test_workflows_run_targets_and_scripts_that_there_are(name: str) -> None:
                 assert os.access(ROOT / script, os.X_OK), script
 
 
-def test_only_what_publishes_may_write() -> None:
+def test_only_publishing_jobs_have_write_permissions() -> None:
     jobs = workflow("release.yml")["jobs"]
     writing = {name for name, job in jobs.items() for right in job["permissions"].values() if right == "write"}
     assert writing == {"build", "pypi", "image", "publish", "site"}
@@ -90,7 +90,7 @@ def test_only_what_publishes_may_write() -> None:
     assert workflow("ci.yml")["permissions"] == {"contents": "read"}
 
 
-def test_the_action_adds_one_command_to_the_path(tmp_path: Path) -> None:
+def test_action_adds_one_command_to_the_path(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     (step,) = [step for step in action["runs"]["steps"] if step["name"] == "Install pilothouse"]
     python = tmp_path / "python"  # its environments have the programs that pip would install
@@ -114,7 +114,7 @@ def test_the_action_adds_one_command_to_the_path(tmp_path: Path) -> None:
     assert os.access(folder / "pilothouse", os.X_OK)
 
 
-def test_the_action_takes_no_flags_from_the_name(tmp_path: Path) -> None:
+def test_action_escapes_the_cluster_name(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     (step,) = [step for step in action["runs"]["steps"] if step.get("id") == "create"]
     program = tmp_path / "pilothouse"
@@ -128,7 +128,7 @@ def test_the_action_takes_no_flags_from_the_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_action_creates_the_cluster_that_its_inputs_describe(tmp_path: Path) -> None:
+def test_action_creates_the_cluster_from_its_inputs(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     (step,) = [step for step in action["runs"]["steps"] if step.get("id") == "create"]
     inputs = {

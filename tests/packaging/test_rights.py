@@ -90,12 +90,12 @@ def grants() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("asked", NEEDED)
-def test_what_the_manager_asks_for_is_allowed(asked: Attributes) -> None:
+def test_every_needed_right_is_granted(asked: Attributes) -> None:
     assert authorizer().authorize(ACCOUNT, asked).allowed
 
 
 @pytest.mark.parametrize(("group", "resource", "verb", "namespace", "name"), list(grants()))
-def test_every_right_is_needed(group: str, resource: str, verb: str, namespace: str, name: str) -> None:
+def test_every_granted_right_is_needed(group: str, resource: str, verb: str, namespace: str, name: str) -> None:
     def uses(asked: Attributes) -> bool:
         return (
             group in ("*", asked.group)
@@ -108,20 +108,20 @@ def test_every_right_is_needed(group: str, resource: str, verb: str, namespace: 
     assert any(uses(param.values[0]) for param in NEEDED)
 
 
-def test_the_deployment_does_not_run_what_it_can_get_no_token_for() -> None:
+def test_deployment_runs_no_controller_without_a_token() -> None:
     (deployment,) = [found for found in documents("deployment.yaml") if found["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     (chosen,) = [word for word in container["command"] if word.startswith("--controllers=")]
     assert ESCALATING not in chosen
 
 
-def test_any_resource_is_there_for_the_garbage_collector_only() -> None:
+def test_wildcard_rights_are_for_the_garbage_collector_only() -> None:
     """Without that controller, the caches' resources could be named."""
     assert "garbage-collector-controller" in {found.name for found in DESCRIPTORS}
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_controllers_account_has_its_role(client: str) -> None:
+def test_every_controller_account_has_a_role(client: str) -> None:
     """From the start, because the API server makes it; for controllers that upstream does not have it is in
     ``deploy/rbac.yaml``. A manager of one or two namespaces only has it there."""
     name = f"system:controller:{client}"
@@ -154,11 +154,11 @@ def test_every_controllers_account_has_its_role(client: str) -> None:
         "a path of the API server": Attributes("get", path="/metrics"),
     },
 )
-def test_it_may_not_do_more(asked: Attributes) -> None:
+def test_other_requests_are_denied(asked: Attributes) -> None:
     assert not authorizer().authorize(ACCOUNT, asked).allowed
 
 
-def test_a_whole_start_asks_for_nothing_else() -> None:
+def test_startup_sends_no_other_requests() -> None:
     """All controllers, with an election, for twenty seconds; the Lease has upstream's name there."""
     roles = authorizer()
     asked = {attributes for who, attributes, _decision in start_up().decisions if who.user == MANAGER}

@@ -23,7 +23,7 @@ def settings() -> list[tuple[str, str]]:
     return [(name, value) for line in lines if line[:1].isalpha() for name, _sign, value in [line.partition("=")]]
 
 
-def test_its_flags_are_understood() -> None:
+def test_flags_are_valid() -> None:
     (command,) = [value for name, value in settings() if name == "ExecStart"]
     program, *flags, more = command.split()
     assert program == "/opt/pilothouse/bin/kube-controller-manager"
@@ -42,16 +42,16 @@ def test_its_flags_are_understood() -> None:
         "a lost Lease ends the process: it comes back": ("Restart", "always"),
     },
 )
-def test_it_has(name: str, value: str) -> None:
+def test_unit_settings(name: str, value: str) -> None:
     assert (name, value) in settings()
 
 
-def test_its_user_is_not_root() -> None:
+def test_user_is_not_root() -> None:
     users = dict(settings())
     assert users["User"] not in ("", "root", "0")
 
 
-def test_the_orderly_stop_fits_into_its_time() -> None:
+def test_stop_timeout_exceeds_the_shutdown_timeout() -> None:
     assert (
         float(dict(settings())["TimeoutStopSec"])
         > options_from((known := flag_set("kube-controller-manager")).parse([]), DESCRIPTORS, known).shutdown_timeout
@@ -59,7 +59,7 @@ def test_the_orderly_stop_fits_into_its_time() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze on the PATH")
-def test_systemd_takes_it(tmp_path: Path) -> None:
+def test_systemd_analyze_verify(tmp_path: Path) -> None:
     copy = tmp_path / UNIT.name
     copy.write_text(re.sub(r"(?<=ExecStart=)\S+", "/bin/true", TEXT), encoding="utf-8")
     done = subprocess.run(

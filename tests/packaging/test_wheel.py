@@ -34,7 +34,7 @@ def metadata(wheel: zipfile.ZipFile, name: str) -> bytes:
     return wheel.read(f"pilothouse-{pilothouse.__version__}.dist-info/{name}")
 
 
-def test_every_file_of_the_package_is_in_it(wheel: zipfile.ZipFile) -> None:
+def test_wheel_has_every_file_of_the_package(wheel: zipfile.ZipFile) -> None:
     source = ROOT / "src"
     tree = {path.relative_to(source).as_posix() for path in source.glob("pilothouse/**/*") if path.is_file()}
     here = {path for path in tree if "__pycache__" not in Path(path).parts}
@@ -42,7 +42,7 @@ def test_every_file_of_the_package_is_in_it(wheel: zipfile.ZipFile) -> None:
     assert "pilothouse/py.typed" in here
 
 
-def test_both_programs_and_the_pytest_plugin_are_installed(wheel: zipfile.ZipFile) -> None:
+def test_wheel_has_entry_points(wheel: zipfile.ZipFile) -> None:
     text = metadata(wheel, "entry_points.txt").decode()
     for line in (
         "kube-controller-manager = pilothouse.cli:kube_controller_manager",
@@ -52,7 +52,7 @@ def test_both_programs_and_the_pytest_plugin_are_installed(wheel: zipfile.ZipFil
     assert "[pytest11]" in text
 
 
-def test_it_carries_its_licence(wheel: zipfile.ZipFile) -> None:
+def test_wheel_has_the_license(wheel: zipfile.ZipFile) -> None:
     found = message_from_bytes(metadata(wheel, "METADATA"))
     assert found["License-Expression"] == "Apache-2.0"
     assert metadata(wheel, "licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()

@@ -36,14 +36,14 @@ objects = st.dictionaries(names, values, max_size=4)
 
 @quick
 @given(document=objects, patch=objects)
-def test_a_merge_patch_applied_twice_is_applied_once(document: Any, patch: Any) -> None:
+def test_merge_patch_is_idempotent(document: Any, patch: Any) -> None:
     once = apply_merge_patch(document, patch)
     assert apply_merge_patch(once, patch) == once
 
 
 @quick
 @given(document=objects, patch=objects)
-def test_a_merge_patch_changes_nothing_that_it_is_given(document: Any, patch: Any) -> None:
+def test_merge_patch_does_not_modify_its_input(document: Any, patch: Any) -> None:
     before = copy.deepcopy((document, patch))
     apply_merge_patch(document, patch)
     assert (document, patch) == before
@@ -76,7 +76,7 @@ def difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
 
 @quick
 @given(old=objects, new=objects)
-def test_a_json_patch_of_the_difference_leads_there_and_back(old: Any, new: Any) -> None:
+def test_json_patch_of_the_difference_round_trips(old: Any, new: Any) -> None:
     before = copy.deepcopy(old)
     there = apply_json_patch(old, difference(old, new))
     assert there == new
@@ -90,7 +90,7 @@ container_names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=5)
 
 @quick
 @given(live=container_names, patch=container_names)
-def test_a_merged_list_keeps_both_orders_and_loses_no_item(live: list[str], patch: list[str]) -> None:
+def test_merged_list_keeps_both_orders_and_all_items(live: list[str], patch: list[str]) -> None:
     pod = load().for_kind("", "v1", "Pod")
 
     def spec(of: list[str]) -> dict[str, Any]:
@@ -151,13 +151,13 @@ def holds(requirement: Requirement, labels: dict[str, str]) -> bool:
 
 @quick
 @given(chosen=st.lists(requirements, max_size=4), labels=st.dictionaries(st.sampled_from("abcd"), label_values))
-def test_a_compiled_selector_matches_as_the_definition_says(chosen: list[Requirement], labels: dict[str, str]) -> None:
+def test_compiled_selector_agrees_with_the_definition(chosen: list[Requirement], labels: dict[str, str]) -> None:
     assert Selector(chosen).matches(labels) is all(holds(requirement, labels) for requirement in chosen)
 
 
 @quick
 @given(chosen=st.lists(requirements, max_size=4))
-def test_the_text_of_a_selector_parses_to_an_equal_one(chosen: list[Requirement]) -> None:
+def test_selector_text_round_trips(chosen: list[Requirement]) -> None:
     selector = Selector(chosen)
     assert parse_selector(str(selector)) == selector
     assert str(parse_selector(str(selector))) == str(selector)
@@ -175,7 +175,7 @@ def test_parsing_any_text_gives_a_selector_or_an_error(text: str) -> None:
 
 @quick
 @given(terms=st.lists(st.tuples(names, st.sampled_from(["=", "!="]), texts), max_size=3))
-def test_the_text_of_a_field_selector_parses_to_an_equal_one(terms: list[tuple[str, str, str]]) -> None:
+def test_field_selector_text_round_trips(terms: list[tuple[str, str, str]]) -> None:
     selector = FieldSelector(tuple(FieldTerm(*term) for term in terms))
     parsed = parse_field_selector(str(selector))
     assert sorted(map(str, parsed.terms)) == sorted(map(str, selector.terms))
@@ -186,7 +186,7 @@ def test_the_text_of_a_field_selector_parses_to_an_equal_one(terms: list[tuple[s
 
 @quick
 @given(document=objects, changes=st.dictionaries(names, st.none() | values.filter(lambda v: v is not None), max_size=3))
-def test_splicing_is_replacing_in_a_dict(document: dict[str, Any], changes: dict[str, Any]) -> None:
+def test_splice_agrees_with_dict_assignment(document: dict[str, Any], changes: dict[str, Any]) -> None:
     raw = json.dumps(document, indent=1).encode()
     spliced = replace_fields(raw, {k: None if v is None else json.dumps(v).encode() for k, v in changes.items()})
     expected = {key: value for key, value in {**document, **changes}.items() if not (key in changes and value is None)}
@@ -208,7 +208,7 @@ amounts = st.tuples(
 
 @quick
 @given(amount=amounts)
-def test_a_quantity_is_its_amount_rounded_up_to_a_billionth(amount: tuple[int, int, int, str]) -> None:
+def test_quantity_is_rounded_up_to_nano(amount: tuple[int, int, int, str]) -> None:
     whole, fraction, digits, suffix = amount
     shown = f".{fraction % 10**digits:0{digits}d}" if digits else ""
     text = f"{whole}{shown}{suffix}"
@@ -221,7 +221,7 @@ def test_a_quantity_is_its_amount_rounded_up_to_a_billionth(amount: tuple[int, i
 
 @quick
 @given(amount=amounts)
-def test_canonical_text_is_a_fixed_point_of_the_same_amount(amount: tuple[int, int, int, str]) -> None:
+def test_canonical_text_is_a_fixed_point(amount: tuple[int, int, int, str]) -> None:
     whole, _, _, suffix = amount
     text = canonical(f"{whole}{suffix}")
     assert canonical(text) == text
@@ -238,7 +238,7 @@ def test_sums_are_exact(a: tuple[int, int, int, str], b: tuple[int, int, int, st
 
 @quick
 @given(nanoseconds=st.integers(-(2**62), 2**62))
-def test_durations_come_back(nanoseconds: int) -> None:
+def test_durations_round_trip(nanoseconds: int) -> None:
     assert parse_nanoseconds(format_nanoseconds(nanoseconds)) == nanoseconds
 
 
@@ -258,7 +258,7 @@ configs = st.fixed_dictionaries(
 
 @quick
 @given(document=configs, indent=st.sampled_from([None, 1]), ascii_only=st.booleans())
-def test_a_body_without_surprises_comes_back_whole(document: Any, indent: int | None, ascii_only: bool) -> None:
+def test_valid_body_round_trips(document: Any, indent: int | None, ascii_only: bool) -> None:
     definition = load().for_kind("", "v1", "ConfigMap")
     assert definition is not None
     decoded = decode_body(json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode(), definition)
@@ -281,7 +281,7 @@ def test_every_duplicate_is_found(document: Any, value: str, ascii_only: bool) -
 
 @quick
 @given(body=st.text(alphabet='{}[]",:truefalsn0123.-+eE \\u', max_size=20))
-def test_any_text_is_json_exactly_when_pythons_parser_thinks_so(body: str) -> None:
+def test_json_syntax_agrees_with_pythons_parser(body: str) -> None:
     def refuse(_: str) -> None:
         raise ValueError
 

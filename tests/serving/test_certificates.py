@@ -29,7 +29,7 @@ def read(pair: Pair) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pair.certificate)
 
 
-def test_an_authority_signs_servers_and_clients_and_no_authorities() -> None:
+def test_ca_has_path_length_zero() -> None:
     authority = make_authority("pilothouse-ca", NOW)
     made = read(authority)
     assert made.extensions.get_extension_for_class(x509.BasicConstraints).value == x509.BasicConstraints(True, 0)
@@ -44,7 +44,7 @@ def test_an_authority_signs_servers_and_clients_and_no_authorities() -> None:
         )
 
 
-def test_a_servers_certificate_names_hosts_and_addresses_and_brings_its_chain() -> None:
+def test_server_certificate_has_sans_and_chain() -> None:
     authority = make_authority("ca", NOW)
     issued = issue_server(authority, ["localhost", "kubernetes.default.svc", "127.0.0.1", "::1", "localhost"], NOW)
     names = read(issued).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -55,7 +55,7 @@ def test_a_servers_certificate_names_hosts_and_addresses_and_brings_its_chain() 
         issue_server(authority, [], NOW)
 
 
-def test_nothing_outlives_its_authority() -> None:
+def test_certificates_do_not_outlive_their_ca() -> None:
     authority = make_authority("ca", NOW)
     issued = issue_client(authority, "jane", [], NOW + 3600 * DAY)
     assert issued.not_after == authority.not_after
@@ -75,7 +75,7 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSL
     return ours, theirs
 
 
-def test_strict_verification_accepts_what_we_issue(tmp_path: Path) -> None:
+def test_certificates_pass_strict_verification(tmp_path: Path) -> None:
     """Python 3.13 and later verify strictly by default."""
     now = datetime.datetime.now(datetime.UTC)
     authority = make_authority("ca", now)
@@ -88,7 +88,7 @@ def test_strict_verification_accepts_what_we_issue(tmp_path: Path) -> None:
     assert theirs.getpeercert()
 
 
-def test_a_peer_is_who_its_certificate_names(tmp_path: Path) -> None:
+def test_peer_user_and_groups(tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     authority = make_authority("ca", now)
     issue_server(authority, ["localhost"], now).save(tmp_path / "tls.crt", tmp_path / "tls.key")
@@ -108,7 +108,7 @@ def test_a_peer_is_who_its_certificate_names(tmp_path: Path) -> None:
     assert (peer.common_name, peer.organizations, peer.uids) == ("jane", ("devs",), ("1-2", "3-4"))
 
 
-def test_an_authority_is_made_once_and_kept_private(tmp_path: Path) -> None:
+def test_ca_is_created_once_with_a_private_key_file(tmp_path: Path) -> None:
     first = load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW)
     assert load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW + 100 * DAY) == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "ca.key"]
@@ -130,7 +130,7 @@ def test_an_authority_is_made_once_and_kept_private(tmp_path: Path) -> None:
         "another authority's: issued anew": (["localhost"], 0, True, False),
     },
 )
-def test_a_servers_certificate_is_kept_while_it_fits(
+def test_server_certificate_is_reused_while_valid(
     tmp_path: Path, hosts: list[str], days: int, other_authority: bool, kept: bool
 ) -> None:
     authority = make_authority("ca", NOW)
@@ -142,7 +142,7 @@ def test_a_servers_certificate_is_kept_while_it_fits(
     assert Pair.load(tmp_path / "server.crt", tmp_path / "server.key") == second
 
 
-def test_a_key_that_belongs_elsewhere_is_named(tmp_path: Path) -> None:
+def test_error_names_a_mismatching_key(tmp_path: Path) -> None:
     one, other = make_authority("one", NOW), make_authority("other", NOW)
     Pair(one.certificate, other.key).save(tmp_path / "ca.crt", tmp_path / "ca.key")
     with pytest.raises(ValueError, match=r"ca\.key is not the key of the certificate .*ca\.crt"):

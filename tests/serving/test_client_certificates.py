@@ -96,13 +96,13 @@ UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"x")
         "with name constraints": (ROOT, [Made("c", ROOT, more=[(NAMES, True)])], "unhandled"),
     },
 )
-def test_who_is_believed(root: Made, chain: list[Made], refusal: str | None) -> None:
+def test_client_certificate_verification(root: Made, chain: list[Made], refusal: str | None) -> None:
     found = Authorities(root.pem).verification_error([made.der for made in chain], NOW)
     assert (found is None) == (refusal is None), found
     assert refusal is None or (found or "").startswith(refusal)
 
 
-def test_what_is_no_certificate_is_rejected() -> None:
+def test_invalid_certificate_is_rejected() -> None:
     authorities = Authorities(ROOT.pem)
     assert authorities.verification_error([b"garbage"], NOW) is not None
     assert authorities.verification_error([], NOW) == "no certificate was sent"
@@ -110,12 +110,12 @@ def test_what_is_no_certificate_is_rejected() -> None:
         Authorities(b"garbage")
 
 
-def test_any_of_several_authorities_will_do() -> None:
+def test_any_of_several_cas_is_accepted() -> None:
     authorities = Authorities(SHORT.pem + b"\n" + ROOT.pem)
     assert authorities.verification_error([Made("c", ROOT).der], NOW) is None
 
 
-def test_a_tangle_of_authorities_costs_a_bounded_number_of_signatures() -> None:
+def test_signature_checks_are_bounded_for_cyclic_cas() -> None:
     tangle = [Made("same", authority=True) for _ in range(8)]
     tangle = [Made("same", tangle[i - 1], authority=True) for i in range(8)]
     leaf = Made("c", tangle[0])
@@ -153,7 +153,7 @@ MODULUS = SIGNER.public_key().public_numbers().n
     },
 )
 @pytest.mark.parametrize("first", [True, False], ids=["a client's", "an authority's"])
-def test_keys_that_take_long_are_rejected(exponent: int, modulus: int, refusal: str, first: bool) -> None:
+def test_oversized_keys_are_rejected(exponent: int, modulus: int, refusal: str, first: bool) -> None:
     costly = _with_key("same", rsa.RSAPublicNumbers(exponent, modulus).public_key(), SIGNER)
     plain = _with_key("same", SIGNER.public_key(), SIGNER, serial=2)
     found = Authorities(ROOT.pem).verification_error([costly, plain] if first else [plain, costly], NOW)
@@ -169,9 +169,7 @@ def test_keys_that_take_long_are_rejected(exponent: int, modulus: int, refusal: 
         "large keys with large exponents": ((1 << 30) + 1, (1 << 8191) + 1, 3),
     },
 )
-def test_what_signatures_take_is_bounded(
-    monkeypatch: pytest.MonkeyPatch, exponent: int, modulus: int, most: int
-) -> None:
+def test_signature_cost_is_bounded(monkeypatch: pytest.MonkeyPatch, exponent: int, modulus: int, most: int) -> None:
     """Each certificate may have been issued by each other one: each has to be tried."""
     keys = [rsa.RSAPublicNumbers(exponent + 2 * i, modulus).public_key() for i in range(9)]
     chain = [_with_key("same", key, SIGNER, serial=1 + i) for i, key in enumerate(keys)]

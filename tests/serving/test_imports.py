@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 
-def test_the_heavy_libraries_wait_until_they_are_needed() -> None:
+def test_heavy_libraries_are_imported_lazily() -> None:
     code = (
         "import sys; sys.path[:] = eval(sys.argv[1]); import pilothouse.serving, pilothouse.serving.certificates\n"
         "heavy = ('httptools', 'cryptography')\n"

@@ -91,7 +91,7 @@ async def many(
         "a thousand headers": (b"GET / HTTP/1.1\r\nhost: a\r\n" + b"a: b\r\n" * 999, 200, b"GET /? "),
     },
 )
-async def test_a_request_has_one_host_and_not_too_many_headers(head: bytes, status: int, body: bytes) -> None:
+async def test_host_header_and_number_of_headers(head: bytes, status: int, body: bytes) -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         found = await exchange(reader, writer, head + b"\r\n")
         assert (found[0], found[2]) == (status, body)
@@ -99,13 +99,13 @@ async def test_a_request_has_one_host_and_not_too_many_headers(head: bytes, stat
             assert await is_closed(reader)
 
 
-async def test_what_was_asked_before_a_request_that_is_rejected_is_answered() -> None:
+async def test_requests_before_a_rejected_one_are_answered() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         assert (await exchange(reader, writer, get() + b"GET / HTTP/1.1\r\n\r\n" + get()))[0] == 200
         assert await is_closed(reader)
 
 
-async def test_few_of_many_requests_are_read_before_the_first_is_answered() -> None:
+async def test_pipelining_is_bounded() -> None:
     started, go = 0, asyncio.Event()
 
     async def slow(_scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,14 +135,14 @@ async def test_few_of_many_requests_are_read_before_the_first_is_answered() -> N
 
 
 @cases("sent", {"nothing": b"", "half a head": b"GET / HTTP/1.1\r\nhost: he"})
-async def test_a_first_head_has_its_time(sent: bytes) -> None:
+async def test_first_request_head_timeout(sent: bytes) -> None:
     limits = Limits(head_seconds=0.1, handshake_seconds=0.1)
     async with Server(echo, limits=limits) as server, connected(server) as (reader, writer):
         writer.write(sent)
         assert await is_closed(reader)
 
 
-async def test_heads_that_are_not_complete_hold_no_more_than_they_may() -> None:
+async def test_incomplete_heads_are_bounded_in_memory() -> None:
     limits = Limits(head_bytes=10_000)
     async with Server(echo, limits=limits) as server, contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connected(server)) for _ in range(4)]
@@ -160,7 +160,7 @@ async def test_heads_that_are_not_complete_hold_no_more_than_they_may() -> None:
             assert (await exchange(reader, writer, b"\r\n\r\n"))[0] == 200
 
 
-async def test_half_a_head_behind_a_request_does_not_end_its_answer() -> None:
+async def test_incomplete_head_after_a_request_does_not_abort_its_response() -> None:
     async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
         await asyncio.sleep(0.3)
         await answer(send, b"at last")
@@ -174,7 +174,7 @@ async def test_half_a_head_behind_a_request_does_not_end_its_answer() -> None:
         assert await is_closed(reader)
 
 
-async def test_the_rest_of_an_unread_body_has_its_time() -> None:
+async def test_unread_body_timeout() -> None:
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"no", 401)
 
@@ -190,7 +190,7 @@ async def test_the_rest_of_an_unread_body_has_its_time() -> None:
             assert not await is_closed(reader, 0.4)
 
 
-async def test_a_client_that_reads_nothing_is_left_and_a_slow_one_is_not() -> None:
+async def test_non_reading_client_is_disconnected_and_slow_one_is_not() -> None:
     async def large(_scope: Scope, _receive: Receive, send: Send) -> None:
         headers = [(b"content-length", b"%d" % (400 * 65536))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -220,7 +220,7 @@ async def test_a_client_that_reads_nothing_is_left_and_a_slow_one_is_not() -> No
 # Room
 
 
-async def test_a_stranger_makes_room_for_the_next() -> None:
+async def test_unauthenticated_connection_is_closed_for_a_new_one() -> None:
     limits = Limits(strangers=2, newcomers=1, patience_seconds=60)
     async with Server(login, limits=limits) as server, many(server, 2) as ((first, writer), (second, _)):
         # Who asked last leaves last.
@@ -230,7 +230,7 @@ async def test_a_stranger_makes_room_for_the_next() -> None:
             assert (await exchange(first, writer, get()))[0] == 200
 
 
-async def test_whoever_has_logged_in_is_not_closed_for_others() -> None:
+async def test_authenticated_connection_is_not_closed_for_others() -> None:
     limits = Limits(strangers=1, newcomers=1, patience_seconds=0)
     async with Server(login, limits=limits) as server, many(server, 5, KNOWN) as known:
         async with many(server, 5):
@@ -239,7 +239,7 @@ async def test_whoever_has_logged_in_is_not_closed_for_others() -> None:
             assert (await exchange(reader, writer, get()))[0] == 200
 
 
-async def test_a_stranger_who_does_not_read_makes_room_before_one_who_asks_seldom() -> None:
+async def test_non_reading_unauthenticated_connection_is_closed_first() -> None:
     limits = Limits(strangers=2, patience_seconds=60)
     async with Server(login, limits=limits) as server, many(server, 2) as ((seldom, writer), (greedy, sender)):
         sender.write(get("/" + "x" * 10_000) * 1000)
@@ -250,7 +250,7 @@ async def test_a_stranger_who_does_not_read_makes_room_before_one_who_asks_seldo
                 assert len(await greedy.read()) < 1000 * 10_000
 
 
-async def test_a_newcomer_has_a_moment_to_ask_for_something() -> None:
+async def test_new_connection_has_a_minimum_time() -> None:
     limits = Limits(newcomers=1, patience_seconds=0.3)
     async with Server(login, limits=limits) as server, connected(server) as (first, writer):
         writer.write(b"G")
@@ -266,7 +266,7 @@ async def test_a_newcomer_has_a_moment_to_ask_for_something() -> None:
         writer.close()
 
 
-async def test_who_comes_waits_for_room_among_those_who_logged_in() -> None:
+async def test_new_connection_waits_if_all_others_are_authenticated() -> None:
     limits = Limits(connections=2, patience_seconds=0)
     async with Server(login, limits=limits) as server:
         async with many(server, 2, KNOWN) as [(_first, writer), _second]:
@@ -280,7 +280,7 @@ async def test_who_comes_waits_for_room_among_those_who_logged_in() -> None:
         own.close()
 
 
-async def test_silent_connections_make_room_at_once_and_keep_no_client_out() -> None:
+async def test_silent_connections_do_not_keep_clients_out() -> None:
     limits = Limits(silent=3, newcomers=1, patience_seconds=60)
     async with Server(login, limits=limits) as server:
         with contextlib.ExitStack() as stack:
@@ -296,7 +296,7 @@ async def test_silent_connections_make_room_at_once_and_keep_no_client_out() -> 
                     await loop.sock_recv(quiet[-1], 1)
 
 
-async def test_a_server_stops_while_clients_are_coming_in() -> None:
+async def test_shutdown_while_clients_connect() -> None:
     async with Server(login, limits=Limits(newcomers=1, patience_seconds=60)) as server:
         with contextlib.ExitStack() as stack:
             for _ in range(3):
@@ -307,7 +307,7 @@ async def test_a_server_stops_while_clients_are_coming_in() -> None:
                 await server.stop()
 
 
-def test_who_comes_when_no_file_can_be_opened_is_let_in_by_and_by() -> None:
+def test_connections_are_accepted_after_file_descriptor_exhaustion() -> None:
     """In a process of its own: what it may open is less than its limits are made for."""
     program = """
 import asyncio, resource, socket
@@ -343,14 +343,14 @@ loops.run(main())
     ("files", "connections", "silent", "newcomers", "strangers"),
     [(1 << 20, 4096, 1024, 512, 64), (1024, 448, 224, 224, 64), (256, 64, 32, 32, 16)],
 )
-def test_limits_fit_the_files_that_a_process_may_open(
+def test_connection_limits_depend_on_rlimit_nofile(
     files: int, connections: int, silent: int, newcomers: int, strangers: int
 ) -> None:
     fit = Limits().within(files)
     assert (fit.connections, fit.silent, fit.newcomers, fit.strangers) == (connections, silent, newcomers, strangers)
 
 
-def test_a_program_opens_as_many_files_as_it_may() -> None:
+def test_rlimit_nofile_is_raised() -> None:
     told = """
 import resource
 from pilothouse.serving.limits import allow_open_files, open_files

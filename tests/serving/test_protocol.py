@@ -25,14 +25,14 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
     return b""
 
 
-async def test_a_body_in_chunks_is_put_together_and_its_trailers_are_dropped() -> None:
+async def test_chunked_body_is_assembled_without_trailers() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         body = b"2\r\nab\r\n1;what=ever\r\nc\r\n0\r\nexpect: 100-continue\r\nx-more: y\r\n\r\n"
         for _ in range(2):
             assert (await exchange(reader, writer, CHUNKED + body))[2] == b"POST /? abc"
 
 
-async def test_after_101_both_sides_send_what_they_like() -> None:
+async def test_upgraded_connection_is_bidirectional() -> None:
     async def app(_scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"upgrade", b"echo"), (b"connection", b"Upgrade")]
         await send({"type": "http.response.start", "status": 101, "headers": headers})
@@ -54,7 +54,7 @@ async def test_after_101_both_sides_send_what_they_like() -> None:
         assert await rest(reader) == b"end."
 
 
-async def test_a_body_that_breaks_off_is_a_bad_request_and_its_application_hears_of_it() -> None:
+async def test_truncated_body_is_a_bad_request_and_a_disconnect() -> None:
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
@@ -68,7 +68,7 @@ async def test_a_body_that_breaks_off_is_a_bad_request_and_its_application_hears
         assert await heard == "http.disconnect"
 
 
-async def test_what_was_asked_before_nonsense_is_answered_first() -> None:
+async def test_requests_before_invalid_input_are_answered() -> None:
     going = asyncio.Event()
 
     async def slow(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -83,7 +83,7 @@ async def test_what_was_asked_before_nonsense_is_answered_first() -> None:
         assert [said.count(b"\r\n\r\n/1"), said.count(b"\r\n\r\n/2"), said.count(b"HTTP/1.1")] == [1, 1, 2]
 
 
-async def test_a_head_that_never_ends_behind_a_request_does_not_spoil_its_answer() -> None:
+async def test_endless_head_after_a_request_does_not_affect_its_response() -> None:
     going = asyncio.Event()
 
     async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -103,7 +103,7 @@ async def test_a_head_that_never_ends_behind_a_request_does_not_spoil_its_answer
         assert said.count(b"HTTP/1.1") == 1
 
 
-async def test_many_requests_at_once_are_not_taken_for_a_long_head() -> None:
+async def test_pipelined_requests_are_not_a_too_long_head() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         body = b"x" * 1000
         one = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 1000\r\n\r\n" + body
@@ -116,7 +116,7 @@ async def test_many_requests_at_once_are_not_taken_for_a_long_head() -> None:
         assert (await read_head(reader))[0] == 200
 
 
-async def test_trailers_without_end_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_trailers_close_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilothouse.serving.protocol.UNREAD_BYTES", 100_000)
     async with Server(echo) as server, connected(server) as (reader, writer):
         writer.write(CHUNKED + b"0\r\nx-more: ")
@@ -124,7 +124,7 @@ async def test_trailers_without_end_end_the_connection(monkeypatch: pytest.Monke
         assert (await read_head(reader))[0] == 431
 
 
-async def test_a_client_of_http_1_0_gets_a_stream_that_ends_with_its_connection() -> None:
+async def test_http_1_0_stream_ends_with_the_connection() -> None:
     async def stream(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"one ", "more_body": True})
@@ -138,7 +138,7 @@ async def test_a_client_of_http_1_0_gets_a_stream_that_ends_with_its_connection(
         assert await rest(reader) == b"one two"
 
 
-async def test_a_head_is_asked_for_and_nothing_else_comes() -> None:
+async def test_head_request_has_no_body() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         writer.write(b"HEAD /a HTTP/1.1\r\nhost: here\r\n\r\n" + get("/b"))
         status, headers = await read_head(reader)
@@ -147,13 +147,13 @@ async def test_a_head_is_asked_for_and_nothing_else_comes() -> None:
         assert await reader.readexactly(8) == b"GET /b? "
 
 
-async def test_a_whole_url_is_asked_for_as_its_path() -> None:
+async def test_absolute_url_is_served_by_its_path() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         assert (await exchange(reader, writer, get("http://there/a?b=c#d")))[2] == b"GET /a?b=c "
         assert (await exchange(reader, writer, get("/a?b=c#d")))[2] == b"GET /a?b=c "
 
 
-async def test_a_rejection_before_the_body_was_asked_for_ends_the_connection() -> None:
+async def test_rejection_before_100_continue_closes_the_connection() -> None:
     """Whether a client that expected 100 sends the body now, or the next request, is unknown."""
 
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -166,14 +166,14 @@ async def test_a_rejection_before_the_body_was_asked_for_ends_the_connection() -
         assert await rest(reader) == b"no"
 
 
-async def test_a_body_that_is_already_there_is_not_asked_for() -> None:
+async def test_no_100_continue_if_the_body_was_sent() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         head = b"PUT / HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
         assert (await exchange(reader, writer, head + b"ok"))[2] == b"PUT /? ok"
 
 
 @pytest.mark.parametrize("start", [b"", b"GET /slow HTTP/1.1\r\nhost: he"], ids=["nothing", "half a head"])
-async def test_a_client_that_says_too_little_for_too_long_is_left(start: bytes) -> None:
+async def test_slow_body_times_out(start: bytes) -> None:
     limits = Limits(idle_seconds=0.1)
     async with Server(echo, limits=limits) as server, connected(server) as (reader, writer):
         assert (await exchange(reader, writer, get()))[0] == 200
@@ -182,7 +182,7 @@ async def test_a_client_that_says_too_little_for_too_long_is_left(start: bytes) 
             assert await rest(reader) == b""
 
 
-async def test_a_long_answer_is_not_silence() -> None:
+async def test_long_response_is_not_idle() -> None:
     async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
         await asyncio.sleep(0.2)
         await answer(send, b"at last")
@@ -227,13 +227,13 @@ async def _too_little(_scope: Scope, _receive: Receive, send: Send) -> None:
 @pytest.mark.parametrize(
     "app", [_nothing, _a_head_alone, _two_heads, _a_body_alone, _a_split_header, _too_much, _too_little]
 )
-async def test_an_application_that_breaks_the_rules_before_anything_was_sent_answers_500(app: object) -> None:
+async def test_asgi_violation_before_the_response_is_500(app: object) -> None:
     async with Server(app) as server, connected(server) as (reader, writer):  # type: ignore[arg-type]
         for _ in range(2):
             assert (await exchange(reader, writer, get()))[::2] == (500, b"Internal Server Error")
 
 
-async def test_an_answer_that_grows_too_long_is_broken_off() -> None:
+async def test_response_exceeding_content_length_is_aborted() -> None:
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
         await send({"type": "http.response.body", "body": b"xx", "more_body": True})
@@ -245,7 +245,7 @@ async def test_an_answer_that_grows_too_long_is_broken_off() -> None:
         assert await rest(reader) == b"xx"
 
 
-async def test_a_large_answer_comes_whole() -> None:
+async def test_large_response_is_complete() -> None:
     body = bytes(range(256)) * 20_000
 
     async def app(_scope: Scope, receive: Receive, send: Send) -> None:
@@ -258,6 +258,6 @@ async def test_a_large_answer_comes_whole() -> None:
 
 
 @given(st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(9999, 12, 31)))
-def test_dates_are_those_of_rfc_9110(moment: datetime.datetime) -> None:
+def test_date_header_format(moment: datetime.datetime) -> None:
     utc = moment.replace(tzinfo=datetime.UTC)
     assert http_date(utc) == email.utils.format_datetime(utc, usegmt=True)

@@ -96,7 +96,7 @@ def get(path: str = "/") -> bytes:
 # Listening
 
 
-async def test_port_0_takes_a_free_one_and_keep_alive_serves_many_requests() -> None:
+async def test_port_0_selects_a_free_port_and_keep_alive_works() -> None:
     server = Server(echo)
     port = await server.start()
     assert port == server.port != 0
@@ -114,7 +114,7 @@ async def test_port_0_takes_a_free_one_and_keep_alive_serves_many_requests() -> 
         await asyncio.open_connection("127.0.0.1", port)
 
 
-async def test_a_port_in_use_is_a_clear_error_or_the_next_is_taken() -> None:
+async def test_port_in_use_is_an_error_or_the_next_is_used() -> None:
     async with Server(echo) as first:
         with pytest.raises(PortInUse, match=rf"can't listen on 127.0.0.1:{first.port}: another program does"):
             await Server(echo, port=first.port).start()
@@ -132,13 +132,13 @@ async def test_a_port_in_use_is_a_clear_error_or_the_next_is_taken() -> None:
         "a port that is none": ("127.0.0.1", 70000, "ports go from 0 to 65535"),
     },
 )
-async def test_an_address_that_cannot_be_had_is_a_clear_error(host: str, port: int, reason: str) -> None:
+async def test_unavailable_address_is_an_error(host: str, port: int, reason: str) -> None:
     with pytest.raises(CannotListen, match=reason):
         await Server(echo, host=host, port=port).start()
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-async def test_ipv6_addresses_are_listened_on() -> None:
+async def test_ipv6() -> None:
     server = Server(echo, host="::1")
     try:
         await server.start()
@@ -162,7 +162,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
             assert await reader.readexactly(int(headers["content-length"])) == b"GET /%d? " % i
 
 
-async def test_a_body_may_be_rejected_before_it_was_sent() -> None:
+async def test_body_can_be_rejected_before_it_is_sent() -> None:
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"too large", 413)
 
@@ -174,7 +174,7 @@ async def test_a_body_may_be_rejected_before_it_was_sent() -> None:
         assert (await exchange(reader, writer, get()))[0] == 413
 
 
-async def test_a_body_without_end_after_its_rejection_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_body_after_its_rejection_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"too large", 413)
 
@@ -189,7 +189,7 @@ async def test_a_body_without_end_after_its_rejection_ends_the_connection(monkey
                 await asyncio.sleep(0)
 
 
-async def test_a_body_is_not_read_faster_than_the_application_takes_it() -> None:
+async def test_request_body_backpressure() -> None:
     taken = asyncio.Event()
     lengths = []
 
@@ -209,7 +209,7 @@ async def test_a_body_is_not_read_faster_than_the_application_takes_it() -> None
         assert lengths == [size]
 
 
-async def test_expect_100_continue_is_answered_when_the_body_is_wanted() -> None:
+async def test_100_continue_is_sent_when_the_body_is_read() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         writer.write(b"PUT / HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -225,7 +225,7 @@ async def test_expect_100_continue_is_answered_when_the_body_is_wanted() -> None
         "a line without end": (b"GET /" + b"x" * 2 * HEAD_BYTES, 431),
     },
 )
-async def test_what_is_no_request_is_rejected_and_its_connection_closed(request_: bytes, status: int) -> None:
+async def test_invalid_request_is_rejected_and_the_connection_closed(request_: bytes, status: int) -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         writer.write(request_)
         assert (await read_head(reader))[0] == status
@@ -233,13 +233,13 @@ async def test_what_is_no_request_is_rejected_and_its_connection_closed(request_
             await reader.read()
 
 
-async def test_an_unknown_upgrade_is_an_ordinary_request() -> None:
+async def test_unknown_upgrade_is_ignored() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         upgrade = b"GET /exec HTTP/1.1\r\nhost: here\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
         assert (await exchange(reader, writer, upgrade))[2] == b"GET /exec? "
 
 
-async def test_an_application_that_fails_costs_its_request_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_application_fails_only_its_request(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(scope: Scope, _receive: Receive, send: Send) -> None:
         if scope["path"] == "/late":
             await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -268,7 +268,7 @@ async def test_an_application_that_fails_costs_its_request_only(caplog: pytest.L
 # Streams
 
 
-async def test_a_stream_is_flushed_piece_by_piece_and_ends_cleanly() -> None:
+async def test_stream_is_flushed_per_chunk() -> None:
     app = Streaming()
     async with Server(app) as server, connected(server) as (reader, writer):
         writer.write(get())
@@ -282,7 +282,7 @@ async def test_a_stream_is_flushed_piece_by_piece_and_ends_cleanly() -> None:
         assert await app.ended == "finished"
 
 
-async def test_a_client_that_goes_away_cancels_its_stream() -> None:
+async def test_client_disconnect_cancels_its_stream() -> None:
     app = Streaming()
     async with Server(app) as server:
         async with connected(server) as (reader, writer):
@@ -292,7 +292,7 @@ async def test_a_client_that_goes_away_cancels_its_stream() -> None:
             assert await app.ended == "cancelled"
 
 
-async def test_a_client_that_goes_away_does_not_cancel_its_write() -> None:
+async def test_client_disconnect_does_not_cancel_its_write() -> None:
     going, done = asyncio.Event(), asyncio.Event()
 
     async def write(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -310,7 +310,7 @@ async def test_a_client_that_goes_away_does_not_cancel_its_write() -> None:
             await done.wait()
 
 
-async def test_a_stream_that_begins_after_its_client_has_gone_ends() -> None:
+async def test_stream_started_after_the_disconnect_ends() -> None:
     going = asyncio.Event()
     ended = asyncio.Event()
 
@@ -333,7 +333,7 @@ async def test_a_stream_that_begins_after_its_client_has_gone_ends() -> None:
             await ended.wait()
 
 
-async def test_a_client_that_does_not_read_makes_the_stream_wait() -> None:
+async def test_response_stream_backpressure() -> None:
     app = Streaming()
     async with Server(app) as server, connected(server, limit=1024) as (reader, writer):
         writer.write(get())
@@ -352,7 +352,7 @@ async def test_a_client_that_does_not_read_makes_the_stream_wait() -> None:
 # Stopping
 
 
-async def test_stopping_lets_requests_finish_and_closes_idle_connections() -> None:
+async def test_shutdown_finishes_requests_and_closes_idle_connections() -> None:
     release = asyncio.Event()
 
     async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -374,7 +374,7 @@ async def test_stopping_lets_requests_finish_and_closes_idle_connections() -> No
         await stopping
 
 
-async def test_stopping_breaks_off_what_does_not_finish_in_time() -> None:
+async def test_shutdown_aborts_requests_after_the_timeout() -> None:
     app = Streaming()
     server = Server(app)
     await server.start()
@@ -387,6 +387,6 @@ async def test_stopping_breaks_off_what_does_not_finish_in_time() -> None:
             assert b"0\r\n\r\n" not in await reader.read()
 
 
-def test_an_app_is_what_the_protocol_expects() -> None:
+def test_application_type() -> None:
     app: App = echo
     assert Server(app).port == 0

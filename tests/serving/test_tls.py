@@ -62,7 +62,7 @@ async def ask_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     assert tls.version() == "TLSv1.3"
 
 
-async def test_a_client_certificate_is_shown_to_the_application(
+async def test_client_certificate_is_passed_to_the_application(
     authority: Pair, server_pair: Pair, tmp_path: Path
 ) -> None:
     client = issue_client(authority, "jane", ["system:masters", "devs"], NOW)
@@ -75,14 +75,12 @@ async def test_a_client_certificate_is_shown_to_the_application(
     assert peers[0].certificate == ssl.PEM_cert_to_DER_cert(client.certificate.decode())
 
 
-async def test_a_client_need_not_show_a_certificate(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_client_certificate_is_optional(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
     assert await run_with_tls(tls, client_context(authority, None, tmp_path), ask_twice) == [None, None]
 
 
-async def test_without_an_authority_no_certificate_is_requested(
-    authority: Pair, server_pair: Pair, tmp_path: Path
-) -> None:
+async def test_no_client_certificate_request_without_a_ca(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     client = issue_client(authority, "jane", [], NOW)
     tls = ServerTls.from_pair(server_pair)
     assert await run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice) == [None, None]
@@ -99,7 +97,7 @@ async def test_tls_1_1_is_rejected(authority: Pair, server_pair: Pair, tmp_path:
         await run_with_tls(ServerTls.from_pair(server_pair), context, ask_twice)
 
 
-async def test_a_renewed_certificate_is_taken_up_for_new_connections(authority: Pair, tmp_path: Path) -> None:
+async def test_renewed_certificate_is_used_for_new_connections(authority: Pair, tmp_path: Path) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     issue_server(authority, ["localhost"], NOW, common_name="first").save(certificate, key)
     tls = ServerTls.load(certificate, key)
@@ -122,7 +120,7 @@ async def test_a_renewed_certificate_is_taken_up_for_new_connections(authority: 
         assert await shown(server) == "second"
 
 
-def test_certificate_files_that_are_none_are_named(tmp_path: Path, server_pair: Pair) -> None:
+def test_errors_name_invalid_certificate_files(tmp_path: Path, server_pair: Pair) -> None:
     with pytest.raises(FileNotFoundError, match=r"absent\.crt"):
         ServerTls.load(tmp_path / "absent.crt", tmp_path / "absent.key")
     server_pair.save(tmp_path / "tls.crt", tmp_path / "tls.key")
@@ -141,7 +139,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("days", "own_authority", "reason"), REFUSALS)
-async def test_a_client_certificate_that_does_not_verify_is_reported_to_the_application(
+async def test_unverifiable_client_certificate_is_reported_to_the_application(
     authority: Pair, server_pair: Pair, tmp_path: Path, days: int, own_authority: bool, reason: str
 ) -> None:
     issuer = authority if own_authority else make_authority("other", NOW)
@@ -164,7 +162,7 @@ async def test_a_client_certificate_that_does_not_verify_is_reported_to_the_appl
 
 
 @pytest.mark.parametrize(("days", "own_authority", "reason"), [*REFUSALS[:2]])
-async def test_where_openssl_can_not_be_configured_it_ends_the_handshake(
+async def test_unverifiable_client_certificate_fails_the_handshake_without_openssl_support(
     authority: Pair,
     server_pair: Pair,
     tmp_path: Path,
@@ -189,7 +187,7 @@ async def test_where_openssl_can_not_be_configured_it_ends_the_handshake(
     assert peer.common_name == "jane"
 
 
-async def test_whom_to_trust_can_be_replaced(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_client_cas_can_be_replaced(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     other = make_authority("other", NOW)
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
     for trusted, believed in ((authority, ["jane", None]), (other, [None, "joe"])):
@@ -199,7 +197,7 @@ async def test_whom_to_trust_can_be_replaced(authority: Pair, server_pair: Pair,
         assert [peer and peer.common_name for peer in peers] == believed
 
 
-async def test_each_host_name_gets_its_certificate(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_sni_certificates(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     named = []
     for name, patterns in (("one.example", ()), ("wild", ("*.two.example", "three.example"))):
         files = Files(tmp_path / f"{name}.crt", tmp_path / f"{name}.key", patterns)
@@ -241,7 +239,7 @@ async def negotiated(tls: ServerTls, client: ssl.SSLContext) -> tuple[str, str]:
     return found[0]
 
 
-async def test_version_and_ciphers_are_those_of_the_policy(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_tls_version_and_ciphers(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     only_13 = ServerTls(server_pair, policy=Policy(minimum_version=ssl.TLSVersion.TLSv1_3))
     client = client_context(authority, None, tmp_path)
     client.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -254,7 +252,7 @@ async def test_version_and_ciphers_are_those_of_the_policy(authority: Pair, serv
         await negotiated(chosen, client)
 
 
-async def test_groups_are_those_of_the_policy(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+async def test_tls_groups(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     client = client_context(authority, None, tmp_path)
     client.set_ecdh_curve("prime256v1")
     assert (await negotiated(ServerTls(server_pair, policy=Policy(groups=("X25519", "P-256"))), client))[0] == "TLSv1.3"

@@ -28,7 +28,7 @@ def _wait(began: threading.Event, gate: threading.Event) -> bool:
     return gate.wait(30)
 
 
-async def test_the_loop_goes_on_meanwhile() -> None:
+async def test_loop_continues_during_the_computation() -> None:
     worker = WorkerThread()
     turns = 0
     computing = asyncio.ensure_future(worker.run(_spin, 0.3))
@@ -41,7 +41,7 @@ async def test_the_loop_goes_on_meanwhile() -> None:
     assert turns > 20
 
 
-async def test_what_it_raises_is_raised_and_the_context_is_the_callers() -> None:
+async def test_exceptions_propagate_and_context_is_copied() -> None:
     def fail() -> None:
         raise ValueError(_name.get())
 
@@ -52,7 +52,7 @@ async def test_what_it_raises_is_raised_and_the_context_is_the_callers() -> None
     worker.stop()
 
 
-async def test_cycles_are_not_collected_meanwhile_and_settings_are_restored() -> None:
+async def test_gc_is_disabled_during_the_computation_and_restored() -> None:
 
     interval = sys.getswitchinterval()
     worker = WorkerThread()
@@ -65,7 +65,7 @@ async def test_cycles_are_not_collected_meanwhile_and_settings_are_restored() ->
 
 
 @pytest.mark.parametrize("first_ends_first", [True, False])
-async def test_two_that_overlap_leave_everything_as_it_was(first_ends_first: bool) -> None:
+async def test_overlapping_computations_restore_settings(first_ends_first: bool) -> None:
     """The second one begins while the first has changed the interval, and either ends first."""
     interval, gates = sys.getswitchinterval(), [threading.Event(), threading.Event()]
     workers = [WorkerThread(), WorkerThread()]
@@ -88,7 +88,7 @@ async def test_two_that_overlap_leave_everything_as_it_was(first_ends_first: boo
     assert (gc.isenabled(), sys.getswitchinterval()) == (True, interval)
 
 
-async def test_it_is_full_when_so_many_wait() -> None:
+async def test_queue_is_bounded() -> None:
     worker = WorkerThread(most_waiting=1)
     full = [worker.is_full]
     computing = []

@@ -66,7 +66,7 @@ def statuses(records: list[Record]) -> list[dict[str, Any]]:
 
 
 @SEEDS
-def test_the_requests_are_those_of_upstream_in_their_order(which: int) -> None:
+def test_requests_are_upstreams_in_order(which: int) -> None:
     ours, theirs = Trace(played(which).records), Trace(recorded(SCENARIO))
 
     def outcomes(records: list[Record]) -> list[tuple[str, str, str, int, Any]]:
@@ -76,13 +76,13 @@ def test_the_requests_are_those_of_upstream_in_their_order(which: int) -> None:
 
 
 @SEEDS
-def test_the_statuses_are_those_of_upstream(which: int) -> None:
+def test_statuses_are_upstreams(which: int) -> None:
     ours, theirs = statuses(played(which).records), statuses(recorded(SCENARIO))
     assert len(ours) == 3
     assert ours == theirs
 
 
-def test_the_size_is_written_as_upstream_writes_it() -> None:
+def test_scale_update_is_upstreams() -> None:
     def sent(records: list[Record]) -> list[Any]:
         bodies = [
             each.body
@@ -105,7 +105,7 @@ def json_copy(records: list[Record]) -> list[Record]:
 
 
 @SEEDS
-def test_the_events_are_those_of_upstream(which: int) -> None:
+def test_events_are_upstreams(which: int) -> None:
     def outcomes(trace: Trace) -> list[str]:
         return trace.lines([each for each in trace.of(USER) if each.is_event])
 

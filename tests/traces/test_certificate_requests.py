@@ -90,7 +90,7 @@ def plain(record: Record) -> Record:
     return replace(record, body=body)
 
 
-def test_requests_are_approved_and_served_as_recorded(seed: int) -> None:
+def test_requests_are_approved_and_signed_as_recorded(seed: int) -> None:
     options = with_signing_ca(OPTIONS, authority(virtual.START))
     played = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=options).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))

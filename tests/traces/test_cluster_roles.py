@@ -38,14 +38,14 @@ async def steps(stage: Stage) -> None:
     await stage.at(12.0)
 
 
-def test_a_role_made_of_others_follows_them(seed: int) -> None:
+def test_aggregated_role_is_updated_as_recorded(seed: int) -> None:
     server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
     ours, theirs = Trace(without_uids(server.records)), Trace(recorded(SCENARIO))
     assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
     assert [r.body["rules"] for r in ours.of(USER)] == [r.body["rules"] for r in theirs.of(USER)]
 
 
-def test_the_roles_for_users_end_as_upstreams() -> None:
+def test_user_facing_roles_are_upstreams() -> None:
     """How often each is written on the way depends on what is looked at first; how it ends does not. The order in which
     the roles of the beginning list their rules is not among the facts that they were copied from."""
     ours, theirs = Trace(without_uids(start_up().records)), Trace(recorded("14-startup"))

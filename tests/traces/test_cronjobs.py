@@ -99,7 +99,7 @@ def lines(trace: Trace) -> list[str]:
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
 @pytest.mark.parametrize("scenario", STEPS)
-def test_a_cronjob_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
+def test_cron_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
     assert_same(lines(ours), lines(theirs))

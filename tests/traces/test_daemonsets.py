@@ -170,7 +170,7 @@ def upstream(scenario: str) -> Trace:
 
 
 @pytest.mark.parametrize("scenario", sorted(STEPS))
-def test_daemon_sets_are_served_as_recorded(scenario: str, seed: int) -> None:
+def test_daemon_set_writes_are_as_recorded(scenario: str, seed: int) -> None:
     prepare, steps = STEPS[scenario]
     latency = (0.001, 0.004) if seed else None
     ours = Trace(play(scenario, steps, seed=seed, latency=latency, before=prepare).records)

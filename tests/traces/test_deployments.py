@@ -219,7 +219,7 @@ def notes(steps: list[tuple[Any, ...]]) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("scenario", sorted(STEPS))
-def test_deployments_are_served_as_recorded(scenario: str, seed: int) -> None:
+def test_deployment_writes_are_as_recorded(scenario: str, seed: int) -> None:
     latency = (0.001, 0.004) if seed else None
     server = play(scenario, STEPS[scenario], seed=seed, latency=latency)
     ours = [record for record in server.records if record.user == DEPLOYMENTS]

@@ -94,7 +94,7 @@ SOMETIMES = {
 
 
 @pytest.mark.parametrize("run", ["upstream", "0", "1", "2", "3"])
-def test_the_figures_are_those_of_upstream(run: str) -> None:
+def test_status_counts_are_upstreams(run: str) -> None:
     """Upstream's own are held against the same list."""
     records = recorded(SCENARIO) if run == "upstream" else played(int(run)).records
     found = [figures(each) for each in statuses(records)]
@@ -103,7 +103,7 @@ def test_the_figures_are_those_of_upstream(run: str) -> None:
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_what_is_sent_is_what_upstream_sent(which: int) -> None:
+def test_requests_are_upstreams(which: int) -> None:
     theirs = {figures(each): essence(each) for each in statuses(recorded(SCENARIO))}
     compared = 0
     for each in statuses(played(which).records):
@@ -114,7 +114,7 @@ def test_what_is_sent_is_what_upstream_sent(which: int) -> None:
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_nothing_is_rejected_for_want_of_our_own_last_write(which: int) -> None:
+def test_no_conflicts_with_the_own_last_write(which: int) -> None:
     codes = [each.code for each in played(which).records if each.user == USER and not each.is_read]
     assert codes.count(409) <= 1, "an eviction may come between"
 
@@ -124,7 +124,7 @@ def test_the_bootstrap_roles_allow_every_request(which: int) -> None:
     assert not [str(asked) for _who, asked, decision in played(which).decisions if not decision.allowed]
 
 
-def test_the_events_are_those_of_upstream() -> None:
+def test_events_are_upstreams() -> None:
     def outcomes(records: list[Record]) -> list[tuple[str, int, str]]:
         mine = [each for each in records if each.user == USER and each.is_event]
         return [(each.verb, each.body["count"], each.body["message"]) for each in mine]
@@ -162,7 +162,7 @@ async def rarities(stage: Stage) -> None:
     await stage.at(200.0)
 
 
-def test_the_roles_allow_what_is_rare_too() -> None:
+def test_bootstrap_roles_allow_rare_requests() -> None:
     server = play(SCENARIO, rarities)
     mine = [each for each in server.decisions if each[0].user.endswith(f":{USER}")]
     assert not [str(asked) for _who, asked, decision in mine if not decision.allowed]

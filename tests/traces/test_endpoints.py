@@ -36,7 +36,7 @@ def essence(record: Record) -> str:
     return json.dumps({**known, "subsets": subsets}, sort_keys=True)
 
 
-def test_the_endpoints_of_a_service_are_written_as_upstream_wrote_them(seed: int) -> None:
+def test_endpoints_writes_are_upstreams(seed: int) -> None:
     server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
     ours = [essence(each) for each in server.records if each.user == USER and not each.is_read and not each.is_event]
     seen = [each for each in recorded(SCENARIO) if each.user == USER and each.namespace == SCENARIO]

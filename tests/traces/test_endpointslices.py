@@ -93,7 +93,7 @@ def essence(record: Record) -> str:
     return json.dumps({"verb": record.verb, "code": record.code, "meta": meta, **rest}, sort_keys=True)
 
 
-def test_the_slices_of_a_service_are_written_as_upstream_wrote_them(seed: int) -> None:
+def test_endpoint_slice_writes_are_upstreams(seed: int) -> None:
     server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
     ours = [essence(each) for each in server.records if each.user == USER and not each.is_read and not each.is_event]
     seen = [each for each in recorded(SCENARIO) if each.user == USER and each.namespace == SCENARIO]

@@ -141,7 +141,7 @@ def writes_of(trace: Trace) -> Iterator[Record]:
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
 @pytest.mark.parametrize("scenario", STEPS)
-def test_a_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
+def test_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
     writes = [list(writes_of(trace)) for trace in (ours, theirs)]
@@ -152,7 +152,7 @@ def test_a_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
 @pytest.mark.parametrize("scenario", ["06d-job-ttl", "06f-job-delete-running"])
-def test_what_is_left_of_a_job_goes_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
+def test_job_deletion_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     """How often the collector looks first, and whom it meets on the way, varies; upstream's does too. Where it meets
     somebody it deletes without naming the version that it has seen."""
     played = play(scenario, STEPS[scenario], latency=latency, seed=1).records

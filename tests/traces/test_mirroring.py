@@ -40,7 +40,7 @@ def essence(record: Record) -> str:
     return json.dumps({"verb": record.verb, "code": record.code, "body": body}, sort_keys=True)
 
 
-def test_endpoints_written_by_hand_are_mirrored_as_upstream_did(seed: int) -> None:
+def test_custom_endpoints_are_mirrored_as_recorded(seed: int) -> None:
     """When the Endpoints go, the garbage collector deletes the slice as well: either may be first."""
     server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
     ours = [each for each in server.records if each.user == USER and not each.is_read]

@@ -23,7 +23,7 @@ async def steps(stage: Stage) -> None:
     await stage.at(12.0)
 
 
-def test_a_new_namespace_gets_its_account_and_its_authority(seed: int) -> None:
+def test_namespace_gets_service_account_and_root_ca_as_recorded(seed: int) -> None:
     latency = (0.001, 0.004) if seed else None
     server = play("other", steps, seed=seed, latency=latency, options=with_ca_bundle(OPTIONS, b"CERT"))
     ours, theirs = Trace(server.records), Trace(recorded(SCENARIO))

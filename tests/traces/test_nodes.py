@@ -234,13 +234,13 @@ def comparable(trace: Trace, records: Iterable[Record], *, ours: bool) -> list[s
 
 @pytest.mark.parametrize("scenario", STEPS)
 @pytest.mark.parametrize("user", [NODE_CONTROLLERS, POD_GC, REPLICA_SETS, TTL])
-def test_the_same_is_written(scenario: str, user: str, seed: int) -> None:
+def test_writes_are_upstreams(scenario: str, user: str, seed: int) -> None:
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     assert_same(comparable(ours, writes(ours, user), ours=True), comparable(theirs, writes(theirs, user), ours=False))
 
 
 @pytest.mark.parametrize("scenario", STEPS)
-def test_the_replica_sets_status_takes_the_same_turns(scenario: str, seed: int) -> None:
+def test_replica_set_status_has_the_same_turning_points(scenario: str, seed: int) -> None:
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
 
@@ -259,7 +259,7 @@ def steps(trace: Trace, *resources: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("scenario", STEPS)
-def test_what_is_written_about_one_object_comes_in_the_same_order(scenario: str, seed: int) -> None:
+def test_writes_of_one_object_have_the_same_order(scenario: str, seed: int) -> None:
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     assert steps(ours, "nodes", "nodes/status") == steps(theirs, "nodes", "nodes/status")
     assert steps(ours, "pods/status") == steps(theirs, "pods/status")
@@ -277,7 +277,7 @@ def reads(trace: Trace, user: str) -> Counter[str]:
     )
 
 
-def test_what_is_read_beyond_upstream() -> None:
+def test_additional_reads() -> None:
     """Every difference, in runs without latency and so without conflicts."""
     ours, theirs = replayed("13-node-silent", 0), upstream("13-node-silent")
     mine, its = reads(ours, NODE_CONTROLLERS), reads(theirs, NODE_CONTROLLERS)
@@ -292,7 +292,7 @@ def test_what_is_read_beyond_upstream() -> None:
     assert not reads(theirs, POD_GC)
 
 
-def test_a_node_that_is_gone_is_asked_for_once() -> None:
+def test_deleted_node_is_read_once() -> None:
     ours, theirs = replayed("13b-node-deleted", 0), upstream("13b-node-deleted")
     assert reads(ours, POD_GC) == reads(theirs, POD_GC) == Counter({"get v1 nodes /gone-0 newest": 1})
     # Two controllers wrote to the new node at once upstream, and one of them had to read it again.
@@ -310,7 +310,7 @@ def at(trace: Trace, verb: str, resource: str, name: str = "", user: str = NODE_
     ]
 
 
-def test_it_takes_as_long(seed: int) -> None:
+def test_timing_is_upstreams(seed: int) -> None:
     for trace in (replayed("13-node-silent", seed), upstream("13-node-silent")):
         (unknown,) = at(trace, "update", "nodes/status")
         assert 16.0 <= unknown < 20.1, "sixteen seconds after the first pass that saw it, and a pass every two"

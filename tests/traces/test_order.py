@@ -11,7 +11,7 @@ def both(scenario: str, seed: int) -> list[Trace]:
     return [replayed(scenario, seed), Trace(recorded(scenario))]
 
 
-def test_creates_go_out_in_batches_that_double(seed: int) -> None:
+def test_creates_use_slow_start(seed: int) -> None:
     """Each batch waits until the one before is answered."""
     ours = replayed("01-replicaset-scale", seed)
     creates = [record for record in ours.of(REPLICA_SETS) if record.verb == "create" and record.resource == "pods"]
@@ -24,7 +24,7 @@ def test_creates_go_out_in_batches_that_double(seed: int) -> None:
     assert batches == [1, 2, 2, 1, 2, 1, 1], "0 to 5, 5 to 8, 0 to 2"
 
 
-def test_creates_stop_at_the_first_batch_with_a_rejection(seed: int) -> None:
+def test_creates_stop_at_the_first_rejected_batch(seed: int) -> None:
     """Of four wanted pods one goes out, then two, one of them refused; the fourth is left to another sync."""
     for trace in both("03-replicaset-quota", seed):
         sent = [record for record in trace.of(REPLICA_SETS) if not record.is_event]
@@ -32,7 +32,7 @@ def test_creates_stop_at_the_first_batch_with_a_rejection(seed: int) -> None:
         assert sorted(record.code for record in first_sync) == [201, 201, 403]
 
 
-def test_deletes_of_one_scale_down_go_out_at_once(seed: int) -> None:
+def test_deletes_of_one_scale_down_are_concurrent(seed: int) -> None:
     ours = replayed("01-replicaset-scale", seed)
     deletes = [record for record in ours.of(REPLICA_SETS) if record.verb == "delete"]
     for batch in (deletes[:5], deletes[5:]):
@@ -47,7 +47,7 @@ def test_pods_come_before_the_status_that_observes_the_generation(seed: int) -> 
             assert sent[first - 1].resource == "pods"
 
 
-def test_the_owner_is_read_once_before_the_first_adoption_of_a_sync_and_not_before_a_release(seed: int) -> None:
+def test_owner_is_read_once_before_adoptions_and_not_before_releases(seed: int) -> None:
     for trace in both("02-replicaset-adoption", seed):
         shown = [f"{r.verb} {r.name}" for r in trace.of(REPLICA_SETS) if r.verb in ("get", "patch") and r.code == 200]
         assert shown == [
@@ -60,14 +60,14 @@ def test_the_owner_is_read_once_before_the_first_adoption_of_a_sync_and_not_befo
         ]
 
 
-def test_an_owner_is_let_go_after_its_dependents(seed: int) -> None:
+def test_owner_finalizer_is_removed_after_its_dependents(seed: int) -> None:
     for trace in both("02-replicaset-adoption", seed):
         shown = [f"{r.verb} {r.resource}" for r in trace.of(GARBAGE) if r.code == 200 and r.t > 12]
         assert shown[:3] == ["patch pods"] * 3
         assert shown[-2:] == ["get replicasets", "patch replicasets"]
 
 
-def test_finalizers_go_from_the_leaves_to_the_root(seed: int) -> None:
+def test_finalizers_are_removed_from_leaves_to_root(seed: int) -> None:
     for trace in both("05e-deployment-delete-foreground", seed):
         shown = [
             f"{record.verb} {record.resource} {record.body.get('propagationPolicy', '')}".rstrip()
@@ -87,7 +87,7 @@ def test_finalizers_go_from_the_leaves_to_the_root(seed: int) -> None:
     "scenario",
     ["01-replicaset-scale", "03-replicaset-quota", "05e-deployment-delete-foreground", "12-garbage-collector"],
 )
-def test_nothing_is_deleted_without_a_get_and_preconditions(scenario: str, seed: int) -> None:
+def test_deletes_have_a_get_and_preconditions(scenario: str, seed: int) -> None:
     for trace in both(scenario, seed):
         being_read: list[str] = []
         conflicts: set[str] = set()
@@ -103,7 +103,7 @@ def test_nothing_is_deleted_without_a_get_and_preconditions(scenario: str, seed:
                     conflicts.add(record.name)
 
 
-def test_a_pass_over_a_namespace_lists_deletes_and_reports(seed: int) -> None:
+def test_namespace_sync_lists_deletes_and_reports(seed: int) -> None:
     ours, theirs = both("11-namespace-deletion", seed)
     assert [steps(found) for found in passes(ours)] == [steps(found) for found in passes(theirs)]
     for found in [*passes(ours), *passes(theirs)]:

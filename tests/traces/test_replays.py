@@ -79,7 +79,7 @@ def reads_but_repeated(records: Iterable[Record]) -> list[Record]:
     return found
 
 
-def test_a_replica_set_is_scaled_and_deleted(seed: int) -> None:
+def test_replica_set_scale_and_deletion(seed: int) -> None:
     ours, theirs = replayed("01-replicaset-scale", seed), upstream("01-replicaset-scale")
     for user in (REPLICA_SETS, GARBAGE):
         assert_same(ours.lines(but_statuses(ours.of(user))), theirs.lines(but_statuses(theirs.of(user))))
@@ -96,7 +96,7 @@ def assert_same_walk_but_for_the_last_step(ours: Trace, theirs: Trace, seed: int
         assert all(is_between(expected[-2], last, expected[-1]) for last in walked[len(expected) - 1 :])
 
 
-def test_pods_are_adopted_released_and_orphaned(seed: int) -> None:
+def test_pod_adoption_release_and_orphaning(seed: int) -> None:
     ours, theirs = replayed("02-replicaset-adoption", seed), upstream("02-replicaset-adoption")
     # The owner is orphaned of its pods and gone within milliseconds. Its last status update comes before that or after.
     sent = [record for record in but_statuses(ours.of(REPLICA_SETS)) if record.code != 404]
@@ -106,7 +106,7 @@ def test_pods_are_adopted_released_and_orphaned(seed: int) -> None:
     assert_same_walk_but_for_the_last_step(ours, theirs, seed)
 
 
-def test_what_a_quota_rejects_is_tried_again(seed: int) -> None:
+def test_creates_rejected_by_a_quota_are_retried(seed: int) -> None:
     ours, theirs = replayed(QUOTA, seed), upstream(QUOTA)
     assert_same(ours.lines(ours.of(GARBAGE)), theirs.lines(theirs.of(GARBAGE)))
     assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
@@ -132,7 +132,7 @@ def test_what_a_quota_rejects_is_tried_again(seed: int) -> None:
     assert_same(ours.lines(but_statuses(ours.of(REPLICA_SETS))), theirs.lines(others))
 
 
-def test_a_tree_of_owners_is_deleted_in_the_foreground(seed: int) -> None:
+def test_foreground_deletion_of_an_owner_tree(seed: int) -> None:
     scenario = "05e-deployment-delete-foreground"
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     # The owner goes within milliseconds of its last pod. Its last status update comes before that or after.
@@ -143,7 +143,7 @@ def test_a_tree_of_owners_is_deleted_in_the_foreground(seed: int) -> None:
     assert read_by(ours, GARBAGE) == read_by(theirs, GARBAGE)
 
 
-def test_garbage_is_collected(seed: int) -> None:
+def test_garbage_collection(seed: int) -> None:
     scenario = "12-garbage-collector"
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
@@ -160,7 +160,7 @@ def read_by(trace: Trace, user: str) -> set[str]:
     return set(trace.lines(r for r in reads if r.code == 200 or (r.namespace, r.name) not in deleted))
 
 
-def test_a_namespace_is_emptied_and_let_go(seed: int) -> None:
+def test_namespace_deletion(seed: int) -> None:
     scenario = "11-namespace-deletion"
     ours, theirs = replayed(scenario, seed), upstream(scenario)
     # Upstream finalizes the namespace as it was before the last status update, gets a conflict, and reads it
@@ -171,7 +171,7 @@ def test_a_namespace_is_emptied_and_let_go(seed: int) -> None:
     assert_same(ours.lines(ours.of(NAMESPACES)), theirs.lines(expected))
 
 
-def test_a_namespace_is_synced_five_seconds_after_each_change_and_eight_after_each_sync() -> None:
+def test_namespace_sync_delays() -> None:
     ours = replayed("11-namespace-deletion", 0)
     gets = [record.t for record in ours.of(NAMESPACES) if record.verb == "get"]
     assert gets == pytest.approx([10.579, 15.579, 20.579, 28.579, 36.579, 44.579, 52.579])
@@ -179,7 +179,7 @@ def test_a_namespace_is_synced_five_seconds_after_each_change_and_eight_after_ea
     assert theirs[:-1] == pytest.approx(gets, abs=1.0)
 
 
-def test_quotas_come_into_force_and_get_back_what_goes(seed: int) -> None:
+def test_quota_usage(seed: int) -> None:
     """How many steps it takes until all four pods are given back depends on what is counted together. Conflicts too."""
     ours, theirs = replayed(QUOTA, seed), upstream(QUOTA)
     written = [[record for record in trace.of(QUOTAS) if record.code == 200] for trace in (ours, theirs)]
@@ -195,7 +195,7 @@ def test_quotas_come_into_force_and_get_back_what_goes(seed: int) -> None:
     assert {lines[0][-1]["body"]["status"]["hard"]["pods"], lines[1][-1]["body"]["status"]["hard"]["pods"]} == {"10"}
 
 
-def test_scenarios_are_those_that_are_recorded() -> None:
+def test_every_recorded_scenario_is_replayed() -> None:
     users = Counter(record.user for scenario in (*SCENARIOS, QUOTA) for record in recorded(scenario))
     assert set(users) == {REPLICA_SETS, GARBAGE, NAMESPACES, QUOTAS}
     assert all(re.match(r"\d\d", scenario) for scenario in SCENARIOS)

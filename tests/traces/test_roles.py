@@ -30,7 +30,7 @@ def played(scenario: str) -> AuditedServer:
 
 
 @pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
-def test_the_bootstrap_roles_allow_every_request(scenario: str) -> None:
+def test_bootstrap_roles_allow_every_request(scenario: str) -> None:
     server = played(scenario)
     refused = {f"{who.user}: {asked}" for who, asked, decision in server.decisions if not decision.allowed}
     assert not refused
@@ -38,7 +38,7 @@ def test_the_bootstrap_roles_allow_every_request(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
-def test_the_same_users_ask_as_upstream(scenario: str) -> None:
+def test_users_of_requests_are_upstreams(scenario: str) -> None:
     """Of the manager and the controllers that were recorded; others may be at work as well."""
     ours = {record.user for record in played(scenario).records}
     # Upstream's namespace controller asks discovery when it starts; ours does when it has a namespace to empty.
@@ -46,7 +46,7 @@ def test_the_same_users_ask_as_upstream(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
-def test_roles_allow_what_upstream_was_seen_to_do(scenario: str) -> None:
+def test_roles_allow_recorded_requests(scenario: str) -> None:
     authorizer = roles()
     for record in recorded(scenario):
         assert authorizer.authorize(identity(record), attributes(record)).allowed, str(record)

@@ -62,52 +62,52 @@ def unaware(self: InformerFactory, *_args: Any) -> None:
     {
         "adoption by JSON merge patch": (
             replaced(claims, "strategic_merge_patch", merge_patch),
-            test_replays.test_pods_are_adopted_released_and_orphaned,
+            test_replays.test_pod_adoption_release_and_orphaning,
         ),
         "adoption without a look at the owner": (
             replaced(OwnWrites, "read_owner", unread),
-            test_order.test_the_owner_is_read_once_before_the_first_adoption_of_a_sync_and_not_before_a_release,
+            test_order.test_owner_is_read_once_before_adoptions_and_not_before_releases,
         ),
         "all pods created at once": (
             replaced(replicaset, "slow_start", all_at_once),
-            test_order.test_creates_go_out_in_batches_that_double,
+            test_order.test_creates_use_slow_start,
         ),
         "all pods tried against a quota": (
             replaced(replicaset, "slow_start", all_at_once),
-            test_order.test_creates_stop_at_the_first_batch_with_a_rejection,
+            test_order.test_creates_stop_at_the_first_rejected_batch,
         ),
         "pods deleted with a grace period": (
             deleting(grace_period_seconds=0),
-            test_replays.test_a_replica_set_is_scaled_and_deleted,
+            test_replays.test_replica_set_scale_and_deletion,
         ),
         "garbage deleted without preconditions": (
             deleting(uid="", resource_version=""),
-            test_replays.test_garbage_is_collected,
+            test_replays.test_garbage_collection,
         ),
         "garbage deleted without the version that was looked at": (
             deleting(resource_version=""),
-            test_replays.test_a_tree_of_owners_is_deleted_in_the_foreground,
+            test_replays.test_foreground_deletion_of_an_owner_tree,
         ),
         "finalizers taken away by strategic merge patch": (
             replaced(live, "merge_patch", strategic_merge_patch),
-            test_replays.test_garbage_is_collected,
+            test_replays.test_garbage_collection,
         ),
-        "no events": (replaced(EventRecorder, "event", silent), test_replays.test_a_replica_set_is_scaled_and_deleted),
+        "no events": (replaced(EventRecorder, "event", silent), test_replays.test_replica_set_scale_and_deletion),
         "no conditions on a namespace": (
             replaced(NamespaceController, "_update_conditions", lambda _self, held, _found: _at_once(held)),
-            test_replays.test_a_namespace_is_emptied_and_let_go,
+            test_replays.test_namespace_deletion,
         ),
         "watches of the garbage collector's own": (
             replaced(InformerFactory, "existing", unaware),
-            test_startup.test_every_resource_is_watched_once_and_by_the_manager_itself,
+            test_startup.test_every_resource_is_watched_once_by_the_manager,
         ),
         "lease requests without a time limit": (
             replaced(Client, "limited", lambda self, _seconds: self),
-            test_startup.test_the_lease_is_created_and_at_once_renewed,
+            test_startup.test_lease_is_created_and_renewed,
         ),
     },
 )
-def test_a_wrong_controller_is_noticed(wrong: Wrong, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modified_controller_is_detected(wrong: Wrong, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong(monkeypatch)
     # Anything that the replay raises will do: some wrongs break its premises before the comparison.
     with pytest.raises((AssertionError, ValueError)):
@@ -118,7 +118,7 @@ async def _at_once(value: Any) -> Any:
     return value
 
 
-def test_the_premise_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unmodified_wrapper_is_not_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrapper that changes nothing is not noticed."""
     deleting()(monkeypatch)
-    test_replays.test_garbage_is_collected(1)
+    test_replays.test_garbage_collection(1)

@@ -22,7 +22,7 @@ def watches(records: list[Record]) -> list[Record]:
     return [record for record in records if record.verb == "watch" and "fieldSelector" not in record.query]
 
 
-def test_every_informer_starts_with_a_watch_that_asks_for_the_initial_events() -> None:
+def test_informers_start_with_a_watch_list() -> None:
     ours, theirs = start_up().records, recorded("14-startup")
     # What the manager before it attached, a cache that is behind may not show (docs/controllers).
     assert [record.resource for record in ours if record.verb == "list"] == ["volumeattachments"]
@@ -40,7 +40,7 @@ def test_every_informer_starts_with_a_watch_that_asks_for_the_initial_events() -
         }
 
 
-def test_every_resource_is_watched_once_and_by_the_manager_itself() -> None:
+def test_every_resource_is_watched_once_by_the_manager() -> None:
     ours, theirs = watches(start_up().records), watches(recorded("14-startup"))
     times = Counter((record.group, record.resource) for record in ours)
     assert [resource for resource, watched in times.items() if watched > 1] == []
@@ -48,7 +48,7 @@ def test_every_resource_is_watched_once_and_by_the_manager_itself() -> None:
     assert {record.user for record in ours} == {record.user for record in theirs} == {"kube-controller-manager"}
 
 
-def test_what_no_controller_reads_whole_is_watched_as_metadata() -> None:
+def test_unread_resources_are_watched_as_partial_metadata() -> None:
     """Upstream's typed factory watches every built-in kind whole, as soon as the garbage collector asks for it."""
     ours = watches(start_up().records)
     whole = {
@@ -66,7 +66,7 @@ def test_discovery_is_aggregated() -> None:
         assert all(record.accept.startswith(AGGREGATED) for record in paths)
 
 
-def test_the_lease_is_created_and_at_once_renewed() -> None:
+def test_lease_is_created_and_renewed() -> None:
     ours, theirs = Trace(start_up().records), Trace(recorded("14-startup"))
     for lines in zip(*(trace.lines(leases(trace.records)) for trace in (ours, theirs)), strict=True):
         assert_same(*([line] for line in lines))
@@ -81,7 +81,7 @@ def leases(records: list[Record]) -> list[Record]:
     return [record for record in records if record.resource == "leases" and record.verb != "watch"]
 
 
-def test_the_range_of_services_is_taken_care_of() -> None:
+def test_default_service_cidr_is_updated() -> None:
     """One patch for the finalizer, one for the status by server-side apply, in this order."""
     lines = [
         trace.lines(trace.of("service-cidrs-controller")) for trace in map(Trace, (start_up().records, recorded(START)))
@@ -90,7 +90,7 @@ def test_the_range_of_services_is_taken_care_of() -> None:
     assert len(lines[0]) == 2
 
 
-def test_a_lease_changes_hands(seed: int) -> None:
+def test_leader_change(seed: int) -> None:
     ours, theirs = Trace(take_over(seed).records), Trace(recorded("16-leader-election"))
     # How often each renews and looks follows from the times, which are checked below.
     assert set(ours.lines(leases(ours.records))) == set(theirs.lines(leases(theirs.records)))

@@ -127,7 +127,7 @@ def numbers(record: Record) -> dict[str, Any]:
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
 @pytest.mark.parametrize("scenario", STEPS)
-def test_a_stateful_set_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
+def test_stateful_set_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario, HASHES)))
     assert_same(ours.lines(list(writes_of(ours))), theirs.lines(list(writes_of(theirs))))

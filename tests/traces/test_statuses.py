@@ -19,10 +19,10 @@ def state(ready: int, terminating: int = 0, **more: Any) -> State:
         "another count moves: a turn": ([(0,), (2,), (2, 1), (2, 0)], [(0,), (2,), (2, 1), (2, 0)]),
     },
 )
-def test_turns(walked: list[tuple[int, ...]], kept: list[tuple[int, ...]]) -> None:
+def test_turning_points(walked: list[tuple[int, ...]], kept: list[tuple[int, ...]]) -> None:
     assert turns([state(*step) for step in walked]) == [state(*step) for step in kept]
 
 
-def test_what_is_not_a_count_makes_a_turn() -> None:
+def test_non_count_change_is_a_turning_point() -> None:
     states = [state(0, object="generation 1"), state(1, object="generation 2"), state(2, object="generation 2")]
     assert turns(states) == states

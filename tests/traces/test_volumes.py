@@ -61,7 +61,7 @@ def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float,
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
 @pytest.mark.parametrize("user", PROTECTION)
-def test_what_is_in_use_is_let_go_as_recorded(user: str, latency: tuple[float, float] | None) -> None:
+def test_protection_finalizers_are_removed_as_recorded(user: str, latency: tuple[float, float] | None) -> None:
     """For each claim a list of the pods, and for all a write of the whole object."""
     played = play(SCENARIO, steps, latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
@@ -70,7 +70,7 @@ def test_what_is_in_use_is_let_go_as_recorded(user: str, latency: tuple[float, f
 
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
-def test_whether_a_claim_is_to_grow_is_read_as_recorded(latency: tuple[float, float] | None) -> None:
+def test_expansion_reads_are_as_recorded(latency: tuple[float, float] | None) -> None:
     """The volume of each claim once, when the status of the claim has its size; and no event."""
     played = play(SCENARIO, steps, latency=latency, seed=1).records
     asked = [
