@@ -124,8 +124,8 @@ def _described(bug: "Bug") -> dict[str, Any]:
         "protection": bug.protection,
         "limits": bug.limits,
         "scenarios": [
-            {"name": each.name, "description": each.description, "unguarded": each.unguarded is not None}
-            for each in bug.scenarios
+            {"name": scenario.name, "description": scenario.description, "unguarded": scenario.unguarded is not None}
+            for scenario in bug.scenarios
         ],
     }
 

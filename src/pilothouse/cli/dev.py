@@ -208,7 +208,7 @@ class _Session:
 
     def _hint(self, new: OperatorProcess) -> str:
         kubeconfig = f"--kubeconfig {self._kubeconfig} " if self._kubeconfig else ""
-        plurals = [each["spec"]["names"]["plural"] for each in new.loaded.definitions]
+        plurals = [definition["spec"]["names"]["plural"] for definition in new.loaded.definitions]
         return (
             f"It restarts when a file in {self._folder} changes; Ctrl-C stops everything. In a second terminal:\n"
             f"  kubectl {kubeconfig}get {','.join(plurals) or 'pods'} --all-namespaces"

@@ -124,9 +124,17 @@ def described(preview: "Preview") -> Iterator[str]:
         yield ""
         yield f"{scalars.counted(len(preview.workloads), 'workload')} had fewer ready pods than before:"
         rows = [("WORKLOAD", "READY", "LEAST", "END", "FEWER FOR")]
-        for each in preview.workloads[:_SHOWN]:
-            name = f"{each.kind.lower()}/{each.namespace}/{each.name}"
-            rows.append((name, str(each.ready), str(each.least), str(each.end), scalars.shown_seconds(each.seconds)))
+        for workload in preview.workloads[:_SHOWN]:
+            name = f"{workload.kind.lower()}/{workload.namespace}/{workload.name}"
+            rows.append(
+                (
+                    name,
+                    str(workload.ready),
+                    str(workload.least),
+                    str(workload.end),
+                    scalars.shown_seconds(workload.seconds),
+                )
+            )
         widths = [max(len(row[column]) for row in rows) for column in range(5)]
         for row in rows:
             yield "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -155,9 +155,9 @@ def _kinds(discovery: Discovery, text: str, name: str) -> list[Kind[Any]]:
     """The resources for ``text``: a resource, a category such as ``all``, or several separated by commas. Raises
     ``UserError``."""
     kinds: list[Kind[Any]] = []
-    for each in text.split(","):
-        category = [one for one in discovery.preferred_resources() if each in one.categories and one.supports("list")]
-        kinds += [one.as_kind() for one in category] or [find_resource(discovery, each).as_kind()]
+    for part in text.split(","):
+        category = [one for one in discovery.preferred_resources() if part in one.categories and one.supports("list")]
+        kinds += [one.as_kind() for one in category] or [find_resource(discovery, part).as_kind()]
     if name and len(kinds) > 1:
         raise UserError(f"{text} stands for several resources, of which none is asked for by name", code=2)
     return kinds

@@ -137,8 +137,10 @@ async def _print_writes(parsed: Parsed) -> int:
 def write_lines(writes: Sequence[Write]) -> list[str]:
     """A line for each write: time, change, and user."""
     return [
-        escaped(f"{each.time}  {f'{each.namespace} ' if each.namespace else ''}{each.object} {each.text}, by {each.by}")
-        for each in writes
+        escaped(
+            f"{write.time}  {f'{write.namespace} ' if write.namespace else ''}{write.object} {write.text}, by {write.by}"
+        )
+        for write in writes
     ]
 
 
@@ -224,9 +226,9 @@ async def _versions(
     )
     # Items of lists have no kind, objects of events do.
     named = {"apiVersion": kind.api_version, "kind": kind.kind}
-    found = [("EXISTED", named | msgspec.json.decode(each)) for each in first.items]
+    found = [("EXISTED", named | msgspec.json.decode(item)) for item in first.items]
     now = await client.list(raw, namespace, field_selector=selector)
-    target = max((_revision(msgspec.json.decode(each)) for each in now.items), default=0)
+    target = max((_revision(msgspec.json.decode(item)) for item in now.items), default=0)
     if target and target <= oldest:
         return oldest, found
     watch = client.watch(
@@ -282,7 +284,7 @@ def described(
         yield Version(
             kind,
             str(revision),
-            written or time_of(revision) or max((each.get("time") or "" for each in managers), default=""),
+            written or time_of(revision) or max((manager.get("time") or "" for manager in managers), default=""),
             tuple(dict.fromkeys(map(_manager, managers))),
             () if is_new else tuple(differences(before, document)),
             recorded.origin if recorded is not None else None,
@@ -293,7 +295,11 @@ def described(
 def _managers(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
     """The entries of managedFields that this version changed."""
     old = (before.get("metadata") or {}).get("managedFields") or ()
-    return [each for each in (after.get("metadata") or {}).get("managedFields") or () if each not in old]
+    return [
+        managed_field
+        for managed_field in (after.get("metadata") or {}).get("managedFields") or ()
+        if managed_field not in old
+    ]
 
 
 def _manager(entry: dict[str, Any]) -> str:
@@ -365,9 +371,9 @@ def _short(value: Any) -> str:
 
 def _json(version: Version) -> dict[str, Any]:
     changes = []
-    for each in version.changes:
-        values = {"before": each.before, "after": each.after}
-        changes.append({"path": each.path} | {name: value for name, value in values.items() if value is not ABSENT})
+    for change in version.changes:
+        values = {"before": change.before, "after": change.after}
+        changes.append({"path": change.path} | {name: value for name, value in values.items() if value is not ABSENT})
     return {
         "type": version.type,
         "resourceVersion": version.revision,

@@ -69,9 +69,13 @@ def find_resource(discovery: Discovery, text: str) -> Resource:
         if rest in ("", each.group):
             return each
     version, _dot, group = rest.partition(".")
-    for each in discovery.resources():
-        if (each.version, each.group) == (version, group) and name in (each.name, each.singular, each.kind.lower()):
-            return each
+    for resource in discovery.resources():
+        if (resource.version, resource.group) == (version, group) and name in (
+            resource.name,
+            resource.singular,
+            resource.kind.lower(),
+        ):
+            return resource
     near = closest(name, [known for each in preferred for known in (each.name, each.singular)])
     hint = f" (did you mean {near}?)" if near else ""
     raise UserError(f'the server doesn\'t have a resource type "{text}"{hint}')

@@ -57,7 +57,7 @@ def progress_of(document: dict[str, Any]) -> Progress:
 def is_established(definition: dict[str, Any]) -> bool:
     """Whether objects of a CustomResourceDefinition can be created."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == "Established" and condition.get("status") == "True" for condition in conditions)
 
 
 def _observed(meta: dict[str, Any], status: dict[str, Any]) -> Progress | None:

@@ -187,7 +187,7 @@ def _settings(parsed: Parsed, webhooks: "operator.WebhookSettings | None") -> "o
 
 def _watched(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The namespaces of the environment variable; none for all."""
-    return tuple(filter(None, (each.strip() for each in environ.get(WATCH_NAMESPACE, "").split(","))))
+    return tuple(filter(None, (part.strip() for part in environ.get(WATCH_NAMESPACE, "").split(","))))
 
 
 def _address(parsed: Parsed, flag: str) -> tuple[str, int] | None:

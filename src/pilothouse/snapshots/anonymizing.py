@@ -284,13 +284,15 @@ def _alphabet(character: str) -> str:
 
 def _is_well_known(key: str) -> bool:
     domain, slash, _name = key.partition("/")
-    return (bool(slash) and domain in _DOMAINS) or domain.endswith(tuple(f".{each}" for each in _DOMAINS))
+    return (bool(slash) and domain in _DOMAINS) or domain.endswith(
+        tuple(f".{d_o_m_a_i_n_}" for d_o_m_a_i_n_ in _DOMAINS)
+    )
 
 
 def _definition(line: ResourceLine) -> Definition:
     """That of the kind, if need be of another version."""
     kinds = load().kinds
-    versions = [each[1] for each in kinds if (each[0], each[2]) == (line.group, line.kind)]
+    versions = [kind[1] for kind in kinds if (kind[0], kind[2]) == (line.group, line.kind)]
     if not versions:
         return Definition(line.kind, {"metadata": definition_of("", "v1", "Pod").fields["metadata"]})
     return definition_of(line.group, line.version if line.version in versions else versions[0], line.kind)

@@ -256,7 +256,9 @@ class Restoring:
         meta = obj["metadata"]
         key = self._enter(entry, info, meta)
         if meta.get("managedFields"):
-            meta["managedFields"] = [{k: each[k] for k in _ENTRY if k in each} for each in meta["managedFields"]]
+            meta["managedFields"] = [
+                {k: managed_field[k] for k in _ENTRY if k in managed_field} for managed_field in meta["managedFields"]
+            ]
         self._encoded[key] = (revision, encode_object(info, released(info, obj)))
 
     def _enter(self, entry: Entry, info: ResourceInfo, meta: Mapping[str, Any]) -> str:
@@ -323,7 +325,9 @@ class Restoring:
         """Keep what the programs have to know."""
         if where == ("", "nodes"):
             conditions = (obj.get("status") or {}).get("conditions") or ()
-            ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+            ready = any(
+                condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions
+            )
             labels = obj["metadata"].get("labels") or {}
             self._nodes.append(SavedNode(obj["metadata"]["name"], ready, labels.get(_ZONE) or ""))
         elif where == ("", "configmaps") and obj["metadata"]["name"] == _ROOT_CA:

@@ -16,9 +16,9 @@ def service_range_of(services: Iterable[Mapping[str, Any]], ranges: Sequence[Map
     """The range of the API server that the Services are of: the ServiceCIDR that it made (v1.33 and later), or the
     smallest one that has all their addresses; of each family one, that of the service ``kubernetes`` first. Empty if
     there are no addresses."""
-    for each in ranges:
-        if each["metadata"].get("name") == _DEFAULT:
-            cidrs = (each.get("spec") or {}).get("cidrs") or ()
+    for range_ in ranges:
+        if range_["metadata"].get("name") == _DEFAULT:
+            cidrs = (range_.get("spec") or {}).get("cidrs") or ()
             if cidrs and all(_network(cidr) is not None for cidr in cidrs):
                 return ",".join(cidrs)
     found: dict[int, list[Address]] = {}

@@ -121,7 +121,7 @@ class TracedSyncs:
         if waited is not None:
             attributes["queue_latency_seconds"] = round(waited, 6)
         span = tracing.start(
-            name, attributes, parent=parent or Context(), links=[Link(each) for each in origin.links], at=taken
+            name, attributes, parent=parent or Context(), links=[Link(link) for link in origin.links], at=taken
         )
         comes_back = True
         try:

@@ -77,10 +77,10 @@ class Objects:
         if revision and revision < store.revision:
             if revision < begins:
                 raise Compacted(revision, begins)
-            later = next((each for each in changes if each.revision > revision), None)
+            later = next((change for change in changes if change.revision > revision), None)
             if later is not None:
                 record = later.before
-            changes = [each for each in changes if each.revision <= revision]
+            changes = [change for change in changes if change.revision <= revision]
         return Found(info, key, record, changes, begins)
 
     async def document(self, found: Found) -> dict[str, Any]:
@@ -180,7 +180,11 @@ def time_of(revision: int, marks: Sequence[tuple[float, int]], now: float) -> fl
 def changed_managers(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """The field managers whose entries a version has changed."""
     old = (before.get("metadata") or {}).get("managedFields") or ()
-    found = [each for each in (after.get("metadata") or {}).get("managedFields") or () if each not in old]
+    found = [
+        managed_field
+        for managed_field in (after.get("metadata") or {}).get("managedFields") or ()
+        if managed_field not in old
+    ]
     names = [
         f"{each.get('manager') or 'unknown'}" + (f" ({each['subresource']})" if each.get("subresource") else "")
         for each in found

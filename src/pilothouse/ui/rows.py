@@ -44,7 +44,7 @@ def node_row(key: str, value: bytes) -> Row:
     condition = next((each for each in conditions if each.type == "Ready"), views.Condition(status="Unknown"))
     ready = condition.status
     notes = [each.type for each in conditions if each.type != "Ready" and each.status == "True"]
-    notes += [f"{each.key}:{each.effect}" for each in spec.taints or () if each.key != _CORDONED]
+    notes += [f"{taint.key}:{taint.effect}" for taint in spec.taints or () if taint.key != _CORDONED]
     allocatable = status.allocatable or {}
     return (
         key,
@@ -102,7 +102,10 @@ def pod_state(pod: views.Pod, shown: str) -> str:
         return "failing"
     if shown.startswith("Init:") and not shown[5:6].isdigit():
         return "failing"
-    if any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ()):
+    if any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    ):
         return "ready"
     return "unready" if phase == "Running" else "starting"
 
@@ -185,7 +188,7 @@ _DONE = (("Complete", "True"),)
 def _workload_state(metadata: views.Metadata, spec: Any, status: Any) -> str:
     if metadata.deletion_timestamp:
         return "terminating"
-    conditions = {(each.type, each.status) for each in status.conditions or ()}
+    conditions = {(condition.type, condition.status) for condition in status.conditions or ()}
     if conditions.intersection(_BAD):
         return "failing"
     if conditions.intersection(_DONE):
@@ -227,7 +230,7 @@ def event_row(key: str, value: bytes) -> Row:
 def _owner(metadata: views.Metadata) -> str:
     """The uid of the controller of an object."""
     owners = metadata.owner_references or ()
-    return next((each.uid for each in owners if each.controller), "")
+    return next((owner.uid for owner in owners if owner.controller), "")
 
 
 @lru_cache(maxsize=4096)

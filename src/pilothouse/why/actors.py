@@ -95,6 +95,6 @@ def root_of(change: ObjectChange) -> str:
         return PROGRAM if origin.user.startswith("system:") or not origin.user else USER
     if cause.component in FAULTS:
         return FAULT
-    if any(each.type == TIMER for each in cause.triggers):
+    if any(trigger.type == TIMER for trigger in cause.triggers):
         return TIME
     return UNKNOWN

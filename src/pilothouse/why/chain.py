@@ -138,8 +138,8 @@ class Chain:
             seen |= {change.revision}
             # An event that a kubelet has received is no reason for the end of a container.
             own_fault = described.weight == FAILED and cause.component in FAULTS
-            for each in await self._reasons(change, None if own_fault else cause, more.further, seen):
-                step.because.append(await self.step(each.change, text=each.text, seen=seen))
+            for reason in await self._reasons(change, None if own_fault else cause, more.further, seen):
+                step.because.append(await self.step(reason.change, text=reason.text, seen=seen))
             if not step.because and root_of(change) == FAULT:
                 step.because = await self.injected(reference, until=change.revision)
                 about = key_reference(cause)
@@ -156,7 +156,7 @@ class Chain:
         """The fault behind the taint of a node that is out of reach, when history does not have the taint any more."""
         if cause is None or cause.component != _EVICTION or not any(each in cause.decision for each in _OUT_OF_REACH):
             return []
-        named = next((each.name for each in cause.triggers if each.resource == "nodes"), "")
+        named = next((trigger.name for trigger in cause.triggers if trigger.resource == "nodes"), "")
         fault = self._unwritten(Reference("nodes", "", named), until) if named else None
         return [] if fault is None else [fault]
 
@@ -217,8 +217,10 @@ class Chain:
 
     async def _asked(self, removed: ObjectChange) -> ObjectChange:
         """The request that began a deletion, for the change that completed it."""
-        changes = [each for each in await self._evidence.changes(removed.reference) if each.uid == removed.uid]
-        asked = await deletion_request(self._evidence, [each for each in changes if each.revision <= removed.revision])
+        changes = [change for change in await self._evidence.changes(removed.reference) if change.uid == removed.uid]
+        asked = await deletion_request(
+            self._evidence, [change for change in changes if change.revision <= removed.revision]
+        )
         return removed if asked is None else asked
 
     async def _intents(self, change: ObjectChange, cause: Cause) -> "_Intents":
@@ -257,14 +259,16 @@ class Chain:
         self, found: "_Intents", changes: list[ObjectChange], *, keeps_records: bool
     ) -> "_Intents":
         """The deletion, the last change of the spec that still held, or the creation."""
-        ended = next((each for each in reversed(changes) if each.type == "DELETED" or asks_deletion(each)), None)
+        ended = next(
+            (change for change in reversed(changes) if change.type == "DELETED" or asks_deletion(change)), None
+        )
         if ended is not None and ended.uid == changes[-1].uid:
             described = summary(ended, await self._evidence.before(ended), await self._evidence.after(ended))
             found.candidates.append(_Candidate(ended, described.text, described.weight))
             return found
-        made = next((each for each in reversed(changes) if each.type == "ADDED"), None)
+        made = next((change for change in reversed(changes) if change.type == "ADDED"), None)
         born = made.time if made is not None else ""
-        alive = [each for each in changes if made is None or each.revision >= made.revision]
+        alive = [change for change in changes if made is None or change.revision >= made.revision]
         request = await last_request(self._evidence, alive, born, keeps_records=keeps_records)
         if request is not None:
             found.candidates.append(_Candidate(request[0], request[1].text, request[1].weight))
@@ -295,7 +299,7 @@ def _lost(cause: Cause | None, root: str) -> list[str]:
     """The events that a write followed from, if history does not have their changes any more."""
     if cause is None or root != UNKNOWN:
         return []
-    named = [each for each in cause.triggers if each.name]
+    named = [trigger for trigger in cause.triggers if trigger.name]
     if not named:
         return []
     first = named[0]

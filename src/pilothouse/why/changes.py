@@ -46,7 +46,7 @@ def summary(change: ObjectChange, before: Document | None, after: Document | Non
     listed = _listed_paths if change.reference.resource == "secrets" else _listed
     if _metadata(after).get("deletionTimestamp") and not _metadata(before).get("deletionTimestamp"):
         return Summary(_deletion_text(after), DELETED)
-    found = [each for each in differences(before, after) if not each.path.endswith(_HEARTBEATS)]
+    found = [difference for difference in differences(before, after) if not difference.path.endswith(_HEARTBEATS)]
     if change.origin is not None and change.origin.subresource == "status":
         # Other writes, which are not known, may lie between the two documents.
         found = [each for each in found if each.path.startswith(("status", "metadata"))]
@@ -82,7 +82,11 @@ def _without_documents(change: ObjectChange) -> Summary:
     """What the request says: the fields that it named, or what it was for."""
     if asks_deletion(change):
         return Summary("was marked for deletion", DELETED)
-    named = [each for each in differences({}, change.sent) if each.path.startswith(("spec", "data", "metadata.labels"))]
+    named = [
+        difference
+        for difference in differences({}, change.sent)
+        if difference.path.startswith(("spec", "data", "metadata.labels"))
+    ]
     if named:
         secret = change.reference.resource == "secrets"
         shown = [each.path if secret else f"{each.path} = {_short(each.after)}" for each in named[:_SHOWN]]
@@ -108,8 +112,8 @@ def _taint_changes(before: Document, after: Document) -> list[str]:
 
 def _taints(node: Document) -> list[str]:
     return [
-        f"{each.get('key')}{'=' + each['value'] if each.get('value') else ''}:{each.get('effect')}"
-        for each in (node.get("spec") or {}).get("taints") or ()
+        f"{taint.get('key')}{'=' + taint['value'] if taint.get('value') else ''}:{taint.get('effect')}"
+        for taint in (node.get("spec") or {}).get("taints") or ()
     ]
 
 
@@ -137,15 +141,18 @@ def _failed(document: Document) -> bool:
     status = document.get("status") or {}
     if status.get("phase") == "Failed":
         return True
-    return any(each.get("type") == "Failed" and each.get("status") == "True" for each in status.get("conditions") or ())
+    return any(
+        condition.get("type") == "Failed" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
 
 
 def _reason(document: Document) -> str:
     status = document.get("status") or {}
     texts = [status.get("reason"), status.get("message")]
-    for each in status.get("conditions") or ():
-        if each.get("type") == "Failed":
-            texts += [each.get("reason"), each.get("message")]
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Failed":
+            texts += [condition.get("reason"), condition.get("message")]
     for each in status.get("containerStatuses") or ():
         ended = (each.get("state") or {}).get("terminated")
         if ended and ended.get("exitCode"):
@@ -180,7 +187,7 @@ def changed_paths(before: Document | None, after: Document | None) -> set[str]:
     """The fields of the spec that a change has changed."""
     if before is None or after is None:
         return set()
-    return {each.path for each in differences(before, after) if each.path.startswith("spec.")}
+    return {difference.path for difference in differences(before, after) if difference.path.startswith("spec.")}
 
 
 def is_fulfilled(resource: str, document: Document) -> bool:

@@ -11,7 +11,7 @@ async def deletion_request(evidence: Evidence, changes: Sequence[ObjectChange]) 
 
     ``changes`` are those of one object. The mark is never removed, so it is found by bisection.
     """
-    kept = [each for each in changes if each.type != "DELETED"]
+    kept = [change for change in changes if change.type != "DELETED"]
     low, high = 0, len(kept)
     while low < high:
         middle = (low + high) // 2

@@ -97,7 +97,7 @@ async def _tainted(evidence: Evidence, change: ObjectChange) -> list[ObjectChang
 
 def _evicting(node: Document | None) -> set[str]:
     taints = ((node or {}).get("spec") or {}).get("taints") or ()
-    return {f"{each.get('key')}={each.get('value')}" for each in taints if each.get("effect") == "NoExecute"}
+    return {f"{taint.get('key')}={taint.get('value')}" for taint in taints if taint.get("effect") == "NoExecute"}
 
 
 async def _charged(evidence: Evidence, change: ObjectChange) -> list[str]:
@@ -157,11 +157,11 @@ def _priority(pod: Document) -> str:
 async def _ranking(evidence: Evidence, change: ObjectChange) -> list[str]:
     """The pods of the owner when one was chosen, with what upstream's order looks at."""
     pods = await evidence.objects("pods", change.reference.namespace, revision=change.revision - 1)
-    chosen = next((each for each in pods if each["metadata"]["name"] == change.reference.name), None)
+    chosen = next((pod for pod in pods if pod["metadata"]["name"] == change.reference.name), None)
     owner = _controller(chosen)
-    rows = [each for each in pods if owner and _controller(each) == owner]
+    rows = [pod for pod in pods if owner and _controller(pod) == owner]
     rows.sort(key=lambda each: (each is not chosen, each["metadata"]["name"]))
-    lines = [f"{'-> ' if each is chosen else '   '}{_row(each)}" for each in rows[:_MOST_PODS]]
+    lines = [f"{'-> ' if row is chosen else '   '}{_row(row)}" for row in rows[:_MOST_PODS]]
     if len(rows) > _MOST_PODS:
         lines.append(f"   and {len(rows) - _MOST_PODS} more pods")
     return lines if len(rows) > 1 else []
@@ -169,14 +169,14 @@ async def _ranking(evidence: Evidence, change: ObjectChange) -> list[str]:
 
 def _controller(pod: Document | None) -> str:
     references = ((pod or {}).get("metadata") or {}).get("ownerReferences") or ()
-    return next((str(each.get("uid")) for each in references if each.get("controller")), "")
+    return next((str(reference.get("uid")) for reference in references if reference.get("controller")), "")
 
 
 def _row(pod: Document) -> str:
     metadata, status = pod["metadata"], pod.get("status") or {}
     parts = [metadata["name"], (pod.get("spec") or {}).get("nodeName") or "no node", str(status.get("phase"))]
     conditions: list[dict[str, Any]] = status.get("conditions") or []
-    ready = next((each for each in conditions if each.get("type") == "Ready"), {})
+    ready = next((condition for condition in conditions if condition.get("type") == "Ready"), {})
     is_ready = ready.get("status") == "True"
     parts.append(f"ready since {str(ready.get('lastTransitionTime'))[11:19]}" if is_ready else "not ready")
     if cost := (metadata.get("annotations") or {}).get(_COST):
@@ -218,4 +218,4 @@ async def _pressure(evidence: Evidence, change: ObjectChange) -> list[ObjectChan
 
 def _is_under(kind: str, node: Document | None) -> bool:
     conditions = ((node or {}).get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == kind and condition.get("status") == "True" for condition in conditions)

@@ -126,13 +126,13 @@ class Evidence(Protocol):
 
 def change_at(changes: Sequence[ObjectChange], resource_version: str) -> ObjectChange | None:
     """The change of these that made a version."""
-    return next((each for each in reversed(changes) if each.resource_version == resource_version), None)
+    return next((change for change in reversed(changes) if change.resource_version == resource_version), None)
 
 
 def newest_of_spec(evidence: Evidence, changes: Sequence[ObjectChange]) -> list[ObjectChange]:
     """The newest of the changes that may be of more than the status, oldest first: what each of them changed takes two
     reads. What is left out is named in ``unseen``."""
-    found = [each for each in changes if each.origin is None or each.origin.subresource != "status"]
+    found = [change for change in changes if change.origin is None or change.origin.subresource != "status"]
     if len(found) > _MOST_READ:
         evidence.unseen[f"what was changed before the last {_MOST_READ} changes of an object"] = None
     return found[-_MOST_READ:]
@@ -151,10 +151,10 @@ class ServerEvidence:
         self._trusted_users = frozenset(trusted_users)
         self._resources: dict[str, Resource] = {}
         self._by_kind: dict[tuple[str, str], str] = {}
-        for each in discovery.preferred_resources():
-            self._resources.setdefault(each.group_resource, each)
-        for each in discovery.resources():
-            self._by_kind.setdefault((each.group, each.kind), each.group_resource)
+        for resource in discovery.preferred_resources():
+            self._resources.setdefault(resource.group_resource, resource)
+        for resource in discovery.resources():
+            self._by_kind.setdefault((resource.group, resource.kind), resource.group_resource)
         self.unseen: dict[str, None] = {}
         self._changes: dict[tuple[str, str, str], list[ObjectChange]] = {}
         self._objects: dict[tuple[Reference, int], Document | None] = {}
@@ -330,7 +330,7 @@ class ServerEvidence:
             return []
         if found.metadata.continue_:
             self.unseen[f"{resource} beyond the first {MOST_OBJECTS}"] = None
-        return [msgspec.json.decode(each) for each in found.items]
+        return [msgspec.json.decode(item) for item in found.items]
 
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
         """The events about an object, oldest first."""

@@ -12,7 +12,7 @@ async def injected(evidence: Evidence, reference: Reference, *, until: int = 0) 
     none that makes something fail, or has had them from the beginning."""
     if reference.resource not in ("nodes", "pods"):
         return None
-    changes = [each for each in await evidence.changes(reference) if not until or each.revision < until]
+    changes = [change for change in await evidence.changes(reference) if not until or change.revision < until]
     for each in reversed(newest_of_spec(evidence, changes)):
         after = await evidence.after(each)
         if each.type != "MODIFIED" or not _fault_annotations(after):

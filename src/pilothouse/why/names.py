@@ -11,7 +11,7 @@ async def names_alike(evidence: Evidence, reference: Reference) -> list[str]:
     listed = await evidence.objects(reference.resource, reference.namespace)
     there = [str((each.get("metadata") or {}).get("name") or "") for each in listed]
     changes = await evidence.changes_of_all(reference.resource, reference.namespace)
-    gone = dict.fromkeys(each.reference.name for each in reversed(changes) if each.type == "DELETED")
+    gone = dict.fromkeys(change.reference.name for change in reversed(changes) if change.type == "DELETED")
     titles = {name: f"{name} (gone)" for name in gone} | {name: name for name in there}
     for start in dict.fromkeys((reference.name, reference.name.rpartition("-")[0])):
         found = [title for name, title in titles.items() if name.startswith(start)] if start else []

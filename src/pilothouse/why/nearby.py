@@ -54,12 +54,12 @@ async def nearby(evidence: Evidence, change: ObjectChange) -> list[str]:
         and each.reference != change.reference
         and (is_program or each.reference.namespace == change.reference.namespace)
     ]
-    theirs = [each for each in theirs if await _acts(evidence, each)]
-    lines = [await _line(evidence, each) for each in theirs[:_SHOWN]]
+    theirs = [their for their in theirs if await _acts(evidence, their)]
+    lines = [await _line(evidence, their) for their in theirs[:_SHOWN]]
     if len(theirs) > _SHOWN:
         lines.append(f"and {len(theirs) - _SHOWN} more writes of {origin.user} within {_SECONDS} s")
-    for each in theirs if is_program else ():
-        if (copied := await _source(evidence, each)) is not None:
+    for their in theirs if is_program else ():
+        if (copied := await _source(evidence, their)) is not None:
             lines.append(copied)
             break
     return lines
@@ -122,7 +122,11 @@ async def _data(evidence: Evidence, change: ObjectChange) -> list[Difference]:
     before, after = await evidence.before(change), await evidence.after(change)
     if before is None or after is None:
         return []
-    return [each for each in differences(before, after) if each.path.startswith("data") and each.after is not ABSENT]
+    return [
+        difference
+        for difference in differences(before, after)
+        if difference.path.startswith("data") and difference.after is not ABSENT
+    ]
 
 
 def _named(evidence: Evidence, change: ObjectChange) -> str:

@@ -48,7 +48,11 @@ def acting_differences(
     if before is None or after is None:
         return []
     resource = change.reference.resource
-    return [each for each in differences(before, after) if acts(resource, each.path, keeps_records=keeps_records)]
+    return [
+        difference
+        for difference in differences(before, after)
+        if acts(resource, difference.path, keeps_records=keeps_records)
+    ]
 
 
 def is_binding(change: ObjectChange) -> bool:

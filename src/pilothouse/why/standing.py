@@ -60,9 +60,11 @@ def last_standing(edits: Sequence[Edit], born: str = "") -> int | None:
     """
     values: dict[str, list[tuple[int, str, Any]]] = {}
     for place, edit in enumerate(edits):
-        for each in edit.differences:
-            values.setdefault(each.path, [(-1, born, each.before)]).append((place, edit.time, each.after))
-    last = max((_standing(each) for each in values.values()), default=-1)
+        for difference in edit.differences:
+            values.setdefault(difference.path, [(-1, born, difference.before)]).append(
+                (place, edit.time, difference.after)
+            )
+    last = max((_standing(value) for value in values.values()), default=-1)
     return None if last < 0 else last
 
 

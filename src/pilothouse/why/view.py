@@ -101,7 +101,11 @@ class View:
     async def owned(self, resource: str) -> "list[View]":
         """The objects of a resource in the same namespace that this one controls."""
         documents = await self.evidence.objects(resource, self.reference.namespace)
-        return [self.of(resource, each["metadata"]["name"], each) for each in documents if is_owned_by(each, self.uid)]
+        return [
+            self.of(resource, document["metadata"]["name"], document)
+            for document in documents
+            if is_owned_by(document, self.uid)
+        ]
 
     def step(self, text: str, *, root: str = "", **details: Any) -> Step:
         """A step about this object that is no change. It is a ``root`` unless something led to it."""
@@ -122,7 +126,7 @@ def typed(document: Document, type_: type[T]) -> T:
 def is_owned_by(document: Document, uid: str) -> bool:
     """Whether the object with this uid controls another."""
     references = (document.get("metadata") or {}).get("ownerReferences") or ()
-    return any(each.get("controller") and each.get("uid") == uid for each in references)
+    return any(reference.get("controller") and reference.get("uid") == uid for reference in references)
 
 
 def condition(document: Document | None, type_: str) -> dict[str, Any]:
@@ -135,7 +139,7 @@ def condition(document: Document | None, type_: str) -> dict[str, Any]:
 
 def controller_of(document: Document) -> dict[str, Any]:
     """The owner reference of the controller of an object; empty if it has none."""
-    for each in (document.get("metadata") or {}).get("ownerReferences") or ():
-        if each.get("controller"):
-            return dict(each)
+    for owner in (document.get("metadata") or {}).get("ownerReferences") or ():
+        if owner.get("controller"):
+            return dict(owner)
     return {}

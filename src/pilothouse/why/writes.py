@@ -38,7 +38,7 @@ async def user_writes(
         if name in _NO_ACTS or not resource.supports("list") or (namespace and not resource.namespaced):
             continue
         changes = await evidence.changes_of_all(name, namespace, since=since)
-        found.update({each.revision: each for each in changes if _is_users(each)})
+        found.update({change.revision: change for change in changes if _is_users(change)})
     newest = [found[revision] for revision in sorted(found)][-MOST_WRITES:]
     return [await _write(evidence, each) for each in newest], len(found) - len(newest)
 

@@ -462,7 +462,9 @@ def load(program: str, words: Sequence[str]) -> int:
         cluster.check_running()
         given = parsed["namespace"]
         namespace = given or contexts.namespace_of(cluster) or "default"
-        manifests = [msgspec.structs.replace(each, namespace=namespace, is_enforced=bool(given)) for each in manifests]
+        manifests = [
+            msgspec.structs.replace(manifest, namespace=namespace, is_enforced=bool(given)) for manifest in manifests
+        ]
         code[0] = _load(cluster, manifests, parsed["timeout"])
     return code[0]
 

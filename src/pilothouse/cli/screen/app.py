@@ -333,7 +333,9 @@ class TopApp(App[None]):
             discovery = await self.model.discover()
             if prefix == "/events/" and key in self.model.tables["events"]:
                 row = self.model.tables["events"][key]
-                found = [each for each in discovery.preferred_resources() if each.kind == row[_EVENT["kind"]]]
+                found = [
+                    resource for resource in discovery.preferred_resources() if resource.kind == row[_EVENT["kind"]]
+                ]
                 if found:
                     place = Place(
                         found[0], row[_EVENT["namespace"]] if found[0].namespaced else "", row[_EVENT["name"]]

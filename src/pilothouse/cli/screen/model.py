@@ -78,9 +78,9 @@ class Model:
 
     async def find(self, kind: Kind[Any]) -> Kind[Any] | None:
         """The version that the API server has of a resource."""
-        for each in (await self.discover()).preferred_resources():
-            if (each.group, each.name) == (kind.group, kind.resource):
-                return each.as_kind()
+        for resource in (await self.discover()).preferred_resources():
+            if (resource.group, resource.name) == (kind.group, kind.resource):
+                return resource.as_kind()
         return None
 
     # Reading

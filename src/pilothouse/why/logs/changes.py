@@ -30,7 +30,7 @@ class Write(msgspec.Struct, frozen=True):
 def joined(found: Sequence[Located], request: Callable[[str], Record | None]) -> list[Write]:
     """The writes, each once. ``request`` finds the audit event of a request whose object had no name yet."""
     audits = [each for each in found if each.record.source == AUDIT]
-    by_id = {each.record.audit_id: each for each in audits if each.record.audit_id}
+    by_id = {audit.record.audit_id: audit for audit in audits if audit.record.audit_id}
     writes: list[Write] = []
     used: set[int] = set()
     for each in found:
@@ -44,21 +44,21 @@ def joined(found: Sequence[Located], request: Callable[[str], Record | None]) ->
         else:
             named = request(record.audit_id) if record.audit_id else None
             writes.append(Write(_merged(record, named) if named is not None else record, decided=True))
-    writes += [Write(each.record, (each.location,)) for each in audits if each.location not in used]
+    writes += [Write(audit.record, (audit.location,)) for audit in audits if audit.location not in used]
     return writes
 
 
 def _alike(decision: Record, audits: Sequence[Located], used: set[int]) -> Located | None:
     """The audit event of the same write: resourceVersion, or verb and agent at the same time."""
-    for each in audits:
-        record = each.record
-        if each.location in used or (record.verb, record.subresource) != (decision.verb, decision.subresource):
+    for audit in audits:
+        record = audit.record
+        if audit.location in used or (record.verb, record.subresource) != (decision.verb, decision.subresource):
             continue
         if record.version and decision.version:
             if record.version == decision.version:
-                return each
+                return audit
         elif record.user_agent == decision.user_agent and abs(record.at - decision.at) <= _SAME_SECONDS:
-            return each
+            return audit
     return None
 
 

@@ -52,7 +52,7 @@ def names_in(bodies: Bodies) -> set[str] | None:
     items = answer.get("items") if isinstance(answer, dict) else None
     if not isinstance(items, list):
         return None
-    return {str(each["metadata"].get("name")) for each in items if _is_object(each)}
+    return {str(item["metadata"].get("name")) for item in items if _is_object(item)}
 
 
 def _is_object(found: Any) -> bool:

@@ -78,7 +78,7 @@ class LogEvidence:
         if not recorded:
             return list(changes)
         # An API server with a limited history: earlier entries of the logs are added.
-        return [each for each in changes if version_before(each.revision) < recorded[0].revision] + [
+        return [change for change in changes if version_before(change.revision) < recorded[0].revision] + [
             msgspec.structs.replace(each, revision=each.revision << SHIFT) for each in recorded
         ]
 
@@ -98,12 +98,14 @@ class LogEvidence:
         """The change that made a version. If its version is not in the logs, the one without a version that is nearest
         to where it must be."""
         changes = (await self._timeline(reference)).changes
-        exact = next((each for each in changes if each.resource_version == resource_version), None)
+        exact = next((change for change in changes if change.resource_version == resource_version), None)
         if exact is not None or not resource_version.isascii() or not resource_version.isdecimal():
             return exact
         wanted = int(resource_version[:19])
-        unknown = [each for each in changes if not each.resource_version]
-        if not unknown or any(version_before(each.revision) == wanted for each in changes if each.resource_version):
+        unknown = [change for change in changes if not change.resource_version]
+        if not unknown or any(
+            version_before(change.revision) == wanted for change in changes if change.resource_version
+        ):
             return None
         return min(unknown, key=lambda each: abs(version_before(each.revision) - wanted))
 
@@ -125,10 +127,10 @@ class LogEvidence:
         found = [each for each in index.of_object(reference) if not each.record.is_rejected]
         found += self._of_collection(reference, found, created)
         writes = joined(found, index.of_request)
-        if not any(deletes(each.record) for each in writes):
+        if not any(deletes(write.record) for write in writes):
             writes += await self._reported(reference, writes, gone=now is None)
         read = timeline(reference, writes, index.version_at, live)
-        return Timeline(tuple([await self._explained(each, read) for each in read.changes]), read.writes)
+        return Timeline(tuple([await self._explained(change, read) for change in read.changes]), read.writes)
 
     def _of_collection(self, reference: Reference, own: list[Located], created: str) -> list[Located]:
         """Deletions of the whole collection that met the object; if the creation is not in the log by name, one that

@@ -145,7 +145,7 @@ class _GzipFile:
             yield _lines(rest, begin)
 
     def line_at(self, offset: int) -> bytes:
-        place = next(each for each in reversed(self._entrances) if each.offset <= offset)
+        place = next(entrance for entrance in reversed(self._entrances) if entrance.offset <= offset)
         found = b""
         for at, block in self._content(place, notes=False):
             if at + len(block) <= offset:

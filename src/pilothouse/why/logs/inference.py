@@ -73,9 +73,9 @@ def inferred_cause(component: str, verb: str, reference: Reference, document: Do
     if owns is not None and resource == owns[1]:
         return Cause(component, f"{prefix}{name}")
     if owns is not None:
-        for each in ((document or {}).get("metadata") or {}).get("ownerReferences") or ():
-            if each.get("kind") == owns[0] and each.get("controller"):
-                return Cause(component, f"{prefix}{each.get('name')}")
+        for owner in ((document or {}).get("metadata") or {}).get("ownerReferences") or ():
+            if owner.get("kind") == owns[0] and owner.get("controller"):
+                return Cause(component, f"{prefix}{owner.get('name')}")
     if _OF_OBJECT.get(component) == resource and not (component == "default-scheduler" and verb == "delete"):
         return Cause(component, f"{prefix}{name}")
     if component == "namespace-controller":

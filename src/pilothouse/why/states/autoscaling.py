@@ -86,7 +86,7 @@ async def _target(view: View) -> list[Step]:
     if there is not None:
         changed = await last_change(about) if about.spec.get("replicas") == 0 else None
         return [changed] if changed is not None else []
-    ended = next((each for each in reversed(await about.changes()) if each.type == "DELETED"), None)
+    ended = next((change for change in reversed(await about.changes()) if change.type == "DELETED"), None)
     if ended is not None:
         return [await view.chain.step(ended, text="was deleted")]
     return [about.step("is not there", root=STATE)]
@@ -94,7 +94,11 @@ async def _target(view: View) -> list[Step]:
 
 def _arithmetic(spec: Document, status: Document, replicas: int) -> list[str]:
     """One line for each metric whose current value is known."""
-    current = {_named(each): each for each in status.get("currentMetrics") or () if each}
+    current = {
+        _named(current_metric): current_metric
+        for current_metric in status.get("currentMetrics") or ()
+        if current_metric
+    }
     return [
         line
         for metric in spec.get("metrics") or ()

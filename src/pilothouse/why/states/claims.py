@@ -18,7 +18,7 @@ async def claim(view: View) -> Finding | None:
     if phase == "Lost":
         name = view.spec.get("volumeName") or ""
         about = view.of("persistentvolumes", name, None, namespace="")
-        ended = next((each for each in reversed(await about.changes()) if each.type == "DELETED"), None)
+        ended = next((change for change in reversed(await about.changes()) if change.type == "DELETED"), None)
         because = [await view.chain.step(ended, text="was deleted")] if ended is not None else []
         return Finding("lost", (view.step(f"has lost its volume {name}, which is gone", root=STATE, because=because),))
     if phase != "Pending":
@@ -55,10 +55,10 @@ async def _pending(view: View) -> list[Step]:
 
 async def _default_lost(view: View) -> list[Step]:
     """The last change that left the cluster without a default class: its annotation was taken, or it was deleted."""
-    for each in reversed(await view.evidence.changes_of_all("storageclasses.storage.k8s.io", "")):
-        before, after = await view.evidence.before(each), await view.evidence.after(each)
-        if _is_default(before) and (each.type == "DELETED" or not _is_default(after)):
-            return [await view.chain.step(each)]
+    for change in reversed(await view.evidence.changes_of_all("storageclasses.storage.k8s.io", "")):
+        before, after = await view.evidence.before(change), await view.evidence.after(change)
+        if _is_default(before) and (change.type == "DELETED" or not _is_default(after)):
+            return [await view.chain.step(change)]
     return []
 
 
@@ -69,7 +69,7 @@ def _is_default(class_: Document | None) -> bool:
 
 async def _no_class(view: View, name: str) -> Step:
     about = view.of("storageclasses.storage.k8s.io", name, None, namespace="")
-    ended = next((each for each in reversed(await about.changes()) if each.type == "DELETED"), None)
+    ended = next((change for change in reversed(await about.changes()) if change.type == "DELETED"), None)
     because = [await view.chain.step(ended, text="was deleted")] if ended is not None else []
     return view.step(f"asks for the StorageClass {name}, which is not there", root=STATE, because=because)
 
@@ -81,8 +81,8 @@ async def _consumer(view: View, class_: Document) -> list[Step]:
         pod["metadata"]["name"]
         for pod in await view.evidence.objects("pods", view.reference.namespace)
         if any(
-            (each.get("persistentVolumeClaim") or {}).get("claimName") == name
-            for each in (pod.get("spec") or {}).get("volumes") or ()
+            (volume.get("persistentVolumeClaim") or {}).get("claimName") == name
+            for volume in (pod.get("spec") or {}).get("volumes") or ()
         )
     ]
     mode = f"the class {class_['metadata']['name']} binds with the first consumer (WaitForFirstConsumer)"
@@ -93,7 +93,7 @@ async def _consumer(view: View, class_: Document) -> list[Step]:
 
 async def _event_lines(view: View) -> list[str]:
     """The newest warning about the claim."""
-    found = [each for each in await view.evidence.events(view.reference, view.uid) if each.type == "Warning"]
+    found = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
     return [f"{each.reason}: {each.message}" for each in found[-1:]]
 
 

@@ -17,7 +17,7 @@ _SHOWN = 3
 async def unfulfilled(view: View) -> Finding | None:
     """An object one of whose conditions says that it is not as it should be."""
     conditions = view.status.get("conditions") or ()
-    wrong = [each for each in conditions if isinstance(each, dict) and _is_wrong(each)]
+    wrong = [condition for condition in conditions if isinstance(condition, dict) and _is_wrong(condition)]
     if not wrong:
         return None
     steps = [await _step(view, each) for each in wrong[:_SHOWN]]

@@ -30,7 +30,7 @@ def container_lines(pod: Document) -> list[str]:
 
 def failures(pod: Document) -> list[Failure]:
     """What keeps the containers from being ready, by container."""
-    images = {each.get("name"): each.get("image") for each in _specs(pod)}
+    images = {spec.get("name"): spec.get("image") for spec in _specs(pod)}
     found = (_failure(status, str(images.get(status.get("name")) or "")) for status in _statuses(pod))
     return [each for each in found if each is not None]
 

@@ -22,7 +22,7 @@ async def incomplete(view: View) -> Finding | None:
     wanted, ready, updated = (
         int(view.status.get(name) or 0) for name in ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
     )
-    nodes = [typed(each, Node) for each in await view.evidence.objects("nodes", "")]
+    nodes = [typed(node, Node) for node in await view.evidence.objects("nodes", "")]
     left_out = LeftOut(view, nodes)
     complete = ready >= wanted and updated >= wanted
     if complete and not left_out.tainted:

@@ -27,12 +27,12 @@ async def incomplete(view: View) -> Finding | None:
     step = view.step(
         f"wants {counted(wanted, 'pod')}: {updated} of {total} have the current template, {available} are available"
     )
-    step.table = [bounds_line(spec, wanted), *map(_set_line, [each for each in sets if _size(each)][:_MOST_SETS])]
-    for each in sets[:1]:
-        rejected = await rejection(each)
+    step.table = [bounds_line(spec, wanted), *map(_set_line, [set_ for set_ in sets if _size(set_)][:_MOST_SETS])]
+    for set_ in sets[:1]:
+        rejected = await rejection(set_)
         if rejected is not None:
             step.because.append(rejected)
-    step.because += await held_pods([pod for each in sets if _size(each) for pod in await each.owned("pods")])
+    step.because += await held_pods([pod for set_ in sets if _size(set_) for pod in await set_.owned("pods")])
     await add_last_change(view, step, rolls=updated < wanted or total > updated)
     progress = view.condition("Progressing")
     if progress.get("reason") == "ProgressDeadlineExceeded":
@@ -42,10 +42,10 @@ async def incomplete(view: View) -> Finding | None:
 
 
 async def _paused(view: View) -> Step:
-    for each in reversed(await view.changes()):
-        before, after = await view.evidence.before(each), await view.evidence.after(each)
+    for change in reversed(await view.changes()):
+        before, after = await view.evidence.before(change), await view.evidence.after(change)
         if _is_paused(after) and not _is_paused(before):
-            return await view.chain.step(each)
+            return await view.chain.step(change)
     return view.step("is paused: its rollout goes on when spec.paused is false", root=STATE)
 
 

@@ -41,11 +41,11 @@ async def held_by(view: View, finalizer: str) -> Step:
 
 async def _since(view: View, finalizer: str) -> str:
     """When an object got its finalizer, as far as history has it."""
-    for each in await view.changes():
-        if each.uid != view.uid or finalizer not in _finalizers(await view.evidence.after(each)):
+    for change in await view.changes():
+        if change.uid != view.uid or finalizer not in _finalizers(await view.evidence.after(change)):
             continue
-        had = each.type != "ADDED" and finalizer in _finalizers(await view.evidence.before(each))
-        return "" if had else f"has it since {each.time[:19]}Z, by {act(each, '') or 'somebody unknown'}"
+        had = change.type != "ADDED" and finalizer in _finalizers(await view.evidence.before(change))
+        return "" if had else f"has it since {change.time[:19]}Z, by {act(change, '') or 'somebody unknown'}"
     return ""
 
 
@@ -66,18 +66,18 @@ async def _add_program(view: View, finalizer: str, step: Step) -> None:
 async def _removal(view: View, finalizer: str) -> ObjectChange | None:
     """The last time when a program removed the finalizer from an object of the same kind."""
     changes = [
-        each
-        for each in await view.evidence.changes_of_all(view.reference.resource, "")
-        if each.type != "ADDED" and each.origin is not None and each.origin.user.startswith("system:")
-        if acting(each) is None
+        change
+        for change in await view.evidence.changes_of_all(view.reference.resource, "")
+        if change.type != "ADDED" and change.origin is not None and change.origin.user.startswith("system:")
+        if acting(change) is None
     ]
-    for each in reversed(changes[-_MOST_SEARCHED:]):
-        verb = each.origin.verb if each.origin is not None else ""
-        if verb not in ("update", "patch") or finalizer not in _finalizers(await view.evidence.before(each)):
+    for change in reversed(changes[-_MOST_SEARCHED:]):
+        verb = change.origin.verb if change.origin is not None else ""
+        if verb not in ("update", "patch") or finalizer not in _finalizers(await view.evidence.before(change)):
             continue
         # The removal of the last finalizer of a marked object is what deletes it.
-        if each.type == "DELETED" or finalizer not in _finalizers(await view.evidence.after(each)):
-            return each
+        if change.type == "DELETED" or finalizer not in _finalizers(await view.evidence.after(change)):
+            return change
     return None
 
 
@@ -117,7 +117,7 @@ async def _not_running(about: View, text: str) -> Step:
 
 
 def _words(text: str) -> set[str]:
-    return {each for each in re.split(r"[^a-z0-9]+", text.lower()) if len(each) > 2} - _SAYING_NOTHING
+    return {part for part in re.split(r"[^a-z0-9]+", text.lower()) if len(part) > 2} - _SAYING_NOTHING
 
 
 def _finalizers(document: Document | None) -> list[Any]:

@@ -153,7 +153,7 @@ async def _missed(view: View, missed: list[datetime.datetime]) -> list[Step]:
             f"{several}: {late:.0f} s ago, and startingDeadlineSeconds is {deadline}: nothing ran the controller then"
         )
         return [view.step(text, root=STATE)]
-    events = [each for each in await view.evidence.events(view.reference, view.uid) if each.type == "Warning"]
+    events = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
     said = f": {events[-1].reason}: {events[-1].message}" if events else ": no controller has looked at it since"
     return [view.step(f"{several}{said}", root=STATE)]
 

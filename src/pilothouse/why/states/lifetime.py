@@ -12,7 +12,7 @@ from pilothouse.why.view import Finding, View
 async def gone(view: View) -> Finding:
     """An object that is not there: who deleted it, or why nothing is known of it."""
     changes = await view.changes()
-    ended = next((each for each in reversed(changes) if each.type == "DELETED"), None)
+    ended = next((change for change in reversed(changes) if change.type == "DELETED"), None)
     if ended is None and changes:
         last = await view.chain.step(changes[-1])
         text = f"{view.title} is gone, and its deletion is not recorded; what is known last of it follows"
@@ -25,7 +25,7 @@ async def gone(view: View) -> Finding:
 
 async def deletion(view: View, changes: list[ObjectChange], ended: ObjectChange) -> Step:
     """The step of a deletion. Of one that took its time, what led to it is what led to its beginning."""
-    asked = await deletion_request(view.evidence, [each for each in changes if each.uid == ended.uid])
+    asked = await deletion_request(view.evidence, [change for change in changes if change.uid == ended.uid])
     if asked is None:
         return await view.chain.step(ended, text="was deleted")
     step = await view.chain.step(asked, text="was deleted")
@@ -42,15 +42,15 @@ def _end_lines(asked: ObjectChange, ended: ObjectChange) -> list[str]:
 
 async def created(view: View) -> Step | None:
     """The step of the creation, if history has it."""
-    changes = [each for each in await view.changes() if not view.uid or each.uid == view.uid]
-    made = next((each for each in changes if each.type == "ADDED"), None)
+    changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
+    made = next((change for change in changes if change.type == "ADDED"), None)
     return None if made is None else await view.chain.step(made)
 
 
 async def last_change(view: View, *, undone: bool = False) -> Step | None:
     """The step of the last change of what the object asks for that still holds; of its creation, if there was none.
     ``undone``: also a change that only took back another, which a rollout may be due to."""
-    changes = [each for each in await view.changes() if not view.uid or each.uid == view.uid]
+    changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
     born = str(view.metadata.get("creationTimestamp") or "")
     found = await last_request(view.evidence, changes, born, undone=undone)
     return await view.chain.step(found[0], text=found[1].text) if found is not None else await created(view)
@@ -58,7 +58,7 @@ async def last_change(view: View, *, undone: bool = False) -> Step | None:
 
 async def newest_change(view: View) -> Step | None:
     """The step of the last change of anything but the status; of the creation, if there was none."""
-    changes = [each for each in await view.changes() if not view.uid or each.uid == view.uid]
+    changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
     for each in reversed(newest_of_spec(view.evidence, changes)):
         described = summary(each, await view.evidence.before(each), await view.evidence.after(each))
         if each.type != "ADDED" and described.weight in (SPEC, METADATA) and not is_binding(each):

@@ -50,7 +50,7 @@ async def _mutations(pod: View, container: str) -> list[Step]:
             found.append((source, f'"{container}"' in _spec_text(spec)))
     for document in await pod.evidence.objects(_WEBHOOKS, ""):
         hooks = document.get("webhooks") or ()
-        if any(_matches(each, "rules", labels) for each in hooks):
+        if any(_matches(hook, "rules", labels) for hook in hooks):
             found.append((pod.of(_WEBHOOKS, document["metadata"]["name"], document, namespace=""), False))
     created = str(pod.metadata.get("creationTimestamp") or "")
     found = [each for each in found if str(each[0].metadata.get("creationTimestamp") or "") <= created]

@@ -26,7 +26,7 @@ async def namespace(view: View) -> Finding | None:
         if found.get("status") == "True":
             steps.append(view.step(f"is not empty: {found.get('reason')}: {found.get('message')}", root=STATE))
     finalizers = view.spec.get("finalizers") or []
-    others = [each for each in finalizers if each != "kubernetes"]
+    others = [finalizer for finalizer in finalizers if finalizer != "kubernetes"]
     if others:
         steps.append(view.step(f"is held by spec.finalizers {', '.join(others)}", root=STATE))
     if steps:

@@ -29,13 +29,13 @@ async def ended(view: View) -> Finding | None:
 
 
 async def _phase_change(view: View, phase: str) -> Step | None:
-    for each in reversed(await view.changes()):
-        if each.uid != view.uid or each.type != "MODIFIED":
+    for change in reversed(await view.changes()):
+        if change.uid != view.uid or change.type != "MODIFIED":
             continue
-        before, after = await view.evidence.before(each), await view.evidence.after(each)
+        before, after = await view.evidence.before(change), await view.evidence.after(change)
         if _phase(after) == phase and _phase(before) not in (phase, ""):
-            text = summary(each, before, after).text
-            return await view.chain.step(each, text="completed" if phase == "Succeeded" else text)
+            text = summary(change, before, after).text
+            return await view.chain.step(change, text="completed" if phase == "Succeeded" else text)
     return None
 
 
@@ -47,7 +47,7 @@ async def not_ready(view: View) -> Finding | None:
     """A pod that is on a node and not ready: its containers, probes, gates, volumes, or the node."""
     if not view.spec.get("nodeName") or view.condition("Ready").get("status") == "True":
         return None
-    steps = [await _failure_step(view, each) for each in failures(view.now or {})[:_MOST_FAILURES]]
+    steps = [await _failure_step(view, failure) for failure in failures(view.now or {})[:_MOST_FAILURES]]
     if not steps:
         for remark in (_node_step, _volume_step, _probe_step, _gates_step):
             step = await remark(view)
@@ -102,9 +102,9 @@ async def _absent(view: View, other: View) -> Step | None:
 
 async def was_ready(view: View) -> bool:
     """Whether history has the pod ready at some time."""
-    for each in await view.changes():
-        if each.uid == view.uid and each.type == "MODIFIED":
-            after = await view.evidence.after(each)
+    for change in await view.changes():
+        if change.uid == view.uid and change.type == "MODIFIED":
+            after = await view.evidence.after(change)
             conditions = ((after or {}).get("status") or {}).get("conditions") or ()
             if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
                 return True
@@ -134,11 +134,11 @@ async def _volume_step(view: View) -> Step | None:
                 step.root = FAULT
             return step
     waiting = [
-        each for each in (view.status.get("containerStatuses") or ()) if (each.get("state") or {}).get("waiting")
+        status for status in (view.status.get("containerStatuses") or ()) if (status.get("state") or {}).get("waiting")
     ]
-    claims = [each for each in view.spec.get("volumes") or () if each.get("persistentVolumeClaim")]
+    claims = [volume for volume in view.spec.get("volumes") or () if volume.get("persistentVolumeClaim")]
     if waiting and claims and view.status.get("phase") == "Pending" and not _is_starting(view):
-        names = ", ".join(each["persistentVolumeClaim"].get("claimName", "") for each in claims)
+        names = ", ".join(claim["persistentVolumeClaim"].get("claimName", "") for claim in claims)
         return view.step(f"waits until the volumes of its claims {names} are attached", root=STATE)
     return None
 
@@ -149,9 +149,9 @@ def _is_starting(view: View) -> bool:
 
 async def _probe_step(view: View) -> Step | None:
     running = [
-        each
-        for each in view.status.get("containerStatuses") or ()
-        if (each.get("state") or {}).get("running") and not each.get("ready")
+        status
+        for status in view.status.get("containerStatuses") or ()
+        if (status.get("state") or {}).get("running") and not status.get("ready")
     ]
     if not running:
         return None
@@ -172,8 +172,8 @@ async def _probe_step(view: View) -> Step | None:
 
 
 async def _gates_step(view: View) -> Step | None:
-    gates = [each.get("conditionType", "") for each in view.spec.get("readinessGates") or ()]
-    missing = [each for each in gates if view.condition(each).get("status") != "True"]
+    gates = [gate.get("conditionType", "") for gate in view.spec.get("readinessGates") or ()]
+    missing = [gate for gate in gates if view.condition(gate).get("status") != "True"]
     if not missing:
         return None
     said = "; ".join(f"{each} is {view.condition(each).get('status') or 'not set'}" for each in missing)

@@ -44,7 +44,7 @@ async def full(view: View, message: str, name: str) -> list[Step]:
     top = await workload_of(view) or view
     since = await _last_success(top)
     users = await _users(quota, resource, since, top)
-    new = [each for each in users if each.new]
+    new = [user for user in users if user.new]
     table = _lines(users, resource, since)
     if not new and changed is not None:
         changed.table = [*changed.table, *table]
@@ -59,7 +59,7 @@ async def full(view: View, message: str, name: str) -> list[Step]:
 def _exceeded(message: str) -> tuple[str, str]:
     """The first resource of pods of which there is too little, and the amounts in words."""
     found = _AMOUNTS.search(message)
-    requested, used, limited = (dict(_pairs(each)) for each in found.groups()) if found is not None else ({}, {}, {})
+    requested, used, limited = (dict(_pairs(group)) for group in found.groups()) if found is not None else ({}, {}, {})
     for name in requested:
         if PodEvaluator().counts(name):
             return name, f"{used.get(name)} of {limited.get(name)} {name} used, {requested[name]} more requested"
@@ -67,18 +67,18 @@ def _exceeded(message: str) -> tuple[str, str]:
 
 
 def _pairs(text: str) -> Iterable[tuple[str, str]]:
-    for each in text.split(","):
-        name, _equals, amount = each.partition("=")
+    for part in text.split(","):
+        name, _equals, amount = part.partition("=")
         yield name, amount
 
 
 async def _last_success(top: View) -> str:
     """When the last pod of a workload was created; "" if none was."""
     found = ""
-    for each in await top.evidence.changes_of_all("pods", top.reference.namespace):
-        key = each.cause.key.rpartition("/")[2] if each.cause is not None else ""
-        if each.type == "ADDED" and (key == top.reference.name or key.startswith(f"{top.reference.name}-")):
-            found = each.time
+    for change in await top.evidence.changes_of_all("pods", top.reference.namespace):
+        key = change.cause.key.rpartition("/")[2] if change.cause is not None else ""
+        if change.type == "ADDED" and (key == top.reference.name or key.startswith(f"{top.reference.name}-")):
+            found = change.time
     return found
 
 
@@ -92,7 +92,7 @@ async def _users(quota: View, resource: str, since: str, top: View) -> list[_Use
             used = evaluator.usage(pod, quota.time).get(resource)
         except QuantityError:
             continue
-        if used is None or not all(evaluator.in_scope(each, pod) for each in scopes):
+        if used is None or not all(evaluator.in_scope(scope, pod) for scope in scopes):
             continue
         key = str(controller_of(pod).get("uid") or pod["metadata"]["uid"])
         if key not in users:
@@ -110,10 +110,10 @@ async def _users(quota: View, resource: str, since: str, top: View) -> list[_Use
 def _lines(users: list[_User], resource: str, since: str) -> list[str]:
     """``job/elo-verify: 400m of 1 pod, new since 02:13:52``."""
     lines = []
-    for each in users[:_SHOWN]:
-        text = f"{each.view.title}: {each.used} {resource} of {counted(len(each.pods), 'pod')}"
-        if each.new:
-            part = "" if len(each.new) == len(each.pods) else f"{each.added} of {counted(len(each.new), 'pod')} "
+    for user in users[:_SHOWN]:
+        text = f"{user.view.title}: {user.used} {resource} of {counted(len(user.pods), 'pod')}"
+        if user.new:
+            part = "" if len(user.new) == len(user.pods) else f"{user.added} of {counted(len(user.new), 'pod')} "
             text += f", {part}new since {since[:19]}Z, when the last pod found room"
         lines.append(text)
     if len(users) > _SHOWN:

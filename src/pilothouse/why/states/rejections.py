@@ -66,8 +66,8 @@ async def rejected_by(view: View, message: str) -> list[Step]:
         return await _named(view, "namespaces", view.reference.namespace, "")
     if _LIMITS.search(message):
         steps = []
-        for each in (await view.evidence.objects("limitranges", view.reference.namespace))[:2]:
-            steps += await _named(view, "limitranges", each["metadata"]["name"], view.reference.namespace)
+        for limitrange in (await view.evidence.objects("limitranges", view.reference.namespace))[:2]:
+            steps += await _named(view, "limitranges", limitrange["metadata"]["name"], view.reference.namespace)
         return steps
     missing = await missing_object(view, message)
     return [missing] if missing is not None else []

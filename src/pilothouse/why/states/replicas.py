@@ -76,8 +76,8 @@ def is_held(pod: View) -> bool:
 
 
 def _reason(pod: View) -> str:
-    for each in pod.status.get("containerStatuses") or ():
-        waiting = (each.get("state") or {}).get("waiting") or {}
+    for status in pod.status.get("containerStatuses") or ():
+        waiting = (status.get("state") or {}).get("waiting") or {}
         if waiting.get("reason"):
             return str(waiting["reason"]).replace("ErrImagePull", "ImagePullBackOff")
     scheduled = pod.condition("PodScheduled")

@@ -39,7 +39,7 @@ async def unscheduled(view: View) -> Finding | None:
         return None
     reported = view.condition("PodScheduled")
     if reported.get("reason") == "SchedulingGated" or view.spec.get("schedulingGates"):
-        names = ", ".join(each.get("name", "") for each in view.spec.get("schedulingGates") or ())
+        names = ", ".join(gate.get("name", "") for gate in view.spec.get("schedulingGates") or ())
         return Finding("pending", (await _as_created(view, f"waits until its scheduling gates are removed: {names}"),))
     if not reported:
         scheduler = view.spec.get("schedulerName") or _DEFAULT
@@ -84,9 +84,9 @@ async def _reported(view: View, message: str) -> list[Step]:
 
 def _selects_since(made: Step | None, acts: list[Step]) -> bool:
     """Whether the pod is due to a template that selects other nodes since after those acts."""
-    begun = max((each.time for each in acts), default="")
+    begun = max((act.time for act in acts), default="")
     roots = made.roots() if made is not None else []
-    return any(each.time > begun and (".nodeSelector" in each.text or "ffinity" in each.text) for each in roots)
+    return any(root.time > begun and (".nodeSelector" in root.text or "ffinity" in root.text) for root in roots)
 
 
 async def _pods(view: View, nodes: int) -> list[dict[str, Any]] | None:
@@ -106,9 +106,9 @@ async def _claims(view: View, message: str) -> Step | None:
     if "PersistentVolumeClaim" not in message and "persistentvolumeclaim" not in message:
         return None
     names = [
-        (each.get("persistentVolumeClaim") or {}).get("claimName") or f"{view.reference.name}-{each.get('name')}"
-        for each in view.spec.get("volumes") or ()
-        if each.get("persistentVolumeClaim") or each.get("ephemeral")
+        (volume.get("persistentVolumeClaim") or {}).get("claimName") or f"{view.reference.name}-{volume.get('name')}"
+        for volume in view.spec.get("volumes") or ()
+        if volume.get("persistentVolumeClaim") or volume.get("ephemeral")
     ]
     step = view.step(f"is not scheduled: {message.removeprefix('0/0 nodes are available: ')}")
     for name in names:
@@ -124,7 +124,7 @@ async def _claims(view: View, message: str) -> Step | None:
 async def _no_nodes(view: View) -> Step:
     step = view.step("is not scheduled: there are no nodes")
     changes = await view.evidence.changes_of_all("nodes", "")
-    last = next((each for each in reversed(changes) if each.type == "DELETED"), None)
+    last = next((change for change in reversed(changes) if change.type == "DELETED"), None)
     if last is None:
         step.root = STATE
     else:
@@ -150,8 +150,8 @@ class NodeGroups:
         self._acts: list[tuple[str, str]] = []
         self.depends_on_pod = False
         """Whether some of it is due to what the pod asks for, and not to what was done to the nodes."""
-        for each in nodes:
-            self._add(typed(each, Node))
+        for node in nodes:
+            self._add(typed(node, Node))
 
     def _add(self, node: Node) -> None:
         name = node.metadata.name
@@ -227,9 +227,11 @@ class NodeGroups:
             "requiredDuringSchedulingIgnoredDuringExecution"
         ) or {}
         for term in affinity.get("nodeSelectorTerms") or ():
-            for each in [*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())]:
-                values = ",".join(each.get("values") or ())
-                labels.append(f"{each.get('key')} {each.get('operator')}{f' ({values})' if values else ''}")
+            for match_field in [*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())]:
+                values = ",".join(match_field.get("values") or ())
+                labels.append(
+                    f"{match_field.get('key')} {match_field.get('operator')}{f' ({values})' if values else ''}"
+                )
         return ", ".join(labels) or "its node affinity"
 
     async def acts(self) -> list[Step]:
@@ -263,22 +265,22 @@ class NodeGroups:
     async def _gone(self) -> list[Step]:
         """The deletion of the last node that the pod selected, if there is none of that name any more."""
         evidence = self._view.evidence
-        for each in reversed(await evidence.changes_of_all("nodes", "")):
-            if each.type == "DELETED" and await evidence.get(each.reference) is None:
-                last = await evidence.after(each)
+        for change in reversed(await evidence.changes_of_all("nodes", "")):
+            if change.type == "DELETED" and await evidence.get(change.reference) is None:
+                last = await evidence.after(change)
                 if last is not None and self._selects(last):
-                    return [await self._view.chain.step(each)]
+                    return [await self._view.chain.step(change)]
         return []
 
 
 async def node_act(node: View, what: str) -> Step | None:
     """The last change that gave a node a taint (``taint KEY``) or had it cordoned (``unschedulable``)."""
-    for each in reversed(await node.changes()):
-        if each.type == "DELETED":
+    for change in reversed(await node.changes()):
+        if change.type == "DELETED":
             return None
-        before, after = await node.evidence.before(each), await node.evidence.after(each)
+        before, after = await node.evidence.before(change), await node.evidence.after(change)
         if _has(after, what) and not _has(before, what):
-            return await node.chain.step(each) if each.type != "ADDED" else None
+            return await node.chain.step(change) if change.type != "ADDED" else None
     return None
 
 
@@ -286,7 +288,7 @@ def _has(document: Mapping[str, Any] | None, what: str) -> bool:
     spec = (document or {}).get("spec") or {}
     if what == UNSCHEDULABLE:
         return bool(spec.get("unschedulable"))
-    return any(f"taint {each.get('key')}" == what for each in spec.get("taints") or ())
+    return any(f"taint {taint.get('key')}" == what for taint in spec.get("taints") or ())
 
 
 def _used(pods: list[dict[str, Any]]) -> dict[str, dict[str, int]]:

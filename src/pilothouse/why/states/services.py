@@ -17,12 +17,13 @@ async def service(view: View) -> Finding | None:
     if spec.get("type") == "ExternalName":
         return None
     slices = [
-        each
-        for each in await view.evidence.objects("endpointslices.discovery.k8s.io", view.reference.namespace)
-        if ((each.get("metadata") or {}).get("labels") or {}).get("kubernetes.io/service-name") == view.reference.name
+        endpointslice
+        for endpointslice in await view.evidence.objects("endpointslices.discovery.k8s.io", view.reference.namespace)
+        if ((endpointslice.get("metadata") or {}).get("labels") or {}).get("kubernetes.io/service-name")
+        == view.reference.name
     ]
     needs_ports = bool(spec.get("ports")) and spec.get("clusterIP") != "None"
-    ready = sum(_ready(each) for each in slices if each.get("ports") or not needs_ports)
+    ready = sum(_ready(slice_) for slice_ in slices if slice_.get("ports") or not needs_ports)
     if ready:
         return await _load_balancer(view)
     selector = spec.get("selector")
@@ -45,7 +46,7 @@ async def service(view: View) -> Finding | None:
 async def _without_ports(view: View, pods: list[Document]) -> Step:
     """Ready pods are selected, and none of them has a port of the name that the Service leads to."""
     names = [
-        str(each["targetPort"]) for each in view.spec.get("ports") or () if isinstance(each.get("targetPort"), str)
+        str(port["targetPort"]) for port in view.spec.get("ports") or () if isinstance(port.get("targetPort"), str)
     ]
     if not names:
         return view.step("selects ready pods, which its EndpointSlices do not have yet", root=STATE)
@@ -58,7 +59,8 @@ async def _without_ports(view: View, pods: list[Document]) -> Step:
 
 def _ports_line(pod: Document) -> str:
     ports = [
-        f"{each.get('name') or '(no name)'} ({each.get('containerPort')})" for each in _container_ports(pod["spec"])
+        f"{container_port.get('name') or '(no name)'} ({container_port.get('containerPort')})"
+        for container_port in _container_ports(pod["spec"])
     ]
     return f"pod {pod['metadata']['name']} has {'the ports ' + ', '.join(ports) if ports else 'no ports'}"
 
@@ -81,7 +83,7 @@ async def _port_removed(view: View, pod: Document, names: set[str]) -> Step | No
 
 def _template_ports(workload: Document | None) -> set[str]:
     template = ((workload or {}).get("spec") or {}).get("template") or {}
-    return {str(each.get("name")) for each in _container_ports(template.get("spec") or {})}
+    return {str(container_port.get("name")) for container_port in _container_ports(template.get("spec") or {})}
 
 
 async def endpoint_slice(view: View) -> Finding | None:
@@ -103,9 +105,9 @@ async def _of_service(view: View, name: str) -> Finding | None:
 
 def _ready(endpoint_slice: Document) -> int:
     return sum(
-        len(each.get("addresses") or ())
-        for each in endpoint_slice.get("endpoints") or ()
-        if (each.get("conditions") or {}).get("ready") is not False
+        len(endpoint.get("addresses") or ())
+        for endpoint in endpoint_slice.get("endpoints") or ()
+        if (endpoint.get("conditions") or {}).get("ready") is not False
     )
 
 
@@ -158,7 +160,7 @@ async def _load_balancer(view: View) -> Finding | None:
     """A Service of type LoadBalancer that waits for its address."""
     if view.spec.get("type") != "LoadBalancer" or (view.status.get("loadBalancer") or {}).get("ingress"):
         return None
-    events = [each for each in await view.evidence.events(view.reference, view.uid) if each.type == "Warning"]
+    events = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
     if view.spec.get("loadBalancerClass"):
         text = f"waits for a controller of the loadBalancerClass {view.spec['loadBalancerClass']}"
     elif events:

@@ -28,7 +28,7 @@ async def terminating(view: View) -> Finding | None:
 async def held(view: View) -> list[Step]:
     """The finalizers of an object, each with who was to remove it."""
     finalizers = view.metadata.get("finalizers") or []
-    steps = [await held_by(view, each) for each in finalizers[:_SHOWN]]
+    steps = [await held_by(view, finalizer) for finalizer in finalizers[:_SHOWN]]
     if len(finalizers) > _SHOWN:
         steps.append(view.step(f"is held by {len(finalizers) - _SHOWN} more finalizers", root=STATE))
     if finalizers:
@@ -76,8 +76,8 @@ async def _blocking(view: View) -> list[Step]:
 async def _users(view: View) -> list[Step]:
     found: list[Step] = []
     for pod in await view.evidence.objects("pods", view.reference.namespace):
-        claims = [each.get("persistentVolumeClaim") or {} for each in (pod.get("spec") or {}).get("volumes") or ()]
+        claims = [volume.get("persistentVolumeClaim") or {} for volume in (pod.get("spec") or {}).get("volumes") or ()]
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if not ended and any(each.get("claimName") == view.reference.name for each in claims):
+        if not ended and any(claim.get("claimName") == view.reference.name for claim in claims):
             found.append(view.of("pods", pod["metadata"]["name"], pod).step("uses the claim", root=STATE))
     return found[:_SHOWN]

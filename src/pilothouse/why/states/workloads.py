@@ -47,12 +47,12 @@ async def _was_healthy_since(view: View, last: Step) -> bool:
     """Whether the workload had all its pods ready at some time after a change."""
     if _rollout_is_complete(view, last):
         return True
-    changes = [each for each in await view.changes() if not view.uid or each.uid == view.uid]
+    changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
     place = next((n for n, each in enumerate(changes) if each.resource_version == last.resource_version), None)
     if place is None or not last.resource_version:
         return False
-    for each in changes[place + 1 :][:_MOST_STATES]:
-        after = await view.evidence.after(each)
+    for change in changes[place + 1 :][:_MOST_STATES]:
+        after = await view.evidence.after(change)
         if after is not None and is_healthy(view.reference.resource, after):
             return True
     return False
