@@ -345,7 +345,7 @@ def test_changes_of_files(tmp_path: Path) -> None:
 def test_the_number_of_watched_files_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         (tmp_path / f"{number}.py").write_text("")
-    monkeypatch.setattr(file_changes, "MOST_FILES", 3)
+    monkeypatch.setattr(file_changes, "MAX_FILES", 3)
     found = stamps([Watched(tmp_path / "4.py"), Watched(tmp_path, (".py",), recursive=True)])
     assert sorted(path.name for path in found) == ["0.py", "1.py", "4.py"]
     monkeypatch.setattr(file_changes, "_MOST_ENTRIES", 1)

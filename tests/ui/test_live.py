@@ -9,7 +9,7 @@ from tests.ui.asking import Asking, asking
 from pilothouse.api.core import PODS
 from pilothouse.env import Env
 from pilothouse.ui.live import GRACE_SECONDS, TICK_SECONDS, Reader
-from pilothouse.ui.rows import MOST_EVENTS
+from pilothouse.ui.rows import MAX_EVENTS
 
 
 class Copy:
@@ -125,10 +125,10 @@ async def test_only_the_newest_events_are_shown(env: Env) -> None:
     async with asking(env) as one:
         reader, copy = opened(one), Copy()
         reading = asyncio.create_task(follow(reader, copy))
-        await pods(one, range(MOST_EVENTS // 2))
+        await pods(one, range(MAX_EVENTS // 2))
         await asyncio.sleep(60)
-        assert one.plane.server.store.count("/events/") > MOST_EVENTS
-        assert len(copy.rows["events"]) == MOST_EVENTS
+        assert one.plane.server.store.count("/events/") > MAX_EVENTS
+        assert len(copy.rows["events"]) == MAX_EVENTS
         assert copy.rows["events"] == (await truth(one))["events"]
         one.page.live.close(reader)
         await reading

@@ -18,7 +18,7 @@ from pilothouse.client import merge_patch
 from pilothouse.env import Env
 from pilothouse.ui.answers import LONGEST_QUERY
 from pilothouse.ui.files import load_files
-from pilothouse.ui.live import MOST_READERS
+from pilothouse.ui.live import MAX_READERS
 
 VALUE, APPLIED = "correct horse", "battery staple"
 STATIC = Path(pilothouse.__file__).parent / "ui" / "static"
@@ -326,12 +326,12 @@ async def test_search_finds_names_of_every_kind(env: Env) -> None:
 async def test_streams_are_limited_in_number(env: Env) -> None:
     async with asking(env) as one:
         await one.log_in()
-        readers = [one.page.live.open() for _ in range(MOST_READERS)]
+        readers = [one.page.live.open() for _ in range(MAX_READERS)]
         answer = await one.ask("/ui/api/stream")
         assert (answer.status, "too many pages" in answer.json["error"]) == (429, True)
         assert readers[0] is not None
         one.page.live.close(readers[0])
-        assert one.page.live.readers == MOST_READERS - 1
+        assert one.page.live.readers == MAX_READERS - 1
 
 
 async def test_a_stream_ends_with_its_session(env: Env) -> None:

@@ -1,6 +1,6 @@
 """Tokens are good once and for minutes; sessions need both secrets; both are few."""
 
-from pilothouse.ui.sessions import MOST_SESSIONS, MOST_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, Sessions
+from pilothouse.ui.sessions import MAX_SESSIONS, MAX_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, Sessions
 
 
 class Time:
@@ -69,9 +69,9 @@ def test_a_session_can_be_ended() -> None:
 
 def test_of_too_many_the_oldest_goes() -> None:
     sessions = Sessions(Time())
-    tokens = [sessions.new_token() for _ in range(MOST_TOKENS + 1)]
+    tokens = [sessions.new_token() for _ in range(MAX_TOKENS + 1)]
     assert sessions.log_in(tokens[0]) is None
     found = [sessions.log_in(token) for token in tokens[1:]]
-    found += [sessions.log_in(sessions.new_token()) for _ in range(MOST_SESSIONS + 1 - len(found))]
+    found += [sessions.log_in(sessions.new_token()) for _ in range(MAX_SESSIONS + 1 - len(found))]
     valid = [each is not None and sessions.is_valid(each) for each in found]
-    assert valid == [False] + [True] * MOST_SESSIONS
+    assert valid == [False] + [True] * MAX_SESSIONS

@@ -6,15 +6,15 @@ from tests.why.cluster import Cluster
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.machinery.causes import Cause, Origin
 from pilothouse.why import Reference, ServerEvidence
-from pilothouse.why.actors import act, root_of, who
+from pilothouse.why.actors import actor, actor_with_command, root_kind
 from pilothouse.why.evidence import ObjectChange
-from pilothouse.why.trust import believed_cause
+from pilothouse.why.trust import trusted_cause
 
 KUBECTL = "kubectl/v1.20.2 (linux/amd64)"
 
 
 def change_by(origin: Origin) -> ObjectChange:
-    return ObjectChange(Reference("pods", "default", "web"), "MODIFIED", 7, origin=origin, cause=believed_cause(origin))
+    return ObjectChange(Reference("pods", "default", "web"), "MODIFIED", 7, origin=origin, cause=trusted_cause(origin))
 
 
 @cases(
@@ -53,18 +53,18 @@ def change_by(origin: Origin) -> ObjectChange:
     },
 )
 def test_who_wrote(origin: Origin, told: str) -> None:
-    assert who(change_by(origin)) == told
+    assert actor(change_by(origin)) == told
 
 
 def test_an_older_kubectl_by_what_it_changed() -> None:
     origin = change_by(Origin(user="jane", user_agent=KUBECTL))
-    assert act(origin, "changed: spec.unschedulable added (true)") == "jane with kubectl cordon or drain"
-    assert act(origin, "changed: spec.replicas: 1 -> 2") == "jane with kubectl"
+    assert actor_with_command(origin, "changed: spec.unschedulable added (true)") == "jane with kubectl cordon or drain"
+    assert actor_with_command(origin, "changed: spec.replicas: 1 -> 2") == "jane with kubectl"
 
 
 def test_a_remark_of_the_api_server_leaves_the_act_to_the_user() -> None:
     remark = Cause("kube-apiserver", "", "PodDisruptionBudget web is charged")
-    assert root_of(change_by(Origin(user="kubernetes-admin", cause=remark))) == "user"
+    assert root_kind(change_by(Origin(user="kubernetes-admin", cause=remark))) == "user"
 
 
 async def test_the_command_is_kept_with_the_change(cluster: Cluster) -> None:

@@ -53,11 +53,11 @@ async def test_reads_of_an_object_with_many_changes(cluster: Cluster, monkeypatc
     reads: list[str] = []
     read = Client.list
 
-    async def counted(self: Client, *words: Any, **options: Any) -> Any:
+    async def pluralize(self: Client, *words: Any, **options: Any) -> Any:
         reads.append(options.get("resource_version", ""))
         return await read(self, *words, **options)
 
-    monkeypatch.setattr(Client, "list", counted)
+    monkeypatch.setattr(Client, "list", pluralize)
     await cluster.create(_config_map(finalizers=["example.com/hold"]))
     for number in range(500):
         await cluster.patch(CONFIG_MAPS, "shared", {"metadata": {"annotations": {"n": str(number)}}})

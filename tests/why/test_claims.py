@@ -1,12 +1,12 @@
-"""Causes that are claimed by users who are no components."""
+"""Causes that are claimed by users actor are no components."""
 
 from tests.tables import cases
 
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.causes import Cause, Origin
-from pilothouse.why.actors import root_of, who
+from pilothouse.why.actors import actor, root_kind
 from pilothouse.why.evidence import ObjectChange, Reference
-from pilothouse.why.trust import CONTROLLER_ACCOUNTS, believed_cause
+from pilothouse.why.trust import CONTROLLER_ACCOUNTS, trusted_cause
 
 CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
 
@@ -58,9 +58,9 @@ CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
 )
 def test_who_wrote(user: str, cause: Cause | None, by: str, root: str) -> None:
     origin = Origin(user=user, user_agent="curl/8.0", verb="update", cause=cause)
-    believed = believed_cause(origin, {"system:serviceaccount:shop:operator"})
+    believed = trusted_cause(origin, {"system:serviceaccount:shop:operator"})
     change = ObjectChange(Reference("pods", "default", "web"), "MODIFIED", 7, origin=origin, cause=believed)
-    assert (who(change), root_of(change)) == (by, root)
+    assert (actor(change), root_kind(change)) == (by, root)
 
 
 def test_every_controller_is_believed() -> None:

@@ -9,7 +9,7 @@ from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quant
 
 _QUANTITY, _SEMVER = "kubernetes.Quantity", "kubernetes.Semver"
 _INT64 = 1 << 63
-_MOST_DIGITS = 19
+_MAX_DIGITS = 19
 """A number of 64 bits has no more; larger powers of ten are not written out."""
 
 
@@ -48,7 +48,7 @@ def _compare(left: dict[str, Any], right: dict[str, Any]) -> int:
 def _whole(value: dict[str, Any]) -> int | None:
     """The amount when it is a whole number of 64 bits."""
     amount = _read(value)
-    if amount.exponent > _MOST_DIGITS or (amount.exponent < 0 and amount.mantissa % 10**-amount.exponent):
+    if amount.exponent > _MAX_DIGITS or (amount.exponent < 0 and amount.mantissa % 10**-amount.exponent):
         return None
     number = amount.mantissa * 10**amount.exponent if amount.exponent >= 0 else amount.mantissa // 10**-amount.exponent
     return number if -_INT64 <= number < _INT64 else None

@@ -31,7 +31,7 @@ from pilothouse.cel.limits import (
     Task,
     elsewhere,
 )
-from pilothouse.cel.work import MOST_MEASURED, Extent, Known, rounded, work_of
+from pilothouse.cel.work import MAX_MEASURED, Extent, Known, rounded, work_of
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
@@ -53,7 +53,7 @@ extensions:
   - {name: two-var-comprehensions}
   - {name: bindings}
 """
-_MOST_BOUNDS = 64
+_MAX_BOUNDS = 64
 _LARGEST_WALKED = 16 * 1024
 """Bytes of a checked expression that ``work`` walks: some 5 ms, the first time. What is larger only another process
 deserializes and evaluates, where there is one."""
@@ -190,10 +190,10 @@ class Program:
         coarse = rounded(extent)
         bound = self._bounds.get(coarse)
         if bound is None:
-            if len(self._bounds) >= _MOST_BOUNDS:
+            if len(self._bounds) >= _MAX_BOUNDS:
                 self._bounds.clear()
             bound = self._bounds[coarse] = work_of(self._read(), coarse)
-        if bound <= AT_ONCE or extent.weight > MOST_MEASURED:
+        if bound <= AT_ONCE or extent.weight > MAX_MEASURED:
             return bound
         return self.bound(values)
 

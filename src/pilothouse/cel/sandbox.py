@@ -43,7 +43,7 @@ _PATIENCE_SECONDS = 6 * _SECONDS
 """How long an answer may take on a machine with much else to do; the process counts its own time."""
 _COMPILE_PATIENCE_SECONDS = 4 * COMPILE_SECONDS
 _START_SECONDS = 30.0
-_MOST_WAITING = 8
+_MAX_WAITING = 8
 
 
 class Sandbox:
@@ -67,7 +67,7 @@ class Sandbox:
         return await self._off_loop(partial(self.compile, source))
 
     async def _off_loop(self, function: Callable[[], T]) -> T:
-        if self._waiting >= _MOST_WAITING:
+        if self._waiting >= _MAX_WAITING:
             raise Busy
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="pilothouse-expressions")

@@ -16,11 +16,11 @@ import msgspec
 
 from pilothouse.cel.checked import Checked, Node
 
-MOST_ITERATIONS = 10_000
-MOST_MEASURED = 20_000
+MAX_ITERATIONS = 10_000
+MAX_MEASURED = 20_000
 """Larger values are not measured to the end, which takes a millisecond at most."""
 _COUNTED = re.compile(r"\{(\d*),?(\d*)\}")
-_MOST_REPEATED = 1000
+_MAX_REPEATED = 1000
 """RE2 rejects expressions that repeat more often, however nested."""
 
 
@@ -115,7 +115,7 @@ def measured(value: Any) -> Extent:
         weight += size
         if size > items:  # noqa: PLR1730  # max() is a call for each
             items = size
-        if weight > MOST_MEASURED:
+        if weight > MAX_MEASURED:
             return _UNMEASURED
         if type(one) is dict:
             texts += one
@@ -226,11 +226,11 @@ class _Estimate:
         over = self.value(node.range)
         initial, condition, step, result = node.parts
         before = self.value(initial)
-        count = min(_items(over), MOST_ITERATIONS)
+        count = min(_items(over), MAX_ITERATIONS)
         if not count:
             return self._with({node.name: before}, result)
         made: Value = before
-        outside, self._times = self._times, min(self._times * count, MOST_ITERATIONS)
+        outside, self._times = self._times, min(self._times * count, MAX_ITERATIONS)
         if len(node.variables) == 2:
             variables = {node.variables[0]: _union(over.keys(), Extent()), node.variables[1]: over.elements()}
         else:
@@ -243,7 +243,7 @@ class _Estimate:
             items = count * max(1, _added(step))
             made = Extent(max(grown.items, items), grown.chars, count * grown.weight + 1)
             # Each iteration copies what there is so far.
-            loops = min(outside, max(1, MOST_ITERATIONS // count))
+            loops = min(outside, max(1, MAX_ITERATIONS // count))
             self.total += _finite(_COPIED * items * count / 2) * loops
         return self._with({node.name: made}, result)
 
@@ -336,7 +336,7 @@ def _matched(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]
     if isinstance(pattern, Known):
         program = max((_program(one) for one in pattern.values if isinstance(one, str)), default=0)
     else:
-        program = pattern.extent.chars * (1 if pattern.extent.chars < 4 else _MOST_REPEATED)
+        program = pattern.extent.chars * (1 if pattern.extent.chars < 4 else _MAX_REPEATED)
     found = Extent(text.chars + 1, text.chars, 1 + 2 * text.chars)
     return 200 + 2 * program + text.chars * (0.3 + 0.02 * program), found
 
@@ -344,7 +344,7 @@ def _matched(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]
 def _program(pattern: str) -> int:
     repeated = 1
     for low, high in _COUNTED.findall(pattern):
-        repeated = min(repeated * max(1, int((high or low or "1")[:5])), _MOST_REPEATED)
+        repeated = min(repeated * max(1, int((high or low or "1")[:5])), _MAX_REPEATED)
     return len(pattern) * repeated
 
 

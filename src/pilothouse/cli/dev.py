@@ -38,7 +38,7 @@ _SETTLE_SECONDS = 0.1
 _STORED_HINT = " (to remove a version with all its objects: kubectl delete crd, and save the file again)"
 _SETTLE_ROUNDS = 20
 """Editors and version control write several files, each in several steps: they have two seconds to finish."""
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 _PORT_FLAG = "webhook-port"
 _PORTS_TRIED = 50
 _OFF = ("metrics-bind-address", "health-probe-bind-address")
@@ -219,8 +219,8 @@ class _Session:
         return f"{self._began:%H:%M:%S}"
 
     def _shown(self, paths: Sequence[Path]) -> str:
-        names = [str(path.relative_to(self._folder)) for path in paths[:_MOST_NAMES]]
-        more = f" and {len(paths) - _MOST_NAMES} more" if len(paths) > _MOST_NAMES else ""
+        names = [str(path.relative_to(self._folder)) for path in paths[:_MAX_NAMES]]
+        more = f" and {len(paths) - _MAX_NAMES} more" if len(paths) > _MAX_NAMES else ""
         return ", ".join(names) + more
 
 

@@ -14,7 +14,7 @@ _LOAD_SECONDS = 60.0
 _READY_SECONDS = 30.0
 _STOP_SECONDS = 15.0
 """Running syncs have ten."""
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class OperatorProcess:
             stdout=asyncio.subprocess.PIPE,
             # Ctrl-C is handled by the session, which stops the operator before its API server.
             start_new_session=True,
-            limit=_MOST_BYTES,
+            limit=_MAX_BYTES,
         )
         assert process.stdout is not None
         try:

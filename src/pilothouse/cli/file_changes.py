@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-MOST_FILES = 1000
+MAX_FILES = 1000
 """How many files are watched, at most."""
-_MOST_ENTRIES = 10_000
+_MAX_ENTRIES = 10_000
 """How many entries of folders are read to find them: the folder of an operator may be a home folder."""
 _NOT_MODULES = ("__pycache__", "node_modules", "site-packages", "tests")
 _ENVIRONMENT = "pyvenv.cfg"
@@ -36,11 +36,11 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 def stamps(watched: Sequence[Watched]) -> dict[Path, Stamp]:
-    """The files that there are, and their states. At most ``MOST_FILES``, the first ones of ``watched`` first."""
+    """The files that there are, and their states. At most ``MAX_FILES``, the first ones of ``watched`` first."""
     found: dict[Path, Stamp] = {}
     for each in watched:
         for path in _files(each):
-            if len(found) == MOST_FILES:
+            if len(found) == MAX_FILES:
                 return found
             try:
                 stat = path.stat()
@@ -59,7 +59,7 @@ def _files(watched: Watched) -> Iterator[Path]:
     if not watched.path.is_dir():
         yield watched.path
         return
-    folders, left = [watched.path], _MOST_ENTRIES
+    folders, left = [watched.path], _MAX_ENTRIES
     while folders and left > 0:
         try:
             entries = sorted(os.scandir(folders.pop(0)), key=lambda entry: entry.name)

@@ -138,7 +138,7 @@ def write_lines(writes: Sequence[Write]) -> list[str]:
     """A line for each write: time, change, and user."""
     return [
         escaped(
-            f"{write.time}  {f'{write.namespace} ' if write.namespace else ''}{write.object} {write.text}, by {write.by}"
+            " ".join(filter(None, (f"{write.time} ", write.namespace, write.object, f"{write.text}, by {write.by}")))
         )
         for write in writes
     ]

@@ -11,8 +11,8 @@ from pilothouse.api.kinds import Kind
 from pilothouse.apiserver.resources import ResourceTable, storage_prefix
 from pilothouse.machinery.times import format_micro_time
 from pilothouse.storage import Change, Compacted, FutureRevision, Store
-from pilothouse.why.evidence import MOST_OBJECTS, Document, ObjectChange, Reference, change_at
-from pilothouse.why.trust import believed_cause
+from pilothouse.why.evidence import MAX_OBJECTS, Document, ObjectChange, Reference, change_at
+from pilothouse.why.trust import trusted_cause
 
 _event = msgspec.json.Decoder(Event).decode
 
@@ -77,7 +77,7 @@ class StoreEvidence:
             metadata.get("uid") or "",
             time,
             change.origin,
-            believed_cause(change.origin),
+            trusted_cause(change.origin),
             str(change.revision),
         )
 
@@ -97,10 +97,10 @@ class StoreEvidence:
         return None if record is None else msgspec.json.decode(record.value)
 
     async def objects(self, resource: str, namespace: str, *, revision: int = 0) -> list[Document]:
-        """The first ``MOST_OBJECTS`` of a namespace, or of the cluster, now or as they were at a revision."""
+        """The first ``MAX_OBJECTS`` of a namespace, or of the cluster, now or as they were at a revision."""
         prefix = _prefix(resource) + (f"{namespace}/" if namespace else "")
         try:
-            page = self._store.list(prefix, limit=MOST_OBJECTS, revision=revision)
+            page = self._store.list(prefix, limit=MAX_OBJECTS, revision=revision)
         except (Compacted, FutureRevision):
             self.unseen["states older than the history of the store"] = None
             return []

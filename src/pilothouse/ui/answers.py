@@ -14,7 +14,7 @@ from pilothouse.ui.files import SECURITY_HEADERS
 LONGEST_QUERY = 2048
 LONGEST_BODY = 1024
 _BODY_SECONDS = 5.0
-_MOST_PARAMETERS = 10
+_MAX_PARAMETERS = 10
 
 
 class Rejected(Exception):
@@ -49,9 +49,9 @@ class Question(msgspec.Struct, frozen=True):
         if len(raw) > LONGEST_QUERY:
             raise Rejected(414, f"the query is longer than {LONGEST_QUERY} bytes")
         try:
-            query = dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=_MOST_PARAMETERS))
+            query = dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
         except ValueError as error:
-            raise Rejected(400, f"the query has more than {_MOST_PARAMETERS} parameters") from error
+            raise Rejected(400, f"the query has more than {_MAX_PARAMETERS} parameters") from error
         return Question(scope["method"], path, query, headers, scope["scheme"])
 
     def cookie(self, name: str) -> str:

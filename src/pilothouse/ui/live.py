@@ -26,7 +26,7 @@ GRACE_SECONDS = 20.0
 """How long the rows are maintained after the last reader has disconnected, so that a reloaded page is shown at once."""
 FRAME_ROWS = 500
 _PAGE = 5000
-MOST_READERS = 16
+MAX_READERS = 16
 _PENDING_BYTES = 2 * 1024 * 1024
 _PENDING_FRAMES = 100
 
@@ -134,7 +134,7 @@ class Live:
 
     def open(self) -> Reader | None:
         """A new reader; None if there are too many. It has to be closed with ``close``."""
-        if len(self._readers) >= MOST_READERS:
+        if len(self._readers) >= MAX_READERS:
             return None
         reader = Reader(self)
         self._readers[reader] = None

@@ -19,10 +19,10 @@ from pilothouse.ui.rows import event_row
 from pilothouse.ui.slices import Slices
 
 HIDDEN = "(hidden)"
-MOST_VERSIONS = 100
-MOST_EVENTS = 100
-_MOST_BYTES = 16 * 1024 * 1024
-_MOST_FIELDS = 60
+MAX_VERSIONS = 100
+MAX_EVENTS = 100
+_MAX_BYTES = 16 * 1024 * 1024
+_MAX_FIELDS = 60
 _LONGEST_VALUE = 400
 _SHOWN_OF_SECRETS = ("apiVersion", "kind", "metadata", "type", "immutable")
 
@@ -113,7 +113,7 @@ class Objects:
                     rows.append(row)
             await slices.turn()
         rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
-        return rows[:MOST_EVENTS]
+        return rows[:MAX_EVENTS]
 
     async def versions(self, found: Found) -> dict[str, Any]:
         """The versions of an object that the history has, newest first, each with what it changed."""
@@ -124,7 +124,7 @@ class Objects:
         for change in reversed(found.changes):
             length = len(change.value) + len(change.previous or b"")
             size += length
-            if len(versions) == MOST_VERSIONS or size > _MOST_BYTES:
+            if len(versions) == MAX_VERSIONS or size > _MAX_BYTES:
                 break
             versions.append(await self._core.long_work.run(length, _version, found.info, change, marks, now))
             await slices.turn()
@@ -145,8 +145,8 @@ def _version(info: ResourceInfo, change: Change, marks: Sequence[tuple[float, in
         "at": change.origin.time if change.origin is not None else time_of(change.revision, marks, now),
         "origin": origin_of(change),
         "managers": [] if change.type == "DELETED" else changed_managers(before, after),
-        "changes": [shown_difference(info, each) for each in found[:_MOST_FIELDS]],
-        "moreChanges": max(len(found) - _MOST_FIELDS, 0),
+        "changes": [shown_difference(info, each) for each in found[:_MAX_FIELDS]],
+        "moreChanges": max(len(found) - _MAX_FIELDS, 0),
     }
 
 

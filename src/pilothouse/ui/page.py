@@ -39,7 +39,7 @@ KEY_HEADER = "x-pilothouse-key"
 """The second secret of a session, besides the cookie."""
 _AT_ONCE = 4
 """Answers that are made at a time; more wait."""
-_MOST_WAITING = 16
+_MAX_WAITING = 16
 _REQUEST_SECONDS = 30.0
 _SESSION_CHECK_SECONDS = 5.0
 
@@ -209,7 +209,7 @@ class Page:
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
         """Limits of concurrent responses and their duration."""
-        if self._waiting >= _MOST_WAITING:
+        if self._waiting >= _MAX_WAITING:
             raise Rejected(429, "too many requests at a time; try again")
         self._waiting += 1
         try:

@@ -17,8 +17,8 @@ from pilothouse.machinery.metrics import Gauge, Histogram, Registry
 from pilothouse.ui.live import Live, frame
 
 SAMPLE_SECONDS, IDLE_SAMPLE_SECONDS = 1.0, 10.0
-MOST_SAMPLES = 600
-MOST_ERRORS = 200
+MAX_SAMPLES = 600
+MAX_ERRORS = 200
 _LONGEST = 500
 COLUMNS = (
     "queue",
@@ -79,7 +79,7 @@ class RecentErrors(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.count = 0
-        self._last: deque[tuple[Any, ...]] = deque(maxlen=MOST_ERRORS)
+        self._last: deque[tuple[Any, ...]] = deque(maxlen=MAX_ERRORS)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Remember a line. No traceback: that is for the log."""
@@ -129,7 +129,7 @@ class Programs:
         self._decisions = decisions
         self._errors = errors
         self._before = _Sample(0.0, {})
-        self._samples: deque[tuple[float, bytes]] = deque(maxlen=MOST_SAMPLES)
+        self._samples: deque[tuple[float, bytes]] = deque(maxlen=MAX_SAMPLES)
         self._names: dict[str, str] = {}
         self._sent_decision = self._sent_error = 0
 

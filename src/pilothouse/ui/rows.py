@@ -249,7 +249,7 @@ _read_pod: Callable[[bytes], views.Pod] = msgspec.json.Decoder(views.Pod).decode
 _read_workload: Callable[[bytes], views.Workload] = msgspec.json.Decoder(views.Workload).decode
 _read_event: Callable[[bytes], views.Event] = msgspec.json.Decoder(views.Event).decode
 
-MOST_EVENTS = 500
+MAX_EVENTS = 500
 TABLES: Sequence[Table] = (
     Table(
         "nodes",
@@ -311,7 +311,7 @@ TABLES: Sequence[Table] = (
             "source",
         ),
         event_row,
-        MOST_EVENTS,
+        MAX_EVENTS,
     ),
 )
 TABLE_OF = {prefix: table for table in TABLES for prefix in table.prefixes}

@@ -9,8 +9,8 @@ from pilothouse.env import Env
 from pilothouse.ui.objects import Objects
 from pilothouse.ui.slices import Slices
 
-MOST_FOUND = 100
-MOST_GONE = 50
+MAX_FOUND = 100
+MAX_GONE = 50
 """So many are found beside, of those that are gone."""
 _PAGE = 1000
 _LONGEST = 100
@@ -41,17 +41,17 @@ class Search:
         found: list[dict[str, Any]] = []
         for info in infos:
             after = info.prefix
-            while len(found) < MOST_FOUND:
+            while len(found) < MAX_FOUND:
                 records = self._core.store.list(info.prefix, after=after, limit=_PAGE).records
                 fitting = [record.key for record in records if _fits(record.key[len(info.prefix) :].lower(), words)]
-                found += [{"key": key, "kind": info.kind} for key in fitting[: MOST_FOUND - len(found)]]
+                found += [{"key": key, "kind": info.kind} for key in fitting[: MAX_FOUND - len(found)]]
                 await slices.turn()
                 if len(records) < _PAGE:
                     break
                 after = records[-1].key
-        more = len(found) == MOST_FOUND
+        more = len(found) == MAX_FOUND
         for info in infos if words else ():
-            found += await self._gone(info, words, min(MOST_GONE, MOST_FOUND + MOST_GONE - len(found)), slices)
+            found += await self._gone(info, words, min(MAX_GONE, MAX_FOUND + MAX_GONE - len(found)), slices)
         return {"found": found, "more": more}
 
     async def _gone(self, info: ResourceInfo, words: Sequence[str], most: int, slices: Slices) -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ import msgspec
 
 TOKEN_SECONDS = 600.0
 SESSION_SECONDS = 12 * 3600.0
-MOST_TOKENS = 8
-MOST_SESSIONS = 16
+MAX_TOKENS = 8
+MAX_SESSIONS = 16
 _BYTES = 32
 _LONGEST = 256
 """Characters of a secret that is worth a comparison; ours have 43."""
@@ -43,7 +43,7 @@ class Sessions:
     def new_token(self) -> str:
         """A token for one login."""
         self._expire()
-        while len(self._tokens) >= MOST_TOKENS:
+        while len(self._tokens) >= MAX_TOKENS:
             del self._tokens[next(iter(self._tokens))]
         token = secrets.token_urlsafe(_BYTES)
         self._tokens[_digest(token)] = self._monotonic() + TOKEN_SECONDS
@@ -54,7 +54,7 @@ class Sessions:
         self._expire()
         if len(token) > _LONGEST or self._tokens.pop(_digest(token), None) is None:
             return None
-        while len(self._sessions) >= MOST_SESSIONS:
+        while len(self._sessions) >= MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         session = Session(
             secrets.token_urlsafe(_BYTES), secrets.token_urlsafe(_BYTES), self._monotonic() + SESSION_SECONDS

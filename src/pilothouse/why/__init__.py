@@ -1,11 +1,11 @@
-"""Why an object is as it is, or is gone: the chain of causes, back to the act or the fault that began it.
+"""Explains the state of an object, or its deletion: the chain of causes, back to the write or fault that started it.
 
-``explain`` answers for any object. It reads with a client, so it works against any API server; the data that only
-pilothouse's provides (who wrote, and why) comes from ``/debug/history/changes``, or from decision and audit logs.
+``explain`` takes any object and reads with a client, so it works against any API server. The origin of writes (user,
+component, decision) is in ``/debug/history/changes`` of pilothouse's API server, or in decision and audit logs.
 
-* ``evidence`` is what there is to go by; ``changes`` says what a change was, ``chain`` follows it back.
-* ``states`` looks at objects of each kind: what is remarkable about them, and what that follows from.
-* ``steps`` is the answer, as a tree, as text and as JSON.
+* ``evidence`` reads changes, objects and events; ``changes`` describes a change, ``chain`` follows it back.
+* ``states`` checks objects by kind: not ready, pending, terminating, and why.
+* ``steps`` has the result: a tree of steps, printed as text or JSON.
 """
 
 from pilothouse.why.evidence import Evidence, Reference, ServerEvidence

@@ -1,30 +1,32 @@
-"""Who made a change, as people say it, and what kind of beginning it is. Pure."""
+"""Describes who made a change, and classifies root causes. Pure."""
 
 from pilothouse.machinery.causes import TIMER, Cause, Origin
 from pilothouse.why.evidence import ObjectChange
 from pilothouse.why.steps import FAULT, PROGRAM, TIME, UNKNOWN, USER
 
 FAULTS = frozenset({"kubelet", "node-lifecycle-controller"})
-"""What these do without an event that led to it, they do because of something outside of the cluster's objects."""
+"""Components whose writes without a trigger follow from something outside of the API: a container, a node."""
 
 
 _SERVER = "kube-apiserver"
 _SERVER_USER = "system:apiserver"
 
 
-def acting(change: ObjectChange) -> Cause | None:
-    """The cause of a write by a component. What the API server remarks on the request of somebody is none."""
+def component_cause(change: ObjectChange) -> Cause | None:
+    """The cause of a write by a component. None if the API server added the cause to another user's request."""
     cause, origin = change.cause, change.origin
-    remark = cause is not None and cause.component == _SERVER and origin is not None and origin.user != _SERVER_USER
-    return None if remark else cause
+    is_annotation = (
+        cause is not None and cause.component == _SERVER and origin is not None and origin.user != _SERVER_USER
+    )
+    return None if is_annotation else cause
 
 
-def who(change: ObjectChange) -> str:
-    """Who made a change, as people say it: ``jane with kubectl scale``, ``replicaset-controller``."""
+def actor(change: ObjectChange) -> str:
+    """Who made a change: ``jane with kubectl scale``, ``replicaset-controller``."""
     origin = change.origin
     if origin is None:
         return ""
-    cause = acting(change)
+    cause = component_cause(change)
     if cause is not None:
         program = origin.user_agent.partition(" ")[0] if change.inferred else ""
         return _component(cause.component, origin.user) + (f" ({program})" if program else "")
@@ -35,7 +37,8 @@ def who(change: ObjectChange) -> str:
 
 
 def _tool(origin: Origin) -> str:
-    """The program, with its subcommand: kubectl names it since v1.22, before that the field manager often does."""
+    """The program with its subcommand: kubectl sends it as ``Kubectl-Command`` since v1.22; before, it is often in the
+    field manager."""
     evicts = origin.subresource == "eviction"
     if origin.command.startswith("kubectl "):
         return f"{origin.command} (an eviction)" if evicts else origin.command
@@ -57,13 +60,13 @@ def _tool(origin: Origin) -> str:
 
 
 def _component(name: str, user: str) -> str:
-    """A component of Kubernetes is known by its name, a program of somebody else by its user as well."""
+    """The name of a component; that of another program with its user."""
     if user.startswith("system:serviceaccount:") and not user.startswith("system:serviceaccount:kube-system:"):
         return f"{name} as {user}"
     return name
 
 
-_BY_CHANGE = {
+_COMMAND_BY_CHANGE = {
     "spec.unschedulable added (true)": "cordon or drain",
     "spec.unschedulable removed": "uncordon",
     "spec.paused added (true)": "rollout pause",
@@ -71,27 +74,27 @@ _BY_CHANGE = {
     "kubectl.kubernetes.io/restartedAt": "rollout restart",
     "changed: taint ": "taint",
 }
-"""What the commands change that give no name of their own as field manager (those of older releases)."""
+"""Changes by which kubectl commands without a field manager of their own are recognized (older releases)."""
 
 
-def act(change: ObjectChange, text: str) -> str:
-    """``who``, with the command of kubectl that makes a change like this one."""
-    found = who(change)
-    if found.endswith(" with kubectl"):
-        for part, command in _BY_CHANGE.items():
+def actor_with_command(change: ObjectChange, text: str) -> str:
+    """``actor``, with the kubectl command that makes such a change."""
+    name = actor(change)
+    if name.endswith(" with kubectl"):
+        for part, command in _COMMAND_BY_CHANGE.items():
             if part in text:
-                return f"{found} {command}"
-    return found
+                return f"{name} {command}"
+    return name
 
 
-def root_of(change: ObjectChange) -> str:
-    """What kind of beginning a change is that nothing known led to."""
+def root_kind(change: ObjectChange) -> str:
+    """The kind of root cause for a change without a known reason: USER, PROGRAM, FAULT, TIME or UNKNOWN."""
     origin = change.origin
     if origin is None:
         return UNKNOWN
-    cause = acting(change)
+    cause = component_cause(change)
     if cause is None:
-        # Without a user it is from a decision log: a program of pilothouse.
+        # Without a user it is from a decision log, and so from a program of pilothouse.
         return PROGRAM if origin.user.startswith("system:") or not origin.user else USER
     if cause.component in FAULTS:
         return FAULT

@@ -1,10 +1,10 @@
-"""From a change back to what began it.
+"""Follows a change back to its root causes.
 
-The origin of a change names the component, the key that it was working on and the events that had enqueued the key.
-Each event shows an object at a resourceVersion, and the change that had that one has an origin of its own. Controllers
-are driven by levels, so the event is often only the occasion: what a Deployment's controller does in the middle of a
-rollout follows from the new template, although the news was that a pod became ready. So the last change of the spec of
-the key's own object is considered too, unless the status said that it was fulfilled.
+A change's origin names the component, the key it was syncing and the events that enqueued the key. Each event has an
+object and resourceVersion, and the change that wrote that version has an origin of its own. Controllers are
+level-driven, so the event is often only the occasion: during a rollout a Deployment's controller acts because of the
+new template, although the event was that a pod became ready. So the last change of the spec of the key's object is a
+candidate too, unless the status showed that it was fulfilled.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from pilothouse.machinery.causes import RETRY, TIMER, Cause, Trigger
-from pilothouse.why.actors import FAULTS, act, root_of
+from pilothouse.why.actors import FAULTS, actor_with_command, root_kind
 from pilothouse.why.changes import (
     CREATED,
     FAILED,
@@ -26,22 +26,22 @@ from pilothouse.why.changes import (
 )
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.details import details
-from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
+from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_spec_changes
 from pilothouse.why.injected import injected
 from pilothouse.why.nearby import nearby
-from pilothouse.why.requests import acting_differences, last_request
+from pilothouse.why.requests import last_request, relevant_differences
 from pilothouse.why.steps import FAULT, PROGRAM, UNKNOWN, USER, Step
 
-UnwrittenFault = Callable[[Reference, int], Step | None]
-"""The last fault of an object before a revision (0: of all) that nobody has written down in the cluster: simulations
-bring them about."""
-_MOST_LINKS = 16
-_MOST_BRANCHES = 3
-_MOST_STEPS = 80
-_MOST_CHANGES = 60
-"""Of so many of the last changes of an object those of the status are read, too."""
-_BESIDES = CREATED
-"""What weighs less than that is described of only if there is nothing else."""
+UnrecordedFault = Callable[[Reference, int], Step | None]
+"""Returns the last fault of an object before a revision (0: any) that is recorded in no object, since a simulation
+caused it."""
+_MAX_LINKS = 16
+_MAX_BRANCHES = 3
+_MAX_STEPS = 80
+_MAX_CHANGES = 60
+"""The last changes of an object of which status updates are read too."""
+_MIN_WEIGHT = CREATED
+"""Candidates below this weight are used only if there is no other."""
 
 KEY_RESOURCES = {
     "replicaset-controller": "replicasets.apps",
@@ -66,17 +66,17 @@ KEY_RESOURCES = {
     "resourcequota-controller": "resourcequotas",
     "default-scheduler": "pods",
 }
-"""What the keys of components name."""
+"""The resource of a component's keys."""
 
 
 _EVICTION = "taint-eviction-controller"
-_OUT_OF_REACH = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+_UNREACHABLE_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 _STATUS_DRIVEN = frozenset({"node-lifecycle-controller"})
-"""These follow what an object's status says: nothing that they do is due to its spec."""
+"""These components follow the status of objects, not the spec."""
 
 
-_WITHOUT_FULFILMENT = frozenset({"cronjobs.batch", "services"})
-"""The status of these does not say when the spec was fulfilled: that is at once, or at the next time of a schedule."""
+_NO_FULFILMENT_STATUS = frozenset({"cronjobs.batch", "services"})
+"""The status of these resources does not show whether the spec is fulfilled."""
 
 
 class _Candidate(msgspec.Struct):
@@ -85,34 +85,34 @@ class _Candidate(msgspec.Struct):
     weight: int
 
 
-class _Intents:
-    """Changes of a spec that still hold, the last first, and those that later ones have undone or replaced."""
+class _SpecChanges:
+    """Changes of a spec that are in effect, the last first, and those overwritten by later ones."""
 
     def __init__(self) -> None:
         self.candidates: list[_Candidate] = []
-        self.outdated: list[ObjectChange] = []
+        self.overwritten: list[ObjectChange] = []
         self._paths: set[str] = set()
 
     def add(self, candidate: _Candidate, paths: set[str]) -> None:
-        """Add a change that came before those that are there."""
+        """Add a change older than those added before."""
         if paths and paths <= self._paths:
-            self.outdated.append(candidate.change)
-        elif len(self.candidates) < _MOST_BRANCHES:
+            self.overwritten.append(candidate.change)
+        elif len(self.candidates) < _MAX_BRANCHES:
             self.candidates.append(candidate)
         self._paths |= paths
 
 
 class Chain:
-    """Follows changes back. One for each explanation: it bounds how much is described."""
+    """Builds the tree of causes. Create one for each explanation: it bounds the number of steps."""
 
-    def __init__(self, evidence: Evidence, unwritten: UnwrittenFault = lambda _reference, _until: None) -> None:
+    def __init__(self, evidence: Evidence, unrecorded: UnrecordedFault = lambda _reference, _until: None) -> None:
         self._evidence = evidence
-        self._unwritten = unwritten
+        self._unrecorded = unrecorded
         self._steps = 0
         self._changes: dict[tuple[str, str, str], ObjectChange] = {}
 
     async def step(self, change: ObjectChange, *, text: str = "", seen: frozenset[int] = frozenset()) -> Step:
-        """A change, and what led to it. ``text`` replaces the description of the change itself."""
+        """A change with its causes. ``text`` replaces the description of the change."""
         self._steps += 1
         evidence = self._evidence
         described = summary(change, await evidence.before(change), await evidence.after(change))
@@ -126,7 +126,7 @@ class Chain:
             namespace=reference.namespace,
             resource_version=change.resource_version,
             time=change.time,
-            by=act(change, text),
+            by=actor_with_command(change, text),
             decision=cause.decision if cause is not None else "",
         )
         self._changes[step.object, step.namespace, step.resource_version] = change
@@ -134,177 +134,193 @@ class Chain:
         step.table = list(more.table)
         if change.inferred:
             step.table.append("the reason was not recorded")
-        if cause is not None and len(seen) < _MOST_LINKS and self._steps < _MOST_STEPS:
+        if cause is not None and len(seen) < _MAX_LINKS and self._steps < _MAX_STEPS:
             seen |= {change.revision}
-            # An event that a kubelet has received is no reason for the end of a container.
+            # A container does not exit because of an event that its kubelet received.
             own_fault = described.weight == FAILED and cause.component in FAULTS
             for reason in await self._reasons(change, None if own_fault else cause, more.further, seen):
                 step.because.append(await self.step(reason.change, text=reason.text, seen=seen))
-            if not step.because and root_of(change) == FAULT:
+            if not step.because and root_kind(change) == FAULT:
                 step.because = await self.injected(reference, until=change.revision)
                 about = key_reference(cause)
                 if not step.because and about is not None and about != reference:
                     step.because = await self.injected(about, until=change.revision)
         if not step.because:
-            step.because = self._lost_contact(cause, change.revision)
+            step.because = self._unreachable_fault(cause, change.revision)
         if not step.because:
-            step.root = root_of(change)
-            step.table += _lost(cause, step.root)
+            step.root = root_kind(change)
+            step.table += _missing_trigger(cause, step.root)
         return step
 
-    def _lost_contact(self, cause: Cause | None, until: int) -> list[Step]:
-        """The fault behind the taint of a node that is out of reach, when history does not have the taint any more."""
-        if cause is None or cause.component != _EVICTION or not any(each in cause.decision for each in _OUT_OF_REACH):
+    def _unreachable_fault(self, cause: Cause | None, until: int) -> list[Step]:
+        """The fault behind the taint of an unreachable node, if the taint is no longer recorded."""
+        if (
+            cause is None
+            or cause.component != _EVICTION
+            or not any(key in cause.decision for key in _UNREACHABLE_TAINTS)
+        ):
             return []
-        named = next((trigger.name for trigger in cause.triggers if trigger.resource == "nodes"), "")
-        fault = self._unwritten(Reference("nodes", "", named), until) if named else None
+        node_name = next((trigger.name for trigger in cause.triggers if trigger.resource == "nodes"), "")
+        fault = self._unrecorded(Reference("nodes", "", node_name), until) if node_name else None
         return [] if fault is None else [fault]
 
     async def add_nearby(self, root: Step) -> None:
-        """Add to a step of somebody's act what the same user wrote within the same seconds."""
+        """Add hints to a root cause: other writes of the same user at that time."""
         change = self._changes.get((root.object, root.namespace, root.resource_version))
         if change is not None and root.root in (USER, PROGRAM):
             root.hints = await nearby(self._evidence, change)
 
     async def injected(self, reference: Reference, *, until: int = 0) -> list[Step]:
-        """For a fault of a simulated node or pod: the step that asked for it, if somebody did."""
+        """For a fault of a simulated node or pod: the change or scenario action that injected it."""
         change = await injected(self._evidence, reference, until=until)
         if change is not None:
             return [await self.step(change)]
-        fault = self._unwritten(reference, until)
+        fault = self._unrecorded(reference, until)
         return [] if fault is None else [fault]
 
     async def _reasons(
         self, change: ObjectChange, cause: Cause | None, further: list[ObjectChange], seen: frozenset[int]
     ) -> list[_Candidate]:
-        """``further`` and, of a change with a cause, what that names."""
-        found: dict[tuple[Reference, int], _Candidate] = {}
-        for each in further:
-            described = summary(each, await self._evidence.before(each), await self._evidence.after(each))
-            found[each.reference, each.revision] = _Candidate(each, described.text, SPEC)
+        """The causes of a change: ``further``, the triggers of its recorded cause, and changes of the key's spec."""
+        candidates: dict[tuple[Reference, int], _Candidate] = {}
+        for further_change in further:
+            described = summary(
+                further_change, await self._evidence.before(further_change), await self._evidence.after(further_change)
+            )
+            candidates[further_change.reference, further_change.revision] = _Candidate(
+                further_change, described.text, SPEC
+            )
         for trigger in cause.triggers if cause is not None else ():
-            led = await self._change_of(trigger)
-            if led is not None and led.type == "DELETED":
-                led = await self._asked(led)
-            if cause is not None and led is not None and led.revision not in seen and _may_follow(change, led):
-                found.setdefault((led.reference, led.revision), await self._weighed(led, cause))
-        intents = await self._intents(change, cause) if cause is not None else _Intents()
-        for candidate in intents.candidates:
+            cause_change = await self._change_of(trigger)
+            if cause_change is not None and cause_change.type == "DELETED":
+                cause_change = await self._deletion_request_of(cause_change)
+            if (
+                cause is not None
+                and cause_change is not None
+                and cause_change.revision not in seen
+                and _may_be_caused_by(change, cause_change)
+            ):
+                candidates.setdefault(
+                    (cause_change.reference, cause_change.revision), await self._candidate(cause_change, cause)
+                )
+        spec_changes = await self._spec_changes(change, cause) if cause is not None else _SpecChanges()
+        for candidate in spec_changes.candidates:
             if candidate.change.revision not in seen:
-                found.setdefault((candidate.change.reference, candidate.change.revision), candidate)
-        for outdated in intents.outdated:
-            found.pop((outdated.reference, outdated.revision), None)
-        ordered = sorted(found.values(), key=lambda each: (each.weight, each.change.revision), reverse=True)
-        strong = [each for each in ordered if each.weight >= _BESIDES]
-        return (strong or [each for each in ordered if each.weight > NOTHING][:1])[:_MOST_BRANCHES]
+                candidates.setdefault((candidate.change.reference, candidate.change.revision), candidate)
+        for overwritten in spec_changes.overwritten:
+            candidates.pop((overwritten.reference, overwritten.revision), None)
+        ordered = sorted(
+            candidates.values(), key=lambda candidate: (candidate.weight, candidate.change.revision), reverse=True
+        )
+        likely = [candidate for candidate in ordered if candidate.weight >= _MIN_WEIGHT]
+        return (likely or [candidate for candidate in ordered if candidate.weight > NOTHING][:1])[:_MAX_BRANCHES]
 
-    async def _weighed(self, change: ObjectChange, cause: Cause) -> _Candidate:
+    async def _candidate(self, change: ObjectChange, cause: Cause) -> _Candidate:
         described = summary(change, await self._evidence.before(change), await self._evidence.after(change))
         if change.origin is not None and change.origin.subresource == "binding":
             return _Candidate(change, described.text, PHASE)
-        made_by = change.cause
-        if made_by is not None and (made_by.component, made_by.key) == (cause.component, cause.key):
-            # Its own doing: what it did before led to it, and that has the same reason.
+        written_by = change.cause
+        if written_by is not None and (written_by.component, written_by.key) == (cause.component, cause.key):
+            # An earlier write of the same sync, which has the same cause.
             return _Candidate(change, described.text, min(described.weight, 5))
         return _Candidate(change, described.text, described.weight)
 
     async def _change_of(self, trigger: Trigger) -> ObjectChange | None:
-        """The change that an event showed. An object that was in the first list was written some time before."""
+        """The change that wrote the version in an event; older ones, from the first list, may not be recorded."""
         if trigger.type in (RETRY, TIMER) or not trigger.name:
             return None
         reference = Reference(trigger.resource, trigger.namespace, trigger.name)
         return await self._evidence.change_at(reference, trigger.resource_version) if trigger.resource_version else None
 
-    async def _asked(self, removed: ObjectChange) -> ObjectChange:
-        """The request that began a deletion, for the change that completed it."""
+    async def _deletion_request_of(self, removed: ObjectChange) -> ObjectChange:
+        """The delete request, for the change that removed the object."""
         changes = [change for change in await self._evidence.changes(removed.reference) if change.uid == removed.uid]
-        asked = await deletion_request(
+        request = await deletion_request(
             self._evidence, [change for change in changes if change.revision <= removed.revision]
         )
-        return removed if asked is None else asked
+        return removed if request is None else request
 
-    async def _intents(self, change: ObjectChange, cause: Cause) -> "_Intents":
-        """The changes of the spec of the object that the component was working on, since the status last said that it
-        was fulfilled; its creation, if there is none.
-
-        What a later one has changed again is no reason any more: the last value of each field is.
-        """
-        found = _Intents()
+    async def _spec_changes(self, change: ObjectChange, cause: Cause) -> "_SpecChanges":
+        """The changes of the spec of the key's object since the status last showed it as fulfilled; otherwise its
+        creation. Changes overwritten by later ones are no candidates."""
+        result = _SpecChanges()
         reference = key_reference(cause)
         if reference is None or cause.component in _STATUS_DRIVEN:
-            return found
-        changes = [each for each in await self._evidence.changes(reference) if each.revision < change.revision]
-        if reference.resource in _WITHOUT_FULFILMENT:
-            return await self._standing_intent(found, changes, keeps_records=_ends_record(change))
-        # Those of the status among the last ones, too: they say when the spec was fulfilled.
-        older = newest_of_spec(self._evidence, changes[:-_MOST_CHANGES])
-        for each in reversed([*older, *changes[-_MOST_CHANGES:]]):
-            before, after = await self._evidence.before(each), await self._evidence.after(each)
+            return result
+        changes = [earlier for earlier in await self._evidence.changes(reference) if earlier.revision < change.revision]
+        if reference.resource in _NO_FULFILMENT_STATUS:
+            return await self._effective_spec_change(result, changes, keeps_records=_may_prune_history(change))
+        # The last ones include status updates, which show when the spec was fulfilled.
+        older = newest_spec_changes(self._evidence, changes[:-_MAX_CHANGES])
+        for earlier in reversed([*older, *changes[-_MAX_CHANGES:]]):
+            before, after = await self._evidence.before(earlier), await self._evidence.after(earlier)
             if after is not None and is_fulfilled(reference.resource, after):
                 break
-            described = summary(each, before, after)
-            candidate = _Candidate(each, described.text, described.weight)
-            marks = _marks_deletion(each, before, after)
-            if each.type == "ADDED" or described.weight == FAILED or marks:
-                if not found.candidates or marks:
-                    found.candidates.append(candidate)
+            described = summary(earlier, before, after)
+            candidate = _Candidate(earlier, described.text, described.weight)
+            marks = _marks_deletion(earlier, before, after)
+            if earlier.type == "ADDED" or described.weight == FAILED or marks:
+                if not result.candidates or marks:
+                    result.candidates.append(candidate)
                 break
-            if described.weight >= SPEC and self._acts(change, each, before, after):
-                found.add(candidate, changed_paths(before, after))
-                if after is None and not each.sent:
-                    break  # what it has replaced of earlier ones is not known
-        return found
+            if described.weight >= SPEC and self._acts(change, earlier, before, after):
+                result.add(candidate, changed_paths(before, after))
+                if after is None and not earlier.sent:
+                    break  # it is unknown which earlier changes it overwrote
+        return result
 
-    async def _standing_intent(
-        self, found: "_Intents", changes: list[ObjectChange], *, keeps_records: bool
-    ) -> "_Intents":
-        """The deletion, the last change of the spec that still held, or the creation."""
-        ended = next(
+    async def _effective_spec_change(
+        self, result: "_SpecChanges", changes: list[ObjectChange], *, keeps_records: bool
+    ) -> "_SpecChanges":
+        """The deletion, the last spec change that was not reverted, or the creation."""
+        deletion = next(
             (change for change in reversed(changes) if change.type == "DELETED" or asks_deletion(change)), None
         )
-        if ended is not None and ended.uid == changes[-1].uid:
-            described = summary(ended, await self._evidence.before(ended), await self._evidence.after(ended))
-            found.candidates.append(_Candidate(ended, described.text, described.weight))
-            return found
-        made = next((change for change in reversed(changes) if change.type == "ADDED"), None)
-        born = made.time if made is not None else ""
-        alive = [change for change in changes if made is None or change.revision >= made.revision]
-        request = await last_request(self._evidence, alive, born, keeps_records=keeps_records)
+        if deletion is not None and deletion.uid == changes[-1].uid:
+            described = summary(deletion, await self._evidence.before(deletion), await self._evidence.after(deletion))
+            result.candidates.append(_Candidate(deletion, described.text, described.weight))
+            return result
+        creation = next((change for change in reversed(changes) if change.type == "ADDED"), None)
+        created_at = creation.time if creation is not None else ""
+        current = [change for change in changes if creation is None or change.revision >= creation.revision]
+        request = await last_request(self._evidence, current, created_at, keeps_records=keeps_records)
         if request is not None:
-            found.candidates.append(_Candidate(request[0], request[1].text, request[1].weight))
-        elif made is not None:
-            found.candidates.append(_Candidate(made, "was created", CREATED))
-        return found
+            result.candidates.append(_Candidate(request[0], request[1].text, request[1].weight))
+        elif creation is not None:
+            result.candidates.append(_Candidate(creation, "was created", CREATED))
+        return result
 
     @staticmethod
     def _acts(change: ObjectChange, each: ObjectChange, before: Document | None, after: Document | None) -> bool:
-        """Whether a change of a spec may have led to this one."""
+        """Whether the controller acts on a field that ``each`` changed."""
         if before is None or after is None:
             return True
-        return bool(acting_differences(each, before, after, keeps_records=_ends_record(change)))
+        return bool(relevant_differences(each, before, after, keeps_records=_may_prune_history(change)))
 
 
-def _ends_record(change: ObjectChange) -> bool:
-    """Whether something is deleted that may be a record of the past: a finished Job, an old ReplicaSet."""
+def _may_prune_history(change: ObjectChange) -> bool:
+    """Whether a change deletes an object that may be subject to a history limit: a finished Job, an old ReplicaSet."""
     return change.reference.resource != "pods" and (change.type == "DELETED" or asks_deletion(change))
 
 
-def _may_follow(change: ObjectChange, led: ObjectChange) -> bool:
-    """Whether one change may have led to another. Where a version is not known, the order is one of times, and a
-    request that was sent later may have been recorded first."""
-    return led.revision < change.revision or not (led.resource_version and change.resource_version)
+def _may_be_caused_by(change: ObjectChange, other: ObjectChange) -> bool:
+    """Whether one change may have caused another. Without resourceVersions changes are ordered by time, and a later
+    request may be recorded first."""
+    return other.revision < change.revision or not (other.resource_version and change.resource_version)
 
 
-def _lost(cause: Cause | None, root: str) -> list[str]:
-    """The events that a write followed from, if history does not have their changes any more."""
+def _missing_trigger(cause: Cause | None, root: str) -> list[str]:
+    """The first trigger of a write, if the change behind it is no longer recorded."""
     if cause is None or root != UNKNOWN:
         return []
-    named = [trigger for trigger in cause.triggers if trigger.name]
-    if not named:
+    triggers = [trigger for trigger in cause.triggers if trigger.name]
+    if not triggers:
         return []
-    first = named[0]
-    what = f"{first.type} {first.resource.partition('.')[0]}/{first.name} at resourceVersion {first.resource_version}"
-    return [f"what led to it is not in the history: {what}"]
+    first = triggers[0]
+    trigger_text = (
+        f"{first.type} {first.resource.partition('.')[0]}/{first.name} at resourceVersion {first.resource_version}"
+    )
+    return [f"what led to it is not in the history: {trigger_text}"]
 
 
 def _marks_deletion(change: ObjectChange, before: Document | None, after: Document | None) -> bool:
@@ -318,7 +334,7 @@ def _marks_deletion(change: ObjectChange, before: Document | None, after: Docume
 
 
 def key_reference(cause: Cause) -> Reference | None:
-    """The object that a component was working on, if its keys name one."""
+    """The object of a cause's key; None if the component's keys name no object."""
     resource = KEY_RESOURCES.get(cause.component)
     if resource is None:
         return None

@@ -1,4 +1,4 @@
-"""What a change was, in a sentence, and how likely it is that others followed from it. Pure."""
+"""Describes a change in a sentence, and weighs it as a cause of other changes. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,22 +9,22 @@ from pilothouse.machinery.differences import ABSENT, Difference, differences, sh
 from pilothouse.why.evidence import Document, ObjectChange
 
 SPEC, FAILED, DELETED, CREATED, METADATA, PHASE, CONDITION, STATUS, NOTHING = 60, 55, 50, 40, 30, 25, 20, 10, 0
-"""What weighs more is more likely the reason of what a controller did after it."""
+"""Weights: a higher one is more likely the cause of a controller's later write."""
 
 _SHOWN = 3
 _SHOWN_TEXT = 80
 _SHOWN_NAMES = 10
-_UNREMARKABLE = ("metadata.generation", "metadata.annotations", "status.observedGeneration", "metadata.uid")
+_IGNORED_PATHS = ("metadata.generation", "metadata.annotations", "status.observedGeneration", "metadata.uid")
 _HEARTBEATS = ("lastHeartbeatTime", "renewTime", "lastProbeTime", "lastUpdateTime", "lastTransitionTime")
 
 
-_FUNCTIONAL = (
+_EFFECTIVE_ANNOTATIONS = (
     'metadata.annotations["storageclass.',
     'metadata.annotations["ingressclass.kubernetes.io/is-default-class',
     'metadata.annotations["controller.kubernetes.io/pod-deletion-cost',
     'metadata.annotations["simulated.pilothouse.dev/',
 )
-"""Annotations that programs act on."""
+"""Annotations that controllers act on."""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -35,69 +35,84 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def summary(change: ObjectChange, before: Document | None, after: Document | None) -> Summary:
-    """What a change was. Without the documents, which history may not have, only its type is known."""
+    """Describe a change. Without the objects before and after, only type and request are available."""
     if change.type == "ADDED":
         return Summary("was created", CREATED)
     if change.type == "DELETED":
-        asked = before is not None and bool(_metadata(before).get("deletionTimestamp"))
-        return Summary("was removed once its deletion was complete" if asked else "was deleted", DELETED)
+        terminating = before is not None and bool(_metadata(before).get("deletionTimestamp"))
+        return Summary("was removed once its deletion was complete" if terminating else "was deleted", DELETED)
     if before is None or after is None:
         return _without_documents(change)
-    listed = _listed_paths if change.reference.resource == "secrets" else _listed
+    describe = _paths_text if change.reference.resource == "secrets" else _differences_text
     if _metadata(after).get("deletionTimestamp") and not _metadata(before).get("deletionTimestamp"):
         return Summary(_deletion_text(after), DELETED)
-    found = [difference for difference in differences(before, after) if not difference.path.endswith(_HEARTBEATS)]
+    changed = [difference for difference in differences(before, after) if not difference.path.endswith(_HEARTBEATS)]
     if change.origin is not None and change.origin.subresource == "status":
-        # Other writes, which are not known, may lie between the two documents.
-        found = [each for each in found if each.path.startswith(("status", "metadata"))]
+        # There may be unrecorded writes between the two versions.
+        changed = [difference for difference in changed if difference.path.startswith(("status", "metadata"))]
     if change.reference.resource == "nodes" and (taints := _taint_changes(before, after)):
-        others = [each for each in found if each.path.startswith("spec.") and not each.path.startswith("spec.taints")]
-        return Summary(f"changed: {'; '.join(taints)}{f'; {listed(others)}' if others else ''}", SPEC)
+        other_fields = [
+            difference
+            for difference in changed
+            if difference.path.startswith("spec.") and not difference.path.startswith("spec.taints")
+        ]
+        return Summary(f"changed: {'; '.join(taints)}{f'; {describe(other_fields)}' if other_fields else ''}", SPEC)
     if _failed(after) and not _failed(before):
         return Summary(f"failed{_reason(after)}", FAILED)
     for prefixes, weight in (
         (("spec.", "spec", "data", "webhooks", "rules", "subjects"), SPEC),
-        (("metadata.finalizers", "metadata.ownerReferences", "metadata.labels", *_FUNCTIONAL), METADATA),
+        (("metadata.finalizers", "metadata.ownerReferences", "metadata.labels", *_EFFECTIVE_ANNOTATIONS), METADATA),
         (("status.phase",), PHASE),
         (("status.conditions",), CONDITION),
         (("status",), STATUS),
     ):
-        these = [each for each in found if each.path.startswith(prefixes) and each.path not in _UNREMARKABLE]
-        if these:
-            return Summary(f"changed: {listed(these)}", weight)
-    these = [each for each in found if each.path not in _UNREMARKABLE[:1]]
-    return Summary(f"changed: {listed(these)}" if these else "was written unchanged", NOTHING)
+        relevant = [
+            difference
+            for difference in changed
+            if difference.path.startswith(prefixes) and difference.path not in _IGNORED_PATHS
+        ]
+        if relevant:
+            return Summary(f"changed: {describe(relevant)}", weight)
+    relevant = [difference for difference in changed if difference.path not in _IGNORED_PATHS[:1]]
+    return Summary(f"changed: {describe(relevant)}" if relevant else "was written unchanged", NOTHING)
 
 
 def asks_deletion(change: ObjectChange) -> bool:
-    """Whether the request of a change asked for a deletion."""
+    """Whether the request of a change was a deletion or eviction."""
     origin = change.origin
     return origin is not None and (origin.verb in ("delete", "deletecollection") or origin.subresource == "eviction")
 
 
-_BY_SUBRESOURCE = {"scale": ("was scaled", SPEC), "status": ("was changed", STATUS), "binding": ("was bound", PHASE)}
+_SUMMARY_BY_SUBRESOURCE = {
+    "scale": ("was scaled", SPEC),
+    "status": ("was changed", STATUS),
+    "binding": ("was bound", PHASE),
+}
 
 
 def _without_documents(change: ObjectChange) -> Summary:
-    """What the request says: the fields that it named, or what it was for."""
+    """Describe a change by its request: the fields in the body, or verb and subresource."""
     if asks_deletion(change):
         return Summary("was marked for deletion", DELETED)
-    named = [
+    sent_fields = [
         difference
         for difference in differences({}, change.sent)
         if difference.path.startswith(("spec", "data", "metadata.labels"))
     ]
-    if named:
-        secret = change.reference.resource == "secrets"
-        shown = [each.path if secret else f"{each.path} = {_short(each.after)}" for each in named[:_SHOWN]]
-        more = f" and {len(named) - _SHOWN} more fields" if len(named) > _SHOWN else ""
+    if sent_fields:
+        is_secret = change.reference.resource == "secrets"
+        shown = [
+            difference.path if is_secret else f"{difference.path} = {_short(difference.after)}"
+            for difference in sent_fields[:_SHOWN]
+        ]
+        more = f" and {len(sent_fields) - _SHOWN} more fields" if len(sent_fields) > _SHOWN else ""
         return Summary(f"changed: {'; '.join(shown)}{more}", SPEC)
     origin = change.origin
     if origin is None or origin.verb not in ("update", "patch", "create"):
         return Summary("was changed", STATUS)
-    if origin.subresource in _BY_SUBRESOURCE:
-        return Summary(*_BY_SUBRESOURCE[origin.subresource])
-    # What somebody writes is likely to be the spec, what a controller writes of its own accord beside it is not.
+    if origin.subresource in _SUMMARY_BY_SUBRESOURCE:
+        return Summary(*_SUMMARY_BY_SUBRESOURCE[origin.subresource])
+    # Users mostly write the spec, controllers mostly other fields.
     return Summary("was changed", SPEC if change.cause is None else METADATA)
 
 
@@ -105,8 +120,8 @@ def _taint_changes(before: Document, after: Document) -> list[str]:
     """``taint dedicated=gpu:NoSchedule added``."""
     old, new = _taints(before), _taints(after)
     return [
-        *(f"taint {each} added" for each in new if each not in old),
-        *(f"taint {each} removed" for each in old if each not in new),
+        *(f"taint {taint} added" for taint in new if taint not in old),
+        *(f"taint {taint} removed" for taint in old if taint not in new),
     ]
 
 
@@ -127,12 +142,12 @@ def _deletion_text(after: Document) -> str:
     grace = metadata.get("deletionGracePeriodSeconds")
     text = "was marked for deletion"
     if finalizers:
-        return f"{text}, and kept by its finalizers {first_of(finalizers)}"
+        return f"{text}, and kept by its finalizers {first_names(finalizers)}"
     return f"{text} with {grace} seconds of grace" if grace else text
 
 
-def first_of(names: Sequence[str]) -> str:
-    """The first of the names, and how many more there are: an object may have thousands."""
+def first_names(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     shown = ", ".join(names[:_SHOWN_NAMES])
     return f"{shown} and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else shown
 
@@ -153,22 +168,22 @@ def _reason(document: Document) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Failed":
             texts += [condition.get("reason"), condition.get("message")]
-    for each in status.get("containerStatuses") or ():
-        ended = (each.get("state") or {}).get("terminated")
-        if ended and ended.get("exitCode"):
-            texts.append(f"container {each.get('name')} exited with {ended['exitCode']}")
-    said = [text for text in texts if text]
-    return f": {': '.join(said)}" if said else ""
+    for container_status in status.get("containerStatuses") or ():
+        terminated = (container_status.get("state") or {}).get("terminated")
+        if terminated and terminated.get("exitCode"):
+            texts.append(f"container {container_status.get('name')} exited with {terminated['exitCode']}")
+    reasons = [text for text in texts if text]
+    return f": {': '.join(reasons)}" if reasons else ""
 
 
-def _listed(found: list[Difference]) -> str:
-    shown = "; ".join(map(_line, found[:_SHOWN]))
-    return f"{shown} and {len(found) - _SHOWN} more fields" if len(found) > _SHOWN else shown
+def _differences_text(changed: list[Difference]) -> str:
+    shown = "; ".join(map(_line, changed[:_SHOWN]))
+    return f"{shown} and {len(changed) - _SHOWN} more fields" if len(changed) > _SHOWN else shown
 
 
-def _listed_paths(found: list[Difference]) -> str:
-    """Of Secrets no values: explanations end up in logs, and on pages that are shown to others."""
-    return ", ".join(dict.fromkeys(each.path for each in found[:_SHOWN]))
+def _paths_text(changed: list[Difference]) -> str:
+    """The paths only: values of Secrets must not get into logs and pages."""
+    return ", ".join(dict.fromkeys(difference.path for difference in changed[:_SHOWN]))
 
 
 def _line(difference: Difference) -> str:
@@ -184,26 +199,26 @@ def _short(value: Any) -> str:
 
 
 def changed_paths(before: Document | None, after: Document | None) -> set[str]:
-    """The fields of the spec that a change has changed."""
+    """The changed fields of the spec."""
     if before is None or after is None:
         return set()
     return {difference.path for difference in differences(before, after) if difference.path.startswith("spec.")}
 
 
 def is_fulfilled(resource: str, document: Document) -> bool:
-    """Whether the status of an object says that its controller has done all that the spec asks for, so that what the
-    controller does next has another reason."""
+    """Whether the status of an object shows that its controller has done everything for the spec: later writes then
+    have another cause."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
     wanted = spec.get("replicas", 1)
     observed = status.get("observedGeneration", 0) == _metadata(document).get("generation", 0)
-    has = status.get("replicas", 0) == wanted
+    has_replicas = status.get("replicas", 0) == wanted
     match resource:
         case "replicasets.apps" | "replicationcontrollers":
-            return bool(has)
+            return bool(has_replicas)
         case "deployments.apps":
-            return bool(observed and has and status.get("updatedReplicas", 0) == wanted)
+            return bool(observed and has_replicas and status.get("updatedReplicas", 0) == wanted)
         case "statefulsets.apps":
-            return bool(observed and has and status.get("currentRevision") == status.get("updateRevision"))
+            return bool(observed and has_replicas and status.get("currentRevision") == status.get("updateRevision"))
         case "daemonsets.apps":
             desired = status.get("desiredNumberScheduled", 0)
             return bool(
@@ -215,7 +230,7 @@ def is_fulfilled(resource: str, document: Document) -> bool:
 
 
 def is_healthy(resource: str, document: Document) -> bool:
-    """Whether a workload had all that its spec asks for, ready."""
+    """Whether a workload had all its replicas, ready."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
     if resource == "daemonsets.apps":
         return is_fulfilled(resource, document) and status.get("numberReady", 0) == status.get("desiredNumberScheduled")

@@ -1,4 +1,4 @@
-"""The request that began a deletion: objects with finalizers or a grace period are marked first, and removed later."""
+"""Finds the delete request of an object: with finalizers or a grace period it only sets deletionTimestamp."""
 
 from collections.abc import Sequence
 
@@ -7,24 +7,24 @@ from pilothouse.why.evidence import Document, Evidence, ObjectChange
 
 
 async def deletion_request(evidence: Evidence, changes: Sequence[ObjectChange]) -> ObjectChange | None:
-    """The change that marked an object for deletion; None if it was deleted at once, or history does not have it.
+    """The change that set deletionTimestamp; None if the object was deleted at once, or the change is not recorded.
 
-    ``changes`` are those of one object. The mark is never removed, so it is found by bisection.
+    ``changes`` are those of one object. deletionTimestamp is never unset, so bisection finds it.
     """
-    kept = [change for change in changes if change.type != "DELETED"]
-    low, high = 0, len(kept)
+    updates = [change for change in changes if change.type != "DELETED"]
+    low, high = 0, len(updates)
     while low < high:
         middle = (low + high) // 2
-        if _is_marked(await evidence.after(kept[middle])):
+        if _is_terminating(await evidence.after(updates[middle])):
             high = middle
         else:
             low = middle + 1
-    for each in kept[:low]:
-        # A state that is not known can't show the mark: the request says so.
-        if asks_deletion(each) and await evidence.after(each) is None:
-            return each
-    return None if low == len(kept) or _is_marked(await evidence.before(kept[low])) else kept[low]
+    for change in updates[:low]:
+        # Without the object, the verb of the request shows it.
+        if asks_deletion(change) and await evidence.after(change) is None:
+            return change
+    return None if low == len(updates) or _is_terminating(await evidence.before(updates[low])) else updates[low]
 
 
-def _is_marked(document: Document | None) -> bool:
+def _is_terminating(document: Document | None) -> bool:
     return bool(document and (document.get("metadata") or {}).get("deletionTimestamp"))

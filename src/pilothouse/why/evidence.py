@@ -1,7 +1,6 @@
-"""What is known of the past: the changes of objects, who made them and why, and objects as they were.
+"""Reads the history of objects: their changes with origin and cause, and their earlier versions.
 
-pilothouse's API server answers ``/debug/history/changes``. Other API servers keep earlier versions for some minutes and
-tell nothing of their origin.
+pilothouse's API server serves both. Other API servers only have versions of the last minutes, without their origin.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,20 +14,20 @@ from pilothouse.client.errors import ApiError, Gone, NotFound
 from pilothouse.client.history import RecordedChange, recorded_changes
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.causes import Cause, Origin
-from pilothouse.why.trust import believed_cause
+from pilothouse.why.trust import trusted_cause
 
 Document = dict[str, Any]
 
 NO_ORIGINS = "who changed what: this API server keeps no record of it"
-"""What ``unseen`` says in front of another API server."""
-_TOO_LARGE = 504
-_MOST_CHANGES = 2000
-"""Of one object."""
-_MOST_BETWEEN = 250
-_MOST_READ = 200
-"""Of so many changes of an object its states before and after are read."""
-MOST_OBJECTS = 5000
-"""So many objects of a kind are looked at."""
+"""The entry of ``unseen`` for API servers without ``/debug/history/changes``."""
+_TIMEOUT = 504
+_MAX_CHANGES = 2000
+"""Changes read of one object."""
+_MAX_BETWEEN = 250
+_MAX_READ = 200
+"""Changes of an object of which the versions before and after are read."""
+MAX_OBJECTS = 5000
+"""Objects read of one resource."""
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -59,20 +58,20 @@ class ObjectChange(msgspec.Struct, frozen=True):
     time: str = ""
     origin: Origin | None = None
     cause: Cause | None = None
-    """That of the origin, if it is trusted."""
+    """The cause of the origin, if its user is trusted (``trusted_cause``)."""
     resource_version: str = ""
-    """As the object had it then; empty if that is not known. ``revision`` only says what came before what."""
+    """The object's resourceVersion after the change; empty if unknown. ``revision`` only orders changes."""
     inferred: bool = False
-    """The cause follows from who wrote: no decision was recorded."""
+    """Whether the cause is derived from the user and User-Agent, since no decision was recorded."""
     sent: Document = {}
-    """The fields that the request named, where the object before or after it may not be known."""
+    """The fields in the request body, for changes whose objects before and after are not available."""
 
 
 class Evidence(Protocol):
-    """What an explanation rests on. What can't be read is named in ``unseen``, and is empty."""
+    """The data of an explanation. Reads that fail return nothing and are listed in ``unseen``."""
 
     unseen: dict[str, None]
-    """What could not be looked at, each once."""
+    """What could not be read, each once."""
 
     def resource_of(self, api_version: str, kind: str) -> str:
         """The group resource that serves a kind; empty if none does."""
@@ -84,68 +83,68 @@ class Evidence(Protocol):
 
     @property
     def namespaced(self) -> list[str]:
-        """All group resources of namespaces that can be listed."""
+        """All namespaced group resources that can be listed."""
         ...
 
     async def changes(self, reference: Reference) -> list[ObjectChange]:
-        """All changes of the object that are known, oldest first."""
+        """All recorded changes of the object, oldest first."""
         ...
 
     async def changes_of_all(self, resource: str, namespace: str) -> list[ObjectChange]:
-        """All changes of a resource in a namespace that are known, oldest first."""
+        """All recorded changes of a resource in a namespace, oldest first."""
         ...
 
     async def changes_between(self, resource: str, since: int, before: int) -> list[ObjectChange]:
-        """The newest changes of a resource between two revisions, oldest first; none where that is not known."""
+        """The newest changes of a resource between two revisions, oldest first; empty if not recorded."""
         ...
 
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
-        """The change that made a version of the object; None if it is not known."""
+        """The change that wrote a version of the object; None if it is not recorded."""
         ...
 
     async def before(self, change: ObjectChange) -> Document | None:
-        """The object before a change; None if it was not there, or is not known."""
+        """The object before a change; None if it did not exist or that version is not available."""
         ...
 
     async def after(self, change: ObjectChange) -> Document | None:
-        """The object after a change; of a deletion, its last state."""
+        """The object after a change; for a deletion, its last state."""
         ...
 
     async def get(self, reference: Reference) -> Document | None:
-        """The object now; None if it is not there."""
+        """The object now; None if it does not exist."""
         ...
 
     async def objects(self, resource: str, namespace: str, *, revision: int = 0) -> list[Document]:
-        """The first ``MOST_OBJECTS`` of a namespace, or of the cluster, now or as they were at a revision."""
+        """The first ``MAX_OBJECTS`` of a namespace, or of the cluster, now or at a revision."""
         ...
 
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
-        """The events about an object, oldest first."""
+        """The events that regard an object, oldest first."""
         ...
 
 
 def change_at(changes: Sequence[ObjectChange], resource_version: str) -> ObjectChange | None:
-    """The change of these that made a version."""
+    """The change that wrote a version; None if it is not among them."""
     return next((change for change in reversed(changes) if change.resource_version == resource_version), None)
 
 
-def newest_of_spec(evidence: Evidence, changes: Sequence[ObjectChange]) -> list[ObjectChange]:
-    """The newest of the changes that may be of more than the status, oldest first: what each of them changed takes two
-    reads. What is left out is named in ``unseen``."""
-    found = [change for change in changes if change.origin is None or change.origin.subresource != "status"]
-    if len(found) > _MOST_READ:
-        evidence.unseen[f"what was changed before the last {_MOST_READ} changes of an object"] = None
-    return found[-_MOST_READ:]
+def newest_spec_changes(evidence: Evidence, changes: Sequence[ObjectChange]) -> list[ObjectChange]:
+    """The newest changes other than status updates, oldest first. At most ``_MAX_READ``, since each takes two reads;
+    older ones are mentioned in ``unseen``."""
+    spec_changes = [change for change in changes if change.origin is None or change.origin.subresource != "status"]
+    if len(spec_changes) > _MAX_READ:
+        evidence.unseen[f"what was changed before the last {_MAX_READ} changes of an object"] = None
+    return spec_changes[-_MAX_READ:]
 
 
 class ServerEvidence:
-    """``Evidence`` from an API server. It remembers what it has read: make a new one for each explanation."""
+    """``Evidence`` from an API server. It caches all reads: create a new one for each explanation."""
 
     def __init__(
         self, client: Client, discovery: Discovery, *, trusted_users: Collection[str] = (), at: int = 0
     ) -> None:
-        """Causes are trusted if they are from Kubernetes' components or ``trusted_users``. With ``at`` all is as it was
-        at that resourceVersion, and of what came later nothing is known."""
+        """Causes are trusted if written by Kubernetes' components or ``trusted_users``. With ``at`` everything is read
+        as of that resourceVersion."""
         self._client = client
         self._at = at
         self._trusted_users = frozenset(trusted_users)
@@ -160,9 +159,9 @@ class ServerEvidence:
         self._objects: dict[tuple[Reference, int], Document | None] = {}
         self._lists: dict[tuple[str, str, int], list[Document]] = {}
         self._events: dict[str, Sequence[Event]] = {}
-        self._tells_origins = True
-        self._gone_up_to = 0
-        self._unknown_from = 2**63
+        self._has_origins = True
+        self._compacted_up_to = 0
+        self._unavailable_from = 2**63
 
     def resource_of(self, api_version: str, kind: str) -> str:
         """The group resource that serves a kind; empty if none does."""
@@ -170,47 +169,48 @@ class ServerEvidence:
 
     def kind_of(self, resource: str) -> str:
         """The kind of a group resource, in lower case."""
-        found = self._resources.get(resource)
-        return found.kind.lower() if found is not None else resource.partition(".")[0].removesuffix("s")
+        served = self._resources.get(resource)
+        return served.kind.lower() if served is not None else resource.partition(".")[0].removesuffix("s")
 
     @property
     def namespaced(self) -> list[str]:
-        """All group resources of namespaces that can be listed."""
+        """All namespaced group resources that can be listed."""
         return [name for name, each in self._resources.items() if each.namespaced and each.supports("list")]
 
     async def changes(self, reference: Reference) -> list[ObjectChange]:
-        """All changes of the object that are known, oldest first."""
+        """All recorded changes of the object, oldest first."""
         return await self._read_changes(reference.resource, reference.namespace, reference.name)
 
     async def changes_of_all(self, resource: str, namespace: str, *, since: int = 0) -> list[ObjectChange]:
-        """All changes of a resource in a namespace that are known, oldest first; those after a resourceVersion."""
+        """All recorded changes of a resource in a namespace, oldest first; with ``since``, those after a
+        resourceVersion."""
         if since:
-            asked = self._tells_origins and resource in self._resources
-            return await self._ask_changes(resource, namespace, "", since) if asked else []
+            available = self._has_origins and resource in self._resources
+            return await self._fetch_changes(resource, namespace, "", since) if available else []
         return await self._read_changes(resource, namespace, "")
 
     async def _read_changes(self, resource: str, namespace: str, name: str) -> list[ObjectChange]:
         key = (resource, namespace, name)
         if key not in self._changes:
-            # The names of resources come out of causes, which hold what a client claims.
-            asked = self._tells_origins and resource in self._resources
-            self._changes[key] = await self._ask_changes(*key) if asked else []
+            # Resource names may come from causes, which any client can send.
+            available = self._has_origins and resource in self._resources
+            self._changes[key] = await self._fetch_changes(*key) if available else []
         return self._changes[key]
 
-    async def _ask_changes(self, resource: str, namespace: str, name: str, since: int = 0) -> list[ObjectChange]:
+    async def _fetch_changes(self, resource: str, namespace: str, name: str, since: int = 0) -> list[ObjectChange]:
         plural, _dot, group = resource.partition(".")
-        most = _MOST_CHANGES if name else MOST_OBJECTS
+        most = _MAX_CHANGES if name else MAX_OBJECTS
         try:
-            found = await recorded_changes(self._client, group, plural, namespace, name, most=most, since=since)
+            recorded = await recorded_changes(self._client, group, plural, namespace, name, most=most, since=since)
         except NotFound:
-            self._tells_origins = False
+            self._has_origins = False
             self.unseen[NO_ORIGINS] = None
             return []
         except ApiError as error:
-            self._tells_origins = False
+            self._has_origins = False
             self.unseen[f"who changed what: {error}"] = None
             return []
-        return [self._change(resource, each) for each in found if not 0 < self._at < int(each.resource_version)]
+        return [self._change(resource, each) for each in recorded if not 0 < self._at < int(each.resource_version)]
 
     def _change(self, resource: str, recorded: RecordedChange) -> ObjectChange:
         return ObjectChange(
@@ -220,53 +220,53 @@ class ServerEvidence:
             recorded.uid,
             recorded.time,
             recorded.origin,
-            believed_cause(recorded.origin, self._trusted_users),
+            trusted_cause(recorded.origin, self._trusted_users),
             recorded.resource_version,
         )
 
     async def changes_between(self, resource: str, since: int, before: int) -> list[ObjectChange]:
-        """The newest changes of a resource between two revisions, oldest first; none where that is not known."""
-        if not self._tells_origins or resource not in self._resources:
+        """The newest changes of a resource between two revisions, oldest first; empty if not recorded."""
+        if not self._has_origins or resource not in self._resources:
             return []
         plural, _dot, group = resource.partition(".")
         before = min(before, self._at + 1) if self._at else before
         try:
-            found = await recorded_changes(
-                self._client, group, plural, most=_MOST_BETWEEN, since=max(since, 0), before=before
+            recorded = await recorded_changes(
+                self._client, group, plural, most=_MAX_BETWEEN, since=max(since, 0), before=before
             )
         except ApiError as error:
             self.unseen[f"who changed {resource}: {error}"] = None
             return []
-        return [self._change(resource, each) for each in found]
+        return [self._change(resource, each) for each in recorded]
 
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
-        """The change that made a version of the object; None if it is not known."""
+        """The change that wrote a version of the object; None if it is not recorded."""
         return change_at(await self.changes(reference), resource_version)
 
     async def before(self, change: ObjectChange) -> Document | None:
-        """The object before a change; None if it was not there, or is not known."""
+        """The object before a change; None if it did not exist or that version is not available."""
         if change.type == "ADDED":
             return None
         return await self.object_at(change.reference, change.revision - 1)
 
     async def after(self, change: ObjectChange) -> Document | None:
-        """The object after a change; of a deletion, its last state."""
+        """The object after a change; for a deletion, its last state."""
         revision = change.revision - 1 if change.type == "DELETED" else change.revision
         return await self.object_at(change.reference, revision)
 
     async def object_at(self, reference: Reference, revision: int) -> Document | None:
-        """The object as it was at a resourceVersion; None if it was not there, or the API server does not say."""
+        """The object at a resourceVersion; None if it did not exist or the version is not available."""
         key = (reference, revision)
         if key not in self._objects:
-            self._objects[key] = await self._ask_object(reference, revision)
+            self._objects[key] = await self._fetch_object(reference, revision)
         return self._objects[key]
 
-    async def _ask_object(self, reference: Reference, revision: int) -> Document | None:
+    async def _fetch_object(self, reference: Reference, revision: int) -> Document | None:
         resource = self._resources.get(reference.resource)
-        if resource is None or not self._gone_up_to < revision < self._unknown_from:
+        if resource is None or not self._compacted_up_to < revision < self._unavailable_from:
             return None
         try:
-            found = await self._client.list(
+            result = await self._client.list(
                 resource.as_kind().raw,
                 reference.namespace,
                 field_selector=f"metadata.name={reference.name}",
@@ -274,20 +274,20 @@ class ServerEvidence:
                 resource_version_match="Exact",
             )
         except Gone:
-            self._gone_up_to = revision
+            self._compacted_up_to = revision
             self.unseen["states older than the API server's history"] = None
             return None
         except ApiError as error:
-            if error.code == _TOO_LARGE:  # it has waited some seconds for that version to come
-                self._unknown_from = revision
+            if error.code == _TIMEOUT:  # timed out waiting for that version
+                self._unavailable_from = revision
                 self.unseen["states of versions that this API server has not reached"] = None
                 return None
             self.unseen[f"earlier states of {reference.resource}: {error}"] = None
             return None
-        return msgspec.json.decode(found.items[0]) if found.items else None
+        return msgspec.json.decode(result.items[0]) if result.items else None
 
     async def get(self, reference: Reference) -> Document | None:
-        """The object now; None if it is not there."""
+        """The object now; None if it does not exist."""
         resource = self._resources.get(reference.resource)
         if resource is None:
             return None
@@ -300,25 +300,25 @@ class ServerEvidence:
         except ApiError as error:
             self.unseen[f"{reference.resource} {reference.name}: {error}"] = None
             return None
-        found: Document = msgspec.json.decode(raw)
-        return found
+        document: Document = msgspec.json.decode(raw)
+        return document
 
     async def objects(self, resource: str, namespace: str, *, revision: int = 0) -> list[Document]:
-        """The first ``MOST_OBJECTS`` of a namespace, or of the cluster, now or as they were at a revision."""
+        """The first ``MAX_OBJECTS`` of a namespace, or of the cluster, now or at a revision."""
         key = (resource, namespace, revision or self._at)
         if key not in self._lists:
-            self._lists[key] = await self._ask_list(*key)
+            self._lists[key] = await self._fetch_list(*key)
         return self._lists[key]
 
-    async def _ask_list(self, resource: str, namespace: str, revision: int) -> list[Document]:
+    async def _fetch_list(self, resource: str, namespace: str, revision: int) -> list[Document]:
         served = self._resources.get(resource)
         if served is None:
             return []
         try:
-            found = await self._client.list(
+            result = await self._client.list(
                 served.as_kind().raw,
                 namespace if served.namespaced else "",
-                limit=MOST_OBJECTS,
+                limit=MAX_OBJECTS,
                 resource_version=str(revision) if revision else "",
                 resource_version_match="Exact" if revision else "",
             )
@@ -328,42 +328,42 @@ class ServerEvidence:
         except ApiError as error:
             self.unseen[f"{resource}: {error}"] = None
             return []
-        if found.metadata.continue_:
-            self.unseen[f"{resource} beyond the first {MOST_OBJECTS}"] = None
-        return [msgspec.json.decode(item) for item in found.items]
+        if result.metadata.continue_:
+            self.unseen[f"{resource} beyond the first {MAX_OBJECTS}"] = None
+        return [msgspec.json.decode(item) for item in result.items]
 
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
-        """The events about an object, oldest first."""
+        """The events that regard an object, oldest first."""
         kind = self.kind_of(reference.resource)
-        about = [
+        regarding = [
             each
             for each in await self.events_of_namespace(reference.namespace)
             if each.involved_object.kind.lower() == kind
             and each.involved_object.name == reference.name
             and (not uid or each.involved_object.uid in ("", uid))
         ]
-        return sorted(about, key=_time_of)
+        return sorted(regarding, key=_last_seen)
 
     async def events_of_namespace(self, namespace: str) -> Sequence[Event]:
-        """All events of a namespace; those of the cluster's objects, if the name is empty."""
+        """All events of a namespace; with an empty name, those of cluster-scoped objects."""
         if namespace not in self._events:
             try:
-                found = await self._client.list(
+                result = await self._client.list(
                     EVENTS,
                     namespace,
-                    limit=MOST_OBJECTS,
+                    limit=MAX_OBJECTS,
                     resource_version=str(self._at or ""),
                     resource_version_match="Exact" if self._at else "",
                 )
-                self._events[namespace] = found.items
-                if found.metadata.continue_:
-                    self.unseen[f"events beyond the first {MOST_OBJECTS}"] = None
+                self._events[namespace] = result.items
+                if result.metadata.continue_:
+                    self.unseen[f"events beyond the first {MAX_OBJECTS}"] = None
             except ApiError as error:
                 self.unseen[f"events: {error}"] = None
                 self._events[namespace] = ()
         return self._events[namespace]
 
 
-def _time_of(event: Event) -> str:
+def _last_seen(event: Event) -> str:
     last = event.last_timestamp or event.first_timestamp or event.metadata.creation_timestamp
     return last.isoformat() if last is not None else ""

@@ -1,24 +1,24 @@
-"""Faults that somebody asked simulated nodes for: annotations of Nodes and Pods (``docs/nodes.md``)."""
+"""Faults injected into simulated nodes, by annotations of Nodes and Pods (``docs/nodes.md``)."""
 
-from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_of_spec
+from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_spec_changes
 
 _PREFIX = "simulated.pilothouse.dev/"
 _HARMLESS = ("log", "cpu-usage", "start-delay", "stop-delay", "accept-delay", "remove-delay")
-"""Keys of pods that make nothing fail."""
+"""Annotations of pods that cause no failure."""
 
 
 async def injected(evidence: Evidence, reference: Reference, *, until: int = 0) -> ObjectChange | None:
-    """The change that gave an object the annotations which it has now, or had at the revision ``until``; None if it has
-    none that makes something fail, or has had them from the beginning."""
+    """The change that set the fault annotations which an object has now, or had before the revision ``until``; None if
+    it has none, or was created with them."""
     if reference.resource not in ("nodes", "pods"):
         return None
     changes = [change for change in await evidence.changes(reference) if not until or change.revision < until]
-    for each in reversed(newest_of_spec(evidence, changes)):
-        after = await evidence.after(each)
-        if each.type != "MODIFIED" or not _fault_annotations(after):
+    for change in reversed(newest_spec_changes(evidence, changes)):
+        after = await evidence.after(change)
+        if change.type != "MODIFIED" or not _fault_annotations(after):
             return None
-        if _fault_annotations(await evidence.before(each)) != _fault_annotations(after):
-            return each
+        if _fault_annotations(await evidence.before(change)) != _fault_annotations(after):
+            return change
     return None
 
 

@@ -1,20 +1,23 @@
-"""Names that begin as one that is not there: what a user may have meant, also objects that are gone."""
+"""Suggests names of existing or deleted objects for a name that was not found."""
 
 from pilothouse.why.evidence import Evidence, Reference
 
-_MOST = 5
+_MAX_NAMES = 5
 
 
 async def names_alike(evidence: Evidence, reference: Reference) -> list[str]:
-    """The names in the namespace that begin with the one asked for, else with the same words as it but for the last
-    (``web-7d8f`` for ``web-2``); those of objects that are gone, the newest first, are marked."""
-    listed = await evidence.objects(reference.resource, reference.namespace)
-    there = [str((each.get("metadata") or {}).get("name") or "") for each in listed]
+    """Names in the namespace that start with the given one, otherwise with the part of it before the last hyphen
+    (``web-7d8f`` for ``web-2``). Names of deleted objects come first, the newest first, marked ``(gone)``."""
+    objects = await evidence.objects(reference.resource, reference.namespace)
+    existing = [str((each.get("metadata") or {}).get("name") or "") for each in objects]
     changes = await evidence.changes_of_all(reference.resource, reference.namespace)
-    gone = dict.fromkeys(change.reference.name for change in reversed(changes) if change.type == "DELETED")
-    titles = {name: f"{name} (gone)" for name in gone} | {name: name for name in there}
-    for start in dict.fromkeys((reference.name, reference.name.rpartition("-")[0])):
-        found = [title for name, title in titles.items() if name.startswith(start)] if start else []
-        if found:
-            return [*found[:_MOST], *([f"and {len(found) - _MOST} more"] if len(found) > _MOST else [])]
+    deleted = dict.fromkeys(change.reference.name for change in reversed(changes) if change.type == "DELETED")
+    titles = {name: f"{name} (gone)" for name in deleted} | {name: name for name in existing}
+    for prefix in dict.fromkeys((reference.name, reference.name.rpartition("-")[0])):
+        matching = [title for name, title in titles.items() if name.startswith(prefix)] if prefix else []
+        if matching:
+            return [
+                *matching[:_MAX_NAMES],
+                *([f"and {len(matching) - _MAX_NAMES} more"] if len(matching) > _MAX_NAMES else []),
+            ]
     return []

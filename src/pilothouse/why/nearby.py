@@ -1,17 +1,16 @@
-"""What else the user of a write wrote within the same seconds, and what a program may have copied.
+"""Hints for a root cause: other writes of the same user within seconds, and values that a program may have copied.
 
-Programs outside of Kubernetes record no reasons, and people act on several objects at once: what lies near in time is a
-hint, and is said as one.
+Programs outside of Kubernetes record no reasons, and people often change several objects at once.
 """
 
 import datetime
 
 from pilothouse.machinery.differences import ABSENT, Difference, differences
 from pilothouse.machinery.times import TimeError, parse_time
-from pilothouse.why.actors import act, acting
+from pilothouse.why.actors import actor_with_command, component_cause
 from pilothouse.why.changes import asks_deletion, summary
 from pilothouse.why.evidence import Document, Evidence, ObjectChange
-from pilothouse.why.requests import acting_differences
+from pilothouse.why.requests import relevant_differences
 
 _RESOURCES = (
     "configmaps",
@@ -26,56 +25,57 @@ _COPIED_SECONDS = 60
 _REVISIONS = 300
 _COPIED_REVISIONS = 2000
 _SHOWN = 3
-_MOST_EARLIER = 10
+_MAX_EARLIER = 10
 
 
 async def nearby(evidence: Evidence, change: ObjectChange) -> list[str]:
-    """Lines about other writes of the user of a change of an object: a person's in the same namespace, or of the same
-    kind if that has no namespaces, and a program's anywhere."""
+    """Describe other writes of the same user at that time: for a person in the same namespace (for cluster-scoped
+    objects, of the same resource), for a program in all namespaces."""
     origin = change.origin
     if origin is None or change.type == "ADDED":
         return []
     if change.type == "DELETED" or asks_deletion(change):
-        return await _labelled(evidence, change)
+        return await _label_change_hint(evidence, change)
     is_program = origin.user.startswith("system:")
-    found: list[ObjectChange] = []
+    near_changes: list[ObjectChange] = []
     for resource in dict.fromkeys((change.reference.resource, *_RESOURCES)):
         if change.reference.namespace or is_program or resource == change.reference.resource:
-            around = await evidence.changes_between(
+            recorded = await evidence.changes_between(
                 resource, change.revision - _REVISIONS, change.revision + _REVISIONS
             )
-            found += [each for each in around if _is_near(change, each, _SECONDS)]
-    theirs = [
-        each
-        for each in found
-        if each.origin is not None
-        and each.origin.user == origin.user
-        and acting(each) is None
-        and each.reference != change.reference
-        and (is_program or each.reference.namespace == change.reference.namespace)
+            near_changes += [other for other in recorded if _is_near(change, other, _SECONDS)]
+    same_user = [
+        other
+        for other in near_changes
+        if other.origin is not None
+        and other.origin.user == origin.user
+        and component_cause(other) is None
+        and other.reference != change.reference
+        and (is_program or other.reference.namespace == change.reference.namespace)
     ]
-    theirs = [their for their in theirs if await _acts(evidence, their)]
-    lines = [await _line(evidence, their) for their in theirs[:_SHOWN]]
-    if len(theirs) > _SHOWN:
-        lines.append(f"and {len(theirs) - _SHOWN} more writes of {origin.user} within {_SECONDS} s")
-    for their in theirs if is_program else ():
-        if (copied := await _source(evidence, their)) is not None:
-            lines.append(copied)
+    same_user = [other for other in same_user if await _has_effect(evidence, other)]
+    lines = [await _line(evidence, other) for other in same_user[:_SHOWN]]
+    if len(same_user) > _SHOWN:
+        lines.append(f"and {len(same_user) - _SHOWN} more writes of {origin.user} within {_SECONDS} s")
+    for other in same_user if is_program else ():
+        if (hint := await _copy_hint(evidence, other)) is not None:
+            lines.append(hint)
             break
     return lines
 
 
-async def _labelled(evidence: Evidence, change: ObjectChange) -> list[str]:
-    """For a deletion: who had changed the labels of the object shortly before, since a selector may have chosen it."""
-    earlier = [each for each in await evidence.changes(change.reference) if each.revision < change.revision]
-    for each in reversed(earlier[-_MOST_EARLIER:]):
-        if each.type != "MODIFIED" or not _is_near(change, each, _COPIED_SECONDS):
+async def _label_change_hint(evidence: Evidence, change: ObjectChange) -> list[str]:
+    """For a deletion: who changed the object's labels shortly before, since it may have been selected by label."""
+    earlier = [other for other in await evidence.changes(change.reference) if other.revision < change.revision]
+    for other in reversed(earlier[-_MAX_EARLIER:]):
+        if other.type != "MODIFIED" or not _is_near(change, other, _COPIED_SECONDS):
             continue
-        before, after = await evidence.before(each), await evidence.after(each)
+        before, after = await evidence.before(other), await evidence.after(other)
         if before is None or after is None or _labels(before) == _labels(after):
             continue
-        text = summary(each, before, after).text
-        return [f"its labels had been changed at {each.time[:19]}Z, by {act(each, text)}: {text.partition(': ')[2]}"]
+        text = summary(other, before, after).text
+        by = actor_with_command(other, text)
+        return [f"its labels had been changed at {other.time[:19]}Z, by {by}: {text.partition(': ')[2]}"]
     return []
 
 
@@ -83,22 +83,22 @@ def _labels(document: Document) -> object:
     return (document.get("metadata") or {}).get("labels") or {}
 
 
-async def _acts(evidence: Evidence, change: ObjectChange) -> bool:
-    """Whether a change does more than describe the object, or complete a deletion that was asked for before."""
+async def _has_effect(evidence: Evidence, change: ObjectChange) -> bool:
+    """Whether a change has an effect: it changes a field that a controller acts on, or requests a deletion."""
     if change.type != "MODIFIED":
         return change.type == "DELETED" and asks_deletion(change)
     before, after = await evidence.before(change), await evidence.after(change)
-    return bool(acting_differences(change, before, after))
+    return bool(relevant_differences(change, before, after))
 
 
 async def _line(evidence: Evidence, change: ObjectChange) -> str:
     text = summary(change, await evidence.before(change), await evidence.after(change)).text
     user = change.origin.user if change.origin is not None else ""
-    return f"at {change.time[:19]}Z {user} also wrote {_named(evidence, change)}, which {text}"
+    return f"at {change.time[:19]}Z {user} also wrote {_object_text(evidence, change)}, which {text}"
 
 
-async def _source(evidence: Evidence, change: ObjectChange) -> str | None:
-    """For data that a program wrote: who had written the same value elsewhere shortly before."""
+async def _copy_hint(evidence: Evidence, change: ObjectChange) -> str | None:
+    """For data of a ConfigMap or Secret: who wrote the same value to another one shortly before."""
     if change.reference.resource not in ("configmaps", "secrets"):
         return None
     written = await _data(evidence, change)
@@ -106,14 +106,14 @@ async def _source(evidence: Evidence, change: ObjectChange) -> str | None:
         return None
     resource = change.reference.resource
     earlier = await evidence.changes_between(resource, change.revision - _COPIED_REVISIONS, change.revision)
-    for each in reversed(earlier):
-        if each.reference == change.reference or not _is_near(change, each, _COPIED_SECONDS):
+    for other in reversed(earlier):
+        if other.reference == change.reference or not _is_near(change, other, _COPIED_SECONDS):
             continue
-        same = [one.path for one in await _data(evidence, each) if one in written]
-        if same:
+        same_paths = [difference.path for difference in await _data(evidence, other) if difference in written]
+        if same_paths:
             return (
-                f"the same {same[0]} was written to {_named(evidence, each)} at {each.time[:19]}Z, by {act(each, '')} "
-                "(a guess: that may be what was copied)"
+                f"the same {same_paths[0]} was written to {_object_text(evidence, other)} at {other.time[:19]}Z, "
+                f"by {actor_with_command(other, '')} (a guess: that may be what was copied)"
             )
     return None
 
@@ -129,7 +129,7 @@ async def _data(evidence: Evidence, change: ObjectChange) -> list[Difference]:
     ]
 
 
-def _named(evidence: Evidence, change: ObjectChange) -> str:
+def _object_text(evidence: Evidence, change: ObjectChange) -> str:
     reference = change.reference
     place = f" of namespace {reference.namespace}" if reference.namespace else ""
     return f"{evidence.kind_of(reference.resource)}/{reference.name}{place}"
@@ -137,7 +137,7 @@ def _named(evidence: Evidence, change: ObjectChange) -> str:
 
 def _is_near(change: ObjectChange, other: ObjectChange, seconds: int) -> bool:
     try:
-        apart = parse_time(change.time) - parse_time(other.time)
+        difference = parse_time(change.time) - parse_time(other.time)
     except TimeError:
         return False
-    return abs(apart) <= datetime.timedelta(seconds=seconds)
+    return abs(difference) <= datetime.timedelta(seconds=seconds)

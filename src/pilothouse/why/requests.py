@@ -1,60 +1,60 @@
-"""What somebody asked of an object: the changes of its spec, without those that were taken back or that do nothing."""
+"""Finds the last change of an object's spec that its controller acts on and that was not reverted."""
 
 from collections.abc import Sequence
 
 from pilothouse.machinery.differences import Difference, differences
 from pilothouse.why.changes import METADATA, SPEC, Summary, summary
-from pilothouse.why.evidence import Document, Evidence, ObjectChange, newest_of_spec
-from pilothouse.why.standing import Edit, acts, last_standing
+from pilothouse.why.effective_edits import Edit, controller_acts_on, last_effective_edit
+from pilothouse.why.evidence import Document, Evidence, ObjectChange, newest_spec_changes
 
-_MOST_EDITS = 30
-"""Of so many of the last changes it is found out whether they were taken back."""
+_MAX_EDITS = 30
+"""The last changes that are checked for having been reverted."""
 
 
 async def last_request(
     evidence: Evidence,
     changes: Sequence[ObjectChange],
-    born: str = "",
+    created_at: str = "",
     *,
     undone: bool = False,
     keeps_records: bool = False,
 ) -> tuple[ObjectChange, Summary] | None:
-    """The last of the changes of one object that asks its controller for something and still holds; with ``undone``,
-    also if it only took back another. ``keeps_records`` as in ``acts``."""
-    found: list[tuple[ObjectChange, Summary]] = []
+    """The last change of one object that its controller acts on and that was not reverted, with its description; with
+    ``undone``, changes that only revert another count too. ``keeps_records`` as in ``controller_acts_on``."""
+    candidates: list[tuple[ObjectChange, Summary]] = []
     edits: list[Edit] = []
-    for number, each in enumerate(reversed(newest_of_spec(evidence, changes))):
-        if each.type in ("ADDED", "DELETED") or is_binding(each):
+    for number, change in enumerate(reversed(newest_spec_changes(evidence, changes))):
+        if change.type in ("ADDED", "DELETED") or is_binding(change):
             continue
-        before, after = await evidence.before(each), await evidence.after(each)
-        described = summary(each, before, after)
-        acting = acting_differences(each, before, after, keeps_records=keeps_records)
-        if described.weight not in (SPEC, METADATA) or (not acting and before is not None and after is not None):
+        before, after = await evidence.before(change), await evidence.after(change)
+        described = summary(change, before, after)
+        relevant = relevant_differences(change, before, after, keeps_records=keeps_records)
+        if described.weight not in (SPEC, METADATA) or (not relevant and before is not None and after is not None):
             continue
         if undone or before is None or after is None:
-            return each, described
-        found.append((each, described))
-        edits.append(Edit(each.time, tuple(acting)))
-        if number >= _MOST_EDITS:
+            return change, described
+        candidates.append((change, described))
+        edits.append(Edit(change.time, tuple(relevant)))
+        if number >= _MAX_EDITS:
             break
-    place = last_standing(edits[::-1], born)
-    return None if place is None else found[::-1][place]
+    index = last_effective_edit(edits[::-1], created_at)
+    return None if index is None else candidates[::-1][index]
 
 
-def acting_differences(
+def relevant_differences(
     change: ObjectChange, before: Document | None, after: Document | None, *, keeps_records: bool = False
 ) -> list[Difference]:
-    """The fields that a change changed, and that make a controller do something."""
+    """The changed fields that a controller acts on."""
     if before is None or after is None:
         return []
     resource = change.reference.resource
     return [
         difference
         for difference in differences(before, after)
-        if acts(resource, difference.path, keeps_records=keeps_records)
+        if controller_acts_on(resource, difference.path, keeps_records=keeps_records)
     ]
 
 
 def is_binding(change: ObjectChange) -> bool:
-    """Whether a change is the binding of a pod: its spec then is what it was created with."""
+    """Whether a change is the binding of a pod, which only sets ``spec.nodeName``."""
     return change.origin is not None and change.origin.subresource == "binding"

@@ -17,15 +17,15 @@ def selects(budget: Document, pod: Document) -> bool:
 
 
 def bounds(budget: Document) -> str:
-    """``minAvailable 3``; with percentages, what they are of the pods that are expected."""
+    """``minAvailable 3``; percentages are shown with the number of expected pods."""
     spec, status = budget.get("spec") or {}, budget.get("status") or {}
     expected = status.get("expectedPods", 0)
     named = [(name, spec[name]) for name in ("minAvailable", "maxUnavailable") if name in spec]
-    return " and ".join(f"{name} {value}{_share(value, expected)}" for name, value in named) or "as by default"
+    return " and ".join(f"{name} {value}{_percentage_of(value, expected)}" for name, value in named) or "as by default"
 
 
-def _share(value: object, expected: int) -> str:
-    """`` of 3 = 2.4, rounded up``: both are (``pkg/controller/disruption``, v1.36)."""
+def _percentage_of(value: object, expected: int) -> str:
+    """`` of 3 = 2.4, rounded up``: both fields are rounded up (``pkg/controller/disruption``, v1.36)."""
     text = str(value)
     if not text.endswith("%") or not text[:-1].isdigit():
         return ""

@@ -1,91 +1,90 @@
-"""``Explanation``: the answer to "why", a tree of steps from what is seen to what began it."""
+"""``Explanation``: a tree of steps from the state of an object to its root causes, and its output as text."""
 
 import re
 
 import msgspec
 
 USER = "user"
-"""Somebody's act."""
+"""Root cause: a write of a person."""
 PROGRAM = "program"
-"""A program of its own accord: a service account that is not Kubernetes', an operator."""
+"""Root cause: a write of a program other than Kubernetes' components, such as an operator."""
 FAULT = "fault"
-"""Something broke: a node fell silent, a container exited, an image can't be pulled."""
+"""Root cause: a failure; a node stopped reporting, a container exited, an image can't be pulled."""
 TIME = "time"
-"""A time was reached that an object states."""
+"""Root cause: a time given in an object was reached."""
 STATE = "state"
-"""Nothing happened: it is as the objects say (no node has room)."""
+"""Root cause: the current state of objects, not an event (no node has room)."""
 UNKNOWN = "unknown"
-"""It is not recorded what began it."""
+"""The root cause is not recorded."""
 
 
 _TIME = re.compile(r'(?<!")\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z')
 
 NOT_FOUND = "not found"
-"""The state of an object that is not there and of which no change is known."""
+"""The state of an object that does not exist and has no recorded change."""
 AS_DESIRED = "as desired"
 NO_CONDITION = "no condition says otherwise"
-"""The state of an object that asks for something, and whose status has no conditions to go by."""
+"""The state of an object with a spec whose status has no conditions."""
 
 
 class Step(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
-    """One link. ``because`` are the links that led to it, the most important first; a step without any is a root."""
+    """A state or a change. ``because`` are its causes, the most important first; a step without any is a root cause."""
 
     text: str
-    """What is so, or what happened: a sentence without a full stop."""
+    """The state or the change: a sentence without a full stop."""
     object: str = ""
-    """What it is about: ``pod/web-1``."""
+    """The object: ``pod/web-1``."""
     namespace: str = ""
     resource_version: str = ""
-    """Of the change that the step is."""
+    """The object's after the change, if the step is one."""
     time: str = ""
     by: str = ""
     """Who made the change."""
     decision: str = ""
-    """What a controller said of it."""
+    """The recorded decision of the controller that wrote."""
     table: list[str] = []
-    """Lines with the details: a ranking, nodes by reason, containers."""
+    """Detail lines: a ranking, nodes by reason, containers."""
     hints: list[str] = []
-    """Of an act: what else the same user did within the same seconds, and what a program may have copied."""
+    """For a root cause of type USER or PROGRAM: other writes of the same user, and values it may have copied."""
     root: str = ""
-    """USER, PROGRAM, FAULT, TIME, STATE or UNKNOWN, for a step that nothing led to."""
+    """USER, PROGRAM, FAULT, TIME, STATE or UNKNOWN for a root cause, otherwise empty."""
     because: list["Step"] = []
 
     def roots(self) -> list["Step"]:
-        """The steps that began it, in the order of the tree."""
+        """The root causes below this step, in the order of the tree."""
         if not self.because:
             return [self]
         return [root for step in self.because for root in step.roots()]
 
 
 class Explanation(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
-    """Why one object is as it is."""
+    """The explanation of one object's state."""
 
     object: str
     namespace: str = ""
     state: str
-    """In a word or two: ``deleted``, ``pending``, ``not ready``, ``terminating``, ``as desired``; ``no condition says
-    otherwise``."""
+    """In a few words: ``deleted``, ``pending``, ``not ready``, ``terminating``, ``as desired``."""
     steps: list[Step]
-    """What there is to say, each with what led to it; the most important first."""
+    """The findings with their causes, the most important first."""
     unseen: list[str] = []
-    """What could not be looked at, and why."""
+    """What could not be read, and why."""
 
     def roots(self) -> list[Step]:
-        """What began it all, each once."""
-        found: dict[tuple[str, str], Step] = {}
+        """All root causes, each once."""
+        unique: dict[tuple[str, str], Step] = {}
         for step in self.steps:
             for root in step.roots():
-                found.setdefault((root.text, root.resource_version), root)
-        return list(found.values())
+                unique.setdefault((root.text, root.resource_version), root)
+        return list(unique.values())
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """``1 pod``, ``2 pods``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def text_lines(explanation: Explanation) -> list[str]:
-    """The explanation for a terminal: a line about the object, a tree, the roots, and what was not seen."""
+    """The explanation for a terminal: the object's state, the tree, the root causes, and what could not be read."""
     place = f" in namespace {explanation.namespace}" if explanation.namespace else ""
     lines = [f"{explanation.object}{place}: {explanation.state}"]
     for number, step in enumerate(explanation.steps):
@@ -98,26 +97,26 @@ def text_lines(explanation: Explanation) -> list[str]:
     else:
         lines += [f"   {hint}" for root in roots for hint in root.hints]
     if explanation.unseen:
-        lines += ["", "Not seen:", *(f"  {each}" for each in explanation.unseen)]
+        lines += ["", "Not seen:", *(f"  {item}" for item in explanation.unseen)]
     return plain_times(lines)
 
 
 def plain_times(lines: list[str]) -> list[str]:
-    """Lines whose times are all of one day, without the day. Values of fields, in quotes, stay as they are."""
-    days = {found[1] for line in lines for found in _TIME.finditer(line)}
+    """Remove the date from times if all are of one day. Quoted times, which are field values, are kept."""
+    days = {match[1] for line in lines for match in _TIME.finditer(line)}
     return [_TIME.sub(r"\2", line) for line in lines] if len(days) == 1 else lines
 
 
 def tree_lines(step: Step, indent: str = "", *, is_last: bool = True) -> list[str]:
-    """A step and what led to it, as a tree. Times have their day: see ``plain_times``."""
+    """A step and its causes as a tree. Times include the date: see ``plain_times``."""
     lines = [f"{indent}{'└─ ' if is_last else '├─ '}{_headline(step)}"]
     below = indent + ("   " if is_last else "│  ")
     bar = "│  " if step.because else "   "
     if step.decision:
         lines.append(f"{below}{bar}{step.decision}")
     lines += [f"{below}{bar}{line}" for line in step.table]
-    for number, each in enumerate(step.because):
-        lines += tree_lines(each, below, is_last=number == len(step.because) - 1)
+    for number, cause in enumerate(step.because):
+        lines += tree_lines(cause, below, is_last=number == len(step.because) - 1)
     return lines
 
 

@@ -1,13 +1,13 @@
-"""Which users' causes are trusted. Any client may send the header ``Pilothouse-Cause`` with any text, so a cause counts
-only if its user is a component of Kubernetes, or is listed by the caller. Pure."""
+"""Decides whose causes are trusted. Any client can send the header ``Pilothouse-Cause``, so causes are used only if the
+user is a component of Kubernetes or listed by the caller. Pure."""
 
 from collections.abc import Collection
 
 from pilothouse.machinery.causes import Cause, Origin
 
 ADMINISTRATOR = "kubernetes-admin"
-"""As this one the parts of a plane write that no component of Kubernetes has an identity for, such as its nodes'
-hardware. It may impersonate everybody in any case."""
+"""The user of those parts of a plane for which Kubernetes has no identity, such as the nodes' hardware. It may
+impersonate anybody anyway."""
 
 _PROGRAMS = frozenset({"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"})
 _COMPONENTS = _PROGRAMS | {ADMINISTRATOR}
@@ -65,23 +65,23 @@ CONTROLLER_ACCOUNTS = frozenset(
         "volumeattributesclass-protection-controller",
     }
 )
-"""The service accounts of controllers in kube-system. Further accounts there belong to add-ons."""
+"""The service accounts of controllers in kube-system. Other accounts there belong to add-ons."""
 
 
 def is_component(user: str) -> bool:
-    """Whether a user is a component of Kubernetes, also one that sends no cause: Go's manager, a kubelet."""
+    """Whether a user is a component of Kubernetes, including those that send no causes (Go's manager, a kubelet)."""
     account = user.removeprefix(_ACCOUNT)
     is_controller = account != user and account in CONTROLLER_ACCOUNTS
     return user in _PROGRAMS or user.startswith(_NODE) or is_controller
 
 
-def believed_cause(origin: Origin | None, further: Collection[str] = ()) -> Cause | None:
-    """The cause of a change, if its user is trusted: a component, or one of the users in ``further``. A node's user is
+def trusted_cause(origin: Origin | None, trusted_users: Collection[str] = ()) -> Cause | None:
+    """The cause of a change if its user is a component or in ``trusted_users``, otherwise None. A node's user is
     trusted as a kubelet, but not as a controller."""
     if origin is None or origin.cause is None:
         return None
     user = origin.user
-    if user in _COMPONENTS or user in further:
+    if user in _COMPONENTS or user in trusted_users:
         return origin.cause
     if user.startswith(_NODE):
         return origin.cause if origin.cause.component == _KUBELET else None

@@ -1,4 +1,4 @@
-"""``View``: one object that is asked about, with all that its explanation may look at; ``Finding``: what was found."""
+"""``View``: one object and access to everything its explanation reads; ``Finding``: the result of a check."""
 
 import datetime
 from collections.abc import Awaitable, Callable
@@ -14,19 +14,19 @@ __all__ = ["Finding", "View", "condition", "controller_of", "is_owned_by", "type
 
 T = TypeVar("T")
 
-_MOST_DEPTH = 4
-"""An explanation looks at an object, at what that depends on, and so on, so many times."""
+_MAX_DEPTH = 4
+"""How many dependencies an explanation follows from object to object."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """In which state an object is, and the steps that say why."""
+    """The state of an object, and the steps that explain it."""
 
     state: str
     steps: tuple[Step, ...]
 
 
 class View:
-    """One object. ``now`` is None if it is gone. ``find`` says what there is to say of another one."""
+    """One object. ``now`` is None if it does not exist. ``find`` explains another object."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class View:
         self.reference = reference
         self.now = now
         self.time = time
-        """When it is asked."""
+        """The time of the explanation."""
         self.find = find
-        """What there is to say of an object: what one waits for often has a reason of its own."""
+        """Explains an object that this one depends on."""
         self._depth = depth
 
     @property
@@ -55,22 +55,22 @@ class View:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The metadata of the object that is there."""
+        """The metadata of the existing object; empty if there is none."""
         return (self.now or {}).get("metadata") or {}
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The spec of the object that is there."""
+        """The spec of the existing object; empty if there is none."""
         return (self.now or {}).get("spec") or {}
 
     @property
     def status(self) -> dict[str, Any]:
-        """The status of the object that is there."""
+        """The status of the existing object; empty if there is none."""
         return (self.now or {}).get("status") or {}
 
     @property
     def uid(self) -> str:
-        """The uid of the object that is there."""
+        """The uid of the existing object; empty if there is none."""
         return str(self.metadata.get("uid") or "")
 
     def condition(self, type_: str) -> dict[str, Any]:
@@ -78,25 +78,31 @@ class View:
         return condition(self.now, type_)
 
     async def changes(self) -> list[ObjectChange]:
-        """The changes of the object that are known, oldest first."""
+        """The recorded changes of the object, oldest first."""
         return await self.evidence.changes(self.reference)
 
     def of(self, resource: str, name: str, now: Document | None, *, namespace: str | None = None) -> "View":
-        """Another object, in the same namespace unless another is given."""
-        place = self.reference.namespace if namespace is None else namespace
+        """The view of another object, by default in the same namespace."""
+        target_namespace = self.reference.namespace if namespace is None else namespace
         return View(
-            self.evidence, self.chain, Reference(resource, place, name), now, self.time, self.find, self._depth + 1
+            self.evidence,
+            self.chain,
+            Reference(resource, target_namespace, name),
+            now,
+            self.time,
+            self.find,
+            self._depth + 1,
         )
 
     async def read(self, resource: str, name: str, *, namespace: str | None = None) -> "View":
-        """Another object as it is now, in the same namespace unless another is given."""
-        place = self.reference.namespace if namespace is None else namespace
-        now = await self.evidence.get(Reference(resource, place, name))
-        return self.of(resource, name, now, namespace=place)
+        """Read another object, by default from the same namespace."""
+        target_namespace = self.reference.namespace if namespace is None else namespace
+        now = await self.evidence.get(Reference(resource, target_namespace, name))
+        return self.of(resource, name, now, namespace=target_namespace)
 
     async def finding(self) -> Finding:
-        """What there is to say of this object, for the explanation of another; nothing if that is too far away."""
-        return await self.find(self) if self._depth <= _MOST_DEPTH else Finding("", ())
+        """The finding of this object, for the explanation of another; empty beyond ``_MAX_DEPTH``."""
+        return await self.find(self) if self._depth <= _MAX_DEPTH else Finding("", ())
 
     async def owned(self, resource: str) -> "list[View]":
         """The objects of a resource in the same namespace that this one controls."""
@@ -108,7 +114,7 @@ class View:
         ]
 
     def step(self, text: str, *, root: str = "", **details: Any) -> Step:
-        """A step about this object that is no change. It is a ``root`` unless something led to it."""
+        """A step for a state of this object. ``root`` is dropped if ``because`` is given."""
         return Step(
             text=f"{self.title} {text}",
             object=self.title,
@@ -119,21 +125,21 @@ class View:
 
 
 def typed(document: Document, type_: type[T]) -> T:
-    """A document as the struct of its kind."""
+    """A document decoded as the struct of its kind."""
     return msgspec.convert(document, type_, strict=False)
 
 
 def is_owned_by(document: Document, uid: str) -> bool:
     """Whether the object with this uid controls another."""
     references = (document.get("metadata") or {}).get("ownerReferences") or ()
-    return any(reference.get("controller") and reference.get("uid") == uid for reference in references)
+    return any(owner.get("controller") and owner.get("uid") == uid for owner in references)
 
 
 def condition(document: Document | None, type_: str) -> dict[str, Any]:
     """A condition of an object; empty if it has none of that type."""
-    for each in ((document or {}).get("status") or {}).get("conditions") or ():
-        if each.get("type") == type_:
-            return dict(each)
+    for entry in ((document or {}).get("status") or {}).get("conditions") or ():
+        if entry.get("type") == type_:
+            return dict(entry)
     return {}
 
 

@@ -12,7 +12,7 @@ from pilothouse.cli.screen.views import PodsView, age, bar
 from pilothouse.client import Client
 from pilothouse.env import Env
 from pilothouse.testing import async_plane
-from pilothouse.ui.rows import MOST_EVENTS
+from pilothouse.ui.rows import MAX_EVENTS
 
 
 def test_an_order_that_is_kept_up_equals_one_that_is_made_anew() -> None:
@@ -70,13 +70,13 @@ async def test_two_samples_of_metrics_give_rates() -> None:
 async def test_only_the_newest_events_are_kept(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         model = Model(cluster.client, env, lambda: None)
-        for number in range(MOST_EVENTS * 3):
+        for number in range(MAX_EVENTS * 3):
             at = f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
             document = {"metadata": {"name": f"e{number}"}, "lastTimestamp": at, "involvedObject": {"kind": "Pod"}}
             model.put(f"/events/default/e{number}", msgspec.json.encode(document))
         rows = model.tables["events"]
-        assert len(rows) <= MOST_EVENTS * 1.2
-        assert set(rows) >= {f"/events/default/e{MOST_EVENTS * 3 - 1 - each}" for each in range(MOST_EVENTS)}
+        assert len(rows) <= MAX_EVENTS * 1.2
+        assert set(rows) >= {f"/events/default/e{MAX_EVENTS * 3 - 1 - each}" for each in range(MAX_EVENTS)}
 
 
 async def test_an_object_that_cannot_be_read_leaves_the_others(env: Env) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from pilothouse.why.evidence import Reference
-from pilothouse.why.logs.changes import Write, timeline
+from pilothouse.why.logs.changes import Write, build_timeline
 from pilothouse.why.logs.lines import AUDIT, Record
 
 POD = Reference("pods", "default", "stray")
@@ -61,7 +61,7 @@ DELETED = write("delete", 200)
 def test_the_last_change_of_an_object_that_is_gone_removed_it(
     writes: list[Write], expected: list[tuple[str, str]]
 ) -> None:
-    found = timeline(POD, writes, lambda at: (7, 1_000_000) if at > 1_000_000 else (6, 0), None)
+    found = build_timeline(POD, writes, lambda at: (7, 1_000_000) if at > 1_000_000 else (6, 0), None)
     assert [(each.origin.verb, each.origin.subresource) for each in found.changes if each.origin] == expected
     assert [each.type for each in found.changes] == ["ADDED", *["MODIFIED"] * (len(writes) - 2), "DELETED"]
     revisions = [each.revision for each in found.changes]

@@ -13,7 +13,7 @@ from tests.tables import cases
 from pilothouse.env import Env
 from pilothouse.why import Reference
 from pilothouse.why.logs import AUDIT, DECISIONS, LogFileError, LogIndex, LogSource
-from pilothouse.why.logs.lines import NoLine, read_audit, read_decision
+from pilothouse.why.logs.lines import InvalidLineError, read_audit, read_decision
 
 WEB = Reference("deployments.apps", "shop", "web")
 
@@ -124,7 +124,7 @@ async def test_no_file(tmp_path: Path) -> None:
 )
 def test_hostile_events_are_no_events(change: dict[str, Any]) -> None:
     text = line(event(1, **change)).replace(b"\\ud800", b"\xed\xa0\x80")
-    with pytest.raises(NoLine):
+    with pytest.raises(InvalidLineError):
         read_audit(text)
 
 
@@ -138,7 +138,7 @@ def test_hostile_events_are_no_events(change: dict[str, Any]) -> None:
 )
 def test_hostile_lines_are_no_lines(text: bytes) -> None:
     for read in (read_audit, read_decision):
-        with pytest.raises(NoLine):
+        with pytest.raises(InvalidLineError):
             read(text)
 
 

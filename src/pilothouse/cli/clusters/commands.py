@@ -35,7 +35,7 @@ from pilothouse.machinery.times import format_time, parse_time
 CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", "timeout", "kubeconfig", "help", "v")
 """Flags of ``up`` that have another meaning for a cluster in the background, or none."""
 
-_MOST_SHOWN = 3
+_MAX_SHOWN = 3
 """Manifests that are named in the hint of how to apply them again."""
 
 CREATE_USAGE = """Creates a cluster that runs in the background, and adds its context to the kubeconfig of the user.
@@ -234,7 +234,7 @@ def _create(parsed: Parsed) -> int:
 def _shown_sources(parsed: Parsed) -> str:
     """The flags with the manifests, abbreviated if there are many."""
     words = [f"-f {shlex.quote(path)}" for path in parsed["filename"]]
-    if len(words) > _MOST_SHOWN:
+    if len(words) > _MAX_SHOWN:
         words = ["-f FILE"]
     if parsed["kustomize"]:
         words.append(f"-k {shlex.quote(parsed['kustomize'])}")

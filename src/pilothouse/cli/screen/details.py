@@ -22,8 +22,8 @@ from pilothouse.ui.rows import event_row
 from pilothouse.why import Reference, ServerEvidence, explain, text_lines
 
 PARTS = ("yaml", "events", "history", "why")
-_MOST_LINES = 20_000
-_MOST_VERSIONS = 200
+_MAX_LINES = 20_000
+_MAX_VERSIONS = 200
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -120,8 +120,8 @@ async def part_lines(
             found = await _why(client, discovery, place)
     except (ApiError, OSError, ValueError, msgspec.MsgspecError) as error:
         return [Cell(str(error), "failing")]
-    if len(found) > _MOST_LINES:
-        found[_MOST_LINES:] = [Cell(f"and {len(found) - _MOST_LINES} more lines", "dim")]
+    if len(found) > _MAX_LINES:
+        found[_MAX_LINES:] = [Cell(f"and {len(found) - _MAX_LINES} more lines", "dim")]
     return found
 
 
@@ -173,7 +173,7 @@ async def _history(client: Client, place: Place) -> list[Cell]:
     oldest, documents = await versions(client, place.resource.as_kind(), place.namespace, place.name)
     time_of = await times_of_revisions(client)
     lines = []
-    shown = list(described(documents, time_of))[-_MOST_VERSIONS:]
+    shown = list(described(documents, time_of))[-_MAX_VERSIONS:]
     for version in reversed(shown):
         if has_secret_values(place.resource.as_kind()):
             version = msgspec.structs.replace(version, changes=tuple(map(_hidden, version.changes)))

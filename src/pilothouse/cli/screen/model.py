@@ -17,7 +17,7 @@ from pilothouse.cli.screen.feeds import Feed
 from pilothouse.client import Client
 from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.api_resources import Discovery
-from pilothouse.ui.rows import MOST_EVENTS, TABLE_OF, Row
+from pilothouse.ui.rows import MAX_EVENTS, TABLE_OF, Row
 
 
 def _kind(group: str, version: str, resource: str, kind: str, *, namespaced: bool = True) -> Kind[Any]:
@@ -39,7 +39,7 @@ KINDS: tuple[Kind[Any], ...] = (
 KIND_OF = {f"{kind.group}/{kind.resource}/": kind for kind in KINDS}
 POD_OWNER, POD_NODE, POD_STATE = 2, 3, 4
 WORKLOAD_OWNER = 2
-_MORE_EVENTS = MOST_EVENTS + MOST_EVENTS // 5
+_MORE_EVENTS = MAX_EVENTS + MAX_EVENTS // 5
 
 
 def split_key(key: str) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from pilothouse.ui.rows import TABLES
 
 _EVENT = next({name: place for place, name in enumerate(table.columns)} for table in TABLES if table.name == "events")
 _SCHEDULER_REASONS = ("Scheduled", "FailedScheduling", "Preempted", "Nominated", "FailedBinding")
-_MOST_LINES = 200
+_MAX_LINES = 200
 _SORTS: tuple[Callable[[Queue], tuple[float | str, ...]], ...] = (
     lambda queue: (queue.name,),
     lambda queue: (-queue.depth, queue.name),
@@ -72,7 +72,7 @@ class _Lines(ABC):
             if chosen(row[_EVENT["type"]], row[_EVENT["reason"]])
             and (not self._namespace or row[_EVENT["namespace"]] == self._namespace)
         ]
-        newest = sorted(found, reverse=True)[:_MOST_LINES]
+        newest = sorted(found, reverse=True)[:_MAX_LINES]
         return [(key, event_line(rows[key], self._now())) for _at, key in newest]
 
 
@@ -143,9 +143,9 @@ class SchedulerView(_Lines):
         )
         without = f"Pods without a node: {len(waiting)}" if waiting else "All pods have a node"
         yield "", (Cell(without, "bold"),)
-        yield from ((key, pod_line(key, pods[key], self._now())) for key in waiting[:_MOST_LINES])
-        if len(waiting) > _MOST_LINES:
-            yield "", (Cell(f"and {len(waiting) - _MOST_LINES} more; see the pods", "dim"),)
+        yield from ((key, pod_line(key, pods[key], self._now())) for key in waiting[:_MAX_LINES])
+        if len(waiting) > _MAX_LINES:
+            yield "", (Cell(f"and {len(waiting) - _MAX_LINES} more; see the pods", "dim"),)
         decisions = self._events(lambda _type, reason: reason in _SCHEDULER_REASONS)
         yield "", (Cell(""),)
         yield "", (Cell("Last decisions, in events", "bold"),)

@@ -24,7 +24,7 @@ SIGNS: Mapping[str, str] = {
 }
 """As on the page."""
 STATES = tuple(SIGNS)
-_MOST_SIGNS = 120
+_MAX_SIGNS = 120
 _BAR = 10
 _COLUMN = {table.name: {name: place for place, name in enumerate(table.columns)} for table in TABLES}
 _NODE, _POD, _WORKLOAD, _EVENT = (_COLUMN[name] for name in ("nodes", "pods", "workloads", "events"))
@@ -201,8 +201,8 @@ class ClusterView(_Rows):
             if not self._namespace or split_key(each)[1] == self._namespace
         ]
         states = sorted((pods[each][_POD["state"]] for each in keys), key=STATES.index)
-        signs = [Cell(SIGNS[each], each) for each in states[:_MOST_SIGNS]]
-        more = [Cell(f" +{len(states) - _MOST_SIGNS}")] if len(states) > _MOST_SIGNS else []
+        signs = [Cell(SIGNS[each], each) for each in states[:_MAX_SIGNS]]
+        more = [Cell(f" +{len(states) - _MAX_SIGNS}")] if len(states) > _MAX_SIGNS else []
         return (
             Cell(name),
             Cell(shown, state),

@@ -7,7 +7,7 @@ from pilothouse.simulate.recording.series import RateSeries
 from pilothouse.simulate.recording.workloads import Workloads, Write
 
 MOST_GROUPS = 300
-MOST_OBJECTS = 2000
+MAX_OBJECTS = 2000
 """Maximum number of objects of a group that are distinguished."""
 LONGEST_MESSAGE = 400
 _read_event = msgspec.json.Decoder(views.Event).decode
@@ -55,7 +55,7 @@ class Events:
             group = self._groups[key] = _GroupTracker(write.at, event)
         group.last = write.at
         group.count += more
-        if len(group.uids) < MOST_OBJECTS:
+        if len(group.uids) < MAX_OBJECTS:
             group.uids.add(about.uid or about.name)
 
     def _owner(self, about: views.InvolvedObject) -> str:

@@ -3,11 +3,11 @@
 import { clock, collator, countStates, fill, h, number, partsOf, POD_STATES, say, sign, spoken, STATES } from "./dom.js";
 import { hrefOf } from "./route.js";
 
-const MOST_SIGNS = 120;
+const MAX_SIGNS = 120;
 
 /** Taints are long: they break after their marks, with spaces of no width. */
 const breakable = (text) => text.replace(/[/:=]/g, "$&\u200b");
-const MOST_LISTED = 50;
+const MAX_LISTED = 50;
 
 export class Cluster {
   title = "Cluster";
@@ -114,8 +114,8 @@ export class Cluster {
     fill(cell.state, sign(node.state, { quiet: true }));
     fill(cell.note, lines.map((text) => h("span", { class: "line", text: breakable(text) })));
     fill(cell.signs, POD_STATES.filter((state) => counts[state]).map((state) =>
-      h("span", { class: `s-${state}`, text: STATES[state].sign.repeat(Math.min(counts[state], MOST_SIGNS)) +
-        (counts[state] > MOST_SIGNS ? ` +${counts[state] - MOST_SIGNS}` : "") })));
+      h("span", { class: `s-${state}`, text: STATES[state].sign.repeat(Math.min(counts[state], MAX_SIGNS)) +
+        (counts[state] > MAX_SIGNS ? ` +${counts[state] - MAX_SIGNS}` : "") })));
   }
 
   #drawHomeless() {
@@ -134,11 +134,11 @@ export class Cluster {
     fill(this.homeless,
       h("h2", { id: "homeless-title", text: `${number.format(pods.length)} ${pods.length === 1 ? "pod" : "pods"} without a node` }),
       lost ? h("p", { text: `${lost} of them are bound to a node that is gone.` }) : null,
-      h("ul", { class: "pods" }, pods.slice(0, MOST_LISTED).map((pod) =>
+      h("ul", { class: "pods" }, pods.slice(0, MAX_LISTED).map((pod) =>
         h("li", {}, sign(pod.state), " ",
           h("a", { href: hrefOf(pod.key), text: `${partsOf(pod.key).namespace}/${partsOf(pod.key).name}` }),
           pod.note ? h("span", { class: "note", text: ` ${pod.note}` }) : null))),
-      pods.length > MOST_LISTED ? h("p", { text: `and ${number.format(pods.length - MOST_LISTED)} more` }) : null);
+      pods.length > MAX_LISTED ? h("p", { text: `and ${number.format(pods.length - MAX_LISTED)} more` }) : null);
   }
 
   #summarize() {

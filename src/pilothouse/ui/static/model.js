@@ -3,8 +3,8 @@
 import { get, lines } from "./net.js";
 
 const TABLES = ["nodes", "workloads", "pods", "events"];
-const MOST_DECISIONS = 500;
-const MOST_ERRORS = 200;
+const MAX_DECISIONS = 500;
+const MAX_ERRORS = 200;
 
 /** What has changed since the last notification. */
 class Changes {
@@ -59,8 +59,8 @@ export class Model {
       this.controllers = frame.controllers && frame.controllers.map((row) => this.#named(this.columns.controllers, row));
       this.changes.programs = true;
     }
-    if (frame.decisions) this.decisions = this.#joined("decisions", frame.decisions, MOST_DECISIONS);
-    if (frame.errors) this.errors = this.#joined("errors", frame.errors, MOST_ERRORS);
+    if (frame.decisions) this.decisions = this.#joined("decisions", frame.decisions, MAX_DECISIONS);
+    if (frame.errors) this.errors = this.#joined("errors", frame.errors, MAX_ERRORS);
     if (frame.revision) {
       this.revision = frame.revision;
       this.time = frame.time;

@@ -10,7 +10,7 @@ import { yaml } from "./yaml.js";
 
 const REFRESH = 4000;
 const SOON = 400;
-const MOST_PODS = 120;
+const MAX_PODS = 120;
 const TABS = [["yaml", "YAML"], ["events", "Events"], ["history", "History"], ["why", "Why"]];
 
 export class ObjectPage {
@@ -119,8 +119,8 @@ export class ObjectPage {
     } else if (resource === "nodes") {
       const pods = model.podsOn(name).sort((a, b) => collator.compare(a.key, b.key));
       fill(this.related, h("p", { class: "label", text: `${pods.length} pods on this node` }),
-        h("ul", { class: "owned" }, pods.slice(0, MOST_PODS).map((pod) => h("li", {}, podLabel(this.world, pod))),
-          pods.length > MOST_PODS ? h("li", { text: `and ${pods.length - MOST_PODS} more` }) : null));
+        h("ul", { class: "owned" }, pods.slice(0, MAX_PODS).map((pod) => h("li", {}, podLabel(this.world, pod))),
+          pods.length > MAX_PODS ? h("li", { text: `and ${pods.length - MAX_PODS} more` }) : null));
     } else if (row?.note) {
       fill(this.related, h("p", { class: "note", text: row.note }));
     } else {

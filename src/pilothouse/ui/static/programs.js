@@ -3,7 +3,7 @@
 import { brief, clock, collator, fill, h, number, partsOf, say, sign, table } from "./dom.js";
 import { hrefOf } from "./route.js";
 
-const MOST_ROWS = 200;
+const MAX_ROWS = 200;
 
 export class Controllers {
   title = "Controllers";
@@ -128,7 +128,7 @@ export class Scheduler {
         pods.length > 3 ? "…" : null))) : null);
     const decisions = model.decisions
       .filter((each) => !this.text || `${each.pod} ${each.node} ${each.message}`.toLowerCase().includes(this.text))
-      .slice(-MOST_ROWS).reverse();
+      .slice(-MAX_ROWS).reverse();
     say(this.none, decisions.length ? "" : "There are none.");
     fill(this.body, decisions.map((each) => h("tr", {},
       h("td", { text: clock(each.at) }),
@@ -179,7 +179,7 @@ export class Events {
       .filter((each) => !this.onlyWarnings || each.type === "Warning")
       .filter((each) => !this.text || `${each.kind} ${each.namespace}/${each.name} ${each.reason} ${each.message} ${each.source}`.toLowerCase().includes(this.text))
       .sort((a, b) => b.at - a.at || (a.key < b.key ? 1 : -1))
-      .slice(0, MOST_ROWS);
+      .slice(0, MAX_ROWS);
     say(this.none, rows.length ? "" : "There are none.");
     fill(this.body, rows.map((each) => h("tr", {}, eventCells(each))));
   }

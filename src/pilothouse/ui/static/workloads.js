@@ -5,7 +5,7 @@ import { collator, duration, fill, h, kindOf, number, partsOf, say, sign, STATES
 import { hrefOf } from "./route.js";
 
 const STEP = 60;
-const MOST_PODS = 60;
+const MAX_PODS = 60;
 const CREATIONS = ["FailedCreate", "SuccessfulCreate"];
 
 export class Workloads {
@@ -183,8 +183,8 @@ export function ownerTree(world, row) {
   const pods = model.podsOf(row.uid).sort((a, b) => collator.compare(a.key, b.key));
   const items = [
     ...owned.map((each) => h("li", {}, workloadLabel(each), ownerTree(world, each))),
-    ...pods.slice(0, MOST_PODS).map((pod) => h("li", {}, podLabel(world, pod))),
-    pods.length > MOST_PODS ? h("li", { text: `and ${number.format(pods.length - MOST_PODS)} more pods` }) : null,
+    ...pods.slice(0, MAX_PODS).map((pod) => h("li", {}, podLabel(world, pod))),
+    pods.length > MAX_PODS ? h("li", { text: `and ${number.format(pods.length - MAX_PODS)} more pods` }) : null,
   ];
   return items.some(Boolean) ? h("ul", { class: "owned" }, items) : null;
 }

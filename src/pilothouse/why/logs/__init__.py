@@ -1,10 +1,10 @@
-"""Explanations in front of any API server, from logs: ``--decision-log`` of pilothouse's programs and kube-apiserver's
-audit log.
+"""``Evidence`` from logs, for any API server: ``--decision-log`` of pilothouse's programs and kube-apiserver's audit
+log.
 
-* ``files`` reads lines, ``lines`` makes records of them, ``index`` finds those of an object.
-* ``changes`` puts both logs together; ``documents`` is what audit events have of objects.
-* ``inference`` is who wrote, where no decision was recorded.
-* ``evidence`` is the ``Evidence`` that all this makes, with events and the objects that there are.
+* ``files`` reads lines, ``lines`` parses them, ``index`` finds the records of an object.
+* ``changes`` joins both logs; ``documents`` extracts objects from audit events.
+* ``inference`` derives the writing component where no decision was recorded.
+* ``evidence`` combines them with events and current objects.
 """
 
 from pilothouse.why.logs.evidence import LogEvidence

@@ -1,5 +1,5 @@
-"""The records of one object as changes of it: which of them created it, asked for its deletion and removed it, and in
-which order with those of other objects. Pure."""
+"""Converts the log records of one object to changes: joins both logs, orders them, and finds creation, delete request
+and removal. Pure."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,45 +11,47 @@ from pilothouse.why.logs.index import Located
 from pilothouse.why.logs.lines import AUDIT, Record
 
 SHIFT = 40
-"""A position is the resourceVersion of a write, and below it the microseconds since, for writes without one."""
+"""A position has the resourceVersion of a write in the high bits, and in the low bits the microseconds since that
+version, for writes without one."""
 _SAME_SECONDS = 2_000_000
-"""Two records without a common id are of one write if they are not farther apart."""
+"""Records without a common audit ID are joined if they are at most this far apart (microseconds)."""
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One write, of which one log or both have a record."""
+    """One write, recorded in one log or both."""
 
     record: Record
-    """With all that is known."""
+    """The fields of both records."""
     locations: tuple[int, ...] = ()
-    """Of the audit event, if there is one."""
+    """The location of the audit event, if there is one."""
     decided: bool = False
-    """A decision log has it."""
+    """Whether it is in a decision log."""
 
 
-def joined(found: Sequence[Located], request: Callable[[str], Record | None]) -> list[Write]:
-    """The writes, each once. ``request`` finds the audit event of a request whose object had no name yet."""
-    audits = [each for each in found if each.record.source == AUDIT]
+def join_records(records: Sequence[Located], request: Callable[[str], Record | None]) -> list[Write]:
+    """Join the records of decision and audit logs. ``request`` finds the audit event of a create with generateName."""
+    audits = [located for located in records if located.record.source == AUDIT]
     by_id = {audit.record.audit_id: audit for audit in audits if audit.record.audit_id}
     writes: list[Write] = []
     used: set[int] = set()
-    for each in found:
-        record = each.record
+    for located in records:
+        record = located.record
         if record.source == AUDIT:
             continue
-        event = by_id.get(record.audit_id) if record.audit_id else _alike(record, audits, used)
+        event = by_id.get(record.audit_id) if record.audit_id else _matching_event(record, audits, used)
         if event is not None:
             used.add(event.location)
-            writes.append(Write(_merged(record, event.record), (event.location,), decided=True))
+            writes.append(Write(_merge(record, event.record), (event.location,), decided=True))
         else:
-            named = request(record.audit_id) if record.audit_id else None
-            writes.append(Write(_merged(record, named) if named is not None else record, decided=True))
+            create_event = request(record.audit_id) if record.audit_id else None
+            writes.append(Write(_merge(record, create_event) if create_event is not None else record, decided=True))
     writes += [Write(audit.record, (audit.location,)) for audit in audits if audit.location not in used]
     return writes
 
 
-def _alike(decision: Record, audits: Sequence[Located], used: set[int]) -> Located | None:
-    """The audit event of the same write: resourceVersion, or verb and agent at the same time."""
+def _matching_event(decision: Record, audits: Sequence[Located], used: set[int]) -> Located | None:
+    """The audit event of the same write: with the same resourceVersion, or with verb and User-Agent at nearly the same
+    time."""
     for audit in audits:
         record = audit.record
         if audit.location in used or (record.verb, record.subresource) != (decision.verb, decision.subresource):
@@ -62,7 +64,7 @@ def _alike(decision: Record, audits: Sequence[Located], used: set[int]) -> Locat
     return None
 
 
-def _merged(decision: Record, event: Record) -> Record:
+def _merge(decision: Record, event: Record) -> Record:
     return msgspec.structs.replace(
         decision,
         time=event.time,
@@ -78,7 +80,7 @@ def _merged(decision: Record, event: Record) -> Record:
 
 
 def position(version: int, at: int, version_at: Callable[[int], tuple[int, int]]) -> int:
-    """Where a write stands among all: by its resourceVersion, or between those that were known at its time."""
+    """The position of a write in the order of all writes: by its resourceVersion, or by its time."""
     if version:
         return version << SHIFT
     before, since = version_at(at)
@@ -86,41 +88,42 @@ def position(version: int, at: int, version_at: Callable[[int], tuple[int, int]]
 
 
 def version_before(place: int) -> int:
-    """The last resourceVersion up to a position."""
+    """The last resourceVersion at or before a position."""
     return place >> SHIFT
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The changes of one object, oldest first, and the write that each is."""
+    """The changes of one object, oldest first, and their log records."""
 
     changes: tuple[ObjectChange, ...]
     writes: dict[int, Write]
     """By the position of the change."""
 
 
-def timeline(
+def build_timeline(
     reference: Reference,
     writes: Sequence[Write],
     version_at: Callable[[int], tuple[int, int]],
     live: tuple[str, str] | None,
 ) -> Timeline:
-    """``live`` is the uid and the creationTimestamp of the object that is there now; None if there is none."""
+    """Build the timeline. ``live`` is the uid and the creationTimestamp of the existing object; None if there is
+    none."""
     placed: dict[int, Write] = {}
-    for each in sorted(writes, key=lambda write: write.record.at):
-        place = position(each.record.version, each.record.at, version_at)
-        while place in placed:
-            place += 1  # it changed nothing or removed the object, and was answered with the version that there was
-        placed[place] = each
-    lives = _lives(sorted(placed.items()))
+    for write in sorted(writes, key=lambda write: write.record.at):
+        position_ = position(write.record.version, write.record.at, version_at)
+        while position_ in placed:
+            position_ += 1  # a no-op update or the final deletion, whose response has an earlier version
+        placed[position_] = write
+    objects = _split_by_object(sorted(placed.items()))
     changes: list[ObjectChange] = []
-    for number, members in enumerate(lives):
-        is_live = live is not None and number == len(lives) - 1 and not _is_older(members, live)
+    for number, members in enumerate(objects):
+        is_live = live is not None and number == len(objects) - 1 and not _is_older(members, live)
         if not is_live:
-            _end_with_removal(members, placed)
+            _move_before_removal(members, placed)
         uid = (live[0] if is_live and live is not None else "") or _uid(members) or f"life {number}"
         types = _types(members, is_over=not is_live)
-        for (place, write), type_ in zip(members, types, strict=True):
-            changes.append(_change(reference, place, write, type_, uid))
+        for (position_, write), type_ in zip(members, types, strict=True):
+            changes.append(_change(reference, position_, write, type_, uid))
     return Timeline(tuple(changes), placed)
 
 
@@ -150,18 +153,18 @@ def _change(reference: Reference, place: int, write: Write, type_: str, uid: str
 _Placed = tuple[int, Write]
 
 
-def _lives(placed: Sequence[_Placed]) -> list[list[_Placed]]:
-    """The writes of each object of the name: one begins with a creation, or with another uid."""
-    lives: list[list[_Placed]] = []
+def _split_by_object(placed: Sequence[_Placed]) -> list[list[_Placed]]:
+    """Split the writes of a name by object: a create or another uid starts a new one."""
+    objects: list[list[_Placed]] = []
     uid = ""
-    for each in placed:
-        record = each[1].record
-        if not lives or _creates(record) or (uid and record.uid and record.uid != uid):
-            lives.append([])
+    for member in placed:
+        record = member[1].record
+        if not objects or _creates(record) or (uid and record.uid and record.uid != uid):
+            objects.append([])
             uid = ""
-        lives[-1].append(each)
+        objects[-1].append(member)
         uid = uid or record.uid
-    return lives
+    return objects
 
 
 def _creates(record: Record) -> bool:
@@ -169,18 +172,15 @@ def _creates(record: Record) -> bool:
 
 
 def deletes(record: Record) -> bool:
-    """Whether a write asks for a deletion."""
+    """Whether a write is a delete request or eviction."""
     return record.verb in ("delete", "deletecollection") or record.subresource == "eviction"
 
 
-def _end_with_removal(members: list[_Placed], placed: dict[int, Write]) -> None:
-    """Place writes that can't have removed an object before the one that did.
-
-    A write without a resourceVersion has its place by the time at which its request came, and requests overtake each
-    other: a busy server may carry out a binding, which came later, before the deletion.
-    """
+def _move_before_removal(members: list[_Placed], placed: dict[int, Write]) -> None:
+    """Move writes that can't remove an object before the last one that can. Writes without a resourceVersion are
+    ordered by the time of the request, and a busy server may execute a later binding before an earlier deletion."""
     removal = next((at for at in reversed(range(len(members))) if _may_remove(members[at][1].record)), None)
-    if removal is None or not any(deletes(each.record) for _place, each in members):
+    if removal is None or not any(deletes(write.record) for _place, write in members):
         return
     for at in reversed(range(removal + 1, len(members))):
         place, write = members[at]
@@ -196,16 +196,16 @@ def _end_with_removal(members: list[_Placed], placed: dict[int, Write]) -> None:
 
 
 def _may_remove(record: Record) -> bool:
-    """Whether a write may be the last of an object: it deletes it, or takes its last finalizer away."""
+    """Whether a write may remove an object: a deletion, or an update that removes the last finalizer."""
     return record.subresource in ("", "eviction", "finalize")
 
 
 def _uid(members: Sequence[_Placed]) -> str:
-    return next((each.record.uid for _place, each in members if each.record.uid), "")
+    return next((write.record.uid for _place, write in members if write.record.uid), "")
 
 
 def _is_older(members: Sequence[_Placed], live: tuple[str, str]) -> bool:
-    """Whether the writes are of an earlier object of the name than the one that is there."""
+    """Whether the writes are of an earlier object with the name of the existing one."""
     uid = _uid(members)
     if uid:
         return uid != live[0]
@@ -213,9 +213,9 @@ def _is_older(members: Sequence[_Placed], live: tuple[str, str]) -> bool:
 
 
 def _types(members: Sequence[_Placed], *, is_over: bool) -> list[str]:
-    """ADDED, MODIFIED or DELETED. A deletion takes its time: the first that asks for it marks the object, and the last
-    write of an object that is gone is what removed it."""
-    types = ["ADDED" if _creates(each.record) else "MODIFIED" for _place, each in members]
-    if is_over and any(deletes(each.record) for _place, each in members):
+    """ADDED, MODIFIED or DELETED. The first delete request only sets deletionTimestamp; the last write of an object
+    that no longer exists removed it."""
+    types = ["ADDED" if _creates(write.record) else "MODIFIED" for _place, write in members]
+    if is_over and any(deletes(write.record) for _place, write in members):
         types[-1] = "DELETED"
     return types

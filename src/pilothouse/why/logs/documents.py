@@ -1,4 +1,4 @@
-"""What an audit event has of the object that its request wrote. Pure."""
+"""Extracts the written object from an audit event. Pure."""
 
 from typing import Any
 
@@ -7,20 +7,20 @@ from pilothouse.why.logs.lines import Bodies, Record
 
 
 def written_object(record: Record, bodies: Bodies) -> Document | None:
-    """The whole object as the write left it: the response, or, if only the request is there, what was sent."""
+    """The object after the write: the response, or the request body if the level has no responses."""
     if record.subresource not in ("", "status"):
         return None
-    answer = bodies.response_object
-    if _is_object(answer):
-        return dict(answer) if isinstance(answer, dict) and not _is_list(answer) else None
-    sent = bodies.request_object
-    if record.verb in ("create", "update") and _is_object(sent) and isinstance(sent, dict):
-        return sent
+    response = bodies.response_object
+    if _is_object(response):
+        return dict(response) if isinstance(response, dict) and not _is_list(response) else None
+    request = bodies.request_object
+    if record.verb in ("create", "update") and _is_object(request) and isinstance(request, dict):
+        return request
     return None
 
 
 def scaled_to(record: Record, bodies: Bodies) -> int | None:
-    """The replicas that a write of the subresource ``scale`` asked for."""
+    """The replicas of a write of the subresource ``scale``; None for other writes."""
     if record.subresource != "scale":
         return None
     for body in (bodies.response_object, bodies.request_object):
@@ -32,32 +32,32 @@ def scaled_to(record: Record, bodies: Bodies) -> int | None:
 
 
 def sent_fields(record: Record, bodies: Bodies) -> Document:
-    """The fields that a patch named, or that scaling set; empty if they are not in the log."""
+    """The fields of a patch or of a write of ``scale``; empty if they are not in the log."""
     replicas = scaled_to(record, bodies)
     if replicas is not None:
         return {"spec": {"replicas": replicas}}
-    sent = bodies.request_object
-    return sent if record.verb == "patch" and not record.subresource and isinstance(sent, dict) else {}
+    request = bodies.request_object
+    return request if record.verb == "patch" and not record.subresource and isinstance(request, dict) else {}
 
 
 def with_replicas(document: Document, replicas: int) -> Document:
-    """A scaled object."""
+    """A copy of the object with ``spec.replicas`` set."""
     spec = document.get("spec")
     return {**document, "spec": {**(spec if isinstance(spec, dict) else {}), "replicas": replicas}}
 
 
 def names_in(bodies: Bodies) -> set[str] | None:
-    """The names of the objects that the deletion of a collection was answered with; None if they are not in the log."""
-    answer = bodies.response_object
-    items = answer.get("items") if isinstance(answer, dict) else None
+    """The names of the objects in the response of a deletecollection; None if they are not in the log."""
+    response = bodies.response_object
+    items = response.get("items") if isinstance(response, dict) else None
     if not isinstance(items, list):
         return None
     return {str(item["metadata"].get("name")) for item in items if _is_object(item)}
 
 
-def _is_object(found: Any) -> bool:
-    return isinstance(found, dict) and isinstance(found.get("metadata"), dict) and found.get("kind") != "Status"
+def _is_object(body: Any) -> bool:
+    return isinstance(body, dict) and isinstance(body.get("metadata"), dict) and body.get("kind") != "Status"
 
 
-def _is_list(found: Document) -> bool:
-    return isinstance(found.get("items"), list)
+def _is_list(body: Document) -> bool:
+    return isinstance(body.get("items"), list)

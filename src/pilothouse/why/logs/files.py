@@ -1,8 +1,5 @@
-"""Log files as lines with offsets, the newest first where the file allows it, in memory that does not grow with them.
-
-A plain file is read backwards, block by block. A gzip file can only be read forwards; the state of its decompressor is
-kept at some places, so that a line can be read again without decompressing all that comes before.
-"""
+"""Reads the lines of log files with their offsets in bounded memory, plain files from the end. A gzip file can only be
+read forwards; checkpoints of the decompressor allow to read a line again without decompressing everything before it."""
 
 import io
 import os
@@ -16,8 +13,8 @@ BLOCK = 1024 * 1024
 MAX_LINE = 16 * 1024 * 1024
 """Longer lines are not read: the API server itself records at most 10 MiB of an object."""
 _GZIP = b"\x1f\x8b"
-_MOST_ENTRANCES = 512
-"""Places where a gzip file can be entered; each holds some 45 KiB."""
+_MAX_CHECKPOINTS = 512
+"""Checkpoints of one gzip file, about 45 KiB each."""
 
 
 class LogFileError(Exception):
@@ -25,17 +22,17 @@ class LogFileError(Exception):
 
 
 class LogFile(Protocol):
-    """One file. ``damage`` counts what is no line, by what is the matter with it."""
+    """One file. ``damage`` counts invalid lines by error."""
 
     path: str
     damage: dict[str, int]
 
     def blocks(self) -> Iterator[list[tuple[int, bytes]]]:
-        """All lines with their offsets, some at a time."""
+        """All lines with their offsets, in blocks."""
         ...
 
     def line_at(self, offset: int) -> bytes:
-        """The line that begins there; empty if it can't be read any more."""
+        """The line at an offset; empty if it can't be read any more."""
         ...
 
     def close(self) -> None:
@@ -44,7 +41,7 @@ class LogFile(Protocol):
 
 
 def open_log(path: str) -> LogFile:
-    """A file, decompressed if it is compressed with gzip. Raises ``LogFileError``."""
+    """Open a plain or gzip file. Raises ``LogFileError``."""
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise LogFileError(f"{path} is no regular file: lines are read from it more than once")
@@ -67,7 +64,7 @@ class _PlainFile:
     def blocks(self) -> Iterator[list[tuple[int, bytes]]]:
         file = self._file
         end = file.seek(0, os.SEEK_END)
-        # What is read already and begins in an earlier block: the pieces of one line, the last first.
+        # The parts of a line that begins in an earlier block, the last first.
         rest: list[bytes] = []
         size = 0
         while end > 0:
@@ -101,8 +98,8 @@ class _PlainFile:
         return self._file.readline(MAX_LINE)
 
 
-class _Entrance:
-    """Where a gzip file can be entered: at this offset of the content, with these bytes of the file to come."""
+class _Checkpoint:
+    """The state of the decompressor at an offset of the content and a position in the file."""
 
     __slots__ = ("inflate", "offset", "position")
 
@@ -117,7 +114,7 @@ class _GzipFile:
         self.path = path
         self.damage: dict[str, int] = {}
         self._file = file
-        self._entrances: list[_Entrance] = [_Entrance(0, 0, _new_inflate())]
+        self._checkpoints: list[_Checkpoint] = [_Checkpoint(0, 0, _new_inflate())]
         self._spacing = 4 * BLOCK
 
     def close(self) -> None:
@@ -125,7 +122,7 @@ class _GzipFile:
 
     def blocks(self) -> Iterator[list[tuple[int, bytes]]]:
         rest, begin, skipping = b"", 0, False
-        for at, block in self._content(self._entrances[0], notes=True):
+        for at, block in self._content(self._checkpoints[0], save=True):
             text = rest + block
             begin = at - len(rest)
             cut = text.rfind(b"\n") + 1
@@ -145,52 +142,52 @@ class _GzipFile:
             yield _lines(rest, begin)
 
     def line_at(self, offset: int) -> bytes:
-        place = next(entrance for entrance in reversed(self._entrances) if entrance.offset <= offset)
-        found = b""
-        for at, block in self._content(place, notes=False):
+        checkpoint = next(checkpoint for checkpoint in reversed(self._checkpoints) if checkpoint.offset <= offset)
+        line = b""
+        for at, block in self._content(checkpoint, save=False):
             if at + len(block) <= offset:
                 continue
-            found += block[max(0, offset - at) :]
-            end = found.find(b"\n")
-            if end >= 0 or len(found) > MAX_LINE:
-                return found[: end + 1] if end >= 0 else b""
-        return found
+            line += block[max(0, offset - at) :]
+            end = line.find(b"\n")
+            if end >= 0 or len(line) > MAX_LINE:
+                return line[: end + 1] if end >= 0 else b""
+        return line
 
-    def _content(self, place: _Entrance, *, notes: bool) -> Iterator[tuple[int, bytes]]:
-        """The content from a place on, with offsets. ``notes``: remember further places."""
-        offset, position, inflate = place.offset, place.position, place.inflate.copy()
+    def _content(self, checkpoint: _Checkpoint, *, save: bool) -> Iterator[tuple[int, bytes]]:
+        """The content from a checkpoint on, with offsets. ``save``: add further checkpoints."""
+        offset, position, inflate = checkpoint.offset, checkpoint.position, checkpoint.inflate.copy()
         at_start = False  # of a member of the file
         while True:
             self._file.seek(position)
-            taken = self._file.read(BLOCK // 8)
-            if not taken:
+            compressed = self._file.read(BLOCK // 8)
+            if not compressed:
                 if content := inflate.flush():
                     yield offset, content
-                if notes and not inflate.eof and offset > 0 and not at_start:
+                if save and not inflate.eof and offset > 0 and not at_start:
                     _count(self.damage, "the compressed file ends in the middle")
                 return
-            position += len(taken)
-            while taken:
+            position += len(compressed)
+            while compressed:
                 try:
-                    content = inflate.decompress(taken, BLOCK)
+                    content = inflate.decompress(compressed, BLOCK)
                 except zlib.error:
-                    if notes:
+                    if save:
                         _count(self.damage, "what follows can't be decompressed")
                     return
                 if content:
                     yield offset, content
                     offset += len(content)
-                taken, at_start = inflate.unconsumed_tail, False
+                compressed, at_start = inflate.unconsumed_tail, False
                 if inflate.eof:  # the next member: rotated files are put together with cat
-                    taken, inflate = inflate.unused_data.lstrip(b"\0"), _new_inflate()
-                    at_start = not taken
-            if notes and offset >= self._entrances[-1].offset + self._spacing:
-                self._remember(_Entrance(offset, position, inflate.copy()))
+                    compressed, inflate = inflate.unused_data.lstrip(b"\0"), _new_inflate()
+                    at_start = not compressed
+            if save and offset >= self._checkpoints[-1].offset + self._spacing:
+                self._add_checkpoint(_Checkpoint(offset, position, inflate.copy()))
 
-    def _remember(self, place: _Entrance) -> None:
-        self._entrances.append(place)
-        if len(self._entrances) > _MOST_ENTRANCES:
-            self._entrances = self._entrances[::2]
+    def _add_checkpoint(self, checkpoint: _Checkpoint) -> None:
+        self._checkpoints.append(checkpoint)
+        if len(self._checkpoints) > _MAX_CHECKPOINTS:
+            self._checkpoints = self._checkpoints[::2]
             self._spacing *= 2
 
 
@@ -199,13 +196,13 @@ def _new_inflate() -> "zlib._Decompress":
 
 
 def _lines(text: bytes, offset: int) -> list[tuple[int, bytes]]:
-    found = []
+    lines = []
     for line in text.splitlines(keepends=True) if b"\r" not in text else text.split(b"\n"):
         size = len(line) if line.endswith(b"\n") else len(line) + 1
         if line.strip():
-            found.append((offset, line))
+            lines.append((offset, line))
         offset += size
-    return found
+    return lines
 
 
 def _count(damage: dict[str, int], what: str) -> None:

@@ -1,5 +1,5 @@
-"""Which component wrote, where no decision was recorded: Go's controllers say who they are by user and User-Agent, and
-why they wrote nowhere. Events of controllers tell of some writes, too. Pure."""
+"""Derives the writing component from user and User-Agent or from events, for writes without a recorded decision (Go's
+controllers). Pure."""
 
 import re
 
@@ -12,7 +12,7 @@ from pilothouse.why.trust import CONTROLLER_ACCOUNTS
 
 _ACCOUNT = "system:serviceaccount:kube-system:"
 _MANAGER = "system:kube-controller-manager"
-_BY_ACCOUNT = {
+_CONTROLLER_BY_ACCOUNT = {
     "daemon-set-controller": "daemonset-controller",
     "endpoint-controller": "endpoints-controller",
     "generic-garbage-collector": "garbage-collector-controller",
@@ -26,11 +26,11 @@ _BY_ACCOUNT = {
     "root-ca-cert-publisher": "root-ca-certificate-publisher-controller",
     "service-account-controller": "serviceaccount-controller",
 }
-"""Controllers by their service account, where the names differ."""
+"""Service account to controller name, where they differ."""
 
 
 def component_of(user: str, user_agent: str) -> str:
-    """The component that writes as this user; empty for everybody else."""
+    """The component that writes as this user; empty if it is none."""
     if user == "system:kube-scheduler":
         return "default-scheduler"
     if user.startswith("system:node:"):
@@ -43,7 +43,7 @@ def component_of(user: str, user_agent: str) -> str:
         return ""
     if account not in CONTROLLER_ACCOUNTS:
         return _MANAGER.removeprefix("system:") if user == _MANAGER else ""
-    return _BY_ACCOUNT.get(account, account)
+    return _CONTROLLER_BY_ACCOUNT.get(account, account)
 
 
 _OWNERS = {
@@ -55,7 +55,7 @@ _OWNERS = {
     "job-controller": ("Job", "jobs.batch"),
     "cronjob-controller": ("CronJob", "cronjobs.batch"),
 }
-_OF_OBJECT = {
+_KEY_IS_OBJECT = {
     "ttl-after-finished-controller": "jobs.batch",
     "node-lifecycle-controller": "nodes",
     "default-scheduler": "pods",
@@ -65,18 +65,18 @@ _OF_OBJECT = {
 
 
 def inferred_cause(component: str, verb: str, reference: Reference, document: Document | None) -> Cause:
-    """A cause without a decision: the component, and the object that it must have been working on, as far as that
-    follows from what it wrote."""
+    """A cause without a decision: the component, and the key it was syncing as far as that follows from the written
+    object."""
     resource, namespace, name = reference.resource, reference.namespace, reference.name
     prefix = f"{namespace}/" if namespace else ""
-    owns = _OWNERS.get(component)
-    if owns is not None and resource == owns[1]:
+    owner_kind = _OWNERS.get(component)
+    if owner_kind is not None and resource == owner_kind[1]:
         return Cause(component, f"{prefix}{name}")
-    if owns is not None:
+    if owner_kind is not None:
         for owner in ((document or {}).get("metadata") or {}).get("ownerReferences") or ():
-            if owner.get("kind") == owns[0] and owner.get("controller"):
+            if owner.get("kind") == owner_kind[0] and owner.get("controller"):
                 return Cause(component, f"{prefix}{owner.get('name')}")
-    if _OF_OBJECT.get(component) == resource and not (component == "default-scheduler" and verb == "delete"):
+    if _KEY_IS_OBJECT.get(component) == resource and not (component == "default-scheduler" and verb == "delete"):
         return Cause(component, f"{prefix}{name}")
     if component == "namespace-controller":
         return Cause(component, name if resource == "namespaces" else namespace)
@@ -84,7 +84,7 @@ def inferred_cause(component: str, verb: str, reference: Reference, document: Do
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """A write that an event reports. ``type`` is ADDED, MODIFIED or DELETED."""
+    """A write reported by an event. ``type`` is ADDED, MODIFIED or DELETED."""
 
     type: str
     component: str
@@ -95,7 +95,7 @@ class Reported(msgspec.Struct, frozen=True):
 _CREATED = re.compile(r"^(?:Created (?:pod|job):? ([\w.-]+)|create Pod ([\w.-]+) in)")
 _DELETED = re.compile(r"^(?:Deleted (?:pod|job):? ([\w.-]+)|delete Pod ([\w.-]+) in)")
 _SCALED = re.compile(r"^Scaled (?:up|down) replica set ([\w.-]+) ")
-_ON_PODS = {
+_POD_EVENTS = {
     "Preempted": "default-scheduler",
     "TaintManagerEviction": "taint-eviction-controller",
     "DeletingPod": "taint-eviction-controller",
@@ -104,16 +104,16 @@ _ON_PODS = {
 
 
 def reported_by(event: Event, kind: str, name: str) -> Reported | None:
-    """What an event says that was done to an object of this kind (``pod``) and name."""
-    about, message = event.involved_object, event.message
-    owns = next((each for each, (owner, _resource) in _OWNERS.items() if owner == about.kind), None)
-    if owns is None:
-        if about.kind == "Pod" and (kind, about.name) == ("pod", name) and event.reason in _ON_PODS:
-            return Reported("DELETED", _ON_PODS[event.reason], f"{about.namespace}/{about.name}", message)
+    """The write of an object of this kind (``pod``) and name that an event reports; None for other events."""
+    regarding, message = event.involved_object, event.message
+    component = next((owner for owner, (kind_, _resource) in _OWNERS.items() if kind_ == regarding.kind), None)
+    if component is None:
+        if regarding.kind == "Pod" and (kind, regarding.name) == ("pod", name) and event.reason in _POD_EVENTS:
+            return Reported("DELETED", _POD_EVENTS[event.reason], f"{regarding.namespace}/{regarding.name}", message)
         return None
-    key = f"{about.namespace}/{about.name}"
+    key = f"{regarding.namespace}/{regarding.name}"
     for type_, pattern in (("ADDED", _CREATED), ("DELETED", _DELETED), ("MODIFIED", _SCALED)):
-        found = pattern.match(message)
-        if found is not None and name in found.groups() and (type_ == "MODIFIED") == (kind == "replicaset"):
-            return Reported(type_, owns, key, message)
+        match = pattern.match(message)
+        if match is not None and name in match.groups() and (type_ == "MODIFIED") == (kind == "replicaset"):
+            return Reported(type_, component, key, message)
     return None

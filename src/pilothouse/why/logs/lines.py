@@ -1,5 +1,4 @@
-"""The lines of decision logs and audit logs as ``Record``: one write that an API server has accepted, or an eviction
-that it has rejected."""
+"""Parses lines of decision and audit logs to ``Record``: an accepted write, or a rejected eviction."""
 
 import datetime
 import re
@@ -16,12 +15,12 @@ _WRITE = re.compile(rb'"verb":\s*"(?:create|update|patch|delete|deletecollection
 _REJECTED = 429
 _MAX_NAME = 512
 _MAX_MESSAGE = 500
-_LEFT_OUT = frozenset({"events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"})
-_LEFT_OUT_SUBRESOURCES = frozenset({"token", "exec", "attach", "portforward", "proxy"})
+_SKIPPED_RESOURCES = frozenset({"events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"})
+_SKIPPED_SUBRESOURCES = frozenset({"token", "exec", "attach", "portforward", "proxy"})
 
 
-class NoLine(ValueError):
-    """What is no line of such a log."""
+class InvalidLineError(ValueError):
+    """A line that can't be parsed."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,19 +29,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """DECISIONS or AUDIT."""
     time: str
-    """When the API server received the request; of a decision log, when the program received the answer."""
+    """When the API server received the request; for a decision log, when the program received the response."""
     at: int
-    """The same in microseconds since the epoch."""
+    """``time`` in microseconds since the epoch."""
     verb: str
     resource: str
     """The group resource: ``replicasets.apps``."""
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    """Empty for a collection, and for names that were generated and are not in the log."""
+    """Empty for a collection, and for generated names that are not in the log."""
     uid: str = ""
     version: int = 0
-    """The resourceVersion that the write made; 0 if it is not in the log."""
+    """The object's resourceVersion after the write; 0 if it is not in the log."""
     code: int = 200
     user: str = ""
     user_agent: str = ""
@@ -50,15 +49,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     audit_id: str = ""
     cause: Cause | None = None
     message: str = ""
-    """Of a rejection."""
+    """The error of a rejection."""
     level: str = ""
-    """Of an audit event."""
-    selects: bool = False
-    """Only some objects of a collection were meant."""
+    """The level of an audit event."""
+    has_selector: bool = False
+    """Whether a request for a collection has a selector."""
 
     @property
     def is_rejected(self) -> bool:
-        """An eviction that a budget did not allow."""
+        """Whether it is an eviction that was rejected because of a budget."""
         return self.code == _REJECTED
 
 
@@ -81,7 +80,7 @@ class _Metadata(msgspec.Struct, gc=False, rename="camel"):
     resource_version: str = ""
 
 
-class _Answer(msgspec.Struct, gc=False):
+class _ResponseObject(msgspec.Struct, gc=False):
     kind: str = ""
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
@@ -102,7 +101,7 @@ class _AuditEvent(msgspec.Struct, gc=False, rename="camel"):
     user_agent: str = ""
     object_ref: _Ref | None = None
     response_status: _ResponseStatus | None = None
-    response_object: _Answer | None = None
+    response_object: _ResponseObject | None = None
     request_received_timestamp: str = ""
     annotations: dict[str, str] = {}
 
@@ -112,79 +111,81 @@ _decode_decision = msgspec.json.Decoder(Line).decode
 
 
 def read_decision(line: bytes) -> Record | None:
-    """A line of a decision log; None if it changed nothing. Raises ``NoLine``."""
+    """Parse a line of a decision log; None if it is not indexed. Raises ``InvalidLineError``."""
     try:
-        found = _decode_decision(line)
+        decision = _decode_decision(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise NoLine("no line of a decision log") from error
-    if not _concerns(found.resource, found.subresource, found.code):
+        raise InvalidLineError("no line of a decision log") from error
+    if not _is_indexed(decision.resource, decision.subresource, decision.code):
         return None
-    _checked(found.group, found.resource, found.subresource, found.namespace, found.name, found.uid)
+    _check_lengths(
+        decision.group, decision.resource, decision.subresource, decision.namespace, decision.name, decision.uid
+    )
     return Record(
         source=DECISIONS,
-        time=found.time,
-        at=_microseconds(found.time),
-        verb=found.verb,
-        resource=_group_resource(found.group, found.resource),
-        subresource=found.subresource,
-        namespace=_namespace(found.group, found.resource, found.namespace),
-        name=found.name,
-        uid=found.uid,
-        version=0 if found.verb == "deletecollection" else _version(found.resource_version),
-        code=found.code,
-        user_agent=found.user_agent[:_MAX_NAME],
-        audit_id=found.audit_id,
-        cause=found.cause,
-        message=found.message[:_MAX_MESSAGE],
+        time=decision.time,
+        at=_microseconds(decision.time),
+        verb=decision.verb,
+        resource=_group_resource(decision.group, decision.resource),
+        subresource=decision.subresource,
+        namespace=_namespace(decision.group, decision.resource, decision.namespace),
+        name=decision.name,
+        uid=decision.uid,
+        version=0 if decision.verb == "deletecollection" else _version(decision.resource_version),
+        code=decision.code,
+        user_agent=decision.user_agent[:_MAX_NAME],
+        audit_id=decision.audit_id,
+        cause=decision.cause,
+        message=decision.message[:_MAX_MESSAGE],
     )
 
 
 def read_audit(line: bytes) -> Record | None:
-    """A line of an audit log; None if it is no write, or changed nothing. Raises ``NoLine``."""
+    """Parse a line of an audit log; None if it is no write or not indexed. Raises ``InvalidLineError``."""
     if _WRITE.search(line) is None and line.startswith(b"{") and line.rstrip().endswith(b"}"):
         return None
     try:
-        found = _decode_audit(line)
+        event = _decode_audit(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise NoLine("no event of an audit log in JSON") from error
-    ref, status = found.object_ref, found.response_status
-    if found.stage != "ResponseComplete" or ref is None or status is None or "dryRun=" in found.request_uri:
+        raise InvalidLineError("no event of an audit log in JSON") from error
+    ref, status = event.object_ref, event.response_status
+    if event.stage != "ResponseComplete" or ref is None or status is None or "dryRun=" in event.request_uri:
         return None
-    if not _concerns(ref.resource, ref.subresource, status.code):
+    if not _is_indexed(ref.resource, ref.subresource, status.code):
         return None
-    _checked(ref.api_group, ref.resource, ref.subresource, ref.namespace, ref.name, ref.uid, found.audit_id)
-    answer = found.response_object
-    # A Status, a Scale or a Binding has metadata of its own, or none; that of a Scale is the object's.
-    metadata = answer.metadata if answer is not None and answer.kind not in ("Status", "Binding") else _Metadata()
-    user = found.user.username
-    if found.impersonated_user is not None and found.impersonated_user.username != user:
-        user = f"{found.impersonated_user.username} (impersonated by {user})"
-    _checked(metadata.name, metadata.uid)
+    _check_lengths(ref.api_group, ref.resource, ref.subresource, ref.namespace, ref.name, ref.uid, event.audit_id)
+    response = event.response_object
+    # Status and Binding do not have the object's metadata; a Scale does.
+    metadata = response.metadata if response is not None and response.kind not in ("Status", "Binding") else _Metadata()
+    user = event.user.username
+    if event.impersonated_user is not None and event.impersonated_user.username != user:
+        user = f"{event.impersonated_user.username} (impersonated by {user})"
+    _check_lengths(metadata.name, metadata.uid)
     return Record(
         source=AUDIT,
-        time=found.request_received_timestamp,
-        at=_microseconds(found.request_received_timestamp),
-        verb=found.verb,
+        time=event.request_received_timestamp,
+        at=_microseconds(event.request_received_timestamp),
+        verb=event.verb,
         resource=_group_resource(ref.api_group, ref.resource),
         subresource=ref.subresource,
         namespace=_namespace(ref.api_group, ref.resource, ref.namespace),
-        name=ref.name or ("" if found.verb == "deletecollection" else metadata.name),
+        name=ref.name or ("" if event.verb == "deletecollection" else metadata.name),
         uid=metadata.uid or ref.uid,
-        version=0 if found.verb == "deletecollection" else _version(metadata.resource_version),
+        version=0 if event.verb == "deletecollection" else _version(metadata.resource_version),
         code=status.code,
         user=user[:_MAX_NAME],
-        user_agent=found.user_agent[:_MAX_NAME],
-        field_manager=_field_manager(found.request_uri),
-        audit_id=found.audit_id,
-        cause=_annotated(found.annotations),
+        user_agent=event.user_agent[:_MAX_NAME],
+        field_manager=_field_manager(event.request_uri),
+        audit_id=event.audit_id,
+        cause=_annotated_cause(event.annotations),
         message=(status.message or "")[:_MAX_MESSAGE],
-        level=found.level,
-        selects="Selector=" in found.request_uri,
+        level=event.level,
+        has_selector="Selector=" in event.request_uri,
     )
 
 
 class Bodies(msgspec.Struct):
-    """What an audit event has of request and response."""
+    """Request and response body of an audit event."""
 
     request_object: Any = msgspec.field(default=None, name="requestObject")
     response_object: Any = msgspec.field(default=None, name="responseObject")
@@ -194,22 +195,22 @@ _decode_bodies = msgspec.json.Decoder(Bodies).decode
 
 
 def read_bodies(line: bytes) -> Bodies:
-    """Of a line of an audit log; empty for what can't be read."""
+    """The bodies of a line of an audit log; empty if it can't be parsed."""
     try:
         return _decode_bodies(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return Bodies()
 
 
-def _concerns(resource: str, subresource: str, code: int) -> bool:
-    if not resource or resource in _LEFT_OUT or subresource in _LEFT_OUT_SUBRESOURCES:
+def _is_indexed(resource: str, subresource: str, code: int) -> bool:
+    if not resource or resource in _SKIPPED_RESOURCES or subresource in _SKIPPED_SUBRESOURCES:
         return False
     return 200 <= code < 300 or (code == _REJECTED and subresource == "eviction")
 
 
-def _checked(*names: str) -> None:
+def _check_lengths(*names: str) -> None:
     if max(map(len, names)) > _MAX_NAME:
-        raise NoLine(f"a name of more than {_MAX_NAME} characters")
+        raise InvalidLineError(f"a name of more than {_MAX_NAME} characters")
 
 
 def _group_resource(group: str, resource: str) -> str:
@@ -217,7 +218,7 @@ def _group_resource(group: str, resource: str) -> str:
 
 
 def _namespace(group: str, resource: str, namespace: str) -> str:
-    """A request for a namespace is one in that namespace, for the API server; the object is in none."""
+    """The object's namespace; empty for Namespaces, whose requests have their own name there."""
     return "" if (group, resource) == ("", "namespaces") else namespace
 
 
@@ -229,7 +230,7 @@ def _microseconds(text: str) -> int:
     try:
         return (datetime.datetime.fromisoformat(text) - _EPOCH) // _MICROSECOND
     except (ValueError, TypeError, OverflowError) as error:  # TypeError: a time without zone
-        raise NoLine("no time") from error
+        raise InvalidLineError("no time") from error
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -238,12 +239,12 @@ _FIELD_MANAGER = re.compile(r"[?&]fieldManager=([\w.:/-]{1,128})")
 
 
 def _field_manager(uri: str) -> str:
-    found = _FIELD_MANAGER.search(uri)
-    return found[1] if found is not None else ""
+    match = _FIELD_MANAGER.search(uri)
+    return match[1] if match is not None else ""
 
 
-def _annotated(annotations: dict[str, str]) -> Cause | None:
-    """The cause that pilothouse's API server recorded; as untrusted as the client's header."""
+def _annotated_cause(annotations: dict[str, str]) -> Cause | None:
+    """The cause that pilothouse's API server recorded from the client's header (untrusted)."""
     text = annotations.get(ANNOTATION)
     if not text:
         return None

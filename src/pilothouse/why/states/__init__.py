@@ -1,5 +1,5 @@
-"""What is remarkable about an object of each kind, and what that follows from.
+"""Checks of objects by kind.
 
-Each module has functions that take a ``View`` of one object and give its ``Finding``, or None if there is nothing that
-it knows to say. ``REMARKS`` lists them by resource; the first that finds something has the word.
+A check takes the ``View`` of an object and returns a ``Finding`` (its state and the steps that explain it), or None if
+it does not apply. ``CHECKS`` lists them by resource; the first finding is used.
 """

@@ -1,26 +1,27 @@
-"""PodDisruptionBudgets that allow no eviction, and the pods that a drain of their node waits for."""
+"""PodDisruptionBudgets without allowed disruptions, and the evictions of a drain that they block."""
 
 from pilothouse.why.evidence import Document
 from pilothouse.why.selection import bounds, selects
 from pilothouse.why.states.lifetime import last_change
-from pilothouse.why.states.replicas import held_pods, is_held
-from pilothouse.why.steps import STATE, Step, counted
+from pilothouse.why.states.replicas import is_unready, unready_pod_steps
+from pilothouse.why.steps import STATE, Step, pluralize
 from pilothouse.why.view import Finding, View, condition, controller_of
 
 BUDGETS = "poddisruptionbudgets.policy"
 _MIRROR = "kubernetes.io/config.mirror"
-_MOST_BUDGETS = 3
+_MAX_BUDGETS = 3
 
 
 async def budget(view: View) -> Finding | None:
-    """A budget that is used up: its arithmetic, and the pods that are not healthy or what asks for so many."""
+    """A budget with disruptionsAllowed 0: the numbers of its status, the unhealthy pods, or the change that set the
+    bound."""
     status = view.status
     if status.get("disruptionsAllowed") or not status.get("expectedPods"):
         return None
-    return Finding("allows no eviction", (await _used_up(view),))
+    return Finding("allows no eviction", (await _exhausted_step(view),))
 
 
-async def _used_up(view: View) -> Step:
+async def _exhausted_step(view: View) -> Step:
     status = view.status
     step = view.step(
         f"allows no eviction: {status.get('currentHealthy', 0)} of {status.get('expectedPods', 0)} pods are healthy, "
@@ -28,11 +29,11 @@ async def _used_up(view: View) -> Step:
     )
     pods = await view.evidence.objects("pods", view.reference.namespace)
     unhealthy = [
-        about
+        pod_view
         for pod in pods
-        if selects(view.now or {}, pod) and is_held(about := view.of("pods", pod["metadata"]["name"], pod))
+        if selects(view.now or {}, pod) and is_unready(pod_view := view.of("pods", pod["metadata"]["name"], pod))
     ]
-    step.because = await held_pods(unhealthy) or await _ending(view, pods)
+    step.because = await unready_pod_steps(unhealthy) or await _terminating_pod(view, pods)
     changed = await last_change(view) if status.get("desiredHealthy", 0) >= status.get("expectedPods", 0) else None
     if changed is not None:
         step.because.append(changed)
@@ -41,38 +42,38 @@ async def _used_up(view: View) -> Step:
     return step
 
 
-async def _ending(view: View, pods: list[Document]) -> list[Step]:
-    """The first of the selected pods that are being deleted: they are not healthy, and do not go."""
+async def _terminating_pod(view: View, pods: list[Document]) -> list[Step]:
+    """The finding of the first selected pod that is terminating and not ready."""
     for pod in pods:
-        about = view.of("pods", pod["metadata"]["name"], pod)
-        is_ready = about.condition("Ready").get("status") == "True"
-        if about.metadata.get("deletionTimestamp") and not is_ready and selects(view.now or {}, pod):
-            return list((await about.finding()).steps[:1])
+        pod_view = view.of("pods", pod["metadata"]["name"], pod)
+        is_ready = pod_view.condition("Ready").get("status") == "True"
+        if pod_view.metadata.get("deletionTimestamp") and not is_ready and selects(view.now or {}, pod):
+            return list((await pod_view.finding()).steps[:1])
     return []
 
 
-async def kept_pods(node: View) -> list[Step]:
-    """The budgets that keep a drain of a node from evicting pods, with these pods."""
-    pods = [each for each in await node.evidence.objects("pods", "") if _is_drained(each, node.reference.name)]
-    spaces = sorted({each["metadata"]["namespace"] for each in pods})
-    found: list[Step] = []
-    for space in spaces:
-        for document in await node.evidence.objects(BUDGETS, space):
-            kept = [pod["metadata"]["name"] for pod in pods if _keeps(document, pod)]
-            if not kept:
+async def blocked_evictions(node: View) -> list[Step]:
+    """The budgets that block the eviction of pods when a node is drained, with these pods."""
+    pods = [pod for pod in await node.evidence.objects("pods", "") if _is_drained(pod, node.reference.name)]
+    namespaces = sorted({pod["metadata"]["namespace"] for pod in pods})
+    steps: list[Step] = []
+    for namespace in namespaces:
+        for document in await node.evidence.objects(BUDGETS, namespace):
+            blocked = [pod["metadata"]["name"] for pod in pods if _blocks_eviction(document, pod)]
+            if not blocked:
                 continue
-            about = node.of(BUDGETS, document["metadata"]["name"], document, namespace=space)
-            step = await _used_up(about)
-            more = f" and {counted(len(kept) - 1, 'more pod')}" if len(kept) > 1 else ""
-            text = f"has pod/{kept[0]}{more} of namespace {space}, which a drain can't evict now"
-            found.append(node.step(text, because=[step]))
-            if len(found) >= _MOST_BUDGETS:
-                return found
-    return found
+            budget_view = node.of(BUDGETS, document["metadata"]["name"], document, namespace=namespace)
+            step = await _exhausted_step(budget_view)
+            more = f" and {pluralize(len(blocked) - 1, 'more pod')}" if len(blocked) > 1 else ""
+            text = f"has pod/{blocked[0]}{more} of namespace {namespace}, which a drain can't evict now"
+            steps.append(node.step(text, because=[step]))
+            if len(steps) >= _MAX_BUDGETS:
+                return steps
+    return steps
 
 
 def _is_drained(pod: Document, node: str) -> bool:
-    """Whether a drain evicts the pod: not those of DaemonSets, static ones, and those that have ended."""
+    """Whether a drain evicts the pod: not pods of DaemonSets, mirror pods and finished pods."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     return (
         (pod.get("spec") or {}).get("nodeName") == node
@@ -83,8 +84,9 @@ def _is_drained(pod: Document, node: str) -> bool:
     )
 
 
-def _keeps(document: Document, pod: Document) -> bool:
-    """Whether the budget has an eviction of the pod rejected (``pkg/registry/core/pod/storage/eviction.go``, v1.36)."""
+def _blocks_eviction(document: Document, pod: Document) -> bool:
+    """Whether an eviction of the pod is rejected because of the budget (``pkg/registry/core/pod/storage/eviction.go``,
+    v1.36)."""
     status = document.get("status") or {}
     if pod["metadata"]["namespace"] != document["metadata"]["namespace"] or not selects(document, pod):
         return False

@@ -9,17 +9,17 @@ from pilothouse.why.view import Finding, View
 _SHOWN = 10
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 _BETA_DEFAULT = "storageclass.beta.kubernetes.io/is-default-class"
-"""As ``pkg/volume/util/storageclass.go`` (``IsDefaultAnnotation``, v1.36) asks for both."""
+"""As ``pkg/volume/util/storageclass.go`` (``IsDefaultAnnotation``, v1.36) checks both."""
 
 
 async def claim(view: View) -> Finding | None:
-    """A claim that waits for a volume, or has lost it."""
+    """A claim in phase Pending or Lost."""
     phase = view.status.get("phase")
     if phase == "Lost":
         name = view.spec.get("volumeName") or ""
-        about = view.of("persistentvolumes", name, None, namespace="")
-        ended = next((change for change in reversed(await about.changes()) if change.type == "DELETED"), None)
-        because = [await view.chain.step(ended, text="was deleted")] if ended is not None else []
+        volume = view.of("persistentvolumes", name, None, namespace="")
+        deletion = next((change for change in reversed(await volume.changes()) if change.type == "DELETED"), None)
+        because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
         return Finding("lost", (view.step(f"has lost its volume {name}, which is gone", root=STATE, because=because),))
     if phase != "Pending":
         return None
@@ -32,7 +32,7 @@ async def _pending(view: View) -> list[Step]:
     if name:
         class_ = await view.evidence.get(Reference("storageclasses.storage.k8s.io", "", name))
         if class_ is None:
-            steps.append(await _no_class(view, name))
+            steps.append(await _missing_class(view, name))
         elif class_.get("volumeBindingMode") == "WaitForFirstConsumer":
             steps += await _consumer(view, class_)
         else:
@@ -42,19 +42,19 @@ async def _pending(view: View) -> list[Step]:
         steps.append(view.step('asks for a volume without a class (storageClassName is ""): none is made', root=STATE))
     else:
         steps.append(view.step("has no storageClassName, and there is no default StorageClass", root=STATE))
-        steps[0].because += await _default_lost(view)
+        steps[0].because += await _default_class_removal(view)
     steps[0].table = await _event_lines(view)
-    rejected = await _volumes(view)
-    if rejected:
-        steps[0].table += [f"it fits none of the {len(rejected)} volumes:", *rejected[:_SHOWN]]
-    made = await created(view)
-    if made is not None:
-        steps[0].because.append(made)
+    mismatches = await _volume_lines(view)
+    if mismatches:
+        steps[0].table += [f"it fits none of the {len(mismatches)} volumes:", *mismatches[:_SHOWN]]
+    creation = await created(view)
+    if creation is not None:
+        steps[0].because.append(creation)
     return steps
 
 
-async def _default_lost(view: View) -> list[Step]:
-    """The last change that left the cluster without a default class: its annotation was taken, or it was deleted."""
+async def _default_class_removal(view: View) -> list[Step]:
+    """The last change that left the cluster without a default class: removal of the annotation, or the deletion."""
     for change in reversed(await view.evidence.changes_of_all("storageclasses.storage.k8s.io", "")):
         before, after = await view.evidence.before(change), await view.evidence.after(change)
         if _is_default(before) and (change.type == "DELETED" or not _is_default(after)):
@@ -67,15 +67,15 @@ def _is_default(class_: Document | None) -> bool:
     return any(annotations.get(name) == "true" for name in (_DEFAULT, _BETA_DEFAULT))
 
 
-async def _no_class(view: View, name: str) -> Step:
-    about = view.of("storageclasses.storage.k8s.io", name, None, namespace="")
-    ended = next((change for change in reversed(await about.changes()) if change.type == "DELETED"), None)
-    because = [await view.chain.step(ended, text="was deleted")] if ended is not None else []
+async def _missing_class(view: View, name: str) -> Step:
+    class_view = view.of("storageclasses.storage.k8s.io", name, None, namespace="")
+    deletion = next((change for change in reversed(await class_view.changes()) if change.type == "DELETED"), None)
+    because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
     return view.step(f"asks for the StorageClass {name}, which is not there", root=STATE, because=because)
 
 
 async def _consumer(view: View, class_: Document) -> list[Step]:
-    """The first pod that uses the claim decides where its volume is made."""
+    """WaitForFirstConsumer: the pods that use the claim and are not scheduled."""
     name = view.reference.name
     users = [
         pod["metadata"]["name"]
@@ -93,12 +93,12 @@ async def _consumer(view: View, class_: Document) -> list[Step]:
 
 async def _event_lines(view: View) -> list[str]:
     """The newest warning about the claim."""
-    found = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
-    return [f"{each.reason}: {each.message}" for each in found[-1:]]
+    warnings = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
+    return [f"{event.reason}: {event.message}" for event in warnings[-1:]]
 
 
-async def _volumes(view: View) -> list[str]:
-    """Why each volume that is there is not taken."""
+async def _volume_lines(view: View) -> list[str]:
+    """Why each existing volume does not match."""
     lines = []
     for volume in await view.evidence.objects("persistentvolumes", ""):
         reason = _mismatch(view.spec, volume)
@@ -110,8 +110,8 @@ async def _volumes(view: View) -> list[str]:
 def _mismatch(wanted: Document, volume: Document) -> str:
     spec, status = volume.get("spec") or {}, volume.get("status") or {}
     if status.get("phase") != "Available" or spec.get("claimRef"):
-        held = spec.get("claimRef") or {}
-        return f"{status.get('phase')}, for {held.get('namespace')}/{held.get('name')}" if held else "not available"
+        claim = spec.get("claimRef") or {}
+        return f"{status.get('phase')}, for {claim.get('namespace')}/{claim.get('name')}" if claim else "not available"
     if (spec.get("storageClassName") or "") != (wanted.get("storageClassName") or ""):
         return f'its class is "{spec.get("storageClassName") or ""}"'
     missing = set(wanted.get("accessModes") or ()) - set(spec.get("accessModes") or ())
@@ -119,11 +119,11 @@ def _mismatch(wanted: Document, volume: Document) -> str:
         return f"it does not offer {', '.join(sorted(missing))}"
     if (wanted.get("volumeMode") or "Filesystem") != (spec.get("volumeMode") or "Filesystem"):
         return f"its mode is {spec.get('volumeMode')}"
-    asked = ((wanted.get("resources") or {}).get("requests") or {}).get("storage")
-    has = (spec.get("capacity") or {}).get("storage")
+    requested = ((wanted.get("resources") or {}).get("requests") or {}).get("storage")
+    capacity = (spec.get("capacity") or {}).get("storage")
     try:
-        if asked and has and parse_quantity(has) < parse_quantity(asked):
-            return f"it has {has}, and {asked} are asked for"
+        if requested and capacity and parse_quantity(capacity) < parse_quantity(requested):
+            return f"it has {capacity}, and {requested} are asked for"
     except QuantityError:
-        return f"its capacity {has} can't be compared"
+        return f"its capacity {capacity} can't be compared"
     return "its labels or node affinity do not fit" if wanted.get("selector") else ""

@@ -7,32 +7,42 @@ from pilothouse.why.states.pods import missing_object
 from pilothouse.why.steps import AS_DESIRED, STATE, Step
 from pilothouse.why.view import Finding, View
 
-_GOOD = ("Available", "Ready", "Established", "NamesAccepted", "Accepted", "Healthy", "Synced", "Programmed", "Bound")
-"""Types of conditions that are True while all is well."""
-_BAD = ("Degraded", "Stalled", "Failed", "NonStructuralSchema")
-"""Types of conditions that are True while something is wrong."""
+_TRUE_IF_OK = (
+    "Available",
+    "Ready",
+    "Established",
+    "NamesAccepted",
+    "Accepted",
+    "Healthy",
+    "Synced",
+    "Programmed",
+    "Bound",
+)
+"""Condition types that are True in the desired state."""
+_TRUE_ON_ERROR = ("Degraded", "Stalled", "Failed", "NonStructuralSchema")
+"""Condition types that are True on errors."""
 _SHOWN = 3
 
 
 async def unfulfilled(view: View) -> Finding | None:
-    """An object one of whose conditions says that it is not as it should be."""
+    """An object with a condition that reports an error."""
     conditions = view.status.get("conditions") or ()
-    wrong = [condition for condition in conditions if isinstance(condition, dict) and _is_wrong(condition)]
-    if not wrong:
+    failing = [condition for condition in conditions if isinstance(condition, dict) and _reports_error(condition)]
+    if not failing:
         return None
-    steps = [await _step(view, each) for each in wrong[:_SHOWN]]
-    kind, status = str(wrong[0].get("type")), wrong[0].get("status")
+    steps = [await _step(view, condition) for condition in failing[:_SHOWN]]
+    kind, status = str(failing[0].get("type")), failing[0].get("status")
     return Finding(kind.lower() if status == "True" else f"not {kind.lower()}", tuple(steps))
 
 
-def _is_wrong(condition: dict[str, Any]) -> bool:
+def _reports_error(condition: dict[str, Any]) -> bool:
     kind, status = condition.get("type"), condition.get("status")
-    return (kind in _GOOD and status == "False") or (kind in _BAD and status == "True")
+    return (kind in _TRUE_IF_OK and status == "False") or (kind in _TRUE_ON_ERROR and status == "True")
 
 
 async def _step(view: View, condition: dict[str, Any]) -> Step:
-    said = ": ".join(str(each) for each in (condition.get("reason"), condition.get("message")) if each)
-    step = view.step(f"has the condition {condition.get('type')} {condition.get('status')}: {said}", root=STATE)
+    detail = ": ".join(str(text) for text in (condition.get("reason"), condition.get("message")) if text)
+    step = view.step(f"has the condition {condition.get('type')} {condition.get('status')}: {detail}", root=STATE)
     if since := condition.get("lastTransitionTime"):
         step.table.append(f"since {since}")
     step.because = await _service(view)
@@ -40,16 +50,16 @@ async def _step(view: View, condition: dict[str, Any]) -> Step:
     if missing is not None:
         step.because = [missing]
     if not step.because:
-        changed = await last_change(view)
-        step.because = [changed] if changed is not None else []
+        change = await last_change(view)
+        step.because = [change] if change is not None else []
     return step
 
 
 async def _service(view: View) -> list[Step]:
-    """For an APIService: the Service that is missing, or leads nowhere."""
+    """For an APIService: its Service, if it does not exist or has no endpoints."""
     reference = view.spec.get("service") if view.reference.resource == "apiservices.apiregistration.k8s.io" else None
     if not reference:
         return []
-    about = await view.read("services", str(reference.get("name")), namespace=str(reference.get("namespace")))
-    found = await about.finding()
-    return [] if found.state == AS_DESIRED else list(found.steps)
+    service = await view.read("services", str(reference.get("name")), namespace=str(reference.get("namespace")))
+    finding = await service.finding()
+    return [] if finding.state == AS_DESIRED else list(finding.steps)

@@ -1,4 +1,4 @@
-"""What the containers of a pod do, from its status. Pure."""
+"""Describes the containers of a pod by its status. Pure."""
 
 import datetime
 from typing import Any
@@ -8,19 +8,21 @@ import msgspec
 from pilothouse.why.evidence import Document
 
 _SHORT_RUN = datetime.timedelta(seconds=60)
-"""A container that ended sooner probably fails for what its spec says."""
-_MOST_MESSAGE = 160
-PULLS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"})
-CONFIGURATION = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-_USUAL = frozenset({"ContainerCreating", "PodInitializing", ""})
+"""A container that exits sooner probably fails because of its spec."""
+_MAX_MESSAGE = 160
+PULL_REASONS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+)
+CONFIGURATION_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_NORMAL_REASONS = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What keeps a container from running or from being ready."""
+    """Why a container does not run."""
 
     text: str
     in_spec: bool
-    """Whether what the pod's spec asks for is at fault, as far as one can tell."""
+    """Whether the pod's spec is the likely cause."""
 
 
 def container_lines(pod: Document) -> list[str]:
@@ -29,31 +31,32 @@ def container_lines(pod: Document) -> list[str]:
 
 
 def failures(pod: Document) -> list[Failure]:
-    """What keeps the containers from being ready, by container."""
-    images = {spec.get("name"): spec.get("image") for spec in _specs(pod)}
-    found = (_failure(status, str(images.get(status.get("name")) or "")) for status in _statuses(pod))
-    return [each for each in found if each is not None]
+    """Failures of the containers, init containers first."""
+    images = {container.get("name"): container.get("image") for container in _specs(pod)}
+    all_failures = (_failure(status, str(images.get(status.get("name")) or "")) for status in _statuses(pod))
+    return [failure for failure in all_failures if failure is not None]
 
 
 def _failure(status: dict[str, Any], image: str) -> Failure | None:
     name = f"container {status.get('name')}"
     state = status.get("state") or {}
-    ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
+    terminated = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
     waiting = state.get("waiting")
     if waiting is not None:
         reason = waiting.get("reason") or ""
-        if reason in PULLS:
+        if reason in PULL_REASONS:
             return Failure(f"the image {image} of {name} can't be pulled: {reason}{_message(waiting)}", True)
-        if reason == "CrashLoopBackOff" and ended is not None:
+        if reason == "CrashLoopBackOff" and terminated is not None:
             restarts = status.get("restartCount") or 0
             return Failure(
-                f"{name} {_ended(ended)}, and is restarted with back-off: {restarts} restarts", _fails(ended)
+                f"{name} {_exit_text(terminated)}, and is restarted with back-off: {restarts} restarts",
+                _fails_early(terminated),
             )
-        if reason not in _USUAL:
+        if reason not in _NORMAL_REASONS:
             return Failure(f"{name} can't be started: {reason}{_message(waiting)}", True)
         return None
-    if state.get("terminated") and ended is not None and ended.get("exitCode"):
-        return Failure(f"{name} {_ended(ended)}", _fails(ended))
+    if state.get("terminated") and terminated is not None and terminated.get("exitCode"):
+        return Failure(f"{name} {_exit_text(terminated)}", _fails_early(terminated))
     return None
 
 
@@ -70,9 +73,11 @@ def _statuses(pod: Document) -> list[dict[str, Any]]:
 def _line(status: dict[str, Any]) -> str:
     state = status.get("state") or {}
     if running := state.get("running"):
-        text = f"running since {_clock(running.get('startedAt'))}, {'ready' if status.get('ready') else 'not ready'}"
+        text = (
+            f"running since {_time_of_day(running.get('startedAt'))}, {'ready' if status.get('ready') else 'not ready'}"
+        )
     elif ended := state.get("terminated"):
-        text = _ended(ended)
+        text = _exit_text(ended)
     else:
         waiting = state.get("waiting") or {}
         text = f"waiting, {waiting.get('reason') or 'no reason given'}"
@@ -80,35 +85,35 @@ def _line(status: dict[str, Any]) -> str:
         text += f", {restarts} restarts"
     last = (status.get("lastState") or {}).get("terminated")
     if last is not None:
-        text += f", {_ended(last)} at {_clock(last.get('finishedAt'))}"
+        text += f", {_exit_text(last)} at {_time_of_day(last.get('finishedAt'))}"
     return f"{status.get('name')}: {text}"
 
 
-def _ended(ended: dict[str, Any]) -> str:
-    reason = f" ({ended['reason']})" if ended.get("reason") else ""
-    signal = f" by signal {ended['signal']}" if ended.get("signal") else ""
-    ran = _duration(ended)
-    after = f" after {ran.total_seconds():.0f} s" if ran is not None else ""
-    return f"exited with {ended.get('exitCode', 0)}{reason}{signal}{after}{_message(ended)}"
+def _exit_text(terminated: dict[str, Any]) -> str:
+    reason = f" ({terminated['reason']})" if terminated.get("reason") else ""
+    signal = f" by signal {terminated['signal']}" if terminated.get("signal") else ""
+    run_time = _duration(terminated)
+    after = f" after {run_time.total_seconds():.0f} s" if run_time is not None else ""
+    return f"exited with {terminated.get('exitCode', 0)}{reason}{signal}{after}{_message(terminated)}"
 
 
-def _fails(ended: dict[str, Any]) -> bool:
-    ran = _duration(ended)
-    return ended.get("reason") != "OOMKilled" and ran is not None and ran < _SHORT_RUN
+def _fails_early(terminated: dict[str, Any]) -> bool:
+    run_time = _duration(terminated)
+    return terminated.get("reason") != "OOMKilled" and run_time is not None and run_time < _SHORT_RUN
 
 
-def _duration(ended: dict[str, Any]) -> datetime.timedelta | None:
+def _duration(terminated: dict[str, Any]) -> datetime.timedelta | None:
     try:
-        began, over = (datetime.datetime.fromisoformat(ended[name]) for name in ("startedAt", "finishedAt"))
+        started, finished = (datetime.datetime.fromisoformat(terminated[name]) for name in ("startedAt", "finishedAt"))
     except (KeyError, TypeError, ValueError):
         return None
-    return over - began
+    return finished - started
 
 
 def _message(part: dict[str, Any]) -> str:
     text = " ".join(str(part.get("message") or "").split())
-    return f": {text if len(text) <= _MOST_MESSAGE else text[: _MOST_MESSAGE - 1] + '…'}" if text else ""
+    return f": {text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + '…'}" if text else ""
 
 
-def _clock(time: Any) -> str:
+def _time_of_day(time: Any) -> str:
     return str(time or "")[11:19] or "an unknown time"

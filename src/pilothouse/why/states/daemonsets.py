@@ -1,4 +1,4 @@
-"""DaemonSets: the nodes that are left out, and the pods that are not ready."""
+"""DaemonSets: the nodes without a pod, and the pods that are not ready."""
 
 import msgspec
 
@@ -7,46 +7,46 @@ from pilothouse.controllers.workloads.daemonset.placement import NodeRequirement
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
 from pilothouse.why.states.rejections import rejection
-from pilothouse.why.states.replicas import held_pods
-from pilothouse.why.states.scheduling import node_act
+from pilothouse.why.states.replicas import unready_pod_steps
+from pilothouse.why.states.scheduling import node_change
 from pilothouse.why.states.workloads import add_last_change
-from pilothouse.why.steps import AS_DESIRED, STATE, counted
+from pilothouse.why.steps import AS_DESIRED, STATE, pluralize
 from pilothouse.why.view import Finding, View, typed
 
-_MOST_NAMES = 4
-_MOST_ACTS = 2
+_MAX_NAMES = 4
+_MAX_NODE_CHANGES = 2
 
 
 async def incomplete(view: View) -> Finding | None:
-    """Fewer pods ready than nodes that should have one, an update that goes on, or nodes that are left out."""
-    wanted, ready, updated = (
+    """Fewer pods ready than desired, a rolling update in progress, or nodes excluded by a taint."""
+    desired, ready, updated = (
         int(view.status.get(name) or 0) for name in ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
     )
     nodes = [typed(node, Node) for node in await view.evidence.objects("nodes", "")]
-    left_out = LeftOut(view, nodes)
-    complete = ready >= wanted and updated >= wanted
-    if complete and not left_out.tainted:
+    excluded = ExcludedNodes(view, nodes)
+    complete = ready >= desired and updated >= desired
+    if complete and not excluded.tainted:
         return None
-    step = view.step(f"should have a pod on {wanted} of {len(nodes)} nodes, {ready} are ready, {updated} up to date")
-    step.table = left_out.lines()
+    step = view.step(f"should have a pod on {desired} of {len(nodes)} nodes, {ready} are ready, {updated} up to date")
+    step.table = excluded.lines()
     if not complete:
-        step.table.append(_bounds(view, wanted))
+        step.table.append(_bounds_line(view, desired))
         rejected = await rejection(view)
         if rejected is not None:
             step.because.append(rejected)
-        step.because += await held_pods(await view.owned("pods"))
-        await add_last_change(view, step, rolls=updated < wanted)
+        step.because += await unready_pod_steps(await view.owned("pods"))
+        await add_last_change(view, step, rolls=updated < desired)
     else:
-        for name, key in left_out.tainted[:_MOST_ACTS]:
-            act = await node_act(view.of("nodes", name, None, namespace=""), f"taint {key}")
-            if act is not None:
-                step.because.append(act)
+        for name, key in excluded.tainted[:_MAX_NODE_CHANGES]:
+            change = await node_change(view.of("nodes", name, None, namespace=""), f"taint {key}")
+            if change is not None:
+                step.because.append(change)
     if not step.because:
         step.root = STATE
     return Finding(AS_DESIRED if complete else "not ready", (step,))
 
 
-def _bounds(view: View, wanted: int) -> str:
+def _bounds_line(view: View, desired: int) -> str:
     strategy = view.spec.get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
         return "update strategy OnDelete: pods of the old template are replaced when they are deleted"
@@ -54,12 +54,12 @@ def _bounds(view: View, wanted: int) -> str:
     unavailable = int(view.status.get("numberUnavailable") or 0)
     return (
         f"maxUnavailable {rolling.get('maxUnavailable', 1)}, maxSurge {rolling.get('maxSurge', 0)}: {unavailable} of "
-        f"{wanted} are unavailable now"
+        f"{desired} are unavailable now"
     )
 
 
-class LeftOut:
-    """The nodes that get no pod of the DaemonSet, by reason."""
+class ExcludedNodes:
+    """The nodes on which the DaemonSet creates no pod, by reason."""
 
     def __init__(self, view: View, nodes: list[Node]) -> None:
         template = (view.spec.get("template") or {}).get("spec") or {}
@@ -84,11 +84,11 @@ class LeftOut:
     def lines(self) -> list[str]:
         """``left out, 2 nodes: taint dedicated=gpu:NoSchedule (node-1, node-2)``."""
         return [
-            f"left out, {counted(len(names), 'node')}: {reason} ({_shown(names)})"
+            f"left out, {pluralize(len(names), 'node')}: {reason} ({_shown(names)})"
             for reason, names in self._reasons.items()
         ]
 
 
 def _shown(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more

@@ -1,39 +1,44 @@
-"""Deployments whose rollout is not complete: the bounds, the ReplicaSets, and what holds up the pods."""
+"""Deployments with an incomplete rollout: the bounds, the ReplicaSets, and the pods that are not ready."""
 
 from typing import Any
 
 from pilothouse.why.states.rejections import rejection
-from pilothouse.why.states.replicas import held_pods
+from pilothouse.why.states.replicas import unready_pod_steps
 from pilothouse.why.states.workloads import add_last_change
-from pilothouse.why.steps import STATE, Step, counted
+from pilothouse.why.steps import STATE, Step, pluralize
 from pilothouse.why.view import Finding, View
 
 _REVISION = "deployment.kubernetes.io/revision"
-_MOST_SETS = 6
+_MAX_SETS = 6
 
 
 async def incomplete(view: View) -> Finding | None:
-    """A rollout that goes on or has stopped."""
+    """A rollout in progress, paused or past its deadline."""
     spec, status = view.spec, view.status
-    wanted = int(spec.get("replicas", 1))
+    desired = int(spec.get("replicas", 1))
     total, updated, available = (
         int(status.get(name) or 0) for name in ("replicas", "updatedReplicas", "availableReplicas")
     )
-    if spec.get("paused") and (updated < wanted or total > updated):
+    if spec.get("paused") and (updated < desired or total > updated):
         return Finding("paused", (await _paused(view),))
-    if updated >= wanted and total <= updated and available >= wanted:
+    if updated >= desired and total <= updated and available >= desired:
         return None
-    sets = sorted(await view.owned("replicasets.apps"), key=_revision, reverse=True)
+    replica_sets = sorted(await view.owned("replicasets.apps"), key=_revision, reverse=True)
     step = view.step(
-        f"wants {counted(wanted, 'pod')}: {updated} of {total} have the current template, {available} are available"
+        f"wants {pluralize(desired, 'pod')}: {updated} of {total} have the current template, {available} are available"
     )
-    step.table = [bounds_line(spec, wanted), *map(_set_line, [set_ for set_ in sets if _size(set_)][:_MOST_SETS])]
-    for set_ in sets[:1]:
-        rejected = await rejection(set_)
+    step.table = [
+        bounds_line(spec, desired),
+        *map(_replica_set_line, [replica_set for replica_set in replica_sets if _size(replica_set)][:_MAX_SETS]),
+    ]
+    for replica_set in replica_sets[:1]:
+        rejected = await rejection(replica_set)
         if rejected is not None:
             step.because.append(rejected)
-    step.because += await held_pods([pod for set_ in sets if _size(set_) for pod in await set_.owned("pods")])
-    await add_last_change(view, step, rolls=updated < wanted or total > updated)
+    step.because += await unready_pod_steps(
+        [pod for replica_set in replica_sets if _size(replica_set) for pod in await replica_set.owned("pods")]
+    )
+    await add_last_change(view, step, rolls=updated < desired or total > updated)
     progress = view.condition("Progressing")
     if progress.get("reason") == "ProgressDeadlineExceeded":
         step.table.append(f"progressDeadlineSeconds {spec.get('progressDeadlineSeconds')}: {progress.get('message')}")
@@ -53,24 +58,25 @@ def _is_paused(document: dict[str, Any] | None) -> bool:
     return bool(((document or {}).get("spec") or {}).get("paused"))
 
 
-def bounds_line(spec: dict[str, Any], wanted: int) -> str:
+def bounds_line(spec: dict[str, Any], desired: int) -> str:
     """``maxSurge 25% (0.75, rounded up to 1), maxUnavailable 25% (0.75, rounded down to 0): at most 4 pods, …``."""
     strategy = spec.get("strategy") or {}
     if strategy.get("type") == "Recreate":
         return "strategy Recreate: all pods of the old template have to be gone before new ones are created"
     rolling = strategy.get("rollingUpdate") or {}
     surge, unavailable = rolling.get("maxSurge", "25%"), rolling.get("maxUnavailable", "25%")
-    more, fewer = _share(surge, wanted, up=True), _share(unavailable, wanted, up=False)
-    if not more and not fewer:
-        fewer = 1  # as upstream's ResolveFenceposts
+    max_surge, max_unavailable = _scaled_value(surge, desired, up=True), _scaled_value(unavailable, desired, up=False)
+    if not max_surge and not max_unavailable:
+        max_unavailable = 1  # as upstream's ResolveFenceposts
     shown = (
-        f"maxSurge {surge}{_worked_out(surge, wanted, more)}",
-        f"maxUnavailable {unavailable}{_worked_out(unavailable, wanted, fewer)}",
+        f"maxSurge {surge}{_computed(surge, desired, max_surge)}",
+        f"maxUnavailable {unavailable}{_computed(unavailable, desired, max_unavailable)}",
     )
-    return f"{', '.join(shown)}: at most {wanted + more} pods, at least {max(0, wanted - fewer)} available"
+    at_least = max(0, desired - max_unavailable)
+    return f"{', '.join(shown)}: at most {desired + max_surge} pods, at least {at_least} available"
 
 
-def _share(value: Any, wanted: int, *, up: bool) -> int:
+def _scaled_value(value: Any, wanted: int, *, up: bool) -> int:
     text = str(value)
     if not text.endswith("%"):
         return int(text)
@@ -78,7 +84,7 @@ def _share(value: Any, wanted: int, *, up: bool) -> int:
     return -(-wanted * percent // 100) if up else wanted * percent // 100
 
 
-def _worked_out(value: Any, wanted: int, number: int) -> str:
+def _computed(value: Any, wanted: int, number: int) -> str:
     text = str(value)
     if not text.endswith("%"):
         return "" if text == str(number) else f" ({number})"
@@ -97,7 +103,7 @@ def _size(view: View) -> int:
     return int(view.spec.get("replicas") or 0) + int(view.status.get("replicas") or 0)
 
 
-def _set_line(view: View) -> str:
+def _replica_set_line(view: View) -> str:
     status = view.status
     return (
         f"{view.reference.name} (revision {_revision(view)}): wants {view.spec.get('replicas', 0)}, has "

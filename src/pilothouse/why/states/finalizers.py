@@ -1,15 +1,15 @@
-"""Finalizers that hold an object, and who was to remove them."""
+"""Finalizers that block the deletion of an object, and the programs that remove them."""
 
 import re
 from typing import Any
 
-from pilothouse.why.actors import act, acting
+from pilothouse.why.actors import actor_with_command, component_cause
 from pilothouse.why.evidence import Document, ObjectChange
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import View
 
-_HOLDERS = {
+_REMOVED_BY = {
     "foregroundDeletion": "garbage-collector-controller, until all dependents that block it are gone",
     "orphan": "garbage-collector-controller, until its dependents have no reference to it",
     "kubernetes.io/pvc-protection": "persistentvolumeclaim-protection-controller, as long as a pod uses the claim",
@@ -20,58 +20,65 @@ _HOLDERS = {
     "resource.kubernetes.io/delete-protection": "resourceclaim-controller and scheduler, while the claim is allocated",
 }
 _WORKLOADS = ("deployments.apps", "statefulsets.apps")
-_MOST_SEARCHED = 60
-"""So many of the last changes of objects of the same kind are looked at."""
-_SAYING_NOTHING = frozenset(
+_MAX_SEARCHED = 60
+"""The last changes of objects of the same kind that are searched."""
+_STOP_WORDS = frozenset(
     {"com", "controller", "finalizer", "finalizers", "io", "k8s", "kubernetes", "manager", "net", "operator", "org"}
 )
 _ACCOUNT = "system:serviceaccount:"
 
 
-async def held_by(view: View, finalizer: str) -> Step:
-    """That an object is held by a finalizer: since when, and which program was to remove it."""
-    holder = _HOLDERS.get(finalizer, "a program outside of Kubernetes, which has to remove it")
-    step = view.step(f"is held by the finalizer {finalizer}: {holder}", root=STATE)
-    if finalizer not in _HOLDERS:
-        since = await _since(view, finalizer)
-        step.table = [since] if since else []
+async def finalizer_step(view: View, finalizer: str) -> Step:
+    """A step for a finalizer: who removes it, since when it is set, and a workload that should remove it and does not
+    run."""
+    removed_by = _REMOVED_BY.get(finalizer, "a program outside of Kubernetes, which has to remove it")
+    step = view.step(f"is held by the finalizer {finalizer}: {removed_by}", root=STATE)
+    if finalizer not in _REMOVED_BY:
+        added = await _added_text(view, finalizer)
+        step.table = [added] if added else []
         await _add_program(view, finalizer, step)
     return step
 
 
-async def _since(view: View, finalizer: str) -> str:
-    """When an object got its finalizer, as far as history has it."""
+async def _added_text(view: View, finalizer: str) -> str:
+    """When the finalizer was added; empty if not recorded."""
     for change in await view.changes():
         if change.uid != view.uid or finalizer not in _finalizers(await view.evidence.after(change)):
             continue
         had = change.type != "ADDED" and finalizer in _finalizers(await view.evidence.before(change))
-        return "" if had else f"has it since {change.time[:19]}Z, by {act(change, '') or 'somebody unknown'}"
+        return (
+            ""
+            if had
+            else f"has it since {change.time[:19]}Z, by {actor_with_command(change, '') or 'somebody unknown'}"
+        )
     return ""
 
 
 async def _add_program(view: View, finalizer: str, step: Step) -> None:
-    """The program that removed such a finalizer before, and workloads that may be it and do not run."""
+    """Add the program that removed this finalizer from other objects, and a matching workload that does not run."""
     account = ""
     removal = await _removal(view, finalizer)
     if removal is not None and removal.origin is not None:
         account = removal.origin.user.removeprefix(_ACCOUNT)
         reference = removal.reference
         place = f"{view.evidence.kind_of(reference.resource)}/{reference.name}"
-        step.table.append(f"{act(removal, '')} removed this finalizer from {place} at {removal.time[:19]}Z")
-    found = await _workload(view, finalizer, account)
-    if found is not None:
-        step.because = [found]
+        step.table.append(
+            f"{actor_with_command(removal, '')} removed this finalizer from {place} at {removal.time[:19]}Z"
+        )
+    workload = await _workload(view, finalizer, account)
+    if workload is not None:
+        step.because = [workload]
 
 
 async def _removal(view: View, finalizer: str) -> ObjectChange | None:
-    """The last time when a program removed the finalizer from an object of the same kind."""
+    """The last change by which a program removed the finalizer from an object of the same kind."""
     changes = [
         change
         for change in await view.evidence.changes_of_all(view.reference.resource, "")
         if change.type != "ADDED" and change.origin is not None and change.origin.user.startswith("system:")
-        if acting(change) is None
+        if component_cause(change) is None
     ]
-    for change in reversed(changes[-_MOST_SEARCHED:]):
+    for change in reversed(changes[-_MAX_SEARCHED:]):
         verb = change.origin.verb if change.origin is not None else ""
         if verb not in ("update", "patch") or finalizer not in _finalizers(await view.evidence.before(change)):
             continue
@@ -82,42 +89,46 @@ async def _removal(view: View, finalizer: str) -> ObjectChange | None:
 
 
 async def _workload(view: View, finalizer: str, account: str) -> Step | None:
-    """The workload that the account belongs to, or whose name fits best: it is named only if it does not run."""
+    """A workload without ready pods that uses the service account, or whose name matches best."""
     best: tuple[int, str, View] | None = None
     wanted = _words(finalizer) | _words(view.evidence.kind_of(view.reference.resource))
     for resource in _WORKLOADS:
-        for each in await view.evidence.objects(resource, ""):
-            metadata = each["metadata"]
-            about = view.of(resource, metadata["name"], each, namespace=metadata["namespace"])
-            if about.status.get("readyReplicas"):
+        for document in await view.evidence.objects(resource, ""):
+            metadata = document["metadata"]
+            workload = view.of(resource, metadata["name"], document, namespace=metadata["namespace"])
+            if workload.status.get("readyReplicas"):
                 continue
-            uses = str((about.spec.get("template") or {}).get("spec", {}).get("serviceAccountName") or "default")
-            if account and account == f"{metadata['namespace']}:{uses}":
-                return await _not_running(about, f"uses the service account {uses}, which removed it before")
-            shared = sorted(wanted & (_words(metadata["name"]) | _words(uses)))
+            service_account = str(
+                (workload.spec.get("template") or {}).get("spec", {}).get("serviceAccountName") or "default"
+            )
+            if account and account == f"{metadata['namespace']}:{service_account}":
+                return await _not_running(
+                    workload, f"uses the service account {service_account}, which removed it before"
+                )
+            shared = sorted(wanted & (_words(metadata["name"]) | _words(service_account)))
             if shared and (best is None or len(shared) > best[0]):
-                best = (len(shared), ", ".join(shared), about)
+                best = (len(shared), ", ".join(shared), workload)
     if best is None:
         return None
     return await _not_running(best[2], f'may be the program that removes it (a guess, by "{best[1]}" in its name)')
 
 
-async def _not_running(about: View, text: str) -> Step:
-    replicas = about.spec.get("replicas", 1)
-    place = f" of namespace {about.reference.namespace}"
+async def _not_running(workload: View, text: str) -> Step:
+    replicas = workload.spec.get("replicas", 1)
+    place = f" of namespace {workload.reference.namespace}"
     state = "spec.replicas is 0" if not replicas else f"none of its {replicas} pods is ready"
-    step = about.step(f"{text}, and {state}", root=STATE)
-    step.text = step.text.replace(about.title, about.title + place, 1)
+    step = workload.step(f"{text}, and {state}", root=STATE)
+    step.text = step.text.replace(workload.title, workload.title + place, 1)
     if replicas:
-        step.because = list((await about.finding()).steps)
+        step.because = list((await workload.finding()).steps)
     else:
-        changed = await last_change(about)
+        changed = await last_change(workload)
         step.because = [changed] if changed is not None else []
     return step
 
 
 def _words(text: str) -> set[str]:
-    return {part for part in re.split(r"[^a-z0-9]+", text.lower()) if len(part) > 2} - _SAYING_NOTHING
+    return {word for word in re.split(r"[^a-z0-9]+", text.lower()) if len(word) > 2} - _STOP_WORDS
 
 
 def _finalizers(document: Document | None) -> list[Any]:

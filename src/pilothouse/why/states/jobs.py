@@ -1,4 +1,4 @@
-"""Jobs that failed, wait or do not get on, and CronJobs that did not start one."""
+"""Jobs that failed or make no progress, and CronJobs with missed schedules."""
 
 import datetime
 
@@ -8,17 +8,17 @@ from pilothouse.machinery.zones import UnknownZone, load_zone
 from pilothouse.why.evidence import Document, Reference
 from pilothouse.why.states.lifetime import created, last_change
 from pilothouse.why.states.rejections import rejection
-from pilothouse.why.states.replicas import held_pods
-from pilothouse.why.steps import STATE, TIME, Step, counted
+from pilothouse.why.states.replicas import unready_pod_steps
+from pilothouse.why.steps import STATE, TIME, Step, pluralize
 from pilothouse.why.view import Finding, View, condition, controller_of
 
 _SHOWN_PODS = 5
-_MOST_MISSED = 100
-"""Upstream's bound (cronjob ``utils.go``, ``mostRecentScheduleTime``, v1.36): from more missed times on it warns."""
+_MAX_MISSED = 100
+"""Upstream warns of more missed times (cronjob ``utils.go``, ``mostRecentScheduleTime``, v1.36)."""
 
 
 async def job(view: View) -> Finding | None:
-    """A Job that has failed, is suspended, or still waits for pods."""
+    """A Job that failed, is suspended, or is not complete."""
     failed = view.condition("Failed") or view.condition("FailureTarget")
     if failed.get("status") == "True":
         return Finding("failed", await _failed(view, failed))
@@ -27,46 +27,49 @@ async def job(view: View) -> Finding | None:
         return Finding("completed", (await _completed(view, complete),))
     if view.spec.get("suspend"):
         text = "is suspended: spec.suspend is true, so it has no pods"
-        return Finding("suspended", (view.step(text, root=STATE, because=await _set(view)),))
+        return Finding("suspended", (view.step(text, root=STATE, because=await _last_change_steps(view)),))
     pods = await _pods_of(view)
-    troubled = [pod for pod in pods if _phase(pod) == "Failed"]
-    succeeded, wanted = view.status.get("succeeded", 0), view.spec.get("completions", 1)
-    if not troubled:
+    failed_pods = [pod for pod in pods if _phase(pod) == "Failed"]
+    succeeded, completions = view.status.get("succeeded", 0), view.spec.get("completions", 1)
+    if not failed_pods:
         return await _not_running(view, pods)
     failures, limit = view.status.get("failed", 0), view.spec.get("backoffLimit", 6)
     text = (
-        f"has {succeeded} of {wanted} completions after {counted(failures, 'failure')}; the back-off limit is {limit}, "
-        "and each failure doubles the wait before the next pod, from 10 seconds up to 10 minutes"
+        f"has {succeeded} of {completions} completions after {pluralize(failures, 'failure')}; "
+        f"the back-off limit is {limit}, and each failure doubles the wait before the next pod, "
+        "from 10 seconds up to 10 minutes"
     )
-    step = view.step(text, root=STATE, because=[await _failure(view, pod) for pod in troubled[-_SHOWN_PODS:]])
+    step = view.step(text, root=STATE, because=[await _failure(view, pod) for pod in failed_pods[-_SHOWN_PODS:]])
     return Finding("retrying", (step,))
 
 
 async def _completed(view: View, complete: Document) -> Step:
-    made = await created(view)
-    succeeded = counted(int(view.status.get("succeeded") or 0), "pod")
-    step = view.step(f"completed: {succeeded} succeeded", root=STATE, because=[made] if made is not None else [])
+    creation = await created(view)
+    succeeded = pluralize(int(view.status.get("succeeded") or 0), "pod")
+    step = view.step(
+        f"completed: {succeeded} succeeded", root=STATE, because=[creation] if creation is not None else []
+    )
     step.time = complete.get("lastTransitionTime") or ""
     return step
 
 
 async def _not_running(view: View, pods: list[Document]) -> Finding | None:
-    """A Job whose pods can't be created, or do not run: it is active, and nothing gets done."""
+    """An active Job whose pods can't be created or do not run."""
     if not view.status.get("startTime"):
         manager = view.spec.get("managedBy") or "job-controller"
         text = f"was not started: {manager} has not set status.startTime"
-        return Finding("not started", (view.step(text, root=STATE, because=await _set(view)),))
+        return Finding("not started", (view.step(text, root=STATE, because=await _last_change_steps(view)),))
     active = [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
     ready = [pod for pod in active if condition(pod, "Ready").get("status") == "True"]
-    because = await held_pods([view.of("pods", pod["metadata"]["name"], pod) for pod in active])
+    because = await unready_pod_steps([view.of("pods", pod["metadata"]["name"], pod) for pod in active])
     rejected = await rejection(view)
     if rejected is not None:
-        made = await last_change(view)
-        because = [rejected, *because, *([made] if made is not None else [])]
+        change = await last_change(view)
+        because = [rejected, *because, *([change] if change is not None else [])]
     if not because:
         return None
     parallel = view.spec.get("parallelism", 1)
-    text = f"wants {counted(parallel, 'pod')} at a time, has {len(active)}, of which {len(ready)} are ready"
+    text = f"wants {pluralize(parallel, 'pod')} at a time, has {len(active)}, of which {len(ready)} are ready"
     return Finding("not running", (view.step(text, because=because),))
 
 
@@ -77,20 +80,20 @@ async def _failed(view: View, failed: Document) -> tuple[Step, ...]:
     step.because = [await _failure(view, pod) for pod in pods[-_SHOWN_PODS:]]
     if failed.get("reason") == "DeadlineExceeded":
         step.root = TIME
-        made = await created(view)
-        step.because += [made] if made is not None else []
+        creation = await created(view)
+        step.because += [creation] if creation is not None else []
     return (step,)
 
 
 async def _failure(view: View, pod: Document) -> Step:
     """How one pod failed."""
-    about = view.of("pods", pod["metadata"]["name"], pod)
-    for change in await about.changes():
+    pod_view = view.of("pods", pod["metadata"]["name"], pod)
+    for change in await pod_view.changes():
         after = await view.evidence.after(change)
         if change.type != "DELETED" and after is not None and _phase(after) == "Failed":
             return await view.chain.step(change)
     status = pod.get("status") or {}
-    return about.step(f"failed: {status.get('reason') or ''} {status.get('message') or ''}".rstrip(": "), root=STATE)
+    return pod_view.step(f"failed: {status.get('reason') or ''} {status.get('message') or ''}".rstrip(": "), root=STATE)
 
 
 def _phase(pod: Document) -> str:
@@ -102,50 +105,56 @@ async def _pods_of(view: View) -> list[Document]:
     return [pod for pod in pods if controller_of(pod).get("uid") == view.uid]
 
 
-async def _set(view: View) -> list[Step]:
-    found = await last_change(view)
-    return [] if found is None else [found]
+async def _last_change_steps(view: View) -> list[Step]:
+    change = await last_change(view)
+    return [] if change is None else [change]
 
 
 async def cron_job(view: View) -> Finding | None:
-    """When a CronJob starts its next Job, and why the last time passed without one."""
+    """The next scheduled time of a CronJob, and why the last one was missed."""
     spec = view.spec
     if spec.get("suspend"):
-        step = view.step("starts no Jobs: spec.suspend is true", root=STATE, because=await _set(view))
+        step = view.step("starts no Jobs: spec.suspend is true", root=STATE, because=await _last_change_steps(view))
         return Finding("suspended", (step,))
     try:
         zone = load_zone(spec["timeZone"]) if spec.get("timeZone") else datetime.UTC
         schedule = parse_schedule(spec.get("schedule") or "", zone)
     except (CronError, UnknownZone) as error:
-        step = view.step(f"starts no Jobs: its schedule can't be read: {error}", root=STATE, because=await _set(view))
+        step = view.step(
+            f"starts no Jobs: its schedule can't be read: {error}", root=STATE, because=await _last_change_steps(view)
+        )
         return Finding("invalid schedule", (step,))
     last = _time(view.status.get("lastScheduleTime")) or _time(view.metadata.get("creationTimestamp"))
     if last is None:
         return None
-    missed: list[datetime.datetime] = []
-    following = schedule.next(last)
-    while following is not None and following <= view.time and len(missed) < _MOST_MISSED:
-        missed.append(following)
-        following = schedule.next(following)
-    coming = schedule.next(view.time)
-    when = f"next at {format_time(coming)}" if coming is not None else "and has no next time within five years"
+    missed_times: list[datetime.datetime] = []
+    next_time = schedule.next(last)
+    while next_time is not None and next_time <= view.time and len(missed_times) < _MAX_MISSED:
+        missed_times.append(next_time)
+        next_time = schedule.next(next_time)
+    upcoming = schedule.next(view.time)
+    when = f"next at {format_time(upcoming)}" if upcoming is not None else "and has no next time within five years"
     zone_text = f" in {spec['timeZone']}" if spec.get("timeZone") else ""
     text = f"runs at {spec.get('schedule')}{zone_text}, {when}"
-    if not missed:
+    if not missed_times:
         return Finding("waiting for its time", (view.step(text, root=TIME),))
-    return Finding("did not start", (view.step(text, root=STATE, because=await _missed(view, missed)),))
+    return Finding("did not start", (view.step(text, root=STATE, because=await _missed_steps(view, missed_times)),))
 
 
-async def _missed(view: View, missed: list[datetime.datetime]) -> list[Step]:
-    due = missed[-1]
-    more = f"{len(missed)}{' or more' if len(missed) == _MOST_MISSED else ''}"
-    several = f"has missed {more} times since {format_time(missed[0])}" if len(missed) > 1 else "has missed its time"
-    active = [each.get("name", "") for each in view.status.get("active") or ()]
+async def _missed_steps(view: View, missed_times: list[datetime.datetime]) -> list[Step]:
+    due = missed_times[-1]
+    more = f"{len(missed_times)}{' or more' if len(missed_times) == _MAX_MISSED else ''}"
+    several = (
+        f"has missed {more} times since {format_time(missed_times[0])}"
+        if len(missed_times) > 1
+        else "has missed its time"
+    )
+    active = [reference.get("name", "") for reference in view.status.get("active") or ()]
     if view.spec.get("concurrencyPolicy") == "Forbid" and active:
-        found = [await _still_active(view, name) for name in active[:_SHOWN_PODS]]
+        active_steps = [await _still_active(view, name) for name in active[:_SHOWN_PODS]]
         verb = "are" if len(active) > 1 else "is"
         text = f"{several}: concurrencyPolicy is Forbid, and {', '.join(active[:_SHOWN_PODS])} {verb} not finished"
-        return [view.step(text, root=STATE, because=found)]
+        return [view.step(text, root=STATE, because=active_steps)]
     deadline = view.spec.get("startingDeadlineSeconds")
     late = (view.time - due).total_seconds()
     if deadline is not None and late > deadline:
@@ -154,18 +163,18 @@ async def _missed(view: View, missed: list[datetime.datetime]) -> list[Step]:
         )
         return [view.step(text, root=STATE)]
     events = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
-    said = f": {events[-1].reason}: {events[-1].message}" if events else ": no controller has looked at it since"
-    return [view.step(f"{several}{said}", root=STATE)]
+    detail = f": {events[-1].reason}: {events[-1].message}" if events else ": no controller has looked at it since"
+    return [view.step(f"{several}{detail}", root=STATE)]
 
 
 async def _still_active(view: View, name: str) -> Step:
     reference = Reference("jobs.batch", view.reference.namespace, name)
-    about = view.of("jobs.batch", name, await view.evidence.get(reference))
-    found = await job(about)
-    if found is not None:
-        return found.steps[0]
-    since = about.status.get("startTime")
-    return about.step(f"runs{f', since {since}' if since else ''}", root=STATE)
+    job_view = view.of("jobs.batch", name, await view.evidence.get(reference))
+    finding = await job(job_view)
+    if finding is not None:
+        return finding.steps[0]
+    since = job_view.status.get("startTime")
+    return job_view.step(f"runs{f', since {since}' if since else ''}", root=STATE)
 
 
 def _time(text: object) -> datetime.datetime | None:

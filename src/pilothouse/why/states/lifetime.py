@@ -1,66 +1,66 @@
-"""What holds for objects of all kinds: that they are gone, are being deleted, were created or last changed."""
+"""Steps for objects of all kinds: deletion, creation and last change."""
 
-from pilothouse.why.actors import who
+from pilothouse.why.actors import actor
 from pilothouse.why.changes import METADATA, SPEC, summary
 from pilothouse.why.deletions import deletion_request
-from pilothouse.why.evidence import ObjectChange, newest_of_spec
+from pilothouse.why.evidence import ObjectChange, newest_spec_changes
 from pilothouse.why.requests import is_binding, last_request
 from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step
 from pilothouse.why.view import Finding, View
 
 
-async def gone(view: View) -> Finding:
-    """An object that is not there: who deleted it, or why nothing is known of it."""
+async def deleted(view: View) -> Finding:
+    """An object that does not exist: who deleted it, or that nothing is recorded."""
     changes = await view.changes()
-    ended = next((change for change in reversed(changes) if change.type == "DELETED"), None)
-    if ended is None and changes:
+    deletion_change = next((change for change in reversed(changes) if change.type == "DELETED"), None)
+    if deletion_change is None and changes:
         last = await view.chain.step(changes[-1])
         text = f"{view.title} is gone, and its deletion is not recorded; what is known last of it follows"
         return Finding("deleted", (Step(text=text, object=view.title, because=[last]),))
-    if ended is None:
+    if deletion_change is None:
         step = Step(text=f"{view.title} is not there, and no change of it is known", object=view.title, root=UNKNOWN)
         return Finding(NOT_FOUND, (step,))
-    return Finding("deleted", (await deletion(view, changes, ended),))
+    return Finding("deleted", (await deletion(view, changes, deletion_change),))
 
 
-async def deletion(view: View, changes: list[ObjectChange], ended: ObjectChange) -> Step:
-    """The step of a deletion. Of one that took its time, what led to it is what led to its beginning."""
-    asked = await deletion_request(view.evidence, [change for change in changes if change.uid == ended.uid])
-    if asked is None:
-        return await view.chain.step(ended, text="was deleted")
-    step = await view.chain.step(asked, text="was deleted")
-    step.table = [*step.table, *_end_lines(asked, ended)]
+async def deletion(view: View, changes: list[ObjectChange], deletion_change: ObjectChange) -> Step:
+    """The step of a deletion: the delete request with its causes, and when the object was removed."""
+    request = await deletion_request(view.evidence, [change for change in changes if change.uid == deletion_change.uid])
+    if request is None:
+        return await view.chain.step(deletion_change, text="was deleted")
+    step = await view.chain.step(request, text="was deleted")
+    step.table = [*step.table, *_end_lines(request, deletion_change)]
     return step
 
 
-def _end_lines(asked: ObjectChange, ended: ObjectChange) -> list[str]:
-    if ended.revision == asked.revision:
+def _end_lines(request: ObjectChange, deletion_change: ObjectChange) -> list[str]:
+    if deletion_change.revision == request.revision:
         return []
-    by = who(ended)
-    return [f"removed at {ended.time[11:19]}{f' by {by}' if by else ''}, when its deletion was complete"]
+    by = f" by {name}" if (name := actor(deletion_change)) else ""
+    return [f"removed at {deletion_change.time[11:19]}{by}, when its deletion was complete"]
 
 
 async def created(view: View) -> Step | None:
-    """The step of the creation, if history has it."""
+    """The step of the creation; None if it is not recorded."""
     changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
-    made = next((change for change in changes if change.type == "ADDED"), None)
-    return None if made is None else await view.chain.step(made)
+    creation = next((change for change in changes if change.type == "ADDED"), None)
+    return None if creation is None else await view.chain.step(creation)
 
 
 async def last_change(view: View, *, undone: bool = False) -> Step | None:
-    """The step of the last change of what the object asks for that still holds; of its creation, if there was none.
-    ``undone``: also a change that only took back another, which a rollout may be due to."""
+    """The step of the last change of the spec that was not reverted; otherwise of the creation. With ``undone``,
+    changes that only revert another count too, since they start a rollout."""
     changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
-    born = str(view.metadata.get("creationTimestamp") or "")
-    found = await last_request(view.evidence, changes, born, undone=undone)
-    return await view.chain.step(found[0], text=found[1].text) if found is not None else await created(view)
+    created_at = str(view.metadata.get("creationTimestamp") or "")
+    last = await last_request(view.evidence, changes, created_at, undone=undone)
+    return await view.chain.step(last[0], text=last[1].text) if last is not None else await created(view)
 
 
 async def newest_change(view: View) -> Step | None:
-    """The step of the last change of anything but the status; of the creation, if there was none."""
+    """The step of the last change other than a status update; otherwise of the creation."""
     changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
-    for each in reversed(newest_of_spec(view.evidence, changes)):
-        described = summary(each, await view.evidence.before(each), await view.evidence.after(each))
-        if each.type != "ADDED" and described.weight in (SPEC, METADATA) and not is_binding(each):
-            return await view.chain.step(each, text=described.text)
+    for change in reversed(newest_spec_changes(view.evidence, changes)):
+        described = summary(change, await view.evidence.before(change), await view.evidence.after(change))
+        if change.type != "ADDED" and described.weight in (SPEC, METADATA) and not is_binding(change):
+            return await view.chain.step(change, text=described.text)
     return await created(view)

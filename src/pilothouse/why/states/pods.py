@@ -1,4 +1,4 @@
-"""Pods that do not run, are not ready, or have ended."""
+"""Pods that do not run, are not ready, or have finished."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from pilothouse.why.states.containers import Failure, container_lines, failures
 from pilothouse.why.steps import FAULT, STATE, Step
 from pilothouse.why.view import Finding, View
 
-_MOST_FAILURES = 3
+_MAX_FAILURES = 3
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeResizeFailed"})
 
 
-async def ended(view: View) -> Finding | None:
-    """A pod that has failed or completed, and stays as a record of that."""
+async def finished(view: View) -> Finding | None:
+    """A pod in phase Failed or Succeeded."""
     phase = view.status.get("phase")
     if phase not in ("Failed", "Succeeded"):
         return None
@@ -44,13 +44,13 @@ def _phase(document: dict[str, Any] | None) -> str:
 
 
 async def not_ready(view: View) -> Finding | None:
-    """A pod that is on a node and not ready: its containers, probes, gates, volumes, or the node."""
+    """A scheduled pod that is not ready: because of its containers, node, volumes, probes or readiness gates."""
     if not view.spec.get("nodeName") or view.condition("Ready").get("status") == "True":
         return None
-    steps = [await _failure_step(view, failure) for failure in failures(view.now or {})[:_MOST_FAILURES]]
+    steps = [await _failure_step(view, failure) for failure in failures(view.now or {})[:_MAX_FAILURES]]
     if not steps:
-        for remark in (_node_step, _volume_step, _probe_step, _gates_step):
-            step = await remark(view)
+        for check in (_node_step, _volume_step, _probe_step, _readiness_gates_step):
+            step = await check(view)
             if step is not None:
                 steps.append(step)
                 break
@@ -66,47 +66,47 @@ async def _failure_step(view: View, failure: Failure) -> Step:
     if missing is not None:
         return view.step(f"is held up: {failure.text}", because=[missing])
     if failure.in_spec and not await was_ready(view):
-        made = await lifetime.created(view)
-        if made is not None:
-            return view.step(f"is held up: {failure.text}", because=[made])
+        creation = await lifetime.created(view)
+        if creation is not None:
+            return view.step(f"is held up: {failure.text}", because=[creation])
     because = await view.chain.injected(view.reference)
     return view.step(f"is held up: {failure.text}", root=FAULT, because=because)
 
 
 async def missing_object(view: View, text: str) -> Step | None:
-    """For ``configmap "x" not found`` and the like: who deleted it, or that it never was."""
+    """For messages like ``configmap "x" not found``: who deleted the object, or that it was never created."""
     for plural, word in (("configmaps", "configmap"), ("secrets", "secret"), ("serviceaccounts", "serviceaccount")):
-        for named in (f'{word} "', f'{plural} "'):
-            _before, found, rest = text.partition(named)
+        for prefix in (f'{word} "', f'{plural} "'):
+            _before, separator, rest = text.partition(prefix)
             name = rest.partition('"')[0]
-            if found and name and "not found" in rest:
+            if separator and name and "not found" in rest:
                 other = await view.read(plural, name)
                 if other.now is not None:
                     return None
-                return await _absent(view, other)
+                return await _missing_object_step(view, other)
     return None
 
 
-async def _absent(view: View, other: View) -> Step | None:
-    gone = (await other.finding()).steps
-    if gone and gone[0].by:
-        return gone[0]
-    made = await lifetime.created(view)
-    never = other.step("is not there, and no change of it is known")
-    if made is None:
-        never.root = STATE
+async def _missing_object_step(view: View, other: View) -> Step | None:
+    steps = (await other.finding()).steps
+    if steps and steps[0].by:
+        return steps[0]
+    creation = await lifetime.created(view)
+    missing = other.step("is not there, and no change of it is known")
+    if creation is None:
+        missing.root = STATE
     else:
-        never.because = [made]
-    return never
+        missing.because = [creation]
+    return missing
 
 
 async def was_ready(view: View) -> bool:
-    """Whether history has the pod ready at some time."""
+    """Whether a recorded version of the pod was ready."""
     for change in await view.changes():
         if change.uid == view.uid and change.type == "MODIFIED":
             after = await view.evidence.after(change)
             conditions = ((after or {}).get("status") or {}).get("conditions") or ()
-            if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+            if any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions):
                 return True
     return False
 
@@ -155,36 +155,36 @@ async def _probe_step(view: View) -> Step | None:
     ]
     if not running:
         return None
-    names = ", ".join(str(each.get("name")) for each in running)
-    kind, fails = ("startup", "has not succeeded") if not running[0].get("started", True) else ("readiness", "fails")
+    names = ", ".join(str(status.get("name")) for status in running)
+    kind, result = ("startup", "has not succeeded") if not running[0].get("started", True) else ("readiness", "fails")
     messages = [
         event.message
         for event in await view.evidence.events(view.reference, view.uid)
         if event.reason == "Unhealthy" and event.message
     ]
-    said = f": {' '.join(messages[-1].split())}" if messages else ""
-    text = f"runs, but the {kind} probe of container {names} {fails}{said}"
+    detail = f": {' '.join(messages[-1].split())}" if messages else ""
+    text = f"runs, but the {kind} probe of container {names} {result}{detail}"
     if not await was_ready(view):
-        made = await lifetime.created(view)
-        if made is not None:
-            return view.step(text, because=[made])
+        creation = await lifetime.created(view)
+        if creation is not None:
+            return view.step(text, because=[creation])
     return view.step(text, root=FAULT, because=await view.chain.injected(view.reference))
 
 
-async def _gates_step(view: View) -> Step | None:
+async def _readiness_gates_step(view: View) -> Step | None:
     gates = [gate.get("conditionType", "") for gate in view.spec.get("readinessGates") or ()]
     missing = [gate for gate in gates if view.condition(gate).get("status") != "True"]
     if not missing:
         return None
-    said = "; ".join(f"{each} is {view.condition(each).get('status') or 'not set'}" for each in missing)
-    return view.step(f"runs, but waits for its readiness gates, which another program sets: {said}", root=STATE)
+    statuses = "; ".join(f"{gate} is {view.condition(gate).get('status') or 'not set'}" for gate in missing)
+    return view.step(f"runs, but waits for its readiness gates, which another program sets: {statuses}", root=STATE)
 
 
 async def _starting_step(view: View) -> Step:
-    made = await lifetime.created(view)
+    creation = await lifetime.created(view)
     step = view.step("is being started, nothing is known to hold it up")
-    if made is not None:
-        step.because = [made]
+    if creation is not None:
+        step.because = [creation]
     else:
         step.root = STATE
     return step

@@ -1,4 +1,4 @@
-"""A ResourceQuota that leaves no room for a pod: who uses it, and what has come since there was room."""
+"""Explains an exceeded ResourceQuota: its users, and the pods created since the last pod fitted."""
 
 import re
 from collections.abc import Iterable
@@ -12,54 +12,54 @@ from pilothouse.semantics.quota import PodEvaluator
 from pilothouse.why.evidence import Document
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.owners import workload_of
-from pilothouse.why.steps import STATE, Step, counted
+from pilothouse.why.steps import STATE, Step, pluralize
 from pilothouse.why.view import View, controller_of, typed
 
 _AMOUNTS = re.compile(r"requested: (\S+), used: (\S+), limited: (\S+)")
 _SHOWN = 10
-_MOST_NEW = 3
+_MAX_NEW = 3
 
 
 class _User(msgspec.Struct):
-    """A workload, or a pod of its own, and its pods that the quota counts."""
+    """A workload (or a pod without one), and its pods that the quota counts."""
 
     view: View
     pods: list[Document]
     new: list[Document]
     used: Quantity
     added: Quantity
-    """By the pods that came since there was room."""
+    """Used by the new pods."""
 
 
-async def full(view: View, message: str, name: str) -> list[Step]:
-    """What led to a quota's rejection of a pod that ``view`` is to have: those who use it more than when there was room
-    for such a pod, or who set the quota."""
+async def exceeded_quota(view: View, message: str, name: str) -> list[Step]:
+    """The causes of a quota's rejection of a pod of ``view``: users with pods created since its last pod fitted, or the
+    last change of the quota."""
     quota = await view.read("resourcequotas", name)
     if quota.now is None:
         return list((await quota.finding()).steps)
     changed = await lifetime.last_change(quota)
-    resource, amounts = _exceeded(message)
+    resource, amounts = _exceeded_resource(message)
     if not resource:
         return [changed if changed is not None else quota.step("is older than the history", root=STATE)]
     top = await workload_of(view) or view
     since = await _last_success(top)
-    users = await _users(quota, resource, since, top)
+    users = await _quota_users(quota, resource, since, top)
     new = [user for user in users if user.new]
-    table = _lines(users, resource, since)
+    table = _user_lines(users, resource, since)
     if not new and changed is not None:
         changed.table = [*changed.table, *table]
         return [changed]
     step = quota.step(f"is used up: {amounts}", root=STATE, table=table)
-    step.because = [made for each in new[:_MOST_NEW] if (made := await _made(each)) is not None]
+    step.because = [creation for user in new[:_MAX_NEW] if (creation := await _creation(user)) is not None]
     if changed is not None and changed.time > since:
         step.because.append(changed)
     return [step]
 
 
-def _exceeded(message: str) -> tuple[str, str]:
-    """The first resource of pods of which there is too little, and the amounts in words."""
-    found = _AMOUNTS.search(message)
-    requested, used, limited = (dict(_pairs(group)) for group in found.groups()) if found is not None else ({}, {}, {})
+def _exceeded_resource(message: str) -> tuple[str, str]:
+    """The first exceeded pod resource of the message, and a text with the amounts."""
+    match = _AMOUNTS.search(message)
+    requested, used, limited = (dict(_pairs(group)) for group in match.groups()) if match is not None else ({}, {}, {})
     for name in requested:
         if PodEvaluator().counts(name):
             return name, f"{used.get(name)} of {limited.get(name)} {name} used, {requested[name]} more requested"
@@ -73,17 +73,17 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
 
 
 async def _last_success(top: View) -> str:
-    """When the last pod of a workload was created; "" if none was."""
-    found = ""
+    """When the last pod of a workload was created; empty if none was."""
+    last = ""
     for change in await top.evidence.changes_of_all("pods", top.reference.namespace):
         key = change.cause.key.rpartition("/")[2] if change.cause is not None else ""
         if change.type == "ADDED" and (key == top.reference.name or key.startswith(f"{top.reference.name}-")):
-            found = change.time
-    return found
+            last = change.time
+    return last
 
 
-async def _users(quota: View, resource: str, since: str, top: View) -> list[_User]:
-    """Those who use a quota: with most new pods first, then by what they use."""
+async def _quota_users(quota: View, resource: str, since: str, top: View) -> list[_User]:
+    """The users of a quota: by usage of new pods, then by total usage, the largest first."""
     evaluator = PodEvaluator()
     scopes = scopes_of(typed(quota.now or {}, ResourceQuota))
     users: dict[str, _User] = {}
@@ -96,24 +96,24 @@ async def _users(quota: View, resource: str, since: str, top: View) -> list[_Use
             continue
         key = str(controller_of(pod).get("uid") or pod["metadata"]["uid"])
         if key not in users:
-            about = quota.of("pods", pod["metadata"]["name"], pod)
-            users[key] = _User(await workload_of(about) or about, [], [], Quantity(0), Quantity(0))
+            pod_view = quota.of("pods", pod["metadata"]["name"], pod)
+            users[key] = _User(await workload_of(pod_view) or pod_view, [], [], Quantity(0), Quantity(0))
         user = users[key]
         user.pods.append(pod)
         user.used = user.used + used
         if since and pod["metadata"]["creationTimestamp"] > since[:19] and user.view.uid != top.uid:
             user.new.append(pod)
             user.added = user.added + used
-    return sorted(users.values(), key=lambda each: (each.added, each.used), reverse=True)
+    return sorted(users.values(), key=lambda scope: (scope.added, scope.used), reverse=True)
 
 
-def _lines(users: list[_User], resource: str, since: str) -> list[str]:
+def _user_lines(users: list[_User], resource: str, since: str) -> list[str]:
     """``job/elo-verify: 400m of 1 pod, new since 02:13:52``."""
     lines = []
     for user in users[:_SHOWN]:
-        text = f"{user.view.title}: {user.used} {resource} of {counted(len(user.pods), 'pod')}"
+        text = f"{user.view.title}: {user.used} {resource} of {pluralize(len(user.pods), 'pod')}"
         if user.new:
-            part = "" if len(user.new) == len(user.pods) else f"{user.added} of {counted(len(user.new), 'pod')} "
+            part = "" if len(user.new) == len(user.pods) else f"{user.added} of {pluralize(len(user.new), 'pod')} "
             text += f", {part}new since {since[:19]}Z, when the last pod found room"
         lines.append(text)
     if len(users) > _SHOWN:
@@ -121,6 +121,6 @@ def _lines(users: list[_User], resource: str, since: str) -> list[str]:
     return lines
 
 
-async def _made(user: _User) -> Step | None:
+async def _creation(user: _User) -> Step | None:
     pod = user.new[0]
     return await lifetime.created(user.view.of("pods", pod["metadata"]["name"], pod))

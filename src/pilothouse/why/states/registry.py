@@ -1,4 +1,4 @@
-"""The remarks by resource; those under the empty name are for all."""
+"""The checks by group resource; those under the empty name are for all."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -14,9 +14,9 @@ from pilothouse.why.states.terminating import terminating
 from pilothouse.why.states.unprocessed import unprocessed
 from pilothouse.why.view import Finding, View
 
-Remark = Callable[[View], Awaitable[Finding | None]]
+Check = Callable[[View], Awaitable[Finding | None]]
 
-REMARKS: Mapping[str, Sequence[Remark]] = {
+CHECKS: Mapping[str, Sequence[Check]] = {
     "": (terminating,),
     "cronjobs.batch": (cron_job,),
     "horizontalpodautoscalers.autoscaling": (autoscaler,),
@@ -27,14 +27,14 @@ REMARKS: Mapping[str, Sequence[Remark]] = {
     "services": (service,),
     "endpoints": (endpoints,),
     "endpointslices.discovery.k8s.io": (endpoint_slice,),
-    "pods": (scheduling.unscheduled, pods.ended, pods.not_ready),
-    "nodes": (nodes.not_ready, nodes.closed),
+    "pods": (scheduling.unscheduled, pods.finished, pods.not_ready),
+    "nodes": (nodes.not_ready, nodes.restricted),
     "replicasets.apps": (unprocessed, replicas.short_of_pods),
     "replicationcontrollers": (unprocessed, replicas.short_of_pods),
     "deployments.apps": (unprocessed, deployments.incomplete),
-    "statefulsets.apps": (unprocessed, statefulsets.waiting),
+    "statefulsets.apps": (unprocessed, statefulsets.incomplete),
     "daemonsets.apps": (unprocessed, daemonsets.incomplete),
 }
-"""The first remark that has something to say of an object is its explanation."""
-OTHERS: Sequence[Remark] = (unfulfilled,)
-"""Those of resources that have none of their own."""
+"""The checks of a resource run in this order; the first with a finding is the explanation."""
+DEFAULT_CHECKS: Sequence[Check] = (unfulfilled,)
+"""The checks of all other resources."""

@@ -1,75 +1,76 @@
-"""ReplicaSets and ReplicationControllers with fewer pods than they ask for, or with pods that are not ready."""
+"""ReplicaSets and ReplicationControllers with too few or unready pods."""
 
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.rejections import rejection
-from pilothouse.why.steps import STATE, Step, counted
+from pilothouse.why.steps import STATE, Step, pluralize
 from pilothouse.why.view import Finding, View, controller_of
 
-_MOST_REASONS = 2
-_MOST_HELD = 5
-"""So many pods with the same reason are followed to what they were made for."""
-_MOST_PODS = 200
+_MAX_REASONS = 2
+_MAX_EXPLAINED = 5
+"""Pods with the same reason that are explained one by one."""
+_MAX_PODS = 200
 
 
 async def short_of_pods(view: View) -> Finding | None:
-    """Wants more pods than are there and ready: what rejects them, or what holds them up."""
+    """Fewer ready pods than spec.replicas: their rejection, or the reasons why pods are not ready."""
     wanted = int(view.spec.get("replicas", 1))
-    have, ready = int(view.status.get("replicas") or 0), int(view.status.get("readyReplicas") or 0)
-    rejected = await rejection(view) if have < wanted else None
-    if ready >= wanted and have >= wanted:
+    current, ready = int(view.status.get("replicas") or 0), int(view.status.get("readyReplicas") or 0)
+    rejected = await rejection(view) if current < wanted else None
+    if ready >= wanted and current >= wanted:
         return None
-    step = view.step(f"wants {counted(wanted, 'pod')}, has {have}, of which {ready} are ready")
+    step = view.step(f"wants {pluralize(wanted, 'pod')}, has {current}, of which {ready} are ready")
     if rejected is not None:
         step.because.append(rejected)
-        asked = await lifetime.last_change(view)
-        if asked is not None:
-            step.because.append(asked)
-    step.because += await held_pods(await view.owned("pods"))
+        change = await lifetime.last_change(view)
+        if change is not None:
+            step.because.append(change)
+    step.because += await unready_pod_steps(await view.owned("pods"))
     if not step.because:
-        asked = await lifetime.last_change(view)
-        step.because = [asked] if asked is not None else []
+        change = await lifetime.last_change(view)
+        step.because = [change] if change is not None else []
     if not step.because:
         step.root = STATE
     return Finding("not ready", (step,))
 
 
-async def held_pods(pods: list[View]) -> list[Step]:
-    """What holds up the pods that are not ready: one for each reason, and for each beginning of those alike."""
+async def unready_pod_steps(pods: list[View]) -> list[Step]:
+    """Steps for the pods that are not ready: one for each reason, and for each root cause of pods with the same
+    reason."""
     groups: dict[str, list[View]] = {}
-    for pod in [each for each in pods if is_held(each)][:_MOST_PODS]:
+    for pod in [pod for pod in pods if is_unready(pod)][:_MAX_PODS]:
         groups.setdefault(_reason(pod), []).append(pod)
-    found: list[Step] = []
-    for alike in list(groups.values())[:_MOST_REASONS]:
-        found += await _alike(alike)
-    return found
+    steps: list[Step] = []
+    for group in list(groups.values())[:_MAX_REASONS]:
+        steps += await _steps_by_root(group)
+    return steps
 
 
-async def _alike(pods: list[View]) -> list[Step]:
-    """The steps of pods with the same reason. They may have been made for different ones: a rollout, a preemption.
-    Pods of one owner and one second were most likely made for the same."""
-    made: dict[tuple[str, str], list[View]] = {}
+async def _steps_by_root(pods: list[View]) -> list[Step]:
+    """The steps of pods with the same reason, one for each root cause (a rollout, a preemption). Pods of one owner
+    created in the same second most likely have the same."""
+    batches: dict[tuple[str, str], list[View]] = {}
     for pod in pods:
         owner = str(controller_of(pod.now or {}).get("uid") or "")
-        made.setdefault((owner, str(pod.metadata.get("creationTimestamp"))), []).append(pod)
+        batches.setdefault((owner, str(pod.metadata.get("creationTimestamp"))), []).append(pod)
     steps: dict[frozenset[tuple[str, str]], Step] = {}
-    numbers: dict[frozenset[tuple[str, str]], int] = {}
-    for number, some in enumerate(made.values()):
-        finding = await some[0].finding() if number < _MOST_HELD else None
+    counts: dict[frozenset[tuple[str, str]], int] = {}
+    for number, batch in enumerate(batches.values()):
+        finding = await batch[0].finding() if number < _MAX_EXPLAINED else None
         if finding is not None and not finding.steps:
             continue
         if finding is not None:
             roots = frozenset((root.object, root.resource_version) for root in finding.steps[0].roots())
             steps.setdefault(roots, finding.steps[0])
         key = roots if finding is not None else next(iter(steps), frozenset())
-        numbers[key] = numbers.get(key, 0) + len(some)
+        counts[key] = counts.get(key, 0) + len(batch)
     for key, step in steps.items():
-        if more := numbers[key] - 1:
+        if more := counts[key] - 1:
             step.table = [f"and {more} more pod{'s' if more > 1 else ''} alike", *step.table]
     return list(steps.values())
 
 
-def is_held(pod: View) -> bool:
-    """Whether a pod is neither ready nor over."""
+def is_unready(pod: View) -> bool:
+    """Whether a pod is neither ready, finished nor terminating."""
     if pod.metadata.get("deletionTimestamp") or pod.status.get("phase") in ("Succeeded", "Failed"):
         return False
     return pod.condition("Ready").get("status") != "True"

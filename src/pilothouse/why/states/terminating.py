@@ -1,7 +1,7 @@
-"""Objects that are marked for deletion and are still there."""
+"""Objects with a deletionTimestamp that still exist."""
 
 from pilothouse.why.deletions import deletion_request
-from pilothouse.why.states.finalizers import held_by
+from pilothouse.why.states.finalizers import finalizer_step
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
@@ -9,26 +9,26 @@ _SHOWN = 5
 
 
 async def terminating(view: View) -> Finding | None:
-    """Which finalizers hold the object, and who asked for its deletion."""
+    """The finalizers of the object, and who deleted it."""
     metadata = view.metadata
     if not metadata.get("deletionTimestamp") or view.reference.resource == "namespaces":
         return None
-    steps = await held(view)
-    if not steps and (silent := await _without_kubelet(view)) is not None:
-        steps.append(silent)
+    steps = await finalizer_steps(view)
+    if not steps and (unreachable := await _without_kubelet(view)) is not None:
+        steps.append(unreachable)
     if not steps and metadata.get("deletionGracePeriodSeconds"):
         seconds = metadata["deletionGracePeriodSeconds"]
         steps.append(view.step(f"has {seconds} seconds of grace, until {metadata['deletionTimestamp']}", root=STATE))
-    asked = await deletion_request(view.evidence, await view.changes())
-    if asked is not None:
-        steps.append(await view.chain.step(asked))
+    request = await deletion_request(view.evidence, await view.changes())
+    if request is not None:
+        steps.append(await view.chain.step(request))
     return Finding("terminating", tuple(steps))
 
 
-async def held(view: View) -> list[Step]:
-    """The finalizers of an object, each with who was to remove it."""
+async def finalizer_steps(view: View) -> list[Step]:
+    """One step for each finalizer, with the program that removes it."""
     finalizers = view.metadata.get("finalizers") or []
-    steps = [await held_by(view, finalizer) for finalizer in finalizers[:_SHOWN]]
+    steps = [await finalizer_step(view, finalizer) for finalizer in finalizers[:_SHOWN]]
     if len(finalizers) > _SHOWN:
         steps.append(view.step(f"is held by {len(finalizers) - _SHOWN} more finalizers", root=STATE))
     if finalizers:
@@ -37,7 +37,7 @@ async def held(view: View) -> list[Step]:
 
 
 async def _without_kubelet(view: View) -> Step | None:
-    """A pod on a node whose kubelet does not end it."""
+    """A terminating pod on a node that is not ready."""
     name = view.spec.get("nodeName") if view.reference.resource == "pods" else ""
     if not name:
         return None
@@ -49,35 +49,35 @@ async def _without_kubelet(view: View) -> Step | None:
 
 
 async def dependents(view: View, finalizers: list[str]) -> list[Step]:
-    """What the holder of a finalizer waits for: dependents that block a foreground deletion, pods that use a claim."""
+    """The objects that a finalizer waits for: dependents that block a foreground deletion, pods that use a claim."""
     if "foregroundDeletion" in finalizers:
-        return await _blocking(view)
+        return await _blocking_dependents(view)
     if "kubernetes.io/pvc-protection" in finalizers:
-        return await _users(view)
+        return await _claim_users(view)
     return []
 
 
-async def _blocking(view: View) -> list[Step]:
-    found: list[Step] = []
+async def _blocking_dependents(view: View) -> list[Step]:
+    steps: list[Step] = []
     for resource in view.evidence.namespaced if view.reference.namespace else ():
-        for each in await view.evidence.objects(resource, view.reference.namespace):
-            owners = (each.get("metadata") or {}).get("ownerReferences") or ()
+        for document in await view.evidence.objects(resource, view.reference.namespace):
+            owners = (document.get("metadata") or {}).get("ownerReferences") or ()
             if any(owner.get("uid") == view.uid and owner.get("blockOwnerDeletion") for owner in owners):
-                about = view.of(resource, each["metadata"]["name"], each)
-                step = about.step("is there, and blocks the deletion of its owner", root=STATE)
-                if about.metadata.get("deletionTimestamp"):
-                    step.because = list((await about.finding()).steps)
-                found.append(step)
-                if len(found) >= _SHOWN:
-                    return found
-    return found
+                dependent = view.of(resource, document["metadata"]["name"], document)
+                step = dependent.step("is there, and blocks the deletion of its owner", root=STATE)
+                if dependent.metadata.get("deletionTimestamp"):
+                    step.because = list((await dependent.finding()).steps)
+                steps.append(step)
+                if len(steps) >= _SHOWN:
+                    return steps
+    return steps
 
 
-async def _users(view: View) -> list[Step]:
-    found: list[Step] = []
+async def _claim_users(view: View) -> list[Step]:
+    steps: list[Step] = []
     for pod in await view.evidence.objects("pods", view.reference.namespace):
         claims = [volume.get("persistentVolumeClaim") or {} for volume in (pod.get("spec") or {}).get("volumes") or ()]
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if not ended and any(claim.get("claimName") == view.reference.name for claim in claims):
-            found.append(view.of("pods", pod["metadata"]["name"], pod).step("uses the claim", root=STATE))
-    return found[:_SHOWN]
+            steps.append(view.of("pods", pod["metadata"]["name"], pod).step("uses the claim", root=STATE))
+    return steps[:_SHOWN]

@@ -1,4 +1,4 @@
-"""Workloads whose controller has not seen their last change: it is not running, or is late."""
+"""Workloads with an outdated observedGeneration: the controller is not running, or is behind."""
 
 from pilothouse.why.states import lifetime
 from pilothouse.why.steps import STATE
@@ -14,12 +14,14 @@ _CONTROLLERS = {
 
 
 async def unprocessed(view: View) -> Finding | None:
-    """The generation that the status is of is older than the object's."""
-    wanted, seen = int(view.metadata.get("generation") or 0), int(view.status.get("observedGeneration") or 0)
-    if seen >= wanted:
+    """status.observedGeneration is lower than metadata.generation."""
+    generation, observed = int(view.metadata.get("generation") or 0), int(view.status.get("observedGeneration") or 0)
+    if observed >= generation:
         return None
     controller = _CONTROLLERS[view.reference.resource]
-    step = view.step(f"is of generation {wanted}, its status of {seen}: {controller} has not processed its last change")
+    step = view.step(
+        f"is of generation {generation}, its status of {observed}: {controller} has not processed its last change"
+    )
     last = await lifetime.last_change(view)
     if last is not None:
         step.because = [last]

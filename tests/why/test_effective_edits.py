@@ -5,9 +5,9 @@ from typing import Any
 from tests.tables import cases
 
 from pilothouse.machinery.differences import ABSENT, Difference
-from pilothouse.why.standing import Edit, acts, last_standing
+from pilothouse.why.effective_edits import Edit, controller_acts_on, last_effective_edit
 
-BORN = "2026-01-01T00:00:00Z"
+CREATED_AT = "2026-01-01T00:00:00Z"
 
 
 def _edit(second: int, before: Any, after: Any, path: str = "spec.selector.track") -> Edit:
@@ -31,12 +31,12 @@ def _edit(second: int, before: Any, after: Any, path: str = "spec.selector.track
     },
 )
 def test_what_still_holds(edits: list[Edit], place: int | None) -> None:
-    assert last_standing(edits, BORN) == place
+    assert last_effective_edit(edits, CREATED_AT) == place
 
 
 def test_without_times_what_was_taken_back_does_not_hold() -> None:
     edits = [Edit("", (Difference("spec.a", 1, 2),)), Edit("", (Difference("spec.a", 2, 1),))]
-    assert last_standing(edits) is None
+    assert last_effective_edit(edits) is None
 
 
 @cases(
@@ -54,8 +54,8 @@ def test_without_times_what_was_taken_back_does_not_hold() -> None:
     },
 )
 def test_what_makes_a_controller_do_something(resource: str, path: str, does: bool) -> None:
-    assert acts(resource, path) is does
+    assert controller_acts_on(resource, path) is does
 
 
 def test_a_record_is_deleted_for_how_long_it_is_kept() -> None:
-    assert acts("cronjobs.batch", "spec.successfulJobsHistoryLimit", keeps_records=True)
+    assert controller_acts_on("cronjobs.batch", "spec.successfulJobsHistoryLimit", keeps_records=True)
