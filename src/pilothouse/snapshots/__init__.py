@@ -1,10 +1,10 @@
 """Snapshots of clusters: saved from any API server, restored into an embedded one.
 
-``saving`` reads a cluster through the client and ``writing`` makes a file of it; ``file_format`` says what is in it,
-line by line. ``reading`` reads it as untrusted input. ``restoring`` makes the records of a store of it, with uids,
-resourceVersions and status as they were saved, so that controllers go on where those of the cluster were.
-``etcd_snapshot`` does the same for a file of ``etcdctl snapshot save``, and ``opening`` takes either. ``secret_values``
-leaves out what is not to leave a cluster.
+``saving`` reads a cluster through the client and ``writing`` writes the file; ``file_format`` defines its lines.
+``reading`` parses a file as untrusted input. ``restoring`` converts it to the records of a store, with the saved uids,
+resourceVersions and status, so that controllers continue where those of the cluster stopped. ``etcd_snapshot`` does the
+same with a file of ``etcdctl snapshot save``, and ``opening`` accepts both. ``secret_values`` removes values of
+Secrets.
 """
 
 from pilothouse.env.lazy import lazy_exports

@@ -1,13 +1,13 @@
-"""Objects without anything that says whose they are. Pure, but for the random pseudonyms of an ``Anonymizer``.
+"""Anonymizes objects. Pure, except for the random pseudonyms of an ``Anonymizer``.
 
-Names, labels, images, addresses and whatever else somebody has chosen are replaced word by word, each word by the same
-random one everywhere, of the same length and kind of characters: ``shop-web-7d4b9`` may become ``qhze-mka-3x8f2``. So
-selectors match what they matched, references lead where they led, and a name that was made of another one still is.
-Everything is considered sensitive unless this module lists it: values of fields with a fixed set of values, names that
-Kubernetes itself uses, numbers, quantities, times and uids are kept.
+Names, labels, images, addresses and other user-chosen text are replaced word by word, each word everywhere by the same
+random one with the same length and character classes: ``shop-web-7d4b9`` may become ``qhze-mka-3x8f2``. So selectors
+and references still match, and so do names derived from other names. Everything is considered sensitive unless this
+module lists it: values of fields with a fixed set of values, names that Kubernetes itself uses, numbers, quantities,
+times and uids are kept.
 
-What controllers do not go by is left out: values of ConfigMaps, Secrets and environment variables, arguments,
-annotations of anybody but Kubernetes, managed fields, messages.
+Values that controllers do not use are removed: of ConfigMaps, Secrets and environment variables, arguments, annotations
+other than Kubernetes' own, managed fields, messages.
 """
 
 import functools
@@ -58,7 +58,7 @@ _ENUMERATIONS = frozenset(
     whenDeleted whenScaled architecture operatingSystem fsGroupPolicy volumeLifecycleModes storedVersions strategy
     """.split()  # noqa: SIM905  # readable
 )
-"""Fields whose values the API fixes. They are kept if they look so."""
+"""Fields with a fixed set of values. They are kept if they look like one."""
 _API_FIELDS = frozenset({"kind", "apiVersion", "apiGroup", "apiGroups", "group", "resource", "resources", "verbs"})
 _UNCHANGED = frozenset({"uid", "resourceVersion", "schedule", "timeZone", "fieldPath", "hash", "ip", "podCIDR"})
 _EMPTIED = frozenset({"message", "description", "note", "caBundle", "lastTerminationState"})
@@ -75,7 +75,7 @@ _MADE_BY_THE_SERVER = (
 )
 _COMMANDS = frozenset({"sh", "/bin/sh", "-c", "sleep", "/bin/sleep", "exit", "true", "false"})
 _MESSAGES = ("Kubernetes Service CIDR is ready", "Kubernetes default Service CIDR is ready")
-"""Compared by the controller that writes them."""
+"""Messages that the controller which writes them compares."""
 _IDENTIFYING = frozenset({"machineID", "systemUUID", "bootID", "providerID"})
 _SYSTEM_PREFIXES = ("system:serviceaccounts:", "system:serviceaccount:", "system:node:", "system:bootstrap:", "system:")
 _SYSTEM_NAMES = ("system-cluster-critical", "system-node-critical", "system:unauthenticated", "system:nodes")
@@ -83,10 +83,10 @@ _SCHEMA_TYPES = frozenset({"object", "string", "integer", "number", "boolean", "
 
 
 class Anonymizer:
-    """Makes the objects of one snapshot anonymous; remembers the pseudonyms only as long as it lives."""
+    """Anonymizes the objects of one snapshot. The pseudonyms are kept only in this object."""
 
     def __init__(self, choose: Callable[[str], str] | None = None) -> None:
-        """``choose`` takes one of the characters of a string; by default at random."""
+        """``choose`` picks one character of a string; by default at random."""
         self._choose = choose or SystemRandom().choice
         self._words: dict[str, str] = {}
         self._taken: set[str] = set()
@@ -96,7 +96,7 @@ class Anonymizer:
         self._kinds = frozenset({*(kind[2] for kind in load().kinds), "User", "Group"})
 
     def line(self, line: ResourceLine) -> ResourceLine:
-        """What the objects of a resource are announced by."""
+        """The line of a resource, anonymized for custom resources."""
         if line.group in self._groups:
             return line
         return ResourceLine(
@@ -109,12 +109,12 @@ class Anonymizer:
         )
 
     def __call__(self, line: ResourceLine, obj: Object) -> Object:
-        """The object that is saved."""
+        """The anonymized object."""
         meta = obj["metadata"]
         made = any(
             mark in (meta.get(where) or {}) for mark in _MADE_BY_THE_SERVER for where in ("labels", "annotations")
         )
-        # The API server makes an APIService for the group of a CustomResourceDefinition, too.
+        # The API server also creates an APIService for the group of a CustomResourceDefinition.
         if made and (obj.get("spec") or {}).get("group", "") in self._groups:
             return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
         if line.group not in self._groups:
@@ -130,14 +130,14 @@ class Anonymizer:
         return changed
 
     def _custom(self, line: ResourceLine, obj: Object) -> Object:
-        """An object of which nothing is known but its metadata."""
+        """An object of a custom resource, of which only metadata is kept."""
         left = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
         changed: Object = {"kind": line.kind, "apiVersion": line.api_version}
         changed["metadata"] = self._value(obj["metadata"], _metadata_type(), "metadata")
         return {**changed, **{self._text(key): self._any(value) for key, value in left.items()}}
 
     def _revision(self, data: Any) -> Any:
-        """The template in a ControllerRevision, changed as those of its StatefulSet or DaemonSet are."""
+        """The template in a ControllerRevision, anonymized like that of its StatefulSet or DaemonSet."""
         if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
             return self._any(data)
         template = dict(data["spec"].get("template") or {})
@@ -146,7 +146,7 @@ class Anonymizer:
         return {"spec": {"template": {**self._value(template, spec.fields["template"].type, "template"), **patch}}}
 
     def _value(self, value: Any, kind: Type, field: str) -> Any:
-        """A value of a built-in kind."""
+        """A value of a built-in kind, by its schema type."""
         if value is None or isinstance(value, bool | int | float):
             return value
         match kind.name:
@@ -187,8 +187,13 @@ class Anonymizer:
 
     def _map(self, value: Object, element: Type, field: str) -> Object:
         if field == "annotations":
-            kept = {key: each for key, each in value.items() if _is_well_known(key) and "last-applied" not in key}
-            return {key: each if key == "kubernetes.io/description" else self._text(each) for key, each in kept.items()}
+            annotations = {
+                key: each for key, each in value.items() if _is_well_known(key) and "last-applied" not in key
+            }
+            return {
+                key: each if key == "kubernetes.io/description" else self._text(each)
+                for key, each in annotations.items()
+            }
         if element.name == "quantity":
             return {key if "/" not in key else self._text(key): each for key, each in value.items()}
         return {self._text(key): self._value(each, element, key) for key, each in value.items()}
@@ -197,7 +202,7 @@ class Anonymizer:
         if field in _EMPTIED:
             return text if text in _MESSAGES else ""
         if field in _IDENTIFYING:
-            return _WORD.sub(lambda found: self._random(found[0]), text)
+            return _WORD.sub(lambda match: self._random(match[0]), text)
         if field in _UNCHANGED or (field in _ENUMERATIONS and (_CAMEL(text) or text in _SCHEMA_TYPES)):
             return text
         if field in _API_FIELDS:
@@ -205,7 +210,7 @@ class Anonymizer:
         return self._text(text)
 
     def _api(self, text: str, field: str) -> str:
-        """A kind, a version, a group, a resource or a verb: what is built in is kept."""
+        """A kind, version, group, resource or verb: built-in ones are kept."""
         if field == "verbs":
             return text
         if field == "kind":
@@ -217,13 +222,13 @@ class Anonymizer:
         return text if group in self._groups else self._text(text)
 
     def _argument(self, text: Any) -> Any:
-        """Commands that simulated nodes know are kept."""
+        """Commands of simulated nodes are kept."""
         if not isinstance(text, str) or text in _COMMANDS or re.fullmatch(r"\d{1,6}", text):
             return text
         return REDACTED
 
     def _any(self, value: Any) -> Any:
-        """Something of which nothing is known."""
+        """A value without a known schema."""
         if isinstance(value, dict):
             return {self._text(key): self._any(each) for key, each in value.items()}
         if isinstance(value, list):
@@ -231,7 +236,7 @@ class Anonymizer:
         return self._text(value) if isinstance(value, str) else value
 
     def _text(self, text: str) -> str:
-        """The text with all words replaced that somebody has chosen."""
+        """The text with all words replaced except well-known ones."""
         if text in _KEPT or _HARMLESS(text) or _is_well_known(text) or text in _system_names():
             return text
         for prefix in _SYSTEM_PREFIXES:
@@ -243,37 +248,37 @@ class Anonymizer:
             return self._words_of(text)
 
     def _words_of(self, text: str) -> str:
-        return _WORD.sub(lambda found: self._word(found[0]), text)
+        return _WORD.sub(lambda match: self._word(match[0]), text)
 
     def _word(self, word: str) -> str:
         return word if word in _KEPT or _HARMLESS(word) else self._random(word)
 
     def _random(self, word: str) -> str:
-        known = self._words.get(word)
-        if known is None:
-            known = self._words[word] = self._new_word(word)
-        return known
+        replacement = self._words.get(word)
+        if replacement is None:
+            replacement = self._words[word] = self._new_word(word)
+        return replacement
 
-    def _new_word(self, like: str) -> str:
+    def _new_word(self, word: str) -> str:
         for _try in range(200):
-            made = "".join(self._choose(_alphabet(character)) for character in like)
-            if made not in self._taken and made not in _KEPT and made != like:
-                self._taken.add(made)
-                return made
-        # Those of this length are taken: longer ones are not needed.
-        return self._new_word(like + like[-1])
+            candidate = "".join(self._choose(_alphabet(character)) for character in word)
+            if candidate not in self._taken and candidate not in _KEPT and candidate != word:
+                self._taken.add(candidate)
+                return candidate
+        # All words of this length are taken.
+        return self._new_word(word + word[-1])
 
     def _address(self, text: str) -> str:
-        """Private addresses say nothing; others become ones that are reserved for tests. Raises ``ValueError``."""
+        """Private addresses are kept; others become addresses reserved for tests. Raises ``ValueError``."""
         address, slash, length = text.partition("/")
         parsed = ipaddress.ip_address(address)
         if parsed.is_private or parsed.is_loopback or parsed.is_unspecified:
             return text
-        known = self._addresses.get(address)
-        if known is None:
+        replacement = self._addresses.get(address)
+        if replacement is None:
             base = "198.18.0.0" if parsed.version == 4 else "2001:db8::"
-            known = self._addresses[address] = str(ipaddress.ip_address(base) + len(self._addresses) + 1)
-        return known + slash + length
+            replacement = self._addresses[address] = str(ipaddress.ip_address(base) + len(self._addresses) + 1)
+        return replacement + slash + length
 
 
 def _alphabet(character: str) -> str:
@@ -290,7 +295,7 @@ def _is_well_known(key: str) -> bool:
 
 
 def _definition(line: ResourceLine) -> Definition:
-    """That of the kind, if need be of another version."""
+    """The schema of the kind, if necessary of another version."""
     kinds = load().kinds
     versions = [kind[1] for kind in kinds if (kind[0], kind[2]) == (line.group, line.kind)]
     if not versions:
@@ -304,7 +309,7 @@ def _metadata_type() -> Type:
 
 @functools.cache
 def _system_names() -> frozenset[str]:
-    """Users, groups and roles that every cluster has."""
+    """Users, groups and roles of every cluster."""
     found = {*_SYSTEM_NAMES}
     for _resource, obj in bootstrap_policy.bootstrap_objects():
         found.add(obj["metadata"]["name"])

@@ -1,4 +1,4 @@
-"""A data directory with the cluster of a snapshot, and what ``up`` has to know about it besides the store."""
+"""A data directory with the cluster of a snapshot, and the metadata that ``up`` needs besides the store."""
 
 import os
 from pathlib import Path
@@ -13,26 +13,24 @@ FILE_NAME = "snapshot.json"
 
 
 class Origin(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the cluster in a data directory comes from."""
+    """The snapshot from which a data directory was created."""
 
     nodes: tuple[SavedNode, ...] = ()
-    """To be simulated as they were saved."""
+    """The nodes to simulate."""
     service_range: str = ""
     provisioners: tuple[str, ...] = ()
 
 
-def create(directory: str | os.PathLike[str], found: Restored) -> None:
-    """Make the directory. Raises ``DataDirectoryError`` when there is a cluster in it already, and ``OSError``."""
-    create_store(directory, found.records)
-    origin = Origin(found.nodes, found.service_range, found.provisioners)
+def create(directory: str | os.PathLike[str], restored: Restored) -> None:
+    """Create the directory. Raises ``DataDirectoryError`` if it contains a cluster already, and ``OSError``."""
+    create_store(directory, restored.records)
+    origin = Origin(restored.nodes, restored.service_range, restored.provisioners)
     write_private(Path(directory) / FILE_NAME, msgspec.json.encode(origin))
 
 
 def origin_of(directory: str | os.PathLike[str]) -> Origin | None:
-    """What is known of the snapshot that the directory was made of; None if it was made of none.
-
-    Raises ``ValueError`` when the file is damaged.
-    """
+    """The origin of a data directory; None if it was not created from a snapshot. Raises ``ValueError`` if the file is
+    damaged."""
     path = Path(directory) / FILE_NAME
     try:
         text = path.read_bytes()

@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from pilothouse.storage.encryption.at_rest import EncryptionAtRest
 
 _MAGIC = (b"\xed\x0c\xda\xed", b"\xed\xda\x0c\xed")
-"""Of bbolt, by its byte order: what meta pages begin with, after the page header of 16 bytes."""
+"""bbolt's magic number in both byte orders, after the page header of 16 bytes."""
 _ADDRESSES = tuple(f"{range_allocations.PREFIX}{name}" for name in ("serviceips", "secondaryserviceips"))
-"""Where servers up to v1.30 keep what the cluster IPs are of."""
+"""Where servers up to v1.30 store the allocated cluster IPs with their range."""
 
 
 _LONGEST_NAME, _LONGEST_REASON = 253, 500
-"""Characters that are said of what is left out: keys of etcd may have megabytes."""
+"""Limits of reported names and errors in characters: keys of etcd may have megabytes."""
 
 
 class _Head(msgspec.Struct, rename="camel"):
-    """What a custom resource says that it is."""
+    """apiVersion and kind of a custom resource."""
 
     api_version: str = ""
     kind: str = ""
@@ -65,7 +65,7 @@ _read_range = msgspec.json.Decoder(_Range).decode
 
 
 def is_etcd_snapshot(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as those of etcd do. Raises ``OSError``."""
+    """Whether a file begins like an etcd snapshot. Raises ``OSError``."""
     with Path(path).open("rb") as file:
         return file.read(20)[16:] in _MAGIC
 
@@ -77,11 +77,9 @@ def restored_from_etcd(
     gates: tuple[str, ...] = (),
     encryption: "EncryptionAtRest | None" = None,
 ) -> Restored:
-    """Read and check a whole snapshot of etcd. Raises ``SnapshotError``, or ``OSError`` when it can't be read.
-
-    ``prefix`` is kube-apiserver's ``--etcd-prefix``, ``gates`` are the feature gates of the API server that is to serve
-    the cluster. ``encryption`` decrypts what is encrypted at rest; without it that is left out.
-    """
+    """Read and check a whole snapshot of etcd. ``prefix`` is kube-apiserver's ``--etcd-prefix``; ``gates`` are the
+    feature gates of the API server that will serve the cluster. ``encryption`` decrypts values encrypted at rest;
+    without it they are left out. Raises ``SnapshotError``, or ``OSError`` if the file can't be read."""
     layout = KeyLayout(prefix)
     try:
         keyspace = read_keyspace(path, layout.root.encode(), max_keys=MAX_OBJECTS)
@@ -96,7 +94,7 @@ def restored_from_etcd(
 
 
 class _Reading:
-    """Takes the keys of one snapshot. A ``Source`` of ``Restoring``."""
+    """Converts the keys of one snapshot. A ``Source`` of ``Restoring``."""
 
     def __init__(
         self, path: Path, layout: KeyLayout, gates: tuple[str, ...], encryption: "EncryptionAtRest | None"
@@ -113,11 +111,11 @@ class _Reading:
         self._ranges: dict[str, str] = {}
 
     def error(self, reason: str, line: int = 0) -> SnapshotError:
-        """An error about this file."""
+        """An error for this file."""
         return SnapshotError(self._path, reason)
 
     def restored(self, keys: dict[bytes, KeyValue]) -> Restored:
-        """All of it."""
+        """Convert all keys."""
         definitions: list[tuple[str, KeyValue]] = []
         others: list[tuple[str, KeyValue]] = []
         first = "/".join((*DEFINITIONS, ""))
@@ -128,7 +126,7 @@ class _Reading:
         keys.clear()
         for found in definitions, others:
             for key, pair in found:
-                self._take(key, pair)
+                self._add_key(key, pair)
         ranges = [self._ranges[key] for key in _ADDRESSES if key in self._ranges]
         if ranges:
             self._restoring.assume_service_range(ranges)
@@ -140,7 +138,7 @@ class _Reading:
         return self._restoring.done()
 
     def _key(self, name: bytes) -> str | None:
-        """The store's key of a key of etcd."""
+        """The store's key for a key of etcd; None for keys that are not restored."""
         try:
             text = name.decode()
         except UnicodeDecodeError:
@@ -155,9 +153,9 @@ class _Reading:
         said = name[:_LONGEST_NAME], reason[:_LONGEST_REASON]
         self._skipped[said] = self._skipped.get(said, 0) + 1
 
-    def _take(self, key: str, pair: KeyValue) -> None:
+    def _add_key(self, key: str, pair: KeyValue) -> None:
         if key.startswith(MASTER_LEASES):
-            return  # of servers that are not there any more
+            return  # endpoints of API servers that no longer exist
         group, resource, rest = key.split("/", 2)
         name = f"{resource}.{group}" if group else resource
         try:
@@ -170,7 +168,7 @@ class _Reading:
             self._skip(name, str(error))
 
     def _decrypted(self, key: str, value: bytes) -> bytes:
-        """Raises ``TransformError``."""
+        """Decrypt a value. Raises ``TransformError``."""
         if self._encryption is not None:
             return self._encryption.read_blocking(key, self._layout.etcd_key(key).encode(), value)[0]
         if value.startswith(ENCRYPTED):
@@ -178,7 +176,7 @@ class _Reading:
         return value
 
     def _add(self, key: str, where: tuple[str, str], rest: str, pair: KeyValue) -> None:
-        """Raises ``ValueError`` for what is no object of its resource."""
+        """Add an object. Raises ``ValueError`` if it is no object of its resource."""
         in_protobuf = pair.value.startswith(protobuf.MAGIC)
         if len(pair.value) > MAX_LINE:
             raise CodecError(f"{rest} has {len(pair.value):,} bytes, and at most {MAX_LINE:,} are read")
@@ -186,7 +184,7 @@ class _Reading:
             raise CodecError(f"{rest} can't be taken: {wrong}")
         value = self._codec.decode(key, pair.value, pair.revision)
         if key.startswith(range_allocations.PREFIX):
-            self._note_range(key, value)
+            self._read_range(key, value)
             return
         meta = read_head(value).metadata
         if rest != (f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name):
@@ -205,13 +203,13 @@ class _Reading:
         )
 
     def _line(self, where: tuple[str, str]) -> ResourceLine | None:
-        """How the objects of a built-in resource are stored; None for custom ones."""
+        """The storage version of a built-in resource; None for custom ones."""
         if where not in self._lines:
-            found = self._restoring.stored_line(*where)
-            self._lines[where] = found
+            info = self._restoring.stored_line(*where)
+            self._lines[where] = info
         return self._lines[where]
 
-    def _note_range(self, key: str, value: bytes) -> None:
+    def _read_range(self, key: str, value: bytes) -> None:
         found = _read_range(value).range
         if key in _ADDRESSES and found:
             self._ranges[key] = str(ipaddress.ip_network(found, strict=False))

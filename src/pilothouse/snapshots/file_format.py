@@ -1,14 +1,14 @@
-"""What is in a snapshot file: gzip of JSON lines, UTF-8, each ended by a newline.
+"""The format of a snapshot file: gzip-compressed JSON lines in UTF-8, each ending with a newline.
 
-1. one ``Header``, which names the format and says when and of what the snapshot was taken
-2. for each resource a ``ResourceLine``, then its objects: each with apiVersion and kind, as the API server gave it.
+1. one ``Header``: the format version, the time, and the server
+2. for each resource a ``ResourceLine``, then its objects: each with apiVersion and kind, as the API server sent it.
    CustomResourceDefinitions come first, then the others of the core group, then those of the other groups.
-3. one ``End``, with what was left out. A file without it is not complete.
+3. one ``End``, with counts and what was left out. A file without it is incomplete.
 
-A recording goes on after the end: with a ``ChangeLine`` for each change, after a ``ResourceLine`` if its resource is
-not that of the change before. It may be cut off anywhere there.
+A recording has a ``ChangeLine`` for each change after the end, preceded by a ``ResourceLine`` if the resource differs
+from that of the previous change. It may be cut off anywhere in this part.
 
-The first key of a line says what it is: ``pilothouseSnapshot``, ``resource``, ``end`` or ``change``; other lines are
+The first key of a line is its type: ``pilothouseSnapshot``, ``resource``, ``end`` or ``change``; other lines are
 objects.
 """
 
@@ -18,21 +18,21 @@ from typing import Literal
 import msgspec
 
 FORMAT = 1
-"""What is written, and the newest that is read."""
+"""The version that is written, and the newest that is read."""
 MAX_LINE = 8 * 1024 * 1024
-"""Bytes of an object. etcd takes 1.5 MiB by default, in protobuf; kube-apiserver 3 MiB."""
+"""The limit of an object in bytes. etcd accepts 1.5 MiB by default, in protobuf; kube-apiserver 3 MiB."""
 MAX_OBJECTS = 1_000_000
 MAX_BYTES = 2 * 1024 * 1024 * 1024
-"""Of all lines, uncompressed: a restored cluster is kept in memory."""
+"""The limit of all lines, uncompressed: a restored cluster is kept in memory."""
 
 
 class SnapshotError(ValueError):
-    """A snapshot that can't be read. The text says which file, which line, and why."""
+    """An invalid snapshot. The message has the file, the line, and the reason."""
 
     def __init__(self, path: str | os.PathLike[str], reason: str, *, line: int = 0) -> None:
         super().__init__(f"{os.fspath(path)}{f':{line}' if line else ''}: {reason}")
         self.line = line
-        """From 1; 0 if it is about the file."""
+        """The line number, from 1; 0 if the error is about the file."""
         self.reason = reason
 
 
@@ -41,20 +41,20 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     format: int = msgspec.field(name="pilothouseSnapshot")
     time: str = ""
-    """When it was taken, by the clock of the machine that took it. RFC 3339, UTC."""
+    """When the snapshot was taken, by the clock of that machine. RFC 3339, UTC."""
     written_by: str = ""
     """``pilothouse v1.2.3``"""
     server_version: str = ""
-    """What the API server says of itself: ``v1.36.2``."""
+    """The version of the API server: ``v1.36.2``."""
     secret_values: bool = False
-    """Whether the values of Secrets are in it."""
+    """Whether it contains the values of Secrets."""
     anonymized: bool = False
     recording: bool = False
     """Whether changes follow."""
 
 
 class ResourceLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What precedes the objects of a resource."""
+    """The line before the objects of a resource."""
 
     resource: str
     group: str = ""
@@ -62,7 +62,7 @@ class ResourceLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     kind: str
     namespaced: bool = False
     resource_version: str = ""
-    """Of the list that the objects are from; if that took several, of the last one."""
+    """The resourceVersion of the list of the objects; of several lists, the last one."""
 
     @property
     def api_version(self) -> str:
@@ -83,11 +83,11 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was written."""
+    """Counts of the written objects."""
 
     objects: int
     oldest: int
-    """The lowest and the highest resourceVersion of the lists: the snapshot is of one moment if they are equal."""
+    """The lowest and the highest resourceVersion of the lists: if they are equal, the snapshot is consistent."""
     newest: int
     skipped: tuple[Skipped, ...] = ()
 
@@ -103,9 +103,9 @@ class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
 
     change: Literal["ADDED", "MODIFIED", "DELETED"]
     at: float
-    """Seconds after the time of the header."""
+    """Seconds since the time in the header."""
     object: msgspec.Raw
-    """As the API server gave it, with apiVersion and kind. Of a deletion that was not seen: its name and uid."""
+    """As the API server sent it, with apiVersion and kind. For an unobserved deletion only name and uid."""
 
 
 encode = msgspec.json.Encoder().encode

@@ -1,4 +1,4 @@
-"""Leases of programs that are not there any more. Pure."""
+"""Releases leader election Leases of programs that are not restored. Pure."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ _IDENTITY = "apiserver.kubernetes.io/identity"
 
 
 def released(info: ResourceInfo, obj: dict[str, Any]) -> dict[str, Any]:
-    """The object; a Lease by which programs elect a leader as a leader leaves it that steps down (client-go
-    ``leaderelection.release``): otherwise the next one would wait until it has expired."""
+    """The object; a leader election Lease as after client-go's ``leaderelection.release``: otherwise the next leader
+    would wait for its expiry."""
     if (info.group, info.resource) != LEASES:
         return obj
     meta, spec = obj["metadata"], obj.get("spec") or {}

@@ -1,4 +1,4 @@
-"""Any file with a cluster in it, restored: snapshots and recordings of pilothouse, backups of etcd."""
+"""Opens any file with a cluster: snapshots and recordings of pilothouse, snapshots of etcd."""
 
 import os
 
@@ -12,11 +12,9 @@ with lazy_imports():
 
 
 def restored(path: str | os.PathLike[str], *, gates: tuple[str, ...] = ()) -> Restored:
-    """Read and check a whole snapshot: of pilothouse, or one that ``etcdctl snapshot save`` has written. Raises
-    ``SnapshotError``, or ``OSError`` when there is no such file.
-
-    ``gates`` are the feature gates of the API server, which may serve further resources.
-    """
+    """Read and check a whole snapshot of pilothouse or of ``etcdctl snapshot save``. ``gates`` are the feature gates of
+    the API server, which may serve further resources. Raises ``SnapshotError``, or ``OSError`` if the file can't be
+    read."""
     if etcd_snapshot.is_etcd_snapshot(path):
         return etcd_snapshot.restored_from_etcd(path, gates=gates)
     file = SnapshotFile(path)

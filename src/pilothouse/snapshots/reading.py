@@ -1,7 +1,7 @@
-"""Reads a snapshot file, line by line, as untrusted input.
+"""Reads a snapshot file line by line, as untrusted input.
 
-Every line is bounded before it is decoded: in bytes, so that a file that inflates without end ends here, in depth and
-in the number of its parts. What is wrong is a ``SnapshotError`` with the number of the line.
+Every line is bounded in bytes, depth and number of values before it is decoded, which also stops decompression bombs.
+Errors are ``SnapshotError`` with the line number.
 """
 
 import gzip
@@ -39,7 +39,7 @@ _GZIP = b"\x1f\x8b"
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """An object, not decoded yet."""
+    """An object, not yet decoded."""
 
     line: int
     resource: ResourceLine
@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordedChange(msgspec.Struct, frozen=True, gc=False):
-    """A change of a recording. The object is not decoded yet."""
+    """A change of a recording, with its object not yet decoded."""
 
     at: float
     type: Literal["ADDED", "MODIFIED", "DELETED"]
@@ -55,10 +55,8 @@ class RecordedChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class SnapshotFile:
-    """One snapshot. ``header`` is read at once, the objects one after the other by ``entries``.
-
-    Raises ``SnapshotError``, and ``OSError`` when there is no such file.
-    """
+    """One snapshot. The header is read at once, the objects by ``entries``. Raises ``SnapshotError``, and ``OSError``
+    if the file can't be read."""
 
     def __init__(
         self,
@@ -73,26 +71,26 @@ class SnapshotFile:
         self._max_objects = max_objects
         self._max_bytes = max_bytes
         self.complete = True
-        """Whether a recording is whole, as far as it was read."""
+        """False after reading a recording that is cut off."""
         self.totals: Totals | None = None
-        """What the end says; None until all entries were read."""
+        """The totals of the end line; None until all entries are read."""
         with self._open() as file:
             self.header = self._header(_Lines(self, file))
 
     def error(self, reason: str, line: int = 0) -> SnapshotError:
-        """An error about this file."""
+        """An error for this file."""
         return SnapshotError(self.path, reason, line=line)
 
     def entries(self) -> Iterator[Entry]:
-        """All objects, in the order of the file. May be called again, and then starts from the beginning."""
+        """All objects in the order of the file. Each call starts from the beginning."""
         with self._open() as file:
             lines = _Lines(self, file)
             self._header(lines)
             yield from self._entries(lines)
 
     def changes(self) -> Iterator[RecordedChange]:
-        """The changes of a recording, in their order. One that was cut off ends with its last whole change: then
-        ``complete`` is False."""
+        """The changes of a recording in their order. A recording that is cut off ends with its last complete change,
+        and ``complete`` is set to False."""
         with self._open() as file:
             lines = _Lines(self, file)
             self._header(lines)
@@ -120,12 +118,12 @@ class SnapshotFile:
         if wrong := exceeded(line):
             raise self.error(f"the change can't be taken: {wrong}", number)
         try:
-            found = decode_change(line)
+            decoded_line = decode_change(line)
         except msgspec.MsgspecError as error:
             raise self.error(f"the change can't be read: {error}", number) from None
-        if not 0 <= found.at < _MAX_SECONDS:
-            raise self.error(f"the change is {found.at} seconds after the start", number)
-        return RecordedChange(found.at, found.change, Entry(number, resource, bytes(found.object)))
+        if not 0 <= decoded_line.at < _MAX_SECONDS:
+            raise self.error(f"the change is {decoded_line.at} seconds after the start", number)
+        return RecordedChange(decoded_line.at, decoded_line.change, Entry(number, resource, bytes(decoded_line.object)))
 
     def _open(self) -> BinaryIO:
         with self.path.open("rb") as file:
@@ -177,15 +175,15 @@ class SnapshotFile:
 
     def _resource(self, line: bytes, number: int) -> ResourceLine:
         try:
-            found = decode_resource(line)
+            decoded_line = decode_resource(line)
         except msgspec.MsgspecError as error:
             raise self.error(f"the line that names a resource can't be read: {error}", number) from None
-        for text in (found.resource, found.group, found.version, found.kind):
+        for text in (decoded_line.resource, decoded_line.group, decoded_line.version, decoded_line.kind):
             if len(text) > 253 or (not text.replace(".", "").replace("-", "").isalnum() and text):
                 raise self.error(f"the line that names a resource has {text[:80]!r} in it", number)
-        if not found.resource or not found.version or not found.kind:
+        if not decoded_line.resource or not decoded_line.version or not decoded_line.kind:
             raise self.error("the line that names a resource lacks a resource, version or kind", number)
-        return found
+        return decoded_line
 
     def _end(self, line: bytes, lines: "_Lines", count: int) -> None:
         number = lines.number
@@ -201,7 +199,7 @@ class SnapshotFile:
 
 
 class _Lines:
-    """The lines of an open file, each bounded."""
+    """The lines of an open file, with bounded length."""
 
     def __init__(self, snapshot: SnapshotFile, file: BinaryIO) -> None:
         self._snapshot = snapshot
@@ -210,7 +208,7 @@ class _Lines:
         self.number = 0
 
     def next(self) -> bytes:
-        """The next line, without its newline."""
+        """The next line without the newline."""
         snapshot, most = self._snapshot, self._snapshot._max_line
         self.number += 1
         line = self._read(most + 1)
@@ -229,7 +227,7 @@ class _Lines:
         return start if not start or start == b"\n" else start + self.next()
 
     def rest(self) -> bytes:
-        """What is left, or the beginning of it. Has the checksum verified."""
+        """The rest of the file, or its beginning; verifies the checksum."""
         return self._read(100)
 
     def _read(self, size: int) -> bytes:
@@ -242,7 +240,7 @@ class _Lines:
 
 
 def load(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """All objects of a snapshot, decoded; CustomResourceDefinitions first. Raises ``SnapshotError``, ``OSError``."""
+    """All objects of a snapshot, decoded; CustomResourceDefinitions first. Raises ``SnapshotError`` and ``OSError``."""
     file = SnapshotFile(path)
     return [decoded(file, entry) for entry in file.entries()]
 
@@ -251,24 +249,25 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Errors(Protocol):
-    """Makes errors about one file."""
+    """Creates errors for one file."""
 
     def error(self, reason: str, line: int = 0) -> SnapshotError:
-        """An error about the file."""
+        """An error for the file."""
         ...
 
 
 def decoded(file: Errors, entry: Entry) -> dict[str, Any]:
-    """The object of an entry, which must be of its resource. Raises ``SnapshotError``."""
+    """Decode the object of an entry, which must belong to its resource. Raises ``SnapshotError``."""
     try:
         obj = _decode(entry.raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise file.error(f"the object is no JSON object: {error}", entry.line) from None
     resource = entry.resource
     if obj.get("kind") != resource.kind or obj.get("apiVersion") != resource.api_version:
-        found = f"{obj.get('apiVersion')} {obj.get('kind')}"[:100]
+        actual = f"{obj.get('apiVersion')} {obj.get('kind')}"[:100]
         raise file.error(
-            f"expected a {resource.kind} of {resource.api_version} ({resource.group_resource}), got {found}", entry.line
+            f"expected a {resource.kind} of {resource.api_version} ({resource.group_resource}), got {actual}",
+            entry.line,
         )
     if not isinstance(obj.get("metadata"), dict):
         raise file.error(f"the {resource.kind} has no metadata", entry.line)

@@ -1,8 +1,8 @@
-"""Follows a cluster into a file: a snapshot of it, and then every change, as long as the recorder runs.
+"""Records a cluster to a file: first a snapshot, then every change, while the recorder runs.
 
-Each resource is watched from the resourceVersion of its list. A watch that ends is opened again from the last version
-that it had. After a 410 the resource is listed again, and what is different becomes changes: states in between are lost
-then, as they are for any client. What is written is readable up to the last second, whatever ends the recorder.
+Each resource is watched from the resourceVersion of its list. A watch that ends is reopened from its last version.
+After a 410 the resource is listed again and the differences are recorded as changes: states in between are lost, as for
+any client. The file is readable up to the last second, however the recorder ends.
 """
 
 import asyncio
@@ -42,21 +42,19 @@ _LEVEL = 6
 _RETRY_SECONDS = (1.0, 30.0)
 _WATCH_SECONDS = 300
 _DISCOVERY_SECONDS = 2.0
-"""How long after a change of definitions new resources are looked for."""
+"""Delay of the search for new resources after a change of CustomResourceDefinitions."""
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 _any = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Full(Exception):
-    """As much has been recorded as was asked for."""
+    """The size limit of the recording is reached."""
 
 
 class RecordingWriter:
-    """Writes a file under its own name: what has been flushed can be read, even if the process is killed.
-
-    Raises ``FileExistsError``, and ``OSError`` when the disk is full.
-    """
+    """Writes to the final path: flushed data are readable even if the process is killed. Raises ``FileExistsError``,
+    and ``OSError`` if the disk is full."""
 
     def __init__(self, path: Path, header: Header) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
@@ -64,7 +62,7 @@ class RecordingWriter:
         self._raw = os.fdopen(os.open(path, flags, 0o600), "wb")
         self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=self._raw, mtime=0)
         self.size = 0
-        """Of all lines, uncompressed."""
+        """Bytes of all lines, uncompressed."""
         self.changes = 0
         self._resource: ResourceLine | None = None
         self._write(encode(header))
@@ -81,24 +79,24 @@ class RecordingWriter:
             self._raw.close()
 
     def discard(self) -> None:
-        """Remove the file: what is in it is no snapshot yet."""
+        """Remove the incomplete file."""
         self._path.unlink(missing_ok=True)
 
     def resource(self, line: ResourceLine) -> None:
-        """Begin the objects of a resource."""
+        """Write the line before the objects of a resource."""
         self._write(encode(line))
 
     def object(self, raw: bytes) -> None:
-        """An object of the snapshot."""
+        """Write an object of the snapshot."""
         self._write(raw)
 
     def end(self, end: End) -> None:
-        """The end of the snapshot."""
+        """Write the end of the snapshot."""
         self._write(encode(end))
         self.flush()
 
     def change(self, line: ResourceLine, change: ChangeLine) -> None:
-        """A change after the snapshot."""
+        """Write a change after the snapshot."""
         if line != self._resource:
             self._resource = line
             self._write(encode(line))
@@ -106,7 +104,7 @@ class RecordingWriter:
         self.changes += 1
 
     def flush(self) -> None:
-        """Make what was written readable."""
+        """Flush everything written so far."""
         self._file.flush(zlib.Z_SYNC_FLUSH)
 
     def _write(self, line: bytes) -> None:
@@ -115,45 +113,45 @@ class RecordingWriter:
 
 
 class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is recorded, and how much."""
+    """Contents and limits of a recording."""
 
     save: SaveOptions = SaveOptions()
     seconds: float = 0.0
-    """How long; 0: until it is cancelled."""
+    """The duration; 0: until cancelled."""
     max_bytes: int = 1 << 30
-    """Of all lines, uncompressed."""
+    """The limit of all lines, uncompressed."""
 
 
 class Recorder:
-    """One recording. ``run`` returns when it is over: after ``seconds``, or when the file is full. Cancelling ends it
-    in good order."""
+    """One recording. ``run`` returns after ``seconds`` or when the file is full. On cancellation the file is
+    completed."""
 
     def __init__(self, client: Client, env: Env, path: Path, options: RecordOptions) -> None:
         self._client = client
         self._env = env
         self._path = path
         self._options = options
-        self._known: dict[str, dict[str, str]] = {}
-        """By resource: versions by ``NAMESPACE/NAME``."""
+        self._known_versions: dict[str, dict[str, str]] = {}
+        """Versions by ``NAMESPACE/NAME``, for each resource."""
         self._uids: dict[tuple[str, str], str] = {}
         self._versions: dict[str, tuple[Resource, str]] = {}
         self._followed: set[str] = set()
         self._definitions_changed = asyncio.Event()
         self._random = env.stream("recorder")
         self.ready = asyncio.Event()
-        """Set when the snapshot is written and all resources are followed."""
+        """Set when the snapshot is written and all resources are watched."""
         self.full = False
-        """Whether the bound of bytes has ended it."""
+        """Whether the recording ended because of its size."""
         self.relists = 0
-        """How often a resource had to be listed again."""
+        """The number of relists after a 410."""
         self.objects = 0
         self.changes = 0
         self.size = 0
 
     async def run(self) -> None:
-        """Record. Raises what ``saving.save`` does, ``FileExistsError``, and ``OSError`` for a full disk."""
+        """Record. Raises what ``saving.save`` raises, ``FileExistsError``, and ``OSError`` if the disk is full."""
         version = (await self._client.server_version()).get("gitVersion") or ""
-        began, options = self._env.monotonic(), self._options.save
+        started, options = self._env.monotonic(), self._options.save
         header = Header(
             format=FORMAT,
             time=format_time(self._env.now()),
@@ -165,7 +163,7 @@ class Recorder:
         )
         with RecordingWriter(self._path, header) as self._writer:
             self._saving = Saving(self._client, self._path, self._writer, options)
-            self._saving.on_saved, self._saving.on_listed = self._note, self._listed
+            self._saving.on_saved, self._saving.on_listed = self._note_version, self._listed
             try:
                 await self._saving.save_all()
             except BaseException:
@@ -174,7 +172,7 @@ class Recorder:
             totals = self._saving.totals()
             self.objects = totals.objects
             self._writer.end(End(totals))
-            self._began = began
+            self._began = started
             try:
                 with contextlib.suppress(TimeoutError):
                     await self._follow_all()
@@ -194,12 +192,12 @@ class Recorder:
 
     @property
     def skipped(self) -> tuple[Any, ...]:
-        """What could not be read."""
+        """Resources and objects that could not be read."""
         return tuple(self._saving.skipped)
 
-    def _note(self, line: ResourceLine, meta: ObjectMeta) -> None:
+    def _note_version(self, line: ResourceLine, meta: ObjectMeta) -> None:
         key = _key(meta)
-        self._known.setdefault(line.group_resource, {})[key] = meta.resource_version
+        self._known_versions.setdefault(line.group_resource, {})[key] = meta.resource_version
         self._uids[line.group_resource, key] = meta.uid
 
     def _listed(self, resource: Resource, version: str) -> None:
@@ -217,7 +215,7 @@ class Recorder:
             self._writer.flush()
 
     async def _discover(self, group: TaskGroup) -> None:
-        """Follow resources whose definitions come while it runs."""
+        """Watch resources of CustomResourceDefinitions created during the recording."""
         while True:
             await self._definitions_changed.wait()
             await asyncio.sleep(_DISCOVERY_SECONDS)
@@ -244,7 +242,7 @@ class Recorder:
                 version = ""
                 self.relists += 1
             except (Forbidden, NotFound, MethodNotAllowed):
-                # A right that was withdrawn, a definition that is gone: both may come back.
+                # A revoked permission or a deleted definition: both may come back.
                 version = ""
                 await asyncio.sleep(_RETRY_SECONDS[1])
             except (ApiError, ConnectionError, TimeoutError):
@@ -252,7 +250,7 @@ class Recorder:
                 wait = min(2 * wait, _RETRY_SECONDS[1])
 
     async def _watch(self, resource: Resource, version: str) -> str:
-        """One watch, until it ends. Returns the version to go on from."""
+        """Watch once until the watch ends. Returns the version from which to continue."""
         watch = self._client.watch(
             resource.as_kind(),
             resource_version=version,
@@ -279,48 +277,48 @@ class Recorder:
         return version
 
     async def _list_again(self, resource: Resource) -> str:
-        """Record the difference between what is known and what is there. Returns the version of the list."""
-        known = self._known.setdefault(resource.group_resource, {})
-        gone, version = dict(known), ""
+        """List again and record the differences. Returns the version of the list."""
+        versions = self._known_versions.setdefault(resource.group_resource, {})
+        deleted_keys, version = dict(versions), ""
         async for page in self._saving.pages(resource, latest=True):
             version = page.resource_version
             for raw in page.items:
-                found = msgspec.json.decode(raw, type=Object)
-                key = _key(found.metadata)
-                before = gone.pop(key, None)
+                listed = msgspec.json.decode(raw, type=Object)
+                key = _key(listed.metadata)
+                before = deleted_keys.pop(key, None)
                 uid = self._uids.get((resource.group_resource, key))
-                if before is not None and uid != found.metadata.uid:
+                if before is not None and uid != listed.metadata.uid:
                     self._record_gone(resource, key, uid or "", version)
                     before = None
-                if before != found.metadata.resource_version:
-                    self._record(resource, "MODIFIED" if before else "ADDED", found, bytes(raw))
-        for key in gone:
+                if before != listed.metadata.resource_version:
+                    self._record(resource, "MODIFIED" if before else "ADDED", listed, bytes(raw))
+        for key in deleted_keys:
             self._record_gone(resource, key, self._uids.get((resource.group_resource, key), ""), version)
         return version
 
     def _record_gone(self, resource: Resource, key: str, uid: str, version: str) -> None:
-        """An object that is not there any more; when it was deleted nobody has seen."""
+        """Record an unobserved deletion."""
         namespace, slash, name = key.rpartition("/")
         meta = {"name": name, **({"namespace": namespace} if slash else {}), "uid": uid, "resourceVersion": version}
         raw = _encode({"metadata": meta})
         self._record(resource, "DELETED", msgspec.json.decode(raw, type=Object), raw)
 
-    def _record(self, resource: Resource, change: ChangeType, found: Object, raw: bytes) -> None:
+    def _record(self, resource: Resource, change: ChangeType, document: Object, raw: bytes) -> None:
         if len(raw) > MAX_LINE or exceeded(raw):
             return
-        line, key = line_of(resource, ""), _key(found.metadata)
+        line, key = line_of(resource, ""), _key(document.metadata)
         obj = self._saving.changed(line, {"kind": line.kind, "apiVersion": line.api_version, **_any(raw)})
         anonymize = self._options.save.anonymize
         at = round(max(0.0, self._env.monotonic() - self._began), 3)
         written = ChangeLine(change=change, at=at, object=msgspec.Raw(_encode(obj)))
         self._writer.change(line if anonymize is None else anonymize.line(line), written)
-        known = self._known.setdefault(resource.group_resource, {})
+        versions = self._known_versions.setdefault(resource.group_resource, {})
         if change == "DELETED":
-            known.pop(key, None)
+            versions.pop(key, None)
             self._uids.pop((resource.group_resource, key), None)
         else:
-            known[key] = found.metadata.resource_version
-            self._uids[resource.group_resource, key] = found.metadata.uid
+            versions[key] = document.metadata.resource_version
+            self._uids[resource.group_resource, key] = document.metadata.uid
         if (resource.group, resource.name) == DEFINITIONS:
             self._definitions_changed.set()
         if self._writer.size > self._options.max_bytes:

@@ -1,7 +1,7 @@
-"""A recording as a store whose state moves with it.
+"""Replays a recording into a store.
 
-Controllers and kubectl that watch an API server over that store see what those of the recorded cluster have seen, in
-the same order, at any speed: on a real loop as time passes, on a virtual one at once.
+Clients that watch an API server over that store receive the recorded events in the same order, at any speed: in real
+time, or at once on a virtual loop.
 """
 
 import asyncio
@@ -21,18 +21,16 @@ from pilothouse.storage import Store
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a replay is."""
+    """The position of a replay."""
 
     seconds: float
-    """Of the recording."""
+    """Seconds since the start of the recording."""
     changes: int
 
 
 class Replay:
-    """A recording, read and checked as a snapshot is. ``restored`` is the cluster at its beginning.
-
-    Raises ``SnapshotError``, and ``OSError`` when there is no such file.
-    """
+    """A recording, read and checked like a snapshot. ``restored`` is the cluster at its start. Raises
+    ``SnapshotError``, and ``OSError`` if the file can't be read."""
 
     def __init__(self, path: str | os.PathLike[str], *, gates: tuple[str, ...] = ()) -> None:
         self.file = SnapshotFile(path)
@@ -52,23 +50,21 @@ class Replay:
         from_start: bool = False,
         observe: Callable[[RecordedChange], None] | None = None,
     ) -> None:
-        """Make the changes in a store, ``speed`` seconds of the recording in one second; infinity: without waiting.
-
-        The store has the records of ``restored`` already, unless ``from_start`` asks for them. Raises ``SnapshotError``
-        for what is wrong in the file.
-        """
+        """Apply the changes to a store, ``speed`` recorded seconds in one second; with infinity without waiting. The
+        store must contain the records of ``restored``, unless ``from_start`` is set, which adds them. Raises
+        ``SnapshotError`` for an invalid file."""
         if not speed > 0:
             raise ValueError(f"the speed of a replay is positive, got {speed:g}")
         if from_start:
             for record in self.restored.records:
                 await store.commit(store.stage(record.key, functools.partial(_with_version, record.value)))
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        started = loop.time()
         for number, change in enumerate(self.file.changes(), 1):
             if math.isinf(speed):
                 await asyncio.sleep(0)
             else:
-                await asyncio.sleep(max(0.0, began + change.at / speed - loop.time()))
+                await asyncio.sleep(max(0.0, started + change.at / speed - loop.time()))
             await self._apply(store, change)
             self.position = Position(change.at, number)
             if observe is not None:
@@ -97,7 +93,7 @@ class Replay:
         await store.commit(store.stage(key, make))
 
     def _key_of(self, change: RecordedChange) -> str:
-        """Where a deleted object is stored: of one that nobody has seen going there is only the name."""
+        """The storage key of a deleted object; an unobserved deletion only has its name."""
         info = self._restoring.info_of(change.entry.resource)
         if info is None:
             return ""

@@ -1,7 +1,7 @@
-"""Which resources of a server are saved, in which version, and in which order. Pure.
+"""Selects the resources to save, their version and order. Pure.
 
-Each resource once: Events are one kind under two groups, and older servers serve Deployments, Ingresses and others
-under ``extensions`` as well.
+Each resource is saved once: Events are served by two API groups, and older servers serve Deployments, Ingresses and
+others in ``extensions`` as well.
 """
 
 import re
@@ -15,7 +15,7 @@ DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _SHADOWED = "extensions"
 _ALSO_EVENTS = ("events.k8s.io", "events")
 _COMPUTED = (("", "componentstatuses"),)
-"""Listed, and not stored."""
+"""Listed, but not stored."""
 _stable = re.compile(r"v\d+").fullmatch
 _AGGREGATED = ("metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io")
 
@@ -24,11 +24,9 @@ NONE_KNOWN: Mapping[str, str] = MappingProxyType({})
 
 
 def listed_resources(discovery: Discovery, storage_versions: Mapping[str, str] = NONE_KNOWN) -> list[Resource]:
-    """What to list, CustomResourceDefinitions first.
-
-    ``storage_versions``: by the names of definitions (``widgets.example.com``) the version that objects are stored in.
-    Built-in kinds are listed in the version that this server stores, if it is served, otherwise in the preferred one.
-    """
+    """The resources to list, CustomResourceDefinitions first. ``storage_versions`` has the storage version by the name
+    of the definition (``widgets.example.com``). Built-in kinds are listed in the storage version of this server if the
+    cluster serves it, otherwise in the preferred version."""
     chosen: dict[tuple[str, str], Resource] = {}
     for resource in discovery.resources():
         key = (resource.group, resource.name)

@@ -1,12 +1,12 @@
-"""A snapshot as the records of a store: uids, resourceVersions, generations, managed fields, status and owners as they
-were saved.
+"""Converts a snapshot to the records of a store: uids, resourceVersions, generations, managed fields, status and owner
+references as saved.
 
-Nothing is admitted or defaulted, and no controller sees anything happen: a store of these records is the cluster as it
-was. Each object is decoded as the API server decodes what it is sent, so that what is not an object of its kind is
-refused, with its line. What this server has no place for is left out and named.
+Nothing passes admission or defaulting, and controllers see no events: a store with these records is the saved cluster.
+Objects are decoded as strictly as request bodies; an invalid one is an error with its line number. Objects of resources
+that this server does not serve are left out and reported.
 
-Objects of one etcd have different resourceVersions; if a snapshot has two of the same (another etcd, an aggregated
-server), the later one is moved up, so that the order stays.
+Objects of one etcd have different resourceVersions; if a snapshot has two equal ones (of another etcd or an aggregated
+server), the later object gets a higher one, which keeps the order.
 """
 
 import datetime
@@ -37,13 +37,13 @@ Object = dict[str, Any]
 MAX_REVISION = 1 << 62
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
-"""What precedes the resourceVersion in a stored object must not have to be escaped (``apiserver.objects``)."""
+"""Text before the resourceVersion in a stored object must not need escaping (``apiserver.objects``)."""
 _LONGEST = 253
 _ZONE = "topology.kubernetes.io/zone"
 _ROOT_CA = "kube-root-ca.crt"
 _ENTRY = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
-"""The fields of an entry of managedFields, in upstream's order."""
-_NOTED = frozenset(
+"""The fields of a managedFields entry in upstream's order."""
+_KEPT_RESOURCES = frozenset(
     {
         ("", "nodes"),
         ("", "configmaps"),
@@ -52,7 +52,7 @@ _NOTED = frozenset(
         ("storage.k8s.io", "storageclasses"),
     }
 )
-"""Resources that programs have to know something of (``Restoring._note``)."""
+"""Resources with data that programs need (``Restoring._keep_metadata``)."""
 _encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -66,7 +66,7 @@ class SavedNode(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store is made of, and what else the programs of a plane have to know."""
+    """The records of a store, and what else the programs of a plane need."""
 
     records: list[Record]
     """In the order of their revisions."""
@@ -75,42 +75,42 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     """When the snapshot was taken."""
     nodes: tuple[SavedNode, ...] = ()
     service_range: str = ""
-    """What the cluster IPs of its Services are of, for ``--service-cluster-ip-range``; empty if it has none."""
+    """The range of the cluster IPs, for ``--service-cluster-ip-range``; empty if there are none."""
     provisioners: tuple[str, ...] = ()
-    """Of its StorageClasses."""
+    """The provisioners of the StorageClasses."""
     root_ca: str = ""
-    """The bundle that the cluster publishes to its namespaces (PEM), for a manager that is to go on with it."""
+    """The root CA bundle that the cluster publishes to its namespaces (PEM), for the controller manager."""
     skipped: tuple[Skipped, ...] = ()
-    """What could not be restored; with how many objects of the resource."""
+    """Resources and objects that could not be restored, with their number."""
 
 
 class Source(Protocol):
-    """Where the objects come from: a ``SnapshotFile``, or a snapshot of etcd."""
+    """A ``SnapshotFile`` or a snapshot of etcd."""
 
     @property
     def header(self) -> Header:
-        """When it was taken."""
+        """The header, with the time of the snapshot."""
         ...
 
     @property
     def totals(self) -> Totals | None:
-        """What was left out; read at the end."""
+        """The totals, with what was left out; read at the end."""
         ...
 
     def error(self, reason: str, line: int = 0) -> SnapshotError:
-        """An error about the file."""
+        """An error for the file."""
         ...
 
 
 class _Custom(msgspec.Struct, frozen=True):
-    """A resource of a definition of the snapshot."""
+    """A custom resource defined in the snapshot."""
 
     info: ResourceInfo
     versions: frozenset[str]
 
 
 class Restoring:
-    """Takes the objects of a file, one after the other."""
+    """Converts the objects of a file one by one."""
 
     def __init__(self, file: Source, table: ResourceTable) -> None:
         self._file = file
@@ -131,16 +131,16 @@ class Restoring:
         self._root_ca = ""
 
     def add(self, entry: Entry) -> None:
-        """Take the next object."""
+        """Add the next object."""
         converted = self.convert(entry)
         if converted is not None:
             obj, stored = converted
             self._store(entry, stored, obj, self._revision(entry, obj["metadata"]))
-            self._note((entry.resource.group, entry.resource.resource), obj)
+            self._keep_metadata((entry.resource.group, entry.resource.resource), obj)
 
     def add_stored(self, entry: Entry) -> None:
-        """Take the next object of a built-in resource, which is in its stored form already, with every field checked:
-        it is decoded only if something of it is needed. Raises ``SnapshotError``."""
+        """Add the next object of a built-in resource, already in its storage form and checked: it is decoded only if
+        programs need something from it. Raises ``SnapshotError``."""
         resource = entry.resource
         where = (resource.group, resource.resource)
         info = self.info_of(resource)
@@ -156,27 +156,27 @@ class Restoring:
         }
         self._check_namespace(entry, info, meta)
         revision = self._revision(entry, meta)
-        key = self._enter(entry, info, meta)
+        key = self._reserve_key(entry, info, meta)
         self._encoded[key] = (revision, entry.raw)
-        if where in _NOTED and not (where == ("", "configmaps") and head.name != _ROOT_CA):
-            self._note(where, _decode_object(entry.raw))
+        if where in _KEPT_RESOURCES and not (where == ("", "configmaps") and head.name != _ROOT_CA):
+            self._keep_metadata(where, _decode_object(entry.raw))
 
     def convert(self, entry: Entry) -> tuple[Object, ResourceInfo] | None:
-        """An object as it is stored, and where; None if there is no place for it."""
+        """Convert an object to its storage form; None if its resource is not served."""
         resource, line = entry.resource, entry.line
         where = (resource.group, resource.resource)
         info = self._built_in.get(where)
         if info is not None:
-            found = self._of_built_in(entry, info)
+            converted = self._convert_built_in(entry, info)
         elif where in self._custom:
-            found = self._of_custom(entry, self._custom[where])
+            converted = self._convert_custom(entry, self._custom[where])
         else:
-            found = "this API server has no such resource"
-        if isinstance(found, str):
-            key = (resource.group_resource, found)
+            converted = "this API server has no such resource"
+        if isinstance(converted, str):
+            key = (resource.group_resource, converted)
             self._unknown[key] = self._unknown.get(key, 0) + 1
             return None
-        obj, stored = found
+        obj, stored = converted
         self._check_namespace(entry, stored, obj["metadata"])
         if where == DEFINITIONS:
             self._define(obj, line)
@@ -187,7 +187,7 @@ class Restoring:
             what = "needs a namespace" if info.namespaced else "can't be in a namespace"
             raise self._file.error(f"{entry.resource.kind} {meta.get('name')!r} {what}", entry.line)
 
-    def _of_built_in(self, entry: Entry, info: ResourceInfo) -> "tuple[Object, ResourceInfo] | str":
+    def _convert_built_in(self, entry: Entry, info: ResourceInfo) -> "tuple[Object, ResourceInfo] | str":
         resource = entry.resource
         same = self._by_version.get((resource.group, resource.version, resource.resource))
         if "create" not in info.verbs or "list" not in info.verbs:
@@ -214,7 +214,7 @@ class Restoring:
         raw = _encode(changed)
         return self._decode(entry, raw, definition_of(info.group, info.version, info.kind)), info
 
-    def _of_custom(self, entry: Entry, custom: _Custom) -> "tuple[Object, ResourceInfo] | str":
+    def _convert_custom(self, entry: Entry, custom: _Custom) -> "tuple[Object, ResourceInfo] | str":
         resource, info = entry.resource, custom.info
         if resource.version not in custom.versions:
             return f"its definition has no version {resource.version}"
@@ -223,7 +223,7 @@ class Restoring:
         obj = decoded(self._file, entry)
         obj["metadata"] = self._decode(entry, _encode(obj["metadata"]), load().definition(_OBJECT_META))
         if resource.version != info.version:
-            # Stored as it was served; the API server converts it when it is read.
+            # Stored in the served version; the API server converts it when it is read.
             info = msgspec.structs.replace(info, version=resource.version)
         return obj, info
 
@@ -254,15 +254,15 @@ class Restoring:
 
     def _store(self, entry: Entry, info: ResourceInfo, obj: Object, revision: int) -> None:
         meta = obj["metadata"]
-        key = self._enter(entry, info, meta)
+        key = self._reserve_key(entry, info, meta)
         if meta.get("managedFields"):
             meta["managedFields"] = [
                 {k: managed_field[k] for k in _ENTRY if k in managed_field} for managed_field in meta["managedFields"]
             ]
         self._encoded[key] = (revision, encode_object(info, released(info, obj)))
 
-    def _enter(self, entry: Entry, info: ResourceInfo, meta: Mapping[str, Any]) -> str:
-        """The key of an object, which is not there yet."""
+    def _reserve_key(self, entry: Entry, info: ResourceInfo, meta: Mapping[str, Any]) -> str:
+        """Compute the key of an object and reserve it. Raises ``SnapshotError`` for duplicates."""
         kind, line = entry.resource.kind, entry.line
         self.check_names(entry, meta)
         name, uid = meta["name"], meta["uid"]
@@ -277,7 +277,7 @@ class Restoring:
         return key
 
     def info_of(self, resource: ResourceLine) -> ResourceInfo | None:
-        """Where the objects of a resource are stored."""
+        """The resource by which an object is stored; None if it is not served."""
         where = (resource.group, resource.resource)
         if where in self._built_in:
             info = self._by_version.get((resource.group, resource.version, resource.resource), self._built_in[where])
@@ -285,7 +285,7 @@ class Restoring:
         return self._custom[where].info if where in self._custom else None
 
     def stored_line(self, group: str, resource: str) -> ResourceLine | None:
-        """What precedes the objects of a built-in resource, in the version in which they are stored."""
+        """The resource line of a built-in resource in its storage version."""
         info = self._built_in.get((group, resource))
         if info is None:
             return None
@@ -295,7 +295,7 @@ class Restoring:
         )
 
     def check_names(self, entry: Entry, meta: Mapping[str, Any]) -> None:
-        """What becomes a key must be one. Raises ``SnapshotError``."""
+        """Check that namespace and name are valid parts of a key. Raises ``SnapshotError``."""
         kind, line = entry.resource.kind, entry.line
         for field in ("name", "namespace", "generateName", "uid"):
             text = meta.get(field) or ""
@@ -306,7 +306,7 @@ class Restoring:
             raise self._file.error(f"the {kind} {name!r} has no {'uid' if name else 'name'}", line)
 
     def _define(self, definition: Object, line: int) -> None:
-        """Make room for the objects of a definition."""
+        """Register the resource of a CustomResourceDefinition."""
         try:
             infos = serving.resource_infos(definition)
             names = definition["spec"]["names"]
@@ -321,8 +321,8 @@ class Restoring:
         if stored is not None and where not in self._built_in:
             self._custom[where] = _Custom(stored, versions)
 
-    def _note(self, where: tuple[str, str], obj: Object) -> None:
-        """Keep what the programs have to know."""
+    def _keep_metadata(self, where: tuple[str, str], obj: Object) -> None:
+        """Keep what programs need: nodes, provisioners, service ranges, the root CA."""
         if where == ("", "nodes"):
             conditions = (obj.get("status") or {}).get("conditions") or ()
             ready = any(
@@ -340,7 +340,7 @@ class Restoring:
             self._provisioners[obj.get("provisioner") or ""] = None
 
     def assume_service_range(self, cidrs: Sequence[str]) -> None:
-        """What the cluster IPs are of, unless a ServiceCIDR says it."""
+        """The service range, unless a ServiceCIDR defines it."""
         self._ranges.append({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}})
 
     def done(self) -> Restored:

@@ -1,8 +1,8 @@
-"""Saves a cluster: lists every resource, page by page, and writes each object as it comes.
+"""Saves a cluster: lists every resource page by page, and writes each object as it arrives.
 
-All lists are of one moment where the API server allows that (``resourceVersionMatch=Exact``, kube-apiserver 1.19 and
-later, as long as etcd has not compacted that revision); ``Totals`` says from which resourceVersions they are. No more
-than a page is in memory.
+All lists are read at the same resourceVersion where the API server supports that (``resourceVersionMatch=Exact``,
+kube-apiserver 1.19 and later, until etcd has compacted that revision); ``Totals`` has the resourceVersions. Only one
+page is in memory.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -50,11 +50,11 @@ from pilothouse.snapshots.writing import SnapshotWriter
 
 PAGE = 500
 _EMPTY_PAGES = 20
-"""So many pages without an object, one after the other, are a server that never ends."""
+"""Consecutive pages without objects after which a list is aborted."""
 _EXPIRED_TOKENS = 10
-"""A list is given up when it has expired so often on the way."""
+"""Expired continue tokens after which a list is aborted."""
 _NOT_AT_THAT_VERSION = (Gone, BadRequest, Invalid, Timeout)
-"""What a server answers that can't list at a given resourceVersion: compacted, not known, of another etcd."""
+"""Responses to a list at an unavailable resourceVersion: compacted, unknown, or of another etcd."""
 _UNREADABLE = (
     Forbidden,
     Gone,
@@ -72,11 +72,11 @@ class SaveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is saved."""
 
     secret_values: bool = False
-    """With the values of Secrets."""
+    """Include the values of Secrets."""
     anonymize: Anonymizer | None = None
     """Applied to each object last."""
     exclude: tuple[str, ...] = ()
-    """Resources that are left out, as ``events`` or ``widgets.example.com``."""
+    """Resources to leave out, such as ``events`` or ``widgets.example.com``."""
     page_size: int = PAGE
     max_objects: int = MAX_OBJECTS
     max_bytes: int = MAX_BYTES
@@ -86,31 +86,31 @@ DEFAULTS = SaveOptions()
 
 
 class Writer(Protocol):
-    """Takes the lines of a file."""
+    """Writes the lines of a file."""
 
     @property
     def size(self) -> int:
         """Bytes of all lines, uncompressed."""
 
     def resource(self, line: ResourceLine) -> None:
-        """Begin the objects of a resource."""
+        """Write the line before the objects of a resource."""
 
     def object(self, raw: bytes) -> None:
-        """An object of the resource."""
+        """Write an object of the resource."""
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """The result of ``save``."""
 
     totals: Totals
     resources: int
-    """How many have objects."""
+    """The number of resources with objects."""
     size: int
     """Bytes of the file."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page of a list."""
+    """One page of a list."""
 
     resource_version: str
     items: list[msgspec.Raw]
@@ -134,11 +134,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def save(client: Client, env: Env, path: Path, options: SaveOptions = DEFAULTS) -> Saved:
-    """Write a snapshot of everything that may be listed. Needs ``list`` of all resources; what is refused is left out
-    and named in ``totals.skipped``.
+    """Write a snapshot of everything that may be listed.
 
-    Raises ``ApiError``, ``ConnectionError`` or ``TimeoutError`` when the server stops answering, ``SnapshotError`` when
-    the cluster is larger than a snapshot may be, ``OSError`` when the file can't be written. Then there is no file.
+    Needs ``list`` on all resources; forbidden ones are left out and reported in ``totals.skipped``. Raises
+    ``ApiError``, ``ConnectionError`` or ``TimeoutError`` if the server stops responding, ``SnapshotError`` if the
+    cluster exceeds the limits of a snapshot, and ``OSError`` if the file can't be written. No file is left then.
     """
     version = (await client.server_version()).get("gitVersion") or ""
     header = Header(
@@ -157,7 +157,7 @@ async def save(client: Client, env: Env, path: Path, options: SaveOptions = DEFA
 
 
 class Saving:
-    """One snapshot on its way."""
+    """One snapshot in progress."""
 
     def __init__(self, client: Client, path: Path, writer: Writer, options: SaveOptions) -> None:
         self._client = client
@@ -167,7 +167,7 @@ class Saving:
         self._moment = ""
         """The resourceVersion of the first list."""
         self._uids: set[str] = set()
-        """All so far: an object that is served under two resources is saved once."""
+        """All uids so far: an object served by two resources is saved once."""
         self._versions: list[int] = []
         self._objects = 0
         self.on_saved: Callable[[ResourceLine, ObjectMeta], None] | None = None
@@ -200,7 +200,7 @@ class Saving:
                 await self.save(resource)
 
     async def save(self, resource: Resource) -> None:
-        """Save the objects of one resource, or note why they can't be read."""
+        """Save the objects of one resource, or report why they can't be read."""
         name = resource.group_resource
         if name in self._options.exclude or resource.name in self._options.exclude:
             return
@@ -245,8 +245,8 @@ class Saving:
         raise SnapshotError(self._path, f"{reason}: leave some out with --exclude")
 
     async def pages(self, resource: Resource, *, latest: bool = False) -> AsyncIterator[Page]:
-        """Pages of a list, at the moment of the snapshot if that can be had, or the ``latest``; without objects that
-        come twice."""
+        """Pages of a list, at the snapshot's resourceVersion if available, or the ``latest``; without duplicate
+        objects."""
         token, exact = "", "" if latest else self._moment
         empty, expired, seen = 0, 0, {""}
         while True:
@@ -254,8 +254,9 @@ class Saving:
                 page = await self._page(resource, token, exact)
             except _NOT_AT_THAT_VERSION as error:
                 if token and isinstance(error, Gone):
-                    # kube-apiserver says how to go on from that name, with what is there now. Without that everything
-                    # is listed again; objects that are saved already are recognized by their uid.
+                    # kube-apiserver sends a token to continue after that name at the latest version. Without one
+                    # everything
+                    # is listed again; saved objects are recognized by their uid.
                     token, exact = _next_token(error), ""
                     expired += 1
                     if expired > _EXPIRED_TOKENS:
@@ -286,10 +287,10 @@ class Saving:
         )
         body = (await self._client.request("GET", target)).body
         try:
-            found = _list(body)
+            page = _list(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UndecodableObject(f"a list of {resource.group_resource}", str(error), b"") from error
-        return Page(found.metadata.resource_version, found.items or [], found.metadata.continue_)
+        return Page(page.metadata.resource_version, page.items or [], page.metadata.continue_)
 
     def changed(self, line: ResourceLine, obj: dict[str, Any]) -> dict[str, Any]:
         """What is saved of a decoded object."""
@@ -297,7 +298,7 @@ class Saving:
         return self._changed(line, obj)
 
     def _saved(self, line: ResourceLine, raw: msgspec.Raw) -> bytes | None:
-        """The line of an object; None for one that is not saved."""
+        """The line of an object; None if it is not saved."""
         text = bytes(raw)
         if len(text) > MAX_LINE:
             self._skip_object(line, f"an object of {len(text):,} bytes; one of {MAX_LINE:,} is the largest")
@@ -312,7 +313,7 @@ class Saving:
             self._skip_object(line, f"an object that can't be read: {error}")
             return None
         if not meta.uid or meta.uid in self._uids:
-            return None  # computed, not stored; or saved as an object of another resource
+            return None  # computed, not stored; or already saved as an object of another resource
         self._uids.add(meta.uid)
         if self.on_saved is not None:
             self.on_saved(line, meta)
@@ -332,7 +333,7 @@ class Saving:
         return self._options.anonymize(line, obj) if self._options.anonymize is not None else obj
 
     def _note_storage_version(self, definition: Mapping[str, Any]) -> None:
-        """In which version a custom resource is stored."""
+        """Record the storage version of a custom resource."""
         name = (definition.get("metadata") or {}).get("name")
         for version in (definition.get("spec") or {}).get("versions") or ():
             if isinstance(version, dict) and version.get("storage") and isinstance(name, str):
@@ -347,7 +348,7 @@ _CHANGED = (("secrets", ""), DEFINITIONS[::-1])
 
 
 def line_of(resource: Resource, version: str) -> ResourceLine:
-    """What announces the objects of a resource."""
+    """The line before the objects of a resource."""
     return ResourceLine(
         resource=resource.name,
         group=resource.group,

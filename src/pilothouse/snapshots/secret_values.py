@@ -1,7 +1,7 @@
-"""Secrets without their values: what controllers go by stays, what opens doors does not. Pure.
+"""Replaces the values of Secrets. Pure.
 
-Keys stay, so that a check for the existence of a token succeeds. A value is replaced by ``PLACEHOLDER``, or by the
-emptiest one that the type of the Secret allows.
+Keys and fields that controllers use are kept, such as the type and expiry. A value is replaced by ``PLACEHOLDER``, or
+by the smallest valid one of the Secret's type.
 """
 
 import base64
@@ -10,7 +10,7 @@ from typing import Any
 
 PLACEHOLDER = base64.b64encode(b"redacted").decode()
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Has a copy of the values."""
+"""This annotation contains a copy of the values."""
 _EMPTY = {
     ("kubernetes.io/dockerconfigjson", ".dockerconfigjson"): base64.b64encode(b'{"auths":{}}').decode(),
     ("kubernetes.io/dockercfg", ".dockercfg"): base64.b64encode(b"{}").decode(),
@@ -22,12 +22,14 @@ _PUBLIC = ("ca.crt", "namespace")
 
 
 def without_values(secret: Mapping[str, Any]) -> dict[str, Any]:
-    """The Secret with the same keys and other values."""
+    """The Secret with the same keys and replaced values."""
     kind = secret.get("type") or ""
     left: dict[str, Any] = {key: value for key, value in secret.items() if key not in ("data", "stringData")}
     data = secret.get("data")
     if isinstance(data, dict):
-        left["data"] = {key: value if _is_public(kind, key) else _empty(kind, key) for key, value in data.items()}
+        left["data"] = {
+            key: value if _is_public(kind, key) else _smallest_value(kind, key) for key, value in data.items()
+        }
     meta = secret.get("metadata")
     annotations = meta.get("annotations") if isinstance(meta, dict) else None
     if isinstance(meta, dict) and isinstance(annotations, dict) and LAST_APPLIED in annotations:
@@ -37,11 +39,11 @@ def without_values(secret: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_public(kind: str, key: str) -> bool:
-    """The expiry of a bootstrap token and what it is for, but not the token; the authority of a service account's."""
+    """Whether a value is no secret: the expiry and usages of a bootstrap token, the CA of a service account token."""
     if kind == _BOOTSTRAP_TOKEN:
         return key != _TOKEN_SECRET
     return kind == _SERVICE_ACCOUNT_TOKEN and key in _PUBLIC
 
 
-def _empty(kind: str, key: str) -> str:
+def _smallest_value(kind: str, key: str) -> str:
     return _EMPTY.get((kind, key), PLACEHOLDER)

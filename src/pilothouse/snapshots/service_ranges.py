@@ -1,4 +1,4 @@
-"""What the cluster IPs of a snapshot are of. Pure."""
+"""Determines the service IP range of a snapshot. Pure."""
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,30 +6,30 @@ from typing import Any
 
 _DEFAULT = "kubernetes"
 _WIDEST = {4: 16, 6: 112}
-"""A range that is not known is taken to be at least so large."""
+"""The minimum size (prefix length) of an unknown range."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def service_range_of(services: Iterable[Mapping[str, Any]], ranges: Sequence[Mapping[str, Any]]) -> str:
-    """The range of the API server that the Services are of: the ServiceCIDR that it made (v1.33 and later), or the
-    smallest one that has all their addresses; of each family one, that of the service ``kubernetes`` first. Empty if
-    there are no addresses."""
+    """The service IP range of the cluster: its default ServiceCIDR (v1.33 and later), otherwise the smallest range with
+    all cluster IPs; one for each family, that of the service ``kubernetes`` first. Empty if there are no cluster
+    IPs."""
     for range_ in ranges:
         if range_["metadata"].get("name") == _DEFAULT:
             cidrs = (range_.get("spec") or {}).get("cidrs") or ()
             if cidrs and all(_network(cidr) is not None for cidr in cidrs):
                 return ",".join(cidrs)
-    found: dict[int, list[Address]] = {}
-    # Stable, and the service of the API server itself says which family comes first.
+    ranges_by_family: dict[int, list[Address]] = {}
+    # The sort is stable, and the API server's own Service determines the first family.
     for service in sorted(services, key=lambda each: each["metadata"].get("name") != _DEFAULT):
         spec = service["spec"]
         for text in spec.get("clusterIPs") or [spec.get("clusterIP") or ""]:
             address = _address(text)
             if address is not None:
-                found.setdefault(address.version, []).append(address)
-    return ",".join(str(_covering(addresses)) for addresses in found.values())
+                ranges_by_family.setdefault(address.version, []).append(address)
+    return ",".join(str(_covering(addresses)) for addresses in ranges_by_family.values())
 
 
 def _covering(addresses: Sequence[Address]) -> Network:

@@ -1,4 +1,4 @@
-"""``SnapshotWriter``: a snapshot file, whole or not at all, that only its owner can read."""
+"""``SnapshotWriter``: writes a snapshot file atomically, readable only by its owner."""
 
 import gzip
 import os
@@ -13,21 +13,19 @@ _LEVEL = 6
 
 
 class SnapshotWriter:
-    """Writes line after line under a draft's name; ``finish`` gives the file its own.
-
-    A context manager: what was not finished is removed. Raises ``OSError``.
-    """
+    """Writes lines to a temporary file; ``finish`` renames it. As a context manager it removes an unfinished file.
+    Raises ``OSError``."""
 
     def __init__(self, path: Path, header: Header) -> None:
         self._path = path
         self._draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
         self._raw = os.fdopen(os.open(self._draft, flags, 0o600), "wb")
-        # Neither name nor time of the draft: the same objects give the same file.
+        # Without name and time in the gzip header the same objects give the same file.
         self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=self._raw, mtime=0)
         self._finished = False
         self.size = 0
-        """Of all lines, uncompressed."""
+        """Bytes of all lines, uncompressed."""
         self._write(encode(header))
 
     def __enter__(self) -> Self:
@@ -41,15 +39,15 @@ class SnapshotWriter:
             self._draft.unlink(missing_ok=True)
 
     def resource(self, line: ResourceLine) -> None:
-        """Begin the objects of a resource."""
+        """Write the line before the objects of a resource."""
         self._write(encode(line))
 
     def object(self, raw: bytes) -> None:
-        """An object of the resource, as JSON in one line."""
+        """Write an object of the resource, as JSON in one line."""
         self._write(raw)
 
     def finish(self, totals: Totals) -> int:
-        """Write the end, make it durable and put the file in its place. Returns its size."""
+        """Write the end, sync the file and rename it. Returns its size."""
         self._write(encode(End(totals)))
         self._file.close()
         self._raw.flush()

@@ -1,4 +1,4 @@
-"""What the page's application receives and sends, within bounds."""
+"""Bounded requests and responses of the page's application."""
 
 import asyncio
 import http
@@ -18,7 +18,7 @@ _MAX_PARAMETERS = 10
 
 
 class Rejected(Exception):
-    """The request is not answered as asked."""
+    """The request is rejected with a status and a message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class Rejected(Exception):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A request."""
+    """The parsed request."""
 
     method: str
     path: str
@@ -38,12 +38,12 @@ class Question(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(scope: Scope, path: str) -> "Question":
-        """What a scope asks. Raises ``Rejected`` for a query that is too long."""
+        """Parse a scope. Raises ``Rejected`` for a query that is too long."""
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
             key = name.decode("latin-1").lower()
             text = value.decode("latin-1")
-            # Two hosts or two origins are no browser's.
+            # Browsers send one Host and one Origin.
             headers[key] = f"{headers[key]},{text}" if key in headers else text
         raw: bytes = scope["query_string"]
         if len(raw) > LONGEST_QUERY:
@@ -55,7 +55,7 @@ class Question(msgspec.Struct, frozen=True):
         return Question(scope["method"], path, query, headers, scope["scheme"])
 
     def cookie(self, name: str) -> str:
-        """A cookie's value, or nothing."""
+        """A cookie's value; empty if it is not set."""
         for pair in self.headers.get("cookie", "")[:8192].replace(",", ";").split(";"):
             key, _equals, value = pair.strip().partition("=")
             if key == name:
@@ -64,7 +64,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 async def read_body(receive: Receive) -> bytes:
-    """A small body. Raises ``Rejected`` for a large or slow one."""
+    """Read a small body. Raises ``Rejected`` for a large or slow one."""
     body = b""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
@@ -82,25 +82,26 @@ async def read_body(receive: Receive) -> bytes:
 
 
 async def answer(send: Send, status: int, body: bytes = b"", **headers: str) -> None:
-    """A whole answer; underscores in the names of headers stand for hyphens."""
+    """Send a response; underscores in the names of headers stand for hyphens."""
     await _start(send, status, {**headers, "content_length": str(len(body))})
     await send({"type": "http.response.body", "body": body})
 
 
 async def answer_json(send: Send, value: Any, status: int = 200, **headers: str) -> None:
-    """A value as JSON, not to be kept by anybody."""
+    """Send a value as JSON that must not be cached."""
     await answer(
         send, status, msgspec.json.encode(value), content_type="application/json", cache_control="no-store", **headers
     )
 
 
 async def answer_error(send: Send, status: int, message: str = "", **headers: str) -> None:
-    """An error, with what to do about it."""
+    """Send an error with a hint for the user."""
     await answer_json(send, {"error": message or http.HTTPStatus(status).phrase}, status, **headers)
 
 
 async def answer_lines(send: Send, frames: AsyncIterator[bytes]) -> None:
-    """Lines of JSON as they come. What fails before the first one raises; nothing has been sent then."""
+    """Send lines of JSON as they become available. An error before the first line is raised, and nothing has been
+    sent."""
     first = await anext(frames, b"")
     await _start(send, 200, {"content_type": "application/x-ndjson", "cache_control": "no-store"})
     await send({"type": "http.response.body", "body": first, "more_body": True})

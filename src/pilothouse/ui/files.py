@@ -1,5 +1,5 @@
-"""The files of the page, and the headers that keep it to them: nothing is loaded from elsewhere, nothing runs that is
-no file of ours, no other site shows it."""
+"""The static files of the page, and their Content-Security-Policy: no resources from other origins, no inline scripts,
+no framing."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# With trusted types no text can become markup or code, whatever the page does with it.
+# With trusted types no text can become markup or code.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -30,7 +30,7 @@ SECURITY_HEADERS: Mapping[str, str] = {
 
 
 class File(msgspec.Struct, frozen=True):
-    """One file as it is sent."""
+    """One file with its headers."""
 
     content: bytes
     content_type: str
@@ -38,7 +38,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 def load_files() -> dict[str, File]:
-    """Every file by its path below ``/ui/``; the page itself is at the empty one."""
+    """Load all files by their path below ``/ui/``; the page itself has the empty path."""
     found = {}
     for path in sorted(_DIRECTORY.rglob("*")):
         if path.is_file():

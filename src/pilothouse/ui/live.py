@@ -1,10 +1,10 @@
-"""The tables as they are now, kept up to date while somebody reads them.
+"""The current tables, maintained while there are readers.
 
-Commits are only noted: the key of what has changed, at most once. Every tenth of a second the rows of those keys are
-computed again, in slices, and changed ones are sent to every reader, encoded once. So the work grows with what changes,
-a burst of changes of one object is one row, and a cluster at rest costs nothing. Without readers nothing is noted.
+Commits only record the changed keys. Every tenth of a second the rows of those keys are computed again, in slices, and
+rows that differ are encoded once and sent to every reader. So the work grows with the number of changed objects, a
+burst of changes of one object is one row, and an idle cluster costs nothing. Without readers nothing is recorded.
 
-A reader has a bounded buffer. A slow reader loses its queue, and gets everything again.
+A reader has a bounded buffer. A slow reader loses its queue and gets all rows again.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Rows:
-    """Rows by key, with the revision of the record that each was made of, for one table."""
+    """The rows of one table by key, with the revision of the record that each was computed from."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -47,7 +47,7 @@ class Rows:
 
 
 class Delta(msgspec.Struct):
-    """What has changed in one table."""
+    """The changes of one table."""
 
     name: str
     rows: list[Row]
@@ -64,11 +64,11 @@ class Reader:
         self._ready = asyncio.Event()
         self._closed = False
         self.resyncs = -1
-        """How often it has lost frames and got everything again."""
+        """How often it lost its queue and got all rows again."""
         self._anew = True
 
     def offer(self, frame: bytes) -> None:
-        """Queue a frame; if there are too many, the reader gets everything again."""
+        """Queue a frame; if the buffer is full, drop it and send all rows again."""
         if self._anew:
             return
         self._pending.append(frame)
@@ -83,7 +83,7 @@ class Reader:
         self._ready.set()
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """First all rows, then what changes."""
+        """First all rows, then the changes."""
         await self._live.wait_built()
         while not self._closed:
             if self._anew:
@@ -101,7 +101,7 @@ class Reader:
 
 
 class Live:
-    """The tables of one store. ``add_frames`` gives frames that come besides, with each tick."""
+    """The tables of one store. ``add_frames`` returns further frames for each tick."""
 
     def __init__(self, env: Env, store: Store) -> None:
         self._env = env
@@ -114,16 +114,16 @@ class Live:
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self.first_frames: Callable[[], Iterable[bytes]] = tuple
-        """Further frames for a reader that begins."""
+        """Further frames for a new reader."""
         for prefix in TABLE_OF:
-            store.follow(prefix, self._note)
+            store.follow(prefix, self._record_changes)
 
     @property
     def readers(self) -> int:
-        """How many read now."""
+        """The number of open readers."""
         return len(self._readers)
 
-    def _note(self, changes: list[Change]) -> None:
+    def _record_changes(self, changes: list[Change]) -> None:
         if self._task is None:
             return
         for change in changes:
@@ -133,7 +133,7 @@ class Live:
     # Readers
 
     def open(self) -> Reader | None:
-        """A new reader; None if there are too many. It has to be closed with ``close``."""
+        """A new reader, to be closed with ``close``; None if there are too many."""
         if len(self._readers) >= MAX_READERS:
             return None
         reader = Reader(self)
@@ -146,37 +146,37 @@ class Live:
         return reader
 
     def close(self, reader: Reader) -> None:
-        """It reads no more."""
+        """Remove a reader."""
         reader.close()
         self._readers.pop(reader, None)
         if not self._readers and self._task is not None and self._idle is None:
-            self._idle = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._rest)
+            self._idle = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._reset)
 
-    def _rest(self) -> None:
-        """Nobody reads: forget everything."""
+    def _reset(self) -> None:
+        """Drop all rows after the last reader."""
         self._idle = None
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        self._built.set()  # whoever still waits has been closed
+        self._built.set()  # wakes readers that wait; they have been closed
         self._built.clear()
         self._dirty.clear()
         for rows in self._tables.values():
             rows.rows.clear()
 
     async def stop(self) -> None:
-        """End every stream, and the work for them."""
+        """End all streams and the update task."""
         for reader in list(self._readers):
             self.close(reader)
         if self._idle is not None:
             self._idle.cancel()
         task = self._task
-        self._rest()
+        self._reset()
         if task is not None:
             await asyncio.wait([task])
 
     async def wait_built(self) -> None:
-        """Return once every row has been made."""
+        """Wait until all rows are built."""
         await self._built.wait()
 
     def publish(self, frame: bytes) -> None:
@@ -197,11 +197,11 @@ class Live:
                 await asyncio.sleep(TICK_SECONDS)
         except Exception as error:  # noqa: BLE001  # the page fails, the API server goes on
             _log.exception("The rows of the page cannot be kept up", error)
-            # Readers are disconnected and reconnect: everything is rebuilt then.
+            # Readers are disconnected; when they reconnect, everything is rebuilt.
             for reader in list(self._readers):
                 reader.close()
             self._task = None
-            self._rest()
+            self._reset()
 
     async def _build(self) -> None:
         slices = Slices(self._env.perf_counter)
@@ -211,10 +211,10 @@ class Live:
                 await slices.turn()
 
     async def _records(self, table: Table, revision: int, slices: Slices) -> list[Record]:
-        """The records of a table, now or at a revision; the newest, if it does not show all, oldest first."""
+        """The records of a table, now or at a revision, oldest first; of a table with a limit only the newest."""
         records: list[Record] = []
         for prefix in table.prefixes:
-            # At a revision there are no pages: each of them would cost what the whole does.
+            # Past revisions are read without paging, since each page would cost as much as the whole list.
             after, limit = prefix, 0 if revision else _PAGE
             while True:
                 page = self._store.list(prefix, after=after, limit=limit, revision=revision)
@@ -227,26 +227,27 @@ class Live:
                 after = page.records[-1].key
         return records
 
-    async def _newest_of(self, records: list[Record], most: int, slices: Slices) -> list[Record]:
+    async def _newest_of(self, records: list[Record], limit: int, slices: Slices) -> list[Record]:
         newest: list[Record] = []
         for start in range(0, len(records), _PAGE):
-            newest = heapq.nlargest(most, newest + records[start : start + _PAGE], key=lambda record: record.revision)
+            newest = heapq.nlargest(limit, newest + records[start : start + _PAGE], key=lambda record: record.revision)
             await slices.turn()
         newest.reverse()
         return newest
 
     def _refresh(self, rows: Rows, key: str, record: Record | None) -> Row | None:
-        """Compute the row of a key again. The row if it is different, or if there is one no more, of the key alone."""
-        known = rows.rows.get(key)
+        """Recompute the row of a key. Returns the row if it differs, a row of only the key if it was removed, otherwise
+        None."""
+        current = rows.rows.get(key)
         if record is None:
             return (key,) if rows.rows.pop(key, None) is not None else None
-        if known is not None and known[0] == record.revision:
+        if current is not None and current[0] == record.revision:
             return None
         row = rows.table.row(key, record.value)
         if rows.table.most:
             rows.rows.pop(key, None)  # the newest are last
         rows.rows[key] = (record.revision, row)
-        return None if known is not None and known[1] == row else row
+        return None if current is not None and current[1] == row else row
 
     async def _tick(self) -> None:
         dirty, self._dirty = self._dirty, {}
@@ -273,25 +274,25 @@ class Live:
             for frame in delta_frames(delta):
                 self.publish(frame)
                 await slices.turn()
-        self.publish(self._mark())
+        self.publish(self._time_mark())
 
     def _newest(self, table: Table, keys: list[str]) -> list[str]:
-        """Of many changed keys of a table that shows only the newest, those that may be shown."""
+        """Of the changed keys of a table with a limit, those that may be among the newest."""
         if not table.most or len(keys) <= table.most:
             return keys
-        found = [(record.revision, key) for key in keys if (record := self._store.get(key)) is not None]
-        newest = [key for _revision, key in sorted(found)[-table.most :]]
+        changed = [(record.revision, key) for key in keys if (record := self._store.get(key)) is not None]
+        newest = [key for _revision, key in sorted(changed)[-table.most :]]
         shown = self._tables[table.name].rows
         return [*(key for key in keys if key in shown and self._store.get(key) is None), *newest]
 
-    def _mark(self) -> bytes:
+    def _time_mark(self) -> bytes:
         now = self._env.now()
         return frame({"revision": str(self._store.revision), "time": now.timestamp(), "at": format_time(now)})
 
     async def snapshot(self) -> AsyncIterator[bytes]:
-        """All rows as frames. What changes meanwhile comes after them: rows are replaced, never edited."""
+        """All rows as frames. Rows are replaced, never edited, so concurrent changes follow in later frames."""
         tables = [(rows.table, rows.current()) for rows in self._tables.values()]
-        mark = self._mark()
+        mark = self._time_mark()
         async for one in table_frames(tables, self._env):
             yield one
         for one in self.first_frames():
@@ -300,33 +301,34 @@ class Live:
         yield frame({"complete": True})
 
     async def past(self, revision: int) -> AsyncIterator[bytes]:
-        """The same at an earlier revision. Raises ``Compacted`` and ``FutureRevision`` before the first frame."""
+        """All rows at an earlier revision. Raises ``Compacted`` and ``FutureRevision`` before the first frame."""
         slices = Slices(self._env.perf_counter)
         tables = []
         for rows in self._tables.values():
-            found = []
+            past_rows = []
             for record in await self._records(rows.table, revision, slices):
-                known = rows.rows.get(record.key)
-                same = known is not None and known[0] == record.revision
-                found.append(known[1] if known is not None and same else rows.table.row(record.key, record.value))
+                previous = rows.rows.get(record.key)
+                unchanged = previous is not None and previous[0] == record.revision
+                past_rows.append(
+                    previous[1] if previous is not None and unchanged else rows.table.row(record.key, record.value)
+                )
                 await slices.turn()
-            tables.append((rows.table, found))
+            tables.append((rows.table, past_rows))
         async for one in table_frames(tables, self._env):
             yield one
 
 
 def _drop_oldest(rows: Rows) -> list[str]:
-    """Keep what a table may show. The keys of what went."""
-    most, gone = rows.table.most, list[str]()
-    while most and len(rows.rows) > most:
-        gone.append(next(iter(rows.rows)))
-        del rows.rows[gone[-1]]
-    return gone
+    """Drop the oldest rows beyond the limit of the table. Returns their keys."""
+    limit, removed = rows.table.most, list[str]()
+    while limit and len(rows.rows) > limit:
+        removed.append(next(iter(rows.rows)))
+        del rows.rows[removed[-1]]
+    return removed
 
 
 async def table_frames(tables: Iterable[tuple[Table, list[Row]]], env: Env) -> AsyncIterator[bytes]:
-    """Everything, in frames of some hundred rows. The first one says that what was known is void, and has the names of
-    the columns."""
+    """All rows in frames of a few hundred rows. The first frame resets the page and has the column names."""
     tables = list(tables)
     slices = Slices(env.perf_counter)
     yield frame({"reset": {table.name: table.columns for table, _rows in tables}})
@@ -337,7 +339,7 @@ async def table_frames(tables: Iterable[tuple[Table, list[Row]]], env: Env) -> A
 
 
 def delta_frames(delta: Delta) -> Iterable[bytes]:
-    """One table's changes, in frames of some hundred rows."""
+    """One table's changes in frames of a few hundred rows."""
     if delta.gone:
         yield frame({"table": delta.name, "gone": delta.gone})
     for start in range(0, len(delta.rows), FRAME_ROWS):
@@ -345,5 +347,5 @@ def delta_frames(delta: Delta) -> Iterable[bytes]:
 
 
 def frame(value: dict[str, Any]) -> bytes:
-    """One line."""
+    """Encode one line."""
     return _encode(value) + b"\n"

@@ -1,7 +1,7 @@
-"""One object: as JSON, with its events and its history.
+"""One object: as JSON, with its events and history.
 
-Of a Secret there are the keys, and never a value: neither in the object nor in a difference, nor in the annotations in
-which kubectl and others keep copies of what they applied.
+Values of Secrets are never included, neither in the object and its differences nor in annotations with a copy of what
+was applied (``last-applied-configuration``).
 """
 
 from collections.abc import Sequence
@@ -28,19 +28,19 @@ _SHOWN_OF_SECRETS = ("apiVersion", "kind", "metadata", "type", "immutable")
 
 
 class Found(msgspec.Struct):
-    """An object at a revision; ``record`` is None if there was none then."""
+    """An object at a revision; ``record`` is None if it did not exist."""
 
     info: ResourceInfo
     key: str
     record: Record | None
     changes: list[Change]
-    """Those of this key that the history has, up to the revision, oldest first."""
+    """The recorded changes of this key up to the revision, oldest first."""
     begins: int
-    """The history's oldest revision."""
+    """The oldest revision of the history."""
 
 
 class Objects:
-    """The objects of one server."""
+    """Reads the objects of one server."""
 
     def __init__(self, env: Env, core: Core) -> None:
         self._env = env
@@ -49,12 +49,12 @@ class Objects:
         self._generation = -1
 
     def info(self, group: str, resource: str) -> ResourceInfo | None:
-        """The resource, in the version that discovery names first."""
+        """The resource in its preferred version; None if it is not served."""
         self._refresh()
         return self._infos.get((group, resource))
 
     def infos(self) -> list[ResourceInfo]:
-        """Every resource that is stored, each in one version."""
+        """Every stored resource, in one version each."""
         self._refresh()
         return list(self._infos.values())
 
@@ -69,7 +69,7 @@ class Objects:
                 self._infos.setdefault((info.group, info.resource), info)
 
     def find(self, info: ResourceInfo, namespace: str, name: str, revision: int = 0) -> Found:
-        """The object, now or at a revision. Raises ``Compacted``."""
+        """Find an object, now or at a revision. Raises ``Compacted``."""
         store = self._core.store
         key = info.key(namespace, name)
         changes, begins = changes_of(store, info.prefix, key)
@@ -83,24 +83,33 @@ class Objects:
             changes = [change for change in changes if change.revision <= revision]
         return Found(info, key, record, changes, begins)
 
-    async def document(self, found: Found) -> dict[str, Any]:
-        """The object, or what it last was; ``gone`` says which."""
-        last = found.changes[-1] if found.changes else None
-        value = found.record.value if found.record is not None else last.value if last is not None else b""
+    async def document(self, found_object: Found) -> dict[str, Any]:
+        """The object, or its last version with ``gone`` set."""
+        last = found_object.changes[-1] if found_object.changes else None
+        value = (
+            found_object.record.value if found_object.record is not None else last.value if last is not None else b""
+        )
         if not value:
             return {"exists": False, "gone": False}
-        shown = await self._core.shown(found.info, value)
+        shown = await self._core.shown(found_object.info, value)
         document = await self._core.long_work.run(len(shown), msgspec.json.decode, shown)
-        revision = found.record.revision if found.record is not None else last.revision if last is not None else 0
+        revision = (
+            found_object.record.revision
+            if found_object.record is not None
+            else last.revision
+            if last is not None
+            else 0
+        )
         return {
-            "exists": found.record is not None,
-            "gone": found.record is None,
+            "exists": found_object.record is not None,
+            "gone": found_object.record is None,
             "revision": str(revision),
-            "object": without_values(found.info, document),
+            "object": without_values(found_object.info, document),
         }
 
     async def events(self, uid: str, kind: str, namespace: str, name: str, revision: int) -> list[Any]:
-        """The events about an object, newest first. Those of later objects of the same name are of another uid."""
+        """The events that regard an object, newest first. Events of later objects with the same name have another
+        uid."""
         records = self._core.store.list("/events/", revision=revision).records
         slices = Slices(self._env.perf_counter)
         needle = name.encode()
@@ -115,23 +124,23 @@ class Objects:
         rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
         return rows[:MAX_EVENTS]
 
-    async def versions(self, found: Found) -> dict[str, Any]:
-        """The versions of an object that the history has, newest first, each with what it changed."""
+    async def versions(self, found_object: Found) -> dict[str, Any]:
+        """The recorded versions of an object, newest first, each with its differences."""
         slices = Slices(self._env.perf_counter)
         marks = self._core.store.history_marks()
         now = self._env.now().timestamp()
         versions, size = list[dict[str, Any]](), 0
-        for change in reversed(found.changes):
+        for change in reversed(found_object.changes):
             length = len(change.value) + len(change.previous or b"")
             size += length
             if len(versions) == MAX_VERSIONS or size > _MAX_BYTES:
                 break
-            versions.append(await self._core.long_work.run(length, _version, found.info, change, marks, now))
+            versions.append(await self._core.long_work.run(length, _version, found_object.info, change, marks, now))
             await slices.turn()
         return {
             "versions": versions,
-            "more": len(found.changes) - len(versions),
-            "begins": str(found.begins),
+            "more": len(found_object.changes) - len(versions),
+            "begins": str(found_object.begins),
         }
 
 
@@ -151,12 +160,12 @@ def _version(info: ResourceInfo, change: Change, marks: Sequence[tuple[float, in
 
 
 def changes_of(store: Store, prefix: str, key: str) -> tuple[list[Change], int]:
-    """What the history has of one key, oldest first, and the oldest revision of that history."""
+    """The recorded changes of one key, oldest first, and the oldest revision of the history."""
     return [change for change in store.changes(prefix) if change.key == key], store.history_floor(prefix)
 
 
 def origin_of(change: Change) -> dict[str, Any] | None:
-    """Who made a change, and why, as far as that is known."""
+    """User and cause of a change, as far as recorded."""
     origin = change.origin
     if origin is None:
         return None
@@ -170,7 +179,7 @@ def origin_of(change: Change) -> dict[str, Any] | None:
 
 
 def time_of(revision: int, marks: Sequence[tuple[float, int]], now: float) -> float:
-    """When a revision was written, to about a second: before the first mark that is not older."""
+    """When a revision was written, to about a second: by the first mark with the same or a later revision."""
     for seconds_ago, marked in marks:
         if marked >= revision:
             return now - seconds_ago
@@ -178,7 +187,7 @@ def time_of(revision: int, marks: Sequence[tuple[float, int]], now: float) -> fl
 
 
 def changed_managers(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The field managers whose entries a version has changed."""
+    """The field managers whose entries differ between two versions."""
     old = (before.get("metadata") or {}).get("managedFields") or ()
     found = [
         managed_field
@@ -193,12 +202,12 @@ def changed_managers(before: dict[str, Any], after: dict[str, Any]) -> list[str]
 
 
 def has_secret_values(info: ResourceInfo | Kind[Any]) -> bool:
-    """Whether its objects hold what must not be shown."""
+    """Whether objects of a kind contain values that must not be shown."""
     return info.group == "" and info.resource == "secrets"
 
 
 def without_values(info: ResourceInfo | Kind[Any], document: dict[str, Any]) -> dict[str, Any]:
-    """The object without what must not be shown."""
+    """The object without the values that must not be shown."""
     if not has_secret_values(info):
         return document
     shown = {name: document[name] for name in _SHOWN_OF_SECRETS if name in document}
@@ -212,15 +221,15 @@ def without_values(info: ResourceInfo | Kind[Any], document: dict[str, Any]) -> 
 
 
 def shown_difference(info: ResourceInfo, change: Difference) -> dict[str, Any]:
-    """One field as the page shows it."""
+    """One changed field as the page shows it."""
     hidden = has_secret_values(info) and not is_public_in_secrets(change.path)
     found: dict[str, Any] = {"path": change.path[:_LONGEST_VALUE]}
     for name, value in (("before", change.before), ("after", change.after)):
         if value is not ABSENT:
-            found[name] = HIDDEN if hidden else _short(value)
+            found[name] = HIDDEN if hidden else _truncated(value)
     return found
 
 
-def _short(value: Any) -> str:
+def _truncated(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

@@ -1,7 +1,7 @@
-"""Whether a request comes from the page itself: not from another site's, and not through a name made to resolve here.
+"""Rejects requests from other sites and DNS rebinding.
 
-Browsers say where a request comes from (``Origin``, and ``Sec-Fetch-Site`` on secure connections). Programs say nothing
-of the kind, and need a session all the same.
+Browsers send the origin of a request (``Origin``, and ``Sec-Fetch-Site`` on secure connections). Other programs do not,
+and need a session anyway.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,8 +10,8 @@ from pilothouse.serving.hosts import is_own_host
 
 
 def check_origin(headers: Mapping[str, str], names: Collection[str], *, scheme: str, opens_page: bool) -> str:
-    """Why the request is rejected; empty if it is not. ``opens_page``: it is for a file of the page, which a link in
-    another program may open; data are for the page alone."""
+    """The reason why a request is rejected; empty if it is allowed. ``opens_page``: the request is for a file of the
+    page, which links may open; data are only for the page itself."""
     host = headers.get("host", "")
     if not host or not is_own_host(host, names):
         return f"the host {host!r} is not this server; use the address that pilothouse up has printed"
@@ -20,7 +20,7 @@ def check_origin(headers: Mapping[str, str], names: Collection[str], *, scheme: 
         return "requests of other sites are not answered"
     site = headers.get("sec-fetch-site", "none")
     if opens_page:
-        # A link may lead to the page. As a part of another page it is not shown.
+        # A link may open the page, but no other page may embed it.
         if site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate":
             return "files of this page are not served to other sites"
         if headers.get("sec-fetch-dest", "document") in ("iframe", "frame", "embed", "object"):

@@ -1,7 +1,7 @@
 """``Page``: the application at ``/ui``.
 
-Files are for everybody who reaches the port: they are the same for every cluster. Data are for those with a session
-(``sessions``), and only for the page itself (``origins``). Nothing here writes to the cluster.
+The static files are public: they are the same for every cluster. Data require a session (``sessions``) and a request of
+the page itself (``origins``). Nothing here writes to the cluster.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ with lazy_imports():
 
 PATH = "/ui"
 KEY_HEADER = "x-pilothouse-key"
-"""The second secret of a session, besides the cookie."""
+"""The header with the second secret of a session, besides the cookie."""
 _AT_ONCE = 4
-"""Answers that are made at a time; more wait."""
+"""Concurrent responses; further requests wait."""
 _MAX_WAITING = 16
 _REQUEST_SECONDS = 30.0
 _SESSION_CHECK_SECONDS = 5.0
@@ -46,7 +46,7 @@ _SESSION_CHECK_SECONDS = 5.0
 _log = Log("ui")
 
 IsAdministrator = Callable[[Mapping[str, str], bytes | None], bool]
-"""Whether the headers of a request, or the certificate of its connection, are those of an administrator. Raises
+"""Whether the headers of a request, or the certificate of its connection, belong to an administrator. Raises
 ``StatusError``."""
 
 
@@ -55,11 +55,9 @@ class _Login(msgspec.Struct):
 
 
 class Page:
-    """The page of one server. ``run`` while it is served; ``stop`` ends its streams.
-
-    ``client`` is the user's, for explanations. ``names`` are names of this machine besides localhost.
-    ``is_administrator`` says who may ask for a new link.
-    """
+    """The page of one server. ``run`` while it is served; ``stop`` ends its streams. ``client`` is used for
+    explanations, as ``user``. ``names`` are host names of this machine besides localhost. ``is_administrator`` decides
+    who may request a new login link."""
 
     def __init__(
         self,
@@ -100,12 +98,12 @@ class Page:
         }
 
     def link(self, url: str) -> str:
-        """A link for one login, good for some minutes. The token is in its fragment, which browsers send to no server,
-        and which no log has."""
+        """A link for one login, valid for some minutes. The token is in the fragment, which browsers do not send to
+        servers, so it is in no log."""
         return f"{url}{PATH}/#token={self.sessions.new_token()}"
 
     async def run(self) -> None:
-        """Sample controllers and remember errors until cancelled."""
+        """Sample controllers and collect errors until cancelled."""
         logger = logging.getLogger("pilothouse")
         logger.addHandler(self._errors)
         try:
@@ -114,11 +112,11 @@ class Page:
             logger.removeHandler(self._errors)
 
     async def stop(self) -> None:
-        """End every stream."""
+        """End all streams."""
         await self.live.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose path begins with ``/ui``."""
+        """Handle a request whose path begins with ``/ui``."""
         try:
             await self._answer(scope, receive, send)
         except Rejected as rejected:
@@ -186,7 +184,7 @@ class Page:
             self.sessions.log_out(self._session_of(question))
             await answer_json(send, {}, set_cookie=_cookie(question, "", 0))
         else:
-            # Browsers say with each POST where it comes from, so this one is the page's, or no browser's.
+            # Browsers send the origin with each POST, so this request is from the page or not from a browser.
             try:
                 token = msgspec.json.decode(await read_body(receive), type=_Login).token
             except msgspec.DecodeError as error:
@@ -208,7 +206,7 @@ class Page:
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Limits of concurrent responses and their duration."""
+        """Limit the number of concurrent responses and their duration."""
         if self._waiting >= _MAX_WAITING:
             raise Rejected(429, "too many requests at a time; try again")
         self._waiting += 1
@@ -232,7 +230,7 @@ class Page:
             watching.cancel()
 
     async def _end(self, session: Session, receive: Receive, close: Callable[[], None]) -> None:
-        """End a stream when its client goes or its session ends."""
+        """End a stream when its client disconnects or its session ends."""
         gone = asyncio.get_running_loop().create_task(_disconnected(receive))
         try:
             while not gone.done() and self.sessions.is_valid(session):
@@ -251,7 +249,7 @@ class Page:
         await answer_json(send, await self._search.find(question.query.get("q", "")))
 
     async def _state(self, question: Question, send: Send) -> None:
-        """Everything as it was."""
+        """The whole state at an earlier time."""
         revision, at = self._revision(question)
         await answer_lines(send, self._past(revision, at))
 
@@ -297,7 +295,7 @@ class Page:
         return info, namespace, name, self._revision(question)[0]
 
     def _revision(self, question: Question) -> tuple[int, float]:
-        """The revision that ``at`` names, and its time; 0 for now."""
+        """The revision for the parameter ``at``, and its time; 0 for now."""
         text = question.query.get("at", "")
         now = self._env.now()
         if not text:
@@ -317,7 +315,7 @@ class Page:
         return time_of(revision, self._store.history_marks(), self._env.now().timestamp())
 
     def _first_frames(self) -> Iterable[bytes]:
-        """The time line as far as it goes back, and the programs."""
+        """The time line as far as the history goes back, and the samples of programs."""
         now = self._env.now().timestamp()
         marks = [(round(now - seconds_ago, 3), revision) for seconds_ago, revision in self._store.history_marks()]
         yield frame({"marks": marks, "retention": self._store.retention.seconds})
@@ -325,8 +323,8 @@ class Page:
 
 
 def _cookie_name(question: Question) -> str:
-    """Cookies don't know ports: each server of this machine has a name of its own. One with ``__Host-`` can only be set
-    by the host itself, over TLS."""
+    """The cookie's name. Cookies ignore ports, so each server of this machine uses another name. With ``__Host-`` only
+    the host itself can set it, over TLS."""
     port = question.headers.get("host", "").rpartition(":")[2]
     name = f"pilothouse-ui-{port}" if port.isdigit() else "pilothouse-ui"
     return f"__Host-{name}" if question.scheme == "https" else name

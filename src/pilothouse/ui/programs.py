@@ -1,7 +1,8 @@
-"""What the programs of the plane do: the controllers' queues once a second, the scheduler's decisions, recent errors.
+"""The state of the plane's programs: the controllers' work queues each second, the scheduler's decisions, recent
+errors.
 
-The numbers are those of the manager's metrics. The last ten minutes of them are kept, encoded, for the page's past; as
-samples they are never older than they say. While no page is open there is a sample each ten seconds.
+The numbers are those of the manager's metrics. The encoded samples of the last ten minutes are kept for views of past
+states. While no page is open, a sample is taken every ten seconds.
 """
 
 import asyncio
@@ -55,16 +56,16 @@ class SchedulingDecisions(Protocol):
     """The last decisions of the scheduler."""
 
     def since(self, number: int) -> list[Any]:
-        """Those after that number, oldest first."""
+        """Decisions after that number, oldest first."""
         ...
 
 
 class Queues(Protocol):
-    """The manager, as far as it is read here."""
+    """The parts of the controller manager that are read here."""
 
     @property
     def metrics(self) -> Registry:
-        """What it counts."""
+        """Its metrics."""
         ...
 
     @property
@@ -74,7 +75,7 @@ class Queues(Protocol):
 
 
 class RecentErrors(logging.Handler):
-    """The last warnings and errors that the programs of this process have logged."""
+    """Logging handler with the last warnings and errors of the programs of this process."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -82,10 +83,10 @@ class RecentErrors(logging.Handler):
         self._last: deque[tuple[Any, ...]] = deque(maxlen=MAX_ERRORS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Remember a line. No traceback: that is for the log."""
+        """Keep a line, without the traceback."""
         self.count += 1
         values: dict[str, Any] = getattr(record, "values", {})
-        about = next((str(values[name]) for name in ("key", "pod", "node", "controller") if name in values), "")
+        message = next((str(values[name]) for name in ("key", "pod", "node", "controller") if name in values), "")
         error = values.get("err", values.get("reason", record.exc_info[1] if record.exc_info else ""))
         message = getattr(record.msg, "message", None) or record.getMessage()
         self._last.append(
@@ -96,12 +97,12 @@ class RecentErrors(logging.Handler):
                 record.name.removeprefix("pilothouse."),
                 str(message)[:_LONGEST],
                 str(error)[:_LONGEST],
-                about[:_LONGEST],
+                message[:_LONGEST],
             )
         )
 
     def since(self, number: int) -> list[tuple[Any, ...]]:
-        """Those after that number, oldest first."""
+        """Errors after that number, oldest first."""
         return [each for each in self._last if each[0] > number]
 
 
@@ -134,7 +135,7 @@ class Programs:
         self._sent_decision = self._sent_error = 0
 
     async def run(self) -> None:
-        """Sample, and send what is new."""
+        """Take samples, and publish them with new decisions and errors."""
         sampled = float("-inf")
         while True:
             now = self._env.monotonic()
@@ -148,7 +149,7 @@ class Programs:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     def first_frames(self) -> Iterable[bytes]:
-        """For a reader that begins: the newest sample, and all decisions and errors."""
+        """For a new reader: the newest sample, and all decisions and errors."""
         columns = {"controllers": COLUMNS, "decisions": DECISION_COLUMNS, "errors": ERROR_COLUMNS}
         yield frame({"programs": columns, "manager": self._manager is not None, "scheduler": self._has_scheduler})
         if self._samples:
@@ -157,7 +158,7 @@ class Programs:
         yield self._error_frame(0, float("inf"))
 
     def past(self, at: float) -> Iterable[bytes]:
-        """The same as of a time."""
+        """The same for a past time."""
         columns = {"controllers": COLUMNS, "decisions": DECISION_COLUMNS, "errors": ERROR_COLUMNS}
         yield frame({"programs": columns, "manager": self._manager is not None, "scheduler": self._has_scheduler})
         found = None
@@ -228,7 +229,7 @@ class Programs:
                     round((added - before[0]) / seconds, 2),
                     int(syncs),
                     round(recent / seconds, 2),
-                    # Of the last second, or of all if there was nothing in it.
+                    # The mean of the last second, or of all syncs if there was none.
                     round((sync_sum - before[2]) / recent if recent else sync_sum / syncs if syncs else 0.0, 6),
                     round(wait_sum / waited if waited else 0.0, 6),
                     round(longest.get((queue,), 0.0), 3),
@@ -241,14 +242,14 @@ class Programs:
         return frame({"controllers": rows})
 
     def _failures(self, metrics: Registry) -> dict[str, float]:
-        """How often reconciles have failed, by controller."""
-        found: dict[str, float] = {}
+        """The number of failed reconciles by controller."""
+        metric: dict[str, float] = {}
         for (controller, _outcome), count in _gauges(metrics, "pilothouse_reconcile_errors_total").items():
-            found[controller] = found.get(controller, 0.0) + count
-        return found
+            metric[controller] = metric.get(controller, 0.0) + count
+        return metric
 
     def _map_names(self) -> None:
-        """Which controller has which queue; they are built each time the manager becomes the leader."""
+        """Map queues to controllers; they are created each time the manager becomes the leader."""
         assert self._manager is not None, "without a manager nothing is sampled"
         for name, controller in self._manager.controllers.items():
             for pool in getattr(controller, "pools", ()):
@@ -256,9 +257,9 @@ class Programs:
 
 
 def _gauges(metrics: Registry, name: str) -> dict[tuple[str, ...], float]:
-    return {labels: cast("Gauge", found).value for labels, found in metrics.children(name).items()}
+    return {labels: cast("Gauge", metric).value for labels, metric in metrics.children(name).items()}
 
 
-def _sums(found: object) -> tuple[float, float]:
+def _sums(series: object) -> tuple[float, float]:
     """Count and sum of a histogram."""
-    return (float(found.count), found.sum) if isinstance(found, Histogram) else (0.0, 0.0)
+    return (float(series.count), series.sum) if isinstance(series, Histogram) else (0.0, 0.0)

@@ -1,8 +1,8 @@
-"""Rows of the page's tables, from stored objects. Pure.
+"""Rows of the page's tables, computed from stored objects. Pure.
 
-A row is what the pictures need of an object, about 150 bytes of JSON in place of some kilobytes. It begins with the
-object's key in the store, by which the page replaces it. Times are seconds since the epoch: how long ago that is
-changes, and rows should change only with their objects.
+A row has the displayed fields of an object, about 150 bytes of JSON instead of some kilobytes. It begins with the
+object's storage key, by which the page replaces it. Times are seconds since the epoch, not ages, so that a row only
+changes with its object.
 """
 
 import datetime
@@ -18,7 +18,7 @@ from pilothouse.ui import views
 Row = tuple[Any, ...]
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _CORDONED = "node.kubernetes.io/unschedulable"
-"""The taint that says what ``spec.unschedulable`` says."""
+"""The taint that goes with ``spec.unschedulable``."""
 _LONGEST_NOTE = 300
 _LONGEST_MESSAGE = 1000
 _HASHES = ("pod-template-hash", "controller-revision-hash")
@@ -26,7 +26,7 @@ _STARTING = ("", "ContainerCreating", "PodInitializing", "Pending", "Running", "
 
 
 class Table(NamedTuple):
-    """One table: where its objects are stored, what the columns are called, and how a row is made."""
+    """One table: storage prefix, column names and the function that computes a row."""
 
     name: str
     prefixes: tuple[str, ...]
@@ -37,7 +37,7 @@ class Table(NamedTuple):
 
 
 def node_row(key: str, value: bytes) -> Row:
-    """A Node: what it has, and what is wrong with it."""
+    """A Node: capacity, roles and problems."""
     node = _read_node(value)
     spec, status = node.spec or views.NodeSpec(), node.status or views.NodeStatus()
     conditions = status.conditions or ()
@@ -63,7 +63,7 @@ def node_row(key: str, value: bytes) -> Row:
 
 
 def pod_row(key: str, value: bytes) -> Row:
-    """A Pod: where it is, whose it is, and its state, in kubectl's words and as one of ``pod_state``'s."""
+    """A Pod: node, owner, and its status, as kubectl shows it and as one of ``pod_state``'s."""
     pod = _read_pod(value)
     spec: Any = pod.spec or {}
     status: Any = pod.status or {}
@@ -87,7 +87,7 @@ def pod_row(key: str, value: bytes) -> Row:
 
 
 def pod_state(pod: views.Pod, shown: str) -> str:
-    """One of eight states by which pods are counted and drawn; ``shown`` is kubectl's Status."""
+    """One of eight states by which pods are counted and drawn; ``shown`` is kubectl's column STATUS."""
     status: Any = pod.status or {}
     phase = status.get("phase") or ""
     if phase in ("Succeeded", "Failed"):
@@ -111,7 +111,7 @@ def pod_state(pod: views.Pod, shown: str) -> str:
 
 
 def _pod_note(status: Any) -> str:
-    """What a reader wants to know of a pod that does not run."""
+    """A short reason why a pod does not run."""
     if status.get("message"):
         return str(status["message"])
     for condition in status.get("conditions") or ():
@@ -154,7 +154,7 @@ def workload_row(key: str, value: bytes) -> Row:
 
 
 def _counts(key: str, spec: Any, status: Any) -> tuple[int, int, int, int, int]:
-    """Pods: desired, there, of the newest revision, ready, available."""
+    """Numbers of pods: desired, current, updated, ready, available."""
     if key.startswith("apps/daemonsets/"):
         return (
             status.desired_number_scheduled or 0,
@@ -207,7 +207,7 @@ def _workload_note(spec: Any, status: Any) -> str:
 
 
 def event_row(key: str, value: bytes) -> Row:
-    """An Event of either API group: they are stored once."""
+    """An Event of either API group: both are stored under one prefix."""
     event = _read_event(value)
     series = event.series or views.EventSeries()
     involved = event.involved_object
@@ -228,14 +228,14 @@ def event_row(key: str, value: bytes) -> Row:
 
 
 def _owner(metadata: views.Metadata) -> str:
-    """The uid of the controller of an object."""
+    """The uid of the object's controller."""
     owners = metadata.owner_references or ()
     return next((owner.uid for owner in owners if owner.controller), "")
 
 
 @lru_cache(maxsize=4096)
 def epoch(text: str | None) -> int:
-    """Seconds since the epoch; 0 for none."""
+    """Seconds since the epoch; 0 without a time."""
     if not text:
         return 0
     try:

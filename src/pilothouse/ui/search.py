@@ -1,4 +1,4 @@
-"""Finds objects by a part of their name, of every kind that is stored."""
+"""Searches objects of all stored kinds by parts of their names."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from pilothouse.ui.slices import Slices
 
 MAX_FOUND = 100
 MAX_GONE = 50
-"""So many are found beside, of those that are gone."""
+"""The limit for deleted objects."""
 _PAGE = 1000
 _LONGEST = 100
 _AT_ONCE = 500
@@ -19,7 +19,7 @@ _AT_ONCE = 500
 
 
 class Search:
-    """Searches the keys of one server: names and namespaces, nothing that objects say."""
+    """Searches the keys of one server: names and namespaces, not the content of objects."""
 
     def __init__(self, env: Env, core: Core, objects: Objects) -> None:
         self._env = env
@@ -27,9 +27,9 @@ class Search:
         self._objects = objects
 
     async def find(self, text: str) -> dict[str, Any]:
-        """The objects whose namespace and name contain every word; a first word that is the name of a kind or resource,
-        or a short name, restricts it to that. Those that are gone come last, as far back as the history goes. Events
-        are left out: they are found at their objects."""
+        """The objects whose namespace and name contain every word. A first word that is a kind, resource or short name
+        restricts the search to it. Deleted objects come last, as far back as the history goes. Events are left out:
+        they are shown with their objects."""
         words = text[:_LONGEST].lower().split()
         infos = [info for info in self._objects.infos() if info.resource != "events"]
         of_kind = [info for info in infos if words and words[0] in _names_of(info)]
@@ -38,41 +38,47 @@ class Search:
         elif not words:
             infos = []
         slices = Slices(self._env.perf_counter)
-        found: list[dict[str, Any]] = []
+        matching: list[dict[str, Any]] = []
         for info in infos:
             after = info.prefix
-            while len(found) < MAX_FOUND:
+            while len(matching) < MAX_FOUND:
                 records = self._core.store.list(info.prefix, after=after, limit=_PAGE).records
-                fitting = [record.key for record in records if _fits(record.key[len(info.prefix) :].lower(), words)]
-                found += [{"key": key, "kind": info.kind} for key in fitting[: MAX_FOUND - len(found)]]
+                fitting = [
+                    record.key for record in records if _contains_all(record.key[len(info.prefix) :].lower(), words)
+                ]
+                matching += [{"key": key, "kind": info.kind} for key in fitting[: MAX_FOUND - len(matching)]]
                 await slices.turn()
                 if len(records) < _PAGE:
                     break
                 after = records[-1].key
-        more = len(found) == MAX_FOUND
+        more = len(matching) == MAX_FOUND
         for info in infos if words else ():
-            found += await self._gone(info, words, min(MAX_GONE, MAX_FOUND + MAX_GONE - len(found)), slices)
-        return {"found": found, "more": more}
+            matching += await self._deleted_objects(
+                info, words, min(MAX_GONE, MAX_FOUND + MAX_GONE - len(matching)), slices
+            )
+        return {"found": matching, "more": more}
 
-    async def _gone(self, info: ResourceInfo, words: Sequence[str], most: int, slices: Slices) -> list[dict[str, Any]]:
-        """The objects of a kind that the history has and that are not there any more, last deleted first."""
+    async def _deleted_objects(
+        self, info: ResourceInfo, words: Sequence[str], limit: int, slices: Slices
+    ) -> list[dict[str, Any]]:
+        """The recorded objects of a kind that were deleted, last deleted first."""
         store = self._core.store
-        seen, found = set[str](), list[dict[str, Any]]()
-        for number, change in enumerate(reversed(store.changes(info.prefix)) if most else ()):
+        seen, deleted = set[str](), list[dict[str, Any]]()
+        for number, change in enumerate(reversed(store.changes(info.prefix)) if limit else ()):
             if number % _AT_ONCE == 0:
                 await slices.turn()
             key = change.key
-            if change.type != "DELETED" or key in seen or not _fits(key[len(info.prefix) :].lower(), words):
+            if change.type != "DELETED" or key in seen or not _contains_all(key[len(info.prefix) :].lower(), words):
                 continue
             seen.add(key)
             if store.get(key) is None:
-                found.append({"key": key, "kind": info.kind, "gone": True})
-                if len(found) == most:
+                deleted.append({"key": key, "kind": info.kind, "gone": True})
+                if len(deleted) == limit:
                     break
-        return found
+        return deleted
 
     def kinds(self) -> list[dict[str, Any]]:
-        """What is stored, and how much of it."""
+        """The stored kinds, with the number of their objects."""
         store = self._core.store
         return [
             {"kind": info.kind, "group": info.group, "resource": info.resource, "count": count}
@@ -85,5 +91,5 @@ def _names_of(info: ResourceInfo) -> tuple[str, ...]:
     return (info.resource, info.singular, info.kind.lower(), *info.short_names)
 
 
-def _fits(place: str, words: Sequence[str]) -> bool:
+def _contains_all(place: str, words: Sequence[str]) -> bool:
     return all(word in place for word in words)

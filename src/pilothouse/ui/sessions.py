@@ -1,9 +1,9 @@
-"""Who may read the page: those who came with a token that the administrator was given, for as long as their session.
+"""Sessions of the page: who logged in with a token that the administrator was given may read it.
 
-A token is good for one login, within some minutes. A session is known by two secrets that must come together: a cookie
-that scripts cannot read, and a key that the page keeps in the storage of its origin and sends as a header. Cookies
-don't know ports, so any other server of this machine that the browser visits may get the cookie; the key it does not
-get. And a header of its own is nothing that a form or an image of another site can send.
+A token is valid for one login, within some minutes. A session needs two secrets: a cookie that scripts cannot read, and
+a key that the page keeps in the storage of its origin and sends as a header. Cookies ignore ports, so another server of
+this machine that the browser visits may receive the cookie, but not the key. Forms and images of other sites cannot
+send the header.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ MAX_TOKENS = 8
 MAX_SESSIONS = 16
 _BYTES = 32
 _LONGEST = 256
-"""Characters of a secret that is worth a comparison; ours have 43."""
+"""Characters of a secret that is compared; valid ones have 43."""
 
 
 class Session(msgspec.Struct, frozen=True, eq=False):
-    """Somebody who has logged in; ``ends_at`` is monotonic time."""
+    """A logged-in browser; ``ends_at`` is monotonic time."""
 
     cookie: str
     key: str
@@ -31,17 +31,17 @@ class Session(msgspec.Struct, frozen=True, eq=False):
 
 
 class Sessions:
-    """The tokens that have not been used, and the sessions, all of the same user. Both are bounded in number and time:
-    of too many, the oldest ends."""
+    """The unused tokens and the sessions, all of the same user. Both are bounded in number and time: of too many, the
+    oldest ends."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._tokens: dict[str, float] = {}
         self._sessions: dict[str, Session] = {}
-        """By the digest of the cookie: a comparison that ends early says nothing about the secret."""
+        """By the digest of the cookie, so that the time of a comparison reveals nothing about the secret."""
 
     def new_token(self) -> str:
-        """A token for one login."""
+        """Create a token for one login."""
         self._expire()
         while len(self._tokens) >= MAX_TOKENS:
             del self._tokens[next(iter(self._tokens))]
@@ -50,7 +50,7 @@ class Sessions:
         return token
 
     def log_in(self, token: str) -> Session | None:
-        """A new session for a token, which is used up by that; None if it is none, or none any more."""
+        """Exchange a token for a new session; None if the token is invalid, used or expired."""
         self._expire()
         if len(token) > _LONGEST or self._tokens.pop(_digest(token), None) is None:
             return None
@@ -63,7 +63,7 @@ class Sessions:
         return session
 
     def find(self, cookie: str, key: str) -> Session | None:
-        """The session with both secrets."""
+        """The session with both secrets; None if there is none."""
         self._expire()
         if len(cookie) > _LONGEST or len(key) > _LONGEST:
             return None
@@ -73,7 +73,7 @@ class Sessions:
         return session
 
     def is_valid(self, session: Session) -> bool:
-        """Whether it has not ended since it was found."""
+        """Whether the session has not ended since."""
         return session.ends_at > self._monotonic() and self._sessions.get(_digest(session.cookie)) is session
 
     def log_out(self, session: Session) -> None:

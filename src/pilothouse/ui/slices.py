@@ -1,4 +1,4 @@
-"""Long work on the loop in slices, so that others have their turn every few milliseconds."""
+"""Splits long work on the event loop into slices of a few milliseconds."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,8 @@ SLICE_SECONDS = 0.004
 
 
 class Slices:
-    """Measures how long the loop has been held. ``await turn()`` now and then: it lets others run once that is due."""
+    """Measures how long the loop has been blocked. ``await turn()`` regularly: it yields to other tasks when the slice
+    is over."""
 
     __slots__ = ("_began", "_now")
 
@@ -16,11 +17,11 @@ class Slices:
         self._began = perf_counter()
 
     async def turn(self) -> None:
-        """Let others run if the slice is over."""
+        """Yield to other tasks if the slice is over."""
         if self._now() - self._began >= SLICE_SECONDS:
             await self.rest()
 
     async def rest(self) -> None:
-        """Let others run now."""
+        """Yield to other tasks now."""
         await asyncio.sleep(0)
         self._began = self._now()

@@ -1,4 +1,4 @@
-"""What the page reads of stored objects. Everything else is skipped while decoding, which is most of an object."""
+"""The fields of stored objects that the page reads. All others are skipped while decoding."""
 
 from typing import Any, TypedDict
 
@@ -99,7 +99,7 @@ class Pod(msgspec.Struct):
 
 
 class WorkloadSpec(msgspec.Struct, rename="camel"):
-    """Of every workload: each kind has some of these."""
+    """The fields of all workload kinds; each kind has some of them."""
 
     replicas: int | None = None
     paused: bool | None = None
