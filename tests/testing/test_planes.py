@@ -111,7 +111,7 @@ def test_a_field_that_is_not_set_yet_is_waited_for(shared: Cluster) -> None:
     with pytest.raises(Timeout, match=r"after 0\.05 s, the condition raised KeyError\('data'\)"):
         shared.wait_for("v1", "ConfigMap", "plain", lambda found: (found or {})["data"]["a"] == "b", seconds=0.05)
     with pytest.raises(Timeout, match=r"the condition raised TypeError\(.*; it does not exist"):
-        shared.wait_for("v1", "ConfigMap", "later", lambda found: found["data"]["a"] == "b", seconds=0.05)  # type: ignore[index]  # as users write it
+        shared.wait_for("v1", "ConfigMap", "not-created", lambda found: found["data"]["a"] == "b", seconds=0.05)  # type: ignore[index]  # as users write it
     shared.patch("v1", "ConfigMap", "plain", {"data": {"a": "b"}})
     found = shared.wait_for("v1", "ConfigMap", "plain", lambda found: (found or {})["data"]["a"] == "b")
     assert found is not None and found["data"] == {"a": "b"}

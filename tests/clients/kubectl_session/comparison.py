@@ -24,6 +24,7 @@ _MASKS = tuple(
         (rf"-{_ALPHABET}{{7,10}}(?=\b)(?!-{_ALPHABET}{{2,4}}\b)", "-<hash>"),
         (rf"-{_ALPHABET}{{5}}\b(?!-)", "-<name>"),
         (rf"(?<=pod-template-hash=){_ALPHABET}+", "<hash>"),
+        (r"(?s)-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", "<certificate>"),
         (r"simulated://[0-9a-f]{64}", "simulated://<container>"),
         (r"(?m)^[IWE]\d{4} [\d:.]+ +\d+ ", "<log> "),
         # What kubectl's own watch says when it is ended while it begins.
