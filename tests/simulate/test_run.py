@@ -11,11 +11,11 @@ from tests.tables import cases
 
 from pilothouse.simulate.jobs import Job
 from pilothouse.simulate.outputs.replay import Replay
-from pilothouse.simulate.outputs.text import found_lines, run_lines, search_lines
+from pilothouse.simulate.outputs.text import failure_lines, run_lines, search_lines
 from pilothouse.simulate.result import Result
 from pilothouse.simulate.run import check_parts, run
 from pilothouse.simulate.scenario import ScenarioError, load
-from pilothouse.simulate.search import Found
+from pilothouse.simulate.search import ShrunkFailure
 
 HEAD = "apiVersion: simulate.pilothouse.io/v1alpha1\nkind: Scenario\nmetadata: {name: test}\nspec:\n"
 WEB = """
@@ -277,8 +277,8 @@ def test_an_action_that_cannot_be_performed_is_reported_without_the_log(tmp_path
     found = result(tmp_path, WEB.replace("time: 5m", "time: 1m") + entry)
     assert found.failure is not None
     job = Job(number=0, seed=0)
-    shown = Found(job=job, failure=found.failure, result=found, parts=found.parts, of=1, runs=1)
-    lines = list(found_lines(shown, Replay(program="pilothouse simulate", path="s.yaml")))
+    shown = ShrunkFailure(job=job, failure=found.failure, result=found, parts=found.parts, of=1, runs=1)
+    lines = list(failure_lines(shown, Replay(program="pilothouse simulate", path="s.yaml")))
     assert "no such nodes: selector pool=bach" in lines[0]
     assert not any("log" in line for line in lines)
 

@@ -215,15 +215,15 @@ class _Command:
             shown = documents.document(
                 name,
                 searched.finished,
-                searched.found,
+                searched.failures,
                 self._replay,
                 self._variants,
                 interrupted=searched.interrupted,
             )
             print(documents.text(shown))
             return
-        for found in searched.found:
-            _print_lines(text.found_lines(found, self._replay, settings[found.job.variant], brief=self._varies))
+        for failure in searched.failures:
+            _print_lines(text.failure_lines(failure, self._replay, settings[failure.job.variant], brief=self._varies))
         if self._varies:
             width = shutil.get_terminal_size((120, 24)).columns
             _print_lines(text.variant_lines(name, searched.finished, self._variants, width))
@@ -236,7 +236,7 @@ class _Command:
 
     def _junit(self, name: str, searched: "search.Search") -> str:
         settings = [variant.settings for variant in self._variants]
-        return junit.document(name, searched.finished, searched.found, self._replay, settings)
+        return junit.document(name, searched.finished, searched.failures, self._replay, settings)
 
 
 def available_processors() -> int:
@@ -266,7 +266,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 def _recordings(searched: "search.Search", varied: "Sequence[variants.Variant]") -> "list[Recording]":
     """The recordings of all runs, in their order, then those of the shrunk failures."""
-    results = list(searched.finished) + [(found.job, found.result) for found in searched.found if found.runs]
+    results = list(searched.finished) + [(failure.job, failure.result) for failure in searched.failures if failure.runs]
     return [
         msgspec.structs.replace(result.recording, variant=varied[job.variant].title)
         for job, result in results

@@ -53,9 +53,9 @@ class Attacher:
             component="external-attacher",
         )
         attachments.add_handler(
-            lambda found, _initial: self._queue.add((_ATTACHMENT, found.metadata.name)),
-            lambda _old, found: self._queue.add((_ATTACHMENT, found.metadata.name)),
-            lambda found, _unknown: self._enqueue_volume(found),
+            lambda attachment, _initial: self._queue.add((_ATTACHMENT, attachment.metadata.name)),
+            lambda _old, attachment: self._queue.add((_ATTACHMENT, attachment.metadata.name)),
+            lambda attachment, _unknown: self._enqueue_volume(attachment),
             resync_seconds=0.0,
         )
         volumes.add_handler(
@@ -70,8 +70,8 @@ class Attacher:
             await informer.wait_synced()
         await self._pool.run()
 
-    def _enqueue_volume(self, found: VolumeAttachment) -> None:
-        for name in index_by_volume(found):
+    def _enqueue_volume(self, attachment: VolumeAttachment) -> None:
+        for name in index_by_volume(attachment):
             self._queue.add((_VOLUME, name))
 
     async def _sync(self, key: Key) -> Requeue | None:
@@ -88,53 +88,54 @@ class Attacher:
         return None
 
     async def _sync_attachment(self, name: str) -> None:
-        found = self._attachments.get(name)
-        if found is None or found.spec.attacher != self._driver:
+        attachment = self._attachments.get(name)
+        if attachment is None or attachment.spec.attacher != self._driver:
             return
-        if found.metadata.deletion_timestamp is not None:
-            await self._detach(found)
-        elif not found.status.attached:
-            await self._attach(found)
+        if attachment.metadata.deletion_timestamp is not None:
+            await self._detach(attachment)
+        elif not attachment.status.attached:
+            await self._attach(attachment)
 
-    async def _attach(self, found: VolumeAttachment) -> None:
+    async def _attach(self, attachment: VolumeAttachment) -> None:
         """Finalizers keep volume and attachment until the attachment is deleted and detached."""
-        name = found.spec.source.persistent_volume_name or ""
+        name = attachment.spec.source.persistent_volume_name or ""
         volume = self._volumes.get(name)
         if volume is None or volume.metadata.deletion_timestamp is not None:
             reason = "is being deleted" if volume is not None else "not found"
-            record_decision(f'cannot attach to {found.spec.node_name}: persistentvolume "{name}" {reason}')
-            await self._patch_status(found, {"attachError": {"message": f'persistentvolume "{name}" {reason}'}})
+            record_decision(f'cannot attach to {attachment.spec.node_name}: persistentvolume "{name}" {reason}')
+            await self._patch_status(attachment, {"attachError": {"message": f'persistentvolume "{name}" {reason}'}})
             return
-        record_decision(f"attaching volume {name} to {found.spec.node_name}, {self._finalizer} keeps it until detached")
+        node = attachment.spec.node_name
+        record_decision(f"attaching volume {name} to {node}, {self._finalizer} keeps it until detached")
         if self._finalizer not in volume.metadata.finalizers:
             await self._set_finalizers(volume, (*volume.metadata.finalizers, self._finalizer))
-        meta = found.metadata
+        meta = attachment.metadata
         if self._finalizer not in meta.finalizers:
             changes: dict[str, Any] = {
                 "finalizers": [*meta.finalizers, self._finalizer],
-                "annotations": {NODE_ID: found.spec.node_name},
+                "annotations": {NODE_ID: attachment.spec.node_name},
                 "resourceVersion": meta.resource_version,
             }
             raw = await self._client.patch(VOLUME_ATTACHMENTS.raw, meta.name, merge_patch({"metadata": changes}))
-            found = msgspec.json.decode(raw, type=VolumeAttachment)
-        await self._patch_status(found, {"attached": True, "attachError": None})
+            attachment = msgspec.json.decode(raw, type=VolumeAttachment)
+        await self._patch_status(attachment, {"attached": True, "attachError": None})
 
-    async def _detach(self, found: VolumeAttachment) -> None:
-        if self._finalizer not in found.metadata.finalizers:
+    async def _detach(self, attachment: VolumeAttachment) -> None:
+        if self._finalizer not in attachment.metadata.finalizers:
             return
-        volume = found.spec.source.persistent_volume_name or ""
-        record_decision(f"the attachment is being deleted: detaching volume {volume} from {found.spec.node_name}")
-        if found.status.attached:
-            raw = await self._patch_status(found, {"attached": False, "detachError": None})
-            found = msgspec.json.decode(raw, type=VolumeAttachment)
-        left = [each for each in found.metadata.finalizers if each != self._finalizer]
-        changes = {"finalizers": left or None, "resourceVersion": found.metadata.resource_version}
-        await self._client.patch(VOLUME_ATTACHMENTS.raw, found.metadata.name, merge_patch({"metadata": changes}))
+        volume = attachment.spec.source.persistent_volume_name or ""
+        record_decision(f"the attachment is being deleted: detaching volume {volume} from {attachment.spec.node_name}")
+        if attachment.status.attached:
+            raw = await self._patch_status(attachment, {"attached": False, "detachError": None})
+            attachment = msgspec.json.decode(raw, type=VolumeAttachment)
+        left = [finalizer for finalizer in attachment.metadata.finalizers if finalizer != self._finalizer]
+        changes = {"finalizers": left or None, "resourceVersion": attachment.metadata.resource_version}
+        await self._client.patch(VOLUME_ATTACHMENTS.raw, attachment.metadata.name, merge_patch({"metadata": changes}))
 
-    async def _patch_status(self, found: VolumeAttachment, status: dict[str, Any]) -> bytes:
-        meta = {"resourceVersion": found.metadata.resource_version}
+    async def _patch_status(self, attachment: VolumeAttachment, status: dict[str, Any]) -> bytes:
+        meta = {"resourceVersion": attachment.metadata.resource_version}
         patch = merge_patch({"metadata": meta, "status": status})
-        name = found.metadata.name
+        name = attachment.metadata.name
         raw = await self._client.patch(VOLUME_ATTACHMENTS.raw, name, patch, subresource="status")
         return bytes(raw)
 
@@ -144,7 +145,7 @@ class Attacher:
         if volume is None or volume.metadata.deletion_timestamp is None:
             return
         if self._finalizer in volume.metadata.finalizers and not self._attachments.by_index(BY_VOLUME, name):
-            left = tuple(each for each in volume.metadata.finalizers if each != self._finalizer)
+            left = tuple(finalizer for finalizer in volume.metadata.finalizers if finalizer != self._finalizer)
             record_decision(
                 f"volume {name} is being deleted and attached nowhere: its finalizer {self._finalizer} goes"
             )

@@ -34,8 +34,8 @@ class Timeline(msgspec.Struct, frozen=True):
     def first(self, outcome: bool) -> float:
         """How long it takes until there is this outcome for the first time, infinite if there never is."""
         elapsed = 0.0
-        for found, seconds in self.steps:
-            if found is outcome:
+        for result, seconds in self.steps:
+            if result is outcome:
                 return elapsed
             elapsed += seconds
         return math.inf
@@ -103,16 +103,16 @@ def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
     spec = pod.spec
     owned = any(owner.controller and owner.kind == "Job" for owner in pod.metadata.owner_references)
     ends = spec.restart_policy in ("Never", "OnFailure")
-    given = reader if own else None
+    inherited = reader if own else None
     scripts = (
-        *(_script(container, profile, given, _INIT) for container in spec.init_containers),
+        *(_script(container, profile, inherited, _INIT) for container in spec.init_containers),
         *(
-            _script(container, profile, given, _JOB if owned else _ENDS if ends else _STAYS)
+            _script(container, profile, inherited, _JOB if owned else _ENDS if ends else _STAYS)
             for container in spec.containers
         ),
     )
     ephemeral = tuple(
-        (container.name, _script(container, profile, given, _EPHEMERAL)) for container in spec.ephemeral_containers
+        (container.name, _script(container, profile, inherited, _EPHEMERAL)) for container in spec.ephemeral_containers
     )
     if not own:
         return Behaviour(
@@ -284,10 +284,12 @@ def parse_timeline(text: str) -> Timeline:
 
 
 def _durations(text: str) -> tuple[float, ...]:
-    found = tuple(math.inf if part.strip() == "forever" else parse_duration(part.strip()) for part in text.split(","))
-    if any(seconds < 0 for seconds in found):
+    durations = tuple(
+        math.inf if part.strip() == "forever" else parse_duration(part.strip()) for part in text.split(",")
+    )
+    if any(seconds < 0 for seconds in durations):
         raise ValueError(f'"{text}" goes backwards')
-    return found
+    return durations
 
 
 def _codes(text: str) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
     def faults(self) -> frozenset[str]:
         """The faults with which the node sends nothing."""
         faults = {"silent": self.silent, "gone": self.gone, "out-of-service": self.out_of_service}
-        return frozenset(name for name, there in faults.items() if there)
+        return frozenset(name for name, enabled in faults.items() if enabled)
 
 
 def commands_of(annotations: Mapping[str, str]) -> Commands:

@@ -8,6 +8,7 @@ nothing, others one read of each object, as the node. Kubelet v1.36: ``pkg/util/
 Unlike with a kubelet, a container that has run once is restarted whatever has become of the objects.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 
@@ -85,7 +86,7 @@ class Configurator:
             container = runtime_pod.containers[index]
             if container.state != WAITING or container.restarts:
                 del configuration.containers[index]
-        contents = await self._read(pod, (each for found in configuration.containers.values() for each in found))
+        contents = await self._read(pod, itertools.chain.from_iterable(configuration.containers.values()))
         for index, references in configuration.containers.items():
             container = runtime_pod.containers[index]
             container.environment_error = environment_error(references, pod.metadata.namespace, contents)
@@ -102,18 +103,18 @@ class Configurator:
         configuration.tried = waits
 
     async def _read(self, pod: NodePod, references: Iterable[Reference]) -> dict[ObjectId, Content]:
-        found: dict[ObjectId, Content] = {}
+        by_id: dict[ObjectId, Content] = {}
         client = self._clients[pod.spec.node_name]
         for reference in references:
-            if reference.id in found:
+            if reference.id in by_id:
                 continue
             kind = SECRET_CONTENTS if reference.kind == SECRET else CONFIG_MAP_CONTENTS
             try:
                 contents = await client.get(kind, reference.name, pod.metadata.namespace)
             except NotFound:
-                found[reference.id] = Content(error=f'{reference.kind} "{reference.name}" not found')
+                by_id[reference.id] = Content(error=f'{reference.kind} "{reference.name}" not found')
             except Forbidden as error:
-                found[reference.id] = Content(error=str(error))
+                by_id[reference.id] = Content(error=str(error))
             else:
-                found[reference.id] = Content(frozenset((*(contents.data or ()), *(contents.binary_data or ()))))
-        return found
+                by_id[reference.id] = Content(frozenset((*(contents.data or ()), *(contents.binary_data or ()))))
+        return by_id

@@ -160,22 +160,22 @@ def new_runtime_pod(pod: NodePod, behaviour: Behaviour, profile: Profile, starts
         containers.append(
             RuntimeContainer(name=spec.name, script=script, init=init, sidecar=sidecar, policy=own, pull_seconds=pulled)
         )
-    made = RuntimePod(
+    runtime_pod = RuntimePod(
         containers=containers,
         inits=inits,
         starts_at=starts_at,
         gap=profile.restart_gap,
         stop_delay=behaviour.stop_delay,
     )
-    _add_ephemeral(made, behaviour, 0.0)
-    return made
+    _add_ephemeral(runtime_pod, behaviour, 0.0)
+    return runtime_pod
 
 
 def _add_ephemeral(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
     """Add new ones, at any position; none is ever removed."""
-    known = {container.name: container for container in pod.ephemeral}
+    previous = {container.name: container for container in pod.ephemeral}
     pod.ephemeral = tuple(
-        known.get(name)
+        previous.get(name)
         or RuntimeContainer(
             name=name, script=script, init=False, sidecar=False, policy="Never", ephemeral=True, added_at=now
         )
@@ -229,10 +229,12 @@ def reboot(pod: RuntimePod, at: float) -> None:
 
 def crash(pod: RuntimePod, at: float, name: str, code: int) -> bool:
     """End a running container, or all of them if no name is given. Returns whether there was any."""
-    found = [each for each in pod.all_containers if each.state == RUNNING and name in ("", each.name)]
-    for container in found:
+    matching = [
+        container for container in pod.all_containers if container.state == RUNNING and name in ("", container.name)
+    ]
+    for container in matching:
         _terminate(container, at, code)
-    return bool(found)
+    return bool(matching)
 
 
 def update_behaviour(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
@@ -271,23 +273,23 @@ def retry_start(pod: RuntimePod, container: RuntimeContainer, now: float) -> Non
 
 def _next(pod: RuntimePod) -> tuple[int, float]:
     """The next change: the index of a container, or -1 for the end of the sidecars; and when it is due."""
-    found, soonest = 0, math.inf
+    next_index, soonest = 0, math.inf
     may_start_at = pod.starts_at
     for index, container in enumerate(pod.containers):
         at = _due(pod, container, may_start_at)
         if at < soonest:
-            found, soonest = index, at
+            next_index, soonest = index, at
         if index < pod.inits:
             may_start_at = max(may_start_at, _passed_at(container))
     for index, container in enumerate(pod.ephemeral, len(pod.containers)):
         at = _due(pod, container, max(pod.starts_at, container.added_at))
         if at < soonest:
-            found, soonest = index, at
+            next_index, soonest = index, at
     if (pod.inits or pod.ephemeral) and not pod.stopping:
         at = _sidecars_end_at(pod)
         if at < soonest:
             return -1, at
-    return found, soonest
+    return next_index, soonest
 
 
 def _due(pod: RuntimePod, container: RuntimeContainer, may_start_at: float) -> float:

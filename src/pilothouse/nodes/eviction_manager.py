@@ -72,8 +72,8 @@ class EvictionManager:
         """The node lacks a resource (``memory``, ``disk``, ``pids``), maybe until ``amount`` of it was freed."""
         if resource not in CONDITIONS:
             raise ValueError(f"{resource!r} is none of {', '.join(CONDITIONS)}")
-        known = self._pressures.setdefault(node, {}).get(resource)
-        if known is not None and known.active and known.wanted == amount:
+        pressure = self._pressures.setdefault(node, {}).get(resource)
+        if pressure is not None and pressure.active and pressure.wanted == amount:
             return
         self._pressures[node][resource] = ResourcePressure(amount, last_at=self._env.monotonic())
         self._changed(node)
@@ -124,7 +124,7 @@ class EvictionManager:
         about = ObjectReference(kind=NODES.kind, name=node, uid=node)
         self._record_event(node, about, "EvictionThresholdMet", f"Attempting to reclaim {name}", warning=True)
         usages = {key: usage_of(pod, behaviour, resource) for key, pod, behaviour in active_pods}
-        order = sorted(active_pods, key=lambda each: rank(each[1], usages[each[0]], resource))
+        order = sorted(active_pods, key=lambda entry: rank(entry[1], usages[entry[0]], resource))
         for key, pod, _behaviour in order:
             if is_critical(pod):
                 continue

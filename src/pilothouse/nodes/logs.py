@@ -56,8 +56,8 @@ def _status_of(pod: Mapping[str, Any], container: str) -> Mapping[str, Any] | No
     for field in _STATUSES:
         for status in (pod.get("status") or {}).get(field) or ():
             if status.get("name") == container:
-                found: Mapping[str, Any] = status
-                return found
+                container_status: Mapping[str, Any] = status
+                return container_status
     return None
 
 

@@ -147,16 +147,16 @@ def status_patch(
 
 def changes(before: Sequence[NodeCondition], rows: Sequence[Row] = HEALTHY) -> list[tuple[str, str]]:
     """Type and status of the conditions that a status with ``rows`` would change."""
-    known = {c.type: c.status for c in before}
-    return [(kind, status) for kind, status, *_rest in rows if known.get(kind) != status]
+    statuses = {c.type: c.status for c in before}
+    return [(kind, status) for kind, status, *_rest in rows if statuses.get(kind) != status]
 
 
 def _conditions(rows: Sequence[Row], before: Sequence[NodeCondition], now: datetime.datetime) -> list[dict[str, Any]]:
     heartbeat = format_time(now)
-    known = {c.type: c for c in before}
+    previous = {c.type: c for c in before}
     conditions = []
     for kind, status, reason, message in rows:
-        old = known.get(kind)
+        old = previous.get(kind)
         since = old.last_transition_time if old is not None and old.status == status else None
         conditions.append(
             {

@@ -333,8 +333,8 @@ def _patch(pod: NodePod, now: Instant, body: dict[str, Any], rows: _Rows) -> dic
     generation = pod.metadata.generation or None
     conditions = []
     for kind, holds, reason, message in [*rows, ("PodScheduled", True, "", "")]:
-        known = before.get(kind)
-        stays = known is not None and known.status == _word(holds) and known.last_transition_time is not None
+        previous = before.get(kind)
+        stays = previous is not None and previous.status == _word(holds) and previous.last_transition_time is not None
         # A merge keeps omitted fields: reason and message of a condition that is true again must be null.
         conditions.append(
             {
@@ -344,7 +344,7 @@ def _patch(pod: NodePod, now: Instant, body: dict[str, Any], rows: _Rows) -> dic
                 "message": message or None,
                 "observedGeneration": generation,
                 "lastProbeTime": None,
-                "lastTransitionTime": format_time(known.last_transition_time) if stays else at,  # type: ignore[union-attr,arg-type]  # see ``stays``
+                "lastTransitionTime": format_time(previous.last_transition_time) if stays else at,  # type: ignore[union-attr,arg-type]  # see ``stays``
             }
         )
     written = {kind for kind, *_rest in rows}

@@ -189,15 +189,15 @@ def _after(due: float, now: float, step: Step) -> Step:
 def _is_as_written(pod: NodePod, runtime_pod: RuntimePod) -> bool:
     generation = pod.metadata.generation
     wanted = pod_status.expected(pod, runtime_pod)
-    found = 0
+    matching = 0
     for condition in pod.status.conditions:
         status = wanted.get(condition.type)
         if status is None:
             continue
-        found += 1
+        matching += 1
         if condition.status != status or condition.observed_generation not in (generation, 0):
             return False
-    return found == len(wanted)
+    return matching == len(wanted)
 
 
 # After a restart of the simulator
@@ -209,14 +209,14 @@ def recover(pod: NodePod, behaviour: Behaviour, profile: Profile, now: pod_statu
         return None
     runtime_pod = new_runtime_pod(pod, behaviour, profile, now.loop + behaviour.start_delay)
     shown = pod.status
-    known = {
+    statuses = {
         status.name: status
         for status in (
             *shown.init_container_statuses, *shown.container_statuses, *shown.ephemeral_container_statuses
         )
     }  # fmt: skip
     for container in runtime_pod.all_containers:
-        status = known.get(container.name)
+        status = statuses.get(container.name)
         if status is not None:
             _recover(container, status, now)
     runtime_pod.sandbox = any(

@@ -135,7 +135,7 @@ class PodWorkers:
 
     def active_pods(self, node: str) -> list[tuple[str, NodePod, Behaviour]]:
         """The pods of a node that may be evicted."""
-        found = []
+        active = []
         for key in self._on_node[node]:
             pod, sync_status = self._pods.cache.get(key), self._sync_statuses.get(key)
             if (
@@ -146,8 +146,8 @@ class PodWorkers:
             ):
                 continue
             if sync_status.runtime_pod is not None and sync_status.stopping_since is None and not is_terminal(pod):
-                found.append((key, pod, sync_status.behaviour))
-        return found
+                active.append((key, pod, sync_status.behaviour))
+        return active
 
     def evict(self, key: str, failure: PodFailure) -> None:
         """Evict a pod."""
@@ -389,7 +389,9 @@ class PodWorkers:
         """The address of a node: that of its Node, which may be an adopted one."""
         node = self._nodes.get(name)
         addresses = () if node is None else node.status.addresses
-        return next((each.address for each in addresses if each.type == "InternalIP"), node_address(self._index[name]))
+        return next(
+            (address.address for address in addresses if address.type == "InternalIP"), node_address(self._index[name])
+        )
 
     async def _write(self, key: str, pod: NodePod, sync_status: PodSyncStatus) -> NodePod:
         runtime_pod = sync_status.runtime_pod
@@ -496,7 +498,9 @@ class PodWorkers:
 def _may_refer(pod: NodePod) -> bool:
     """Whether the pod may need ConfigMaps or Secrets: ``references``, which most clusters never load, finds out."""
     spec = pod.spec
-    return bool(spec.volumes) or any(each.env or each.env_from for each in (*spec.init_containers, *spec.containers))
+    return bool(spec.volumes) or any(
+        container.env or container.env_from for container in (*spec.init_containers, *spec.containers)
+    )
 
 
 def _container_at(pod: NodePod, index: int) -> tuple[str, Container]:

@@ -86,7 +86,7 @@ def volume_for(
     if class_.reclaim_policy == "Delete":
         # So that the storage is deleted with the object, in whichever order both are deleted.
         metadata["finalizers"] = [EXTERNAL_FINALIZER]
-    made: dict[str, Any] = {
+    volume_spec: dict[str, Any] = {
         "capacity": {"storage": spec.resources.requests["storage"]},
         "accessModes": list(spec.access_modes),
         "claimRef": object_reference(PERSISTENT_VOLUME_CLAIMS, meta),
@@ -96,14 +96,14 @@ def volume_for(
         "csi": {"driver": PROVISIONER, "volumeHandle": name, "volumeAttributes": dict(class_.parameters)},
     }
     if not class_.parameters:
-        del made["csi"]["volumeAttributes"]
+        del volume_spec["csi"]["volumeAttributes"]
     if class_.mount_options:
-        made["mountOptions"] = list(class_.mount_options)
+        volume_spec["mountOptions"] = list(class_.mount_options)
     if spec.volume_attributes_class_name:
-        made["volumeAttributesClassName"] = spec.volume_attributes_class_name
+        volume_spec["volumeAttributesClassName"] = spec.volume_attributes_class_name
     if topology:
-        made["nodeAffinity"] = {"required": {"nodeSelectorTerms": topology}}
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": made}
+        volume_spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": topology}}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": volume_spec}
 
 
 class Provisioner:
@@ -133,7 +133,7 @@ class Provisioner:
             lambda volume, _initial: self._queue.add((_VOLUME, volume.metadata.name)),
             lambda _old, volume: self._queue.add((_VOLUME, volume.metadata.name)),
         )
-        self._attachments.add_handler(on_delete=lambda found, _unknown: self._detached(found))
+        self._attachments.add_handler(on_delete=lambda attachment, _unknown: self._detached(attachment))
 
     def _detached(self, attachment: VolumeAttachment) -> None:
         for name in index_by_volume(attachment):
@@ -217,8 +217,8 @@ class Provisioner:
         return [
             {
                 "matchExpressions": [
-                    {"key": each.key, "operator": "In", "values": list(each.values)}
-                    for each in term.match_label_expressions
+                    {"key": requirement.key, "operator": "In", "values": list(requirement.values)}
+                    for requirement in term.match_label_expressions
                 ]
             }
             for term in class_.allowed_topologies
@@ -281,4 +281,4 @@ class Provisioner:
 
 
 def _without(finalizers: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(each for each in finalizers if each != EXTERNAL_FINALIZER)
+    return tuple(finalizer for finalizer in finalizers if finalizer != EXTERNAL_FINALIZER)

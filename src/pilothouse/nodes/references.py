@@ -59,13 +59,13 @@ class Content(msgspec.Struct, frozen=True):
 
 def references_of(pod: NodePod) -> References | None:
     """The required objects of the pod, None for most pods."""
-    mounts = tuple(Mount(volume.name, found) for volume in pod.spec.volumes if (found := tuple(_of_volume(volume))))
+    mounts = tuple(Mount(volume.name, sources) for volume in pod.spec.volumes if (sources := tuple(_of_volume(volume))))
     containers = {}
     for index, container in enumerate((*pod.spec.init_containers, *pod.spec.containers)):
         if container.env or container.env_from:
-            found = tuple(_of_container(container))
-            if found:
-                containers[index] = found
+            references = tuple(_of_container(container))
+            if references:
+                containers[index] = references
     return References(mounts, containers) if mounts or containers else None
 
 

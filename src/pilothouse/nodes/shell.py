@@ -246,8 +246,8 @@ class Shell:
 
     def _values(self, word: Word) -> list[str]:
         """The words that a word becomes in a ``for``."""
-        if len(word.pieces) == 1 and (found := _SEQUENCE.fullmatch(word.pieces[0][1])):
-            return [str(number) for number in range(int(found[1] or 1), int(found[2]) + 1)]
+        if len(word.pieces) == 1 and (match := _SEQUENCE.fullmatch(word.pieces[0][1])):
+            return [str(number) for number in range(int(match[1] or 1), int(match[2]) + 1)]
         value = self._value(word)
         if value is None or (not word.quoted and ("{" in value or any(kind == VARIABLE for kind, _ in word.pieces))):
             raise Unclear("words that depend on something")
@@ -352,9 +352,9 @@ class Shell:
         for argument in arguments:
             if argument is None:
                 raise Unclear("a duration that depends on something")
-            found = _DURATION.fullmatch(argument)
-            if found is not None:
-                seconds += float(found[1]) * _UNITS[found[2]]
+            match = _DURATION.fullmatch(argument)
+            if match is not None:
+                seconds += float(match[1]) * _UNITS[match[2]]
             elif argument in ("infinity", "inf"):
                 raise _Forever
             else:
@@ -450,7 +450,7 @@ class Shell:
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\[ntr\\]", lambda found: _ESCAPES[found[0]], text)
+    return re.sub(r"\\[ntr\\]", lambda match: _ESCAPES[match[0]], text)
 
 
 def _is_constant(condition: CommandList, name: str) -> bool:

@@ -86,9 +86,9 @@ class For(msgspec.Struct, frozen=True):
 Command = Simple | Group | If | While | For
 
 
-def parse(found: Sequence[Token]) -> CommandList:
+def parse(tokens: Sequence[Token]) -> CommandList:
     """Parse the whole script. Raises ``Unclear``."""
-    parser = _Parser(found)
+    parser = _Parser(tokens)
     script = parser.sequence(())
     if not parser.at_end:
         raise Unclear("a word or an operator in the wrong place")
@@ -96,8 +96,8 @@ def parse(found: Sequence[Token]) -> CommandList:
 
 
 class _Parser:
-    def __init__(self, found: Sequence[Token]) -> None:
-        self._tokens = found
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
         self._at = 0
         self._depth = 0
 
@@ -265,21 +265,21 @@ class _Parser:
         return Simple(tuple(assignments), tuple(words), tuple(redirections))
 
     def _redirections(self) -> tuple[Redirection, ...]:
-        found: list[Redirection] = []
+        redirections: list[Redirection] = []
         while not self.at_end:
             token = self._tokens[self._at]
             if not isinstance(token, Operator) or token.text not in _REDIRECTIONS:
                 break
             self._at += 1
-            found.append(Redirection(token, self._word()))
-        return tuple(found)
+            redirections.append(Redirection(token, self._word()))
+        return tuple(redirections)
 
 
 def _assignment(word: Word) -> tuple[str, Word] | None:
     if not word.pieces or word.pieces[0][0] != TEXT:
         return None
-    found = _ASSIGNMENT.match(word.pieces[0][1])
-    if found is None:
+    match = _ASSIGNMENT.match(word.pieces[0][1])
+    if match is None:
         return None
-    first = (TEXT, word.pieces[0][1][found.end() :])
-    return found[1], Word((first, *word.pieces[1:]), True)
+    first = (TEXT, word.pieces[0][1][match.end() :])
+    return match[1], Word((first, *word.pieces[1:]), True)

@@ -143,10 +143,10 @@ class _Reader:
             return
         self._at += 1
         for pattern in (_NAME, _BRACED):
-            found = pattern.match(self._script, self._at)
-            if found is not None:
-                self._at = found.end()
-                self._add(pieces, VARIABLE, found[found.lastindex or 0])
+            match = pattern.match(self._script, self._at)
+            if match is not None:
+                self._at = match.end()
+                self._add(pieces, VARIABLE, match[match.lastindex or 0])
                 return
         opening = self._script[self._at : self._at + 1]
         if opening not in ("(", "{"):

@@ -32,7 +32,7 @@ def container_usages(pod: Mapping[str, Any], share: Mapping[str, int]) -> list[C
         for container in (pod.get("spec") or {}).get(field) or ()
     }
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
-    found = []
+    usages = []
     for number, name in enumerate(running):
 
         def amount(resource: str, number: int = number, name: str = name) -> int:
@@ -48,17 +48,17 @@ def container_usages(pod: Mapping[str, Any], share: Mapping[str, int]) -> list[C
             part, left = divmod(whole, len(running))
             return part + (left if number == 0 else 0)
 
-        found.append(ContainerUsage(name, Usage(cpu=amount("cpu"), memory=amount("memory"))))
-    return found
+        usages.append(ContainerUsage(name, Usage(cpu=amount("cpu"), memory=amount("memory"))))
+    return usages
 
 
 def _running(pod: Mapping[str, Any]) -> list[str]:
     status = pod.get("status") or {}
     return [
-        each.get("name") or ""
+        container.get("name") or ""
         for field in ("containerStatuses", "initContainerStatuses")
-        for each in status.get(field) or ()
-        if (each.get("state") or {}).get("running") is not None
+        for container in status.get(field) or ()
+        if (container.get("state") or {}).get("running") is not None
     ]
 
 

@@ -152,7 +152,7 @@ class VolumeManager:
         node, reported = self._nodes.get(name), self._reported[name]
         if node is None or reported.uid != node.metadata.uid or not set(volumes) <= set(reported.volumes):
             return False
-        return set(volumes) <= {each.name for each in node.status.volumes_attached}
+        return set(volumes) <= {attached.name for attached in node.status.volumes_attached}
 
     # Events of the watch
 

@@ -90,8 +90,8 @@ class AdmissionRequest(Generic[T]):
 
     def as_dict(self) -> dict[str, Any]:
         """The object (in a DELETE the old one) with all its fields, as JSON data of the caller's own."""
-        found: dict[str, Any] = msgspec.json.decode(self._raw)
-        return found
+        document: dict[str, Any] = msgspec.json.decode(self._raw)
+        return document
 
 
 Validate = Callable[[T, AdmissionRequest[T]], Awaitable[None]]
@@ -137,7 +137,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
             "resources": [self.kind.resource],
             "scope": "Namespaced" if self.kind.namespaced else "Cluster",
         }
-        found: dict[str, Any] = {
+        configuration: dict[str, Any] = {
             "name": self.full_name,
             "clientConfig": at.of(self.path),
             "rules": [rule],
@@ -152,13 +152,15 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
             ("namespaceSelector", self.namespace_selector),
         ):
             if selector is not None:
-                found[name] = msgspec.to_builtins(selector)
+                configuration[name] = msgspec.to_builtins(selector)
         if self.match_conditions:
             conditions = self.match_conditions.items()
-            found["matchConditions"] = [{"name": name, "expression": expression} for name, expression in conditions]
+            configuration["matchConditions"] = [
+                {"name": name, "expression": expression} for name, expression in conditions
+            ]
         if self.mutating:
-            found["reinvocationPolicy"] = self.reinvocation_policy
-        return found
+            configuration["reinvocationPolicy"] = self.reinvocation_policy
+        return configuration
 
 
 _NOTHING = msgspec.Raw(b"null")
@@ -191,13 +193,14 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 async def review(webhook: Webhook, body: bytes, client: Client) -> tuple[bytes, int]:
     """The response to an AdmissionReview, and its code: 200, or that of the denial. Raises ``BadReview``."""
     try:
-        found = msgspec.json.decode(body, type=_Review)
+        request_review = msgspec.json.decode(body, type=_Review)
     except UNREADABLE as error:
         raise BadReview(f"the body is no AdmissionReview: {error}") from error
-    if (found.api_version, found.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
-        raise BadReview(f"expected an AdmissionReview of admission.k8s.io/v1, got {found.kind!r} {found.api_version!r}")
-    response, code = await _response(webhook, found.request, client)
-    answer = {"apiVersion": found.api_version, "kind": found.kind, "response": response}
+    if (request_review.api_version, request_review.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
+        got = f"{request_review.kind!r} {request_review.api_version!r}"
+        raise BadReview(f"expected an AdmissionReview of admission.k8s.io/v1, got {got}")
+    response, code = await _response(webhook, request_review.request, client)
+    answer = {"apiVersion": request_review.api_version, "kind": request_review.kind, "response": response}
     return msgspec.json.encode(answer), code
 
 

@@ -143,7 +143,7 @@ class App:
         """
         kind = self._kind(resource)
         name = name or kind.kind.lower()
-        if any(each.name == name for each in self._declarations):
+        if any(other.name == name for other in self._declarations):
             raise ValueError(f"app {self.name} has a controller {name!r} already; give this one another name=")
         field_manager = f"{self.name}/{name}"
         if len(field_manager) > _MAX_FIELD_MANAGER or not field_manager.isprintable():
@@ -164,7 +164,7 @@ class App:
             reconcile=_undeclared,
             finalize=None,
             finalizer=_checked_finalizer(finalizer) if finalizer else "",
-            owns=tuple(self._owned(each) for each in owns),
+            owns=tuple(self._owned(owned) for owned in owns),
             references=references,
             reads=tuple(map(self._kind, reads)),
             predicates=tuple(predicates),
@@ -175,7 +175,7 @@ class App:
             rights=tuple(map(dict, rights)),
             status_fields=resource.status_fields if isinstance(resource, CustomResource) else None,
         )
-        cached = {(each.api_version, each.kind) for each in declaration.watched}
+        cached = {(kind.api_version, kind.kind) for kind in declaration.watched}
         for index in declaration.indexes:
             indexed = self._kind(index.kind)
             if (indexed.api_version, indexed.kind) not in cached:
@@ -266,7 +266,7 @@ class App:
     @property
     def has_webhooks(self) -> bool:
         """Whether the API server has to reach the app: for admission, or for conversions."""
-        return bool(self._webhooks) or any(each.has_conversion for each in self._resources.values())
+        return bool(self._webhooks) or any(resource.has_conversion for resource in self._resources.values())
 
     def webhook_handler(self, client: Client) -> WebhookHandler:
         """An ASGI application that serves the webhooks and conversions of the app. ``client`` is for functions that
@@ -285,7 +285,7 @@ class App:
     def definitions(self, webhooks: ClientConfig | None = None) -> list[dict[str, Any]]:
         """The CustomResourceDefinitions of the declared custom resources. The address of their conversions is
         ``webhooks``; by default the app's Service in the namespace ``default``."""
-        return [each.definition(webhooks or self._default_config) for each in self._resources.values()]
+        return [resource.definition(webhooks or self._default_config) for resource in self._resources.values()]
 
     def rules(self) -> list[dict[str, Any]]:
         """The RBAC rules that the controllers and functions of webhooks need, and nothing more: for a ClusterRole. The
@@ -303,16 +303,19 @@ class App:
         for controller in self._running:
             keys = controller.failing
             if (controller.kind.api_version, controller.kind.kind) == (api_version, kind):
-                keys = [key, *(each for each in keys if each != key)]
-            shown = (f"controller {controller.name}: {each} {controller.explain(each)}" for each in keys[:_EXPLAINED])
+                keys = [key, *(other for other in keys if other != key)]
+            shown = (
+                f"controller {controller.name}: {failing_key} {controller.explain(failing_key)}"
+                for failing_key in keys[:_EXPLAINED]
+            )
             lines += shown
         return lines
 
     def is_failing(self, api_version: str, kind: str, key: str) -> bool:
         """Whether the last sync of an object has failed."""
         return any(
-            (each.kind.api_version, each.kind.kind) == (api_version, kind) and key in each.failing
-            for each in self._running
+            (controller.kind.api_version, controller.kind.kind) == (api_version, kind) and key in controller.failing
+            for controller in self._running
         )
 
     def misfit(self, obj: dict[str, Any]) -> str:
@@ -347,7 +350,7 @@ class App:
         metrics."""
         again = copy.copy(self)
         again._running = []
-        again._declarations = [each.renewed() for each in self._declarations]
+        again._declarations = [declaration.renewed() for declaration in self._declarations]
         return again
 
     async def run(
@@ -373,7 +376,7 @@ class App:
         async with TaskGroup(self.name) as group:
             tasks = [group.start(recorder.run(), name="events")]
             checks: dict[str, Callable[[], bool]] = {"caches": lambda: False}
-            if not self._declarations or any(each.has_conversion for each in self._resources.values()):
+            if not self._declarations or any(resource.has_conversion for resource in self._resources.values()):
                 del checks["caches"]
             try:
                 if settings.webhooks is not None and self.has_webhooks:
@@ -417,7 +420,7 @@ class App:
         self, client: Client, env: Env, settings: Settings, recorder: EventRecorder, health: Health
     ) -> None:
         factories: list[InformerFactory] = []
-        health.replace("caches", lambda: all(each.has_synced for one in factories for each in one.informers))
+        health.replace("caches", lambda: all(informer.has_synced for one in factories for informer in one.informers))
         async with TaskGroup(f"{self.name}: controllers") as group:
             for namespace in settings.namespaces:
                 # Their gauges would overwrite each other under one name.
@@ -454,10 +457,11 @@ class App:
         for name in namespaces:
             if errors := dns_label_errors(name):
                 raise ValueError(f"app {self.name} cannot watch the namespace {name!r}: {errors[0]}")
-        for each in self._declarations:
-            if len(namespaces) > 1 and not each.kind.namespaced:
+        for declaration in self._declarations:
+            if len(namespaces) > 1 and not declaration.kind.namespaced:
                 raise ValueError(
-                    f"{each.kind.kind} is in no namespace: controller {each.name} can watch one namespace or all"
+                    f"{declaration.kind.kind} is in no namespace: "
+                    f"controller {declaration.name} can watch one namespace or all"
                 )
         return namespaces
 
@@ -541,5 +545,5 @@ def _checked_finalizer(name: str) -> str:
 
 
 async def _is_established(client: Client, name: str) -> bool:
-    found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
-    return any(each.type == "Established" and each.status == "True" for each in found.status.conditions)
+    conditions = (await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)).status.conditions
+    return any(condition.type == "Established" and condition.status == "True" for condition in conditions)

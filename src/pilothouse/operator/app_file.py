@@ -27,14 +27,14 @@ def load_app(reference: str) -> App:
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[module_name] = module
     spec.loader.exec_module(module)
-    found = {key: value for key, value in vars(module).items() if isinstance(value, App)}
+    apps = {key: value for key, value in vars(module).items() if isinstance(value, App)}
     if name:
-        if name not in found:
-            raise AppFileError(f"{path} has no App named {name}; there {_listed(found)}")
-        return found[name]
-    if len(set(map(id, found.values()))) != 1:
-        raise AppFileError(f"{path} must have one App, or be named as FILE:NAME; there {_listed(found)}")
-    return next(iter(found.values()))
+        if name not in apps:
+            raise AppFileError(f"{path} has no App named {name}; there {_listed(apps)}")
+        return apps[name]
+    if len(set(map(id, apps.values()))) != 1:
+        raise AppFileError(f"{path} must have one App, or be named as FILE:NAME; there {_listed(apps)}")
+    return next(iter(apps.values()))
 
 
 def file_and_name(reference: str) -> tuple[Path, str]:
@@ -50,5 +50,5 @@ def file_and_name(reference: str) -> tuple[Path, str]:
     return path, name
 
 
-def _listed(found: dict[str, App]) -> str:
-    return f"are {', '.join(sorted(found))}" if found else "is none: app = pilothouse.operator.App(NAME)"
+def _listed(apps: dict[str, App]) -> str:
+    return f"are {', '.join(sorted(apps))}" if apps else "is none: app = pilothouse.operator.App(NAME)"

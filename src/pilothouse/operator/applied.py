@@ -33,7 +33,7 @@ def fingerprint(raw: bytes, body: dict[str, Any]) -> bytes:
 
 def _within(value: Any, shape: Any) -> Any:
     if isinstance(value, dict) and isinstance(shape, dict):
-        return {name: _within(value[name], each) for name, each in shape.items() if name in value}
+        return {name: _within(value[name], subshape) for name, subshape in shape.items() if name in value}
     return value
 
 

@@ -40,5 +40,5 @@ def _model(value: Any) -> Any:
     names: Mapping[str, str] | None = getattr(value, "attribute_map", None)
     if names is None:
         raise TypeError(f"{type(value).__name__} has no form in JSON")
-    found = ((shown, getattr(value, name)) for name, shown in names.items())
-    return {shown: each for shown, each in found if each is not None}
+    fields = ((shown, getattr(value, name)) for name, shown in names.items())
+    return {shown: value for shown, value in fields if value is not None}

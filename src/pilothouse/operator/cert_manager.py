@@ -43,8 +43,8 @@ def certificate_objects(app: str, namespace: str) -> list[dict[str, Any]]:
 
 def inject_ca(objects: Iterable[dict[str, Any]], app: str, namespace: str) -> None:
     """Have cert-manager write ``caBundle`` into these webhook configurations and definitions."""
-    for each in objects:
-        annotations = each["metadata"].setdefault("annotations", {})
+    for obj in objects:
+        annotations = obj["metadata"].setdefault("annotations", {})
         annotations[INJECT_CA_FROM] = f"{namespace}/{_certificate_name(app)}"
 
 

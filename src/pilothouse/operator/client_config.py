@@ -28,12 +28,12 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, path: str) -> dict[str, Any]:
         """The ``clientConfig`` of one webhook."""
-        found: dict[str, Any] = {}
+        config: dict[str, Any] = {}
         if self.url:
-            found["url"] = self.url.rstrip("/") + path
+            config["url"] = self.url.rstrip("/") + path
         else:
             service = {"namespace": self.service_namespace, "name": self.service_name, "path": path, "port": self.port}
-            found["service"] = service
+            config["service"] = service
         if self.ca_bundle:
-            found["caBundle"] = base64.b64encode(self.ca_bundle).decode()
-        return found
+            config["caBundle"] = base64.b64encode(self.ca_bundle).decode()
+        return config

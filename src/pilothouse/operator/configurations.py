@@ -21,20 +21,20 @@ _MOST_SECONDS = 30
 def configurations(app: str, webhooks: Iterable[Webhook], at: ClientConfig) -> list[dict[str, Any]]:
     """Both, as far as there are such webhooks. Webhooks are called in the order of their declaration."""
     webhooks = tuple(webhooks)
-    found = []
+    objects = []
     for kind, mutating in (("MutatingWebhookConfiguration", True), ("ValidatingWebhookConfiguration", False)):
-        listed = [each.configuration(at) for each in webhooks if each.mutating is mutating]
+        listed = [webhook.configuration(at) for webhook in webhooks if webhook.mutating is mutating]
         if listed:
             body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": app}}
-            found.append({**body, "webhooks": listed})
-    return found
+            objects.append({**body, "webhooks": listed})
+    return objects
 
 
 def checked(webhook: Webhook, others: Iterable[Webhook]) -> Webhook:
     """The webhook. Raises ``ValueError`` for values that the API server would reject, and for a duplicate name."""
     if errors := dns_label_errors(webhook.name):
         raise ValueError(f"the name of a webhook, {webhook.name!r}, {errors[0]}")
-    if any(each.full_name == webhook.full_name and each.mutating is webhook.mutating for each in others):
+    if any(other.full_name == webhook.full_name and other.mutating is webhook.mutating for other in others):
         raise ValueError(f"there is a webhook {webhook.full_name} already; give this one another name=")
     if not 1 <= webhook.timeout_seconds <= _MOST_SECONDS:
         raise ValueError(

@@ -96,20 +96,22 @@ class Context(Generic[T]):
         if not index:
             return cast("builtins.list[U]", informer.cache.list(namespace))
         declaration = self._parts.declaration
-        known = [each.name for each in declaration.indexes if _kind_key(kind_of(each.kind)) == _kind_key(informer.kind)]
-        if index not in known:
+        names = [
+            other.name for other in declaration.indexes if _kind_key(kind_of(other.kind)) == _kind_key(informer.kind)
+        ]
+        if index not in names:
             raise TerminalError(
                 f"controller {declaration.name} has no index {index!r} of {informer.kind.group_resource}; it has "
-                f"{', '.join(known) or 'none'}: declare it with indexes="
+                f"{', '.join(names) or 'none'}: declare it with indexes="
             )
-        found = self._at(informer, declaration.index_name(index), value)
-        return [each for each in found if namespace is None or each.metadata.namespace == namespace]
+        objects = self._at(informer, declaration.index_name(index), value)
+        return [obj for obj in objects if namespace is None or obj.metadata.namespace == namespace]
 
     def owned(self, kind: Resource[U]) -> "builtins.list[U]":
         """The objects of a kind in ``owns`` in the cache that the synced object controls, sorted by key."""
         uid = self.object.metadata.uid
-        found: builtins.list[U] = self._at(self._owned_informer(*_kind_key(kind_of(kind))), OWNER_INDEX, uid)
-        return [each for each in found if is_controlled_by(each.metadata, uid)]
+        objects: builtins.list[U] = self._at(self._owned_informer(*_kind_key(kind_of(kind))), OWNER_INDEX, uid)
+        return [obj for obj in objects if is_controlled_by(obj.metadata, uid)]
 
     @staticmethod
     def _at(informer: SharedInformer[Any], index: str, value: str) -> "builtins.list[Any]":
@@ -195,10 +197,10 @@ class Context(Generic[T]):
         Its dependents are deleted, too. The API server's own default is to orphan the Pods of Jobs.
         """
         informer = self._owned_informer(*_kind_key(kind_of(kind)))
-        found = informer.cache.get(self._key(informer, name, namespace))
-        if found is None or found.metadata.deletion_timestamp is not None:
+        cached = informer.cache.get(self._key(informer, name, namespace))
+        if cached is None or cached.metadata.deletion_timestamp is not None:
             return False
-        meta: ObjectMeta = found.metadata
+        meta: ObjectMeta = cached.metadata
         try:
             await self.client.delete(
                 informer.kind, name, meta.namespace, uid=meta.uid, propagation_policy=propagation_policy

@@ -42,10 +42,10 @@ class DeclaredController(Controller):
         recorder: EventRecorder,
         metrics: Registry,
     ) -> None:
-        found: dict[tuple[str, str], SharedInformer[Any]] = {}
+        by_kind: dict[tuple[str, str], SharedInformer[Any]] = {}
         owned_kinds = declaration.owned_kinds
         for kind in declaration.watched:
-            found[kind.api_version, kind.kind] = informers.informer(
+            by_kind[kind.api_version, kind.kind] = informers.informer(
                 kind,
                 namespace=namespace if kind.namespaced else "",
                 label_selector=declaration.selector if kind == declaration.kind else "",
@@ -55,22 +55,22 @@ class DeclaredController(Controller):
             declaration.name,
             env,
             workers=declaration.workers,
-            waits_for=tuple(found.values()),
+            waits_for=tuple(by_kind.values()),
             metrics=metrics,
             limiter=declaration.rate_limiter(env),
             queue_name=f"{declaration.name}/{namespace}" if namespace else "",
         )
         self._declaration = declaration
-        self._informers = found
-        self._primary: SharedInformer[Any] = found[declaration.kind.api_version, declaration.kind.kind]
+        self._informers = by_kind
+        self._primary: SharedInformer[Any] = by_kind[declaration.kind.api_version, declaration.kind.kind]
         self._parts = Parts(
             declaration=declaration,
             client=client,
             env=env,
             log=Log(declaration.name),
-            informers=found,
+            informers=by_kind,
             recorder=recorder,
-            written=ConsistencyStore(read_versions(*found.values())),
+            written=ConsistencyStore(read_versions(*by_kind.values())),
             applied={},
             uncertain=set(),  # never iterated
         )
@@ -109,7 +109,11 @@ class DeclaredController(Controller):
             moved = controller_of(old.metadata) != controller_of(new.metadata)
             if moved:
                 self._enqueue_owner(old)
-            if moved or old.metadata.uid != new.metadata.uid or all(each(old, new) for each in owned.predicates):
+            if (
+                moved
+                or old.metadata.uid != new.metadata.uid
+                or all(predicate(old, new) for predicate in owned.predicates)
+            ):
                 self._enqueue_owner(new)
 
         informer = self._informers[kind.api_version, kind.kind]
@@ -149,7 +153,9 @@ class DeclaredController(Controller):
                 self.queue.add(object_key(primary.metadata))
 
         def updated(old: Cached, new: Cached) -> None:
-            if old.metadata.uid == new.metadata.uid and not all(each(old, new) for each in reference.predicates):
+            if old.metadata.uid == new.metadata.uid and not all(
+                predicate(old, new) for predicate in reference.predicates
+            ):
                 return
             if reference.map is not None:
                 changed(old)  # the previous owner must be synced, because it no longer owns the object
@@ -291,15 +297,15 @@ class DeclaredController(Controller):
 async def _outcome(sync: Any) -> Requeue | None:
     """Validate the result of an operator's function. It must never end the worker."""
     try:
-        found = await sync
+        outcome = await sync
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         raise RuntimeError("the sync awaited a task that was cancelled") from error
-    if found is None or (isinstance(found, Requeue) and isinstance(found.after, int | float)):
-        return found
-    raise TypeError(f"a sync returns None or Requeue(seconds), got {found!r}")
+    if outcome is None or (isinstance(outcome, Requeue) and isinstance(outcome.after, int | float)):
+        return outcome
+    raise TypeError(f"a sync returns None or Requeue(seconds), got {outcome!r}")
 
 
 def _lifetime(obj: Cached) -> tuple[object, ...]:

@@ -67,7 +67,9 @@ class Conversions:
     """The conversions of some custom resources."""
 
     def __init__(self, resources: Iterable[CustomResource[Any]]) -> None:
-        self._resources = {(each.kind.group, each.kind.kind): each for each in resources if each.has_conversion}
+        self._resources = {
+            (resource.kind.group, resource.kind.kind): resource for resource in resources if resource.has_conversion
+        }
 
     @property
     def any(self) -> bool:
@@ -86,9 +88,9 @@ class Conversions:
         resource = self._resources.get((group, obj.kind))
         if resource is None or group != desired_group:
             raise ConversionFailed(f"{what} to {desired_api_version}: this operator does not convert it")
-        for each in (version, desired):
-            if each not in resource.versions:
-                raise ConversionFailed(f"{what} to {desired_api_version}: {resource.name} has no version {each}")
+        for kind in (version, desired):
+            if kind not in resource.versions:
+                raise ConversionFailed(f"{what} to {desired_api_version}: {resource.name} has no version {kind}")
         if version == desired:
             return raw
         try:
@@ -114,9 +116,9 @@ class Conversions:
             raise BadReview(f"expected a ConversionReview of apiextensions.k8s.io/v1, got {review.kind!r}")
         request, converted = review.request, []
         result: dict[str, Any] = {"status": "Success"}
-        for count, each in enumerate(request.objects, 1):
+        for count, obj in enumerate(request.objects, 1):
             try:
-                converted.append(msgspec.Raw(self.convert(each, request.desired_api_version)))
+                converted.append(msgspec.Raw(self.convert(obj, request.desired_api_version)))
             except ConversionFailed as error:
                 result, converted = {"status": "Failed", "message": str(error)}, []
                 break
@@ -134,22 +136,22 @@ def _converted(resource: CustomResource[Any], obj: Object, raw: bytes, desired: 
     if source.convert_to is not None or target.convert_from is not None:
         view: Any
         view, fits = lenient.read(source.view if source.convert_to is not None else hub.view, raw, lambda: obj.kind)
-        known = obj.metadata
+        metadata_before = obj.metadata
         for function, result in ((source.convert_to, hub.view), (target.convert_from, target.view)):
             if function is not None:
                 view = _called(function, view, fits=fits)
                 if not isinstance(view, result):
                     raise TypeError(f"it must return a {result.__name__}, got {type(view).__name__}")
-                known = _with_added(known, view.metadata)
-                view = msgspec.structs.replace(view, metadata=known)
+                metadata_before = _with_added(metadata_before, view.metadata)
+                view = msgspec.structs.replace(view, metadata=metadata_before)
                 if fits and function is source.convert_to and desired == resource.stored:
                     _check_fits(view, hub)
         if fits:
             fields = msgspec.json.decode(msgspec.json.encode(view), type=dict[str, msgspec.Raw])
         else:
-            made = lenient.without_made_up(view, msgspec.json.decode(raw))
-            fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in made.items()}
-        metadata = _with_changes(metadata, obj.metadata, known)
+            converted = lenient.without_made_up(view, msgspec.json.decode(raw))
+            fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in converted.items()}
+        metadata = _with_changes(metadata, obj.metadata, metadata_before)
     names = {"apiVersion": f"{resource.kind.group}/{desired}", "kind": obj.kind, "metadata": metadata}
     return msgspec.json.encode({**names, **{name: value for name, value in fields.items() if name not in names}})
 
@@ -186,11 +188,11 @@ def _with_changes(metadata: msgspec.Raw, before: ObjectMeta, after: ObjectMeta) 
     if (before.labels, before.annotations) == (after.labels, after.annotations):
         return metadata
     changed: dict[str, Any] = msgspec.json.decode(metadata)
-    for name, known, values in (
+    for name, old_values, values in (
         ("labels", before.labels, after.labels),
         ("annotations", before.annotations, after.annotations),
     ):
-        if values != known:
+        if values != old_values:
             changed[name] = values
     return msgspec.Raw(msgspec.json.encode(changed))
 

@@ -54,7 +54,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 def validations(*rules: Rule) -> msgspec.Meta:
     """Rules about a field: ``spec: Annotated[RangeSpec, validations(Rule("self.low <= self.high"))]``."""
-    return msgspec.Meta(extra_json_schema={_VALIDATIONS: [msgspec.to_builtins(each) for each in rules]})
+    return msgspec.Meta(extra_json_schema={_VALIDATIONS: [msgspec.to_builtins(rule) for rule in rules]})
 
 
 class Version(msgspec.Struct, Generic[T, V], frozen=True):
@@ -139,17 +139,17 @@ class CustomResource(Generic[T]):
         )
         self.versions: dict[str, Version[T, Any]] = {}
         """By name, the hub first."""
-        for each in (hub, *versions):
-            if each.name in self.versions:
-                raise ValueError(f"{self.name} has two versions {each.name}")
-            self.versions[each.name] = each
+        for served in (hub, *versions):
+            if served.name in self.versions:
+                raise ValueError(f"{self.name} has two versions {served.name}")
+            self.versions[served.name] = served
         self.stored: str = stored or version
         """The version that objects are stored in."""
         if self.stored not in self.versions:
             raise ValueError(f"{self.name} is stored={stored!r}, and has the versions {', '.join(self.versions)}")
-        self._schemas = {each.name: _checked_schema(each.view, zero_defaults) for each in self.versions.values()}
-        for each in self.versions.values():
-            self._check_conversion(each)
+        self._schemas = {served.name: _checked_schema(served.view, zero_defaults) for served in self.versions.values()}
+        for served in self.versions.values():
+            self._check_conversion(served)
         self._check_selectable_fields()
 
     @property
@@ -167,7 +167,7 @@ class CustomResource(Generic[T]):
     @property
     def has_conversion(self) -> bool:
         """Whether a version has functions for conversion, which the API server calls through a webhook."""
-        return any(each.convert_to is not None for each in self.versions.values())
+        return any(version.convert_to is not None for version in self.versions.values())
 
     def definition(self, webhooks: ClientConfig | None = None) -> dict[str, Any]:
         """The CustomResourceDefinition (``apiextensions.k8s.io/v1``), as a new dict.
@@ -178,7 +178,7 @@ class CustomResource(Generic[T]):
             "group": self.kind.group,
             "names": dict(self._names),
             "scope": "Namespaced" if self.kind.namespaced else "Cluster",
-            "versions": [self._version(each) for each in self.versions.values()],
+            "versions": [self._version(version) for version in self.versions.values()],
         }
         if self.has_conversion:
             if webhooks is None:
@@ -219,14 +219,14 @@ class CustomResource(Generic[T]):
         if version.selectable_fields:
             shown["selectableFields"] = [{"jsonPath": path} for path in version.selectable_fields]
         if version.columns:
-            shown["additionalPrinterColumns"] = [_column(each) for each in version.columns]
+            shown["additionalPrinterColumns"] = [_column(column) for column in version.columns]
         return shown
 
     def _full_schema(self, version: Version[T, Any]) -> dict[str, Any]:
         """The schema with the rules, as a copy."""
         schema: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._schemas[version.name]))
         if version.rules:
-            schema[_VALIDATIONS] = [msgspec.to_builtins(each) for each in version.rules]
+            schema[_VALIDATIONS] = [msgspec.to_builtins(rule) for rule in version.rules]
         return schema
 
     def _check_conversion(self, version: Version[T, Any]) -> None:
@@ -245,12 +245,12 @@ class CustomResource(Generic[T]):
         """The API server stores properties that all versions share separately, and then finds no schema for the fields,
         or no fields for the schema (apiextensions-apiserver ``pkg/apis/apiextensions/validation/validation.go``,
         v0.36)."""
-        fields = [each.selectable_fields for each in self.versions.values()]
+        fields = [version.selectable_fields for version in self.versions.values()]
         if not any(fields):
             return
         hub = self._full_schema(self.versions[self.kind.version])
-        same_schema = all(self._full_schema(each) == hub for each in self.versions.values())
-        same_fields = all(each == fields[0] for each in fields)
+        same_schema = all(self._full_schema(version) == hub for version in self.versions.values())
+        same_fields = all(name == fields[0] for name in fields)
         if same_schema != same_fields:
             schemas = "the same schema" if same_schema else "different schemas"
             way = "the same selectable_fields=" if same_schema else "selectable_fields= that are not the same in all"

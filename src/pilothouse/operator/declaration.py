@@ -83,8 +83,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         """The same with a new instance of its class."""
         if self.reconciler is None:
             return self
-        made = self.reconciler()
-        return msgspec.structs.replace(self, reconcile=made.reconcile, finalize=made.finalize)
+        reconciler = self.reconciler()
+        return msgspec.structs.replace(self, reconcile=reconciler.reconcile, finalize=reconciler.finalize)
 
     def index_name(self, name: str) -> str:
         """The name of an index in the cache, which other controllers of the app may share."""
@@ -93,16 +93,16 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def owned_kinds(self) -> Sequence[Kind[Any]]:
         """The kinds that it may write."""
-        return tuple(kind_of(each.kind) for each in self.owns)
+        return tuple(kind_of(owned.kind) for owned in self.owns)
 
     @property
     def watched(self) -> Sequence[Kind[Any]]:
         """Every kind with a cache, the primary one first, each once."""
-        kinds = (self.kind, *self.owned_kinds, *(kind_of(each.kind) for each in self.references), *self.reads)
-        found: dict[tuple[str, str], Kind[Any]] = {}
+        kinds = (self.kind, *self.owned_kinds, *(kind_of(reference.kind) for reference in self.references), *self.reads)
+        watched: dict[tuple[str, str], Kind[Any]] = {}
         for kind in kinds:
-            found.setdefault((kind.api_version, kind.kind), kind)
-        return tuple(found.values())
+            watched.setdefault((kind.api_version, kind.kind), kind)
+        return tuple(watched.values())
 
 
 def generation_changed(old: Cached, new: Cached) -> bool:

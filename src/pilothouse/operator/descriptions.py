@@ -19,10 +19,10 @@ def class_description(cls: type[Any]) -> str:
 
 def field_descriptions(cls: type[Any]) -> dict[str, str]:
     """The first paragraph of each field's docstring, including inherited fields."""
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        found |= _by_class(each.__module__).get(each.__qualname__, {})
-    return found
+    descriptions: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        descriptions |= _by_class(base.__module__).get(base.__qualname__, {})
+    return descriptions
 
 
 @functools.cache
@@ -32,20 +32,20 @@ def _by_class(module: str) -> dict[str, dict[str, str]]:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError, SyntaxError, ValueError, RecursionError):
         return {}
-    found: dict[str, dict[str, str]] = {}
-    _collect(tree, "", found)
-    return found
+    descriptions: dict[str, dict[str, str]] = {}
+    _collect(tree, "", descriptions)
+    return descriptions
 
 
-def _collect(node: ast.AST, prefix: str, found: dict[str, dict[str, str]]) -> None:
+def _collect(node: ast.AST, prefix: str, descriptions: dict[str, dict[str, str]]) -> None:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
-            found[f"{prefix}{child.name}"] = dict(_fields(child))
-            _collect(child, f"{prefix}{child.name}.", found)
+            descriptions[f"{prefix}{child.name}"] = dict(_fields(child))
+            _collect(child, f"{prefix}{child.name}.", descriptions)
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            _collect(child, f"{prefix}{child.name}.<locals>.", found)
+            _collect(child, f"{prefix}{child.name}.<locals>.", descriptions)
         else:
-            _collect(child, prefix, found)
+            _collect(child, prefix, descriptions)
 
 
 def _fields(node: ast.ClassDef) -> "list[tuple[str, str]]":

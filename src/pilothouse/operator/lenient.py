@@ -78,12 +78,12 @@ def read(view: type[T], body: bytes, what: Callable[[], str]) -> tuple[T, bool]:
         ) from first
     try:
         data = without_nulls(msgspec.json.decode(body))
-        found: T = _value(types.type_info(view), data, None)
+        value: T = _value(types.type_info(view), data, None)
     except _Unreadable as error:
         raise UndecodableObject(what(), str(error), body) from first
     except UNREADABLE:
         raise first from None
-    return found, False
+    return value, False
 
 
 def without_made_up(view: msgspec.Struct, source: Any) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _zero(info: types.Type) -> Any:
         case (types.ListType() | types.VarTupleType() | types.SetType() | types.FrozenSetType()) as items:
             return _container(items)()
         case types.UnionType(types=members):
-            is_optional = any(isinstance(_bare(each), types.NoneType) for each in members)
+            is_optional = any(isinstance(_bare(member), types.NoneType) for member in members)
             return None if is_optional else _zero(members[0])
         case types.LiteralType() | types.EnumType() as choice:
             return "" if _value_type(choice) is str else 0
@@ -212,8 +212,8 @@ def _drop_zeros(info: types.Type, shown: Any, source: Any) -> None:
             for name, below in shown.items():
                 _drop_zeros(value, below, source.get(name) if isinstance(source, dict) else None)
         case types.ListType(item_type=item) | types.VarTupleType(item_type=item) if isinstance(shown, list):
-            known = source if isinstance(source, list) and len(source) == len(shown) else [None] * len(shown)
-            for below, old in zip(shown, known, strict=True):
+            old_items = source if isinstance(source, list) and len(source) == len(shown) else [None] * len(shown)
+            for below, old in zip(shown, old_items, strict=True):
                 _drop_zeros(item, below, old)
         case types.UnionType(types=members):
             for member in members:

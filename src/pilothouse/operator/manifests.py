@@ -47,7 +47,7 @@ def manifests(
             text = f"app {app.name} has no webhooks and no conversions, which certificates are for"
             raise ValueError(f"certificates={certificates!r}: {text}")
         secured = cert_manager.certificate_objects(app.name, namespace)
-        converted = [each for each in definitions if "webhook" in each["spec"].get("conversion", {})]
+        converted = [definition for definition in definitions if "webhook" in definition["spec"].get("conversion", {})]
         cert_manager.inject_ca([*converted, *configurations], app.name, namespace)
     else:
         trust = trust_rules(configurations, definitions)

@@ -48,9 +48,9 @@ def _changed_map(raw: Any, before: Any, after: Mapping[Any, Any]) -> Any:
     old = before if isinstance(before, Mapping) else {}
     result = {name: value for name, value in raw.items() if name not in old} if isinstance(raw, dict) else {}
     for name, value in after.items():
-        known = isinstance(raw, dict) and name in raw
-        same = known and name in old and _same(old[name], value)
-        result[name] = raw[name] if same else changed_object(raw[name] if known else None, old.get(name), value)
+        present = isinstance(raw, dict) and name in raw
+        same = present and name in old and _same(old[name], value)
+        result[name] = raw[name] if same else changed_object(raw[name] if present else None, old.get(name), value)
     return result
 
 
@@ -64,9 +64,9 @@ def _changed_list(raw: Any, before: Any, after: Sequence[Any]) -> list[Any]:
     left = [number for number in range(len(old)) if number not in taken]
     named = _Positions((_name(old[number]) for number in left), left)
     result = []
-    for place, (item, found) in enumerate(zip(after, matched, strict=True)):
-        if found is not None:
-            result.append(raw[found])
+    for place, (item, index) in enumerate(zip(after, matched, strict=True)):
+        if index is not None:
+            result.append(raw[index])
             continue
         name = _name(item)
         same_place = not name and len(after) == len(old) and place not in taken
@@ -104,37 +104,37 @@ def _same(one: Any, other: Any) -> bool:
 
 def patch_operations(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
     """The operations (RFC 6902) that convert one JSON object to another."""
-    found: list[dict[str, Any]] = []
-    _compare(before, after, "", found)
-    if len(found) <= MAX_OPERATIONS:
-        return found
-    found = []
+    operations: list[dict[str, Any]] = []
+    _compare(before, after, "", operations)
+    if len(operations) <= MAX_OPERATIONS:
+        return operations
+    operations = []
     for name in sorted(before.keys() | after.keys()):
         if name not in after:
-            found.append({"op": "remove", "path": _path("", name)})
+            operations.append({"op": "remove", "path": _path("", name)})
         elif name not in before or not _equal(before[name], after[name]):
-            found.append({"op": "add", "path": _path("", name), "value": after[name]})
-    return found
+            operations.append({"op": "add", "path": _path("", name), "value": after[name]})
+    return operations
 
 
-def _compare(before: Any, after: Any, path: str, found: list[dict[str, Any]]) -> None:
+def _compare(before: Any, after: Any, path: str, operations: list[dict[str, Any]]) -> None:
     if before is after:
         return  # ``changed_object`` shares unchanged parts
     if isinstance(before, dict) and isinstance(after, dict):
-        found.extend({"op": "remove", "path": _path(path, name)} for name in before if name not in after)
+        operations.extend({"op": "remove", "path": _path(path, name)} for name in before if name not in after)
         for name, value in after.items():
             if name in before:
                 if before[name] is not value:
-                    _compare(before[name], value, _path(path, name), found)
+                    _compare(before[name], value, _path(path, name), operations)
             else:
-                found.append({"op": "add", "path": _path(path, name), "value": value})
+                operations.append({"op": "add", "path": _path(path, name), "value": value})
     elif isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
         for number, old in enumerate(before):
             if old is not after[number]:
-                _compare(old, after[number], f"{path}/{number}", found)
-        found.extend({"op": "add", "path": f"{path}/-", "value": item} for item in after[len(before) :])
+                _compare(old, after[number], f"{path}/{number}", operations)
+        operations.extend({"op": "add", "path": f"{path}/-", "value": item} for item in after[len(before) :])
     elif not _equal(before, after):
-        found.append({"op": "replace", "path": path, "value": after})
+        operations.append({"op": "replace", "path": path, "value": after})
 
 
 def _equal(one: Any, other: Any) -> bool:

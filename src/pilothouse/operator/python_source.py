@@ -51,7 +51,7 @@ def layout(expression: Expression, *, before: str = "", after: str = "", indent:
         case Named(name=name, value=value):
             return layout(value, before=before + name, after=after, indent=indent)
         case Brackets(head=head, elements=elements, tail=tail) if len(line) > WIDTH and elements:
-            inner = [layout(each, after=",", indent=indent + _STEP) for each in elements]
+            inner = [layout(element, after=",", indent=indent + _STEP) for element in elements]
             # The comma of a tuple of one is behind its element already.
             return "\n".join([f"{indent}{before}{head}", *inner, f"{indent}{tail.removeprefix(',')}{after}"])
         case _:
@@ -64,7 +64,7 @@ def literal(value: Any) -> Expression:
         case str():
             return quoted(value)
         case dict():
-            return Brackets("{", tuple(Named(f"{quoted(name)}: ", literal(each)) for name, each in value.items()), "}")
+            return Brackets("{", tuple(Named(f"{quoted(name)}: ", literal(item)) for name, item in value.items()), "}")
         case list() | tuple():
             return Brackets("[", tuple(map(literal, value)), "]")
         case _:
@@ -110,17 +110,17 @@ def comment(text: str) -> str:
 
 def _printable(text: str) -> str:
     """A line break would end a comment, NUL is invalid, and others change how the text is displayed."""
-    return "".join(each if each.isprintable() else _escaped(each, "") for each in text)
+    return "".join(character if character.isprintable() else _escaped(character, "") for character in text)
 
 
 def docstring(text: str, indent: str) -> list[str]:
     """The lines of a docstring: the paragraphs of the text, wrapped. None if there is no text."""
-    paragraphs = [" ".join(each.split()) for each in text.split("\n\n")]
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     width = WIDTH - len(indent) - len('"""')
-    paragraphs = [each for each in paragraphs if each]
+    paragraphs = [paragraph for paragraph in paragraphs if paragraph]
     if len(paragraphs) == 1 and len(paragraphs[0]) <= width:
         width -= len(' """')  # which end the same line, and must fit
-    wrapped = ["\n".join(_wrap(each, width)) for each in paragraphs]
+    wrapped = ["\n".join(_wrap(paragraph, width)) for paragraph in paragraphs]
     if not wrapped:
         return []
     lines = "\n\n".join(wrapped).replace("\\", "\\\\").replace('"""', '\\"\\"\\"').split("\n")

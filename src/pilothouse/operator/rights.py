@@ -61,7 +61,7 @@ def rules(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ())
     return [
         {"apiGroups": [group], "resources": resources, "verbs": list(allowed)}
         for (group, allowed), resources in grouped.items()
-    ] + [dict(each) for declaration in declarations for each in declaration.rights]
+    ] + [dict(right) for declaration in declarations for right in declaration.rights]
 
 
 def certificate_rules(app: str) -> list[dict[str, Any]]:
@@ -78,13 +78,13 @@ def trust_rules(webhooks: Iterable[dict[str, Any]], definitions: Iterable[dict[s
     rules = [
         {
             "apiGroups": [GROUP],
-            "resources": [CONFIGURATIONS[each["kind"]].resource],
-            "resourceNames": [each["metadata"]["name"]],
+            "resources": [CONFIGURATIONS[webhook["kind"]].resource],
+            "resourceNames": [webhook["metadata"]["name"]],
             "verbs": ["get", "patch"],
         }
-        for each in webhooks
+        for webhook in webhooks
     ]
-    names = [each["metadata"]["name"] for each in definitions if "webhook" in each["spec"].get("conversion", {})]
+    names = [crd["metadata"]["name"] for crd in definitions if "webhook" in crd["spec"].get("conversion", {})]
     if names:
         definition = {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"]}
         rules.append({**definition, "resourceNames": names, "verbs": ["get", "patch"]})

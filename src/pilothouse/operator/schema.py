@@ -82,8 +82,8 @@ def _is_plain(default: Any) -> bool:
 def _schema(info: types.Type, path: str, parents: tuple[type[Any], ...]) -> dict[str, Any]:
     match info:
         case types.Metadata():
-            made = _schema(info.type, path, parents) | _extra(info)
-            return {name: value for name, value in made.items() if value is not None}
+            schema = _schema(info.type, path, parents) | _extra(info)
+            return {name: value for name, value in schema.items() if value is not None}
         case types.StructType():
             return _struct(info, path, parents)
         case types.UnionType():
@@ -143,7 +143,7 @@ def _list(
 
 
 def _enumeration(info: types.LiteralType | types.EnumType, path: str) -> dict[str, Any]:
-    values = list(info.values) if isinstance(info, types.LiteralType) else [each.value for each in info.cls]
+    values = list(info.values) if isinstance(info, types.LiteralType) else [member.value for member in info.cls]
     kinds = {type(value) for value in values}
     if kinds == {str}:
         return {"type": "string", "enum": values}
@@ -177,9 +177,9 @@ _STRINGS = {"min_length": "minLength", "max_length": "maxLength", "pattern": "pa
 
 
 def _bounds(info: types.Type, names: dict[str, str]) -> dict[str, Any]:
-    found = {shown: value for name, shown in names.items() if (value := getattr(info, name, None)) is not None}
+    keywords = {shown: value for name, shown in names.items() if (value := getattr(info, name, None)) is not None}
     if getattr(info, "gt", None) is not None:
-        found |= {"minimum": info.gt, "exclusiveMinimum": True}  # type: ignore[attr-defined]  # of numbers
+        keywords |= {"minimum": info.gt, "exclusiveMinimum": True}  # type: ignore[attr-defined]  # of numbers
     if getattr(info, "lt", None) is not None:
-        found |= {"maximum": info.lt, "exclusiveMaximum": True}  # type: ignore[attr-defined]  # of numbers
-    return found
+        keywords |= {"maximum": info.lt, "exclusiveMaximum": True}  # type: ignore[attr-defined]  # of numbers
+    return keywords

@@ -19,7 +19,7 @@ def set_condition(
 ) -> list[dict[str, Any]]:
     """The conditions with this one set, as apimachinery's ``meta.SetStatusCondition``: its transition time changes only
     with its status."""
-    before = next((each for each in conditions if each.get("type") == type_), None)
+    before = next((condition for condition in conditions if condition.get("type") == type_), None)
     same = before is not None and before.get("status") == status
     since = before.get("lastTransitionTime") if before is not None and same else None
     new = {
@@ -32,7 +32,7 @@ def set_condition(
     }
     if before is None:
         return [*conditions, new]
-    return [new if each is before else each for each in conditions]
+    return [new if condition is before else condition for condition in conditions]
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

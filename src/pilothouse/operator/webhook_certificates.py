@@ -50,12 +50,12 @@ def from_secret(secret: Secret) -> Certificates:
         raise ValueError(f"{name} has no {', '.join(missing)}")
     bundle, key, certificate, serving_key = (secret.data[field] or b"" for field in _FIELDS)
     try:
-        found = Certificates(Pair(split(bundle)[0], key), bundle, Pair(certificate, serving_key))
-        for pair in (found.authority, found.serving):
+        certificates = Certificates(Pair(split(bundle)[0], key), bundle, Pair(certificate, serving_key))
+        for pair in (certificates.authority, certificates.serving):
             pair.check()
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
-    return found
+    return certificates
 
 
 def renewed(kept: Certificates | None, hosts: Sequence[str], common_name: str, now: datetime.datetime) -> Certificates:

@@ -44,7 +44,7 @@ class WebhookHandler:
         client: Client,
         metrics: Registry | None = None,
     ) -> None:
-        self._webhooks = {each.path: each for each in webhooks}
+        self._webhooks = {webhook.path: webhook for webhook in webhooks}
         self._conversions = Conversions(resources)
         self._client = client
         self._budget = Budget(UNFINISHED_BYTES)

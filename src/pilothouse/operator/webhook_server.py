@@ -139,11 +139,11 @@ class CertificateRotator:
 
     async def sync(self) -> None:
         """Renew due certificates, make the API server trust them, and serve them."""
-        found = await self.certificates()
-        await self.publish(found.bundle)
-        if found != self._served:
-            self._present(found.serving)
-            self._served = found
+        certificates = await self.certificates()
+        await self.publish(certificates.bundle)
+        if certificates != self._served:
+            self._present(certificates.serving)
+            self._served = certificates
 
     async def publish(self, bundle: bytes) -> None:
         """Have the API server trust these authorities."""
@@ -154,7 +154,7 @@ class CertificateRotator:
             return
         encoded = base64.b64encode(bundle).decode()
         for body in self._app.webhook_configurations():
-            names = {each["name"] for each in body["webhooks"]}
+            names = {webhook["name"] for webhook in body["webhooks"]}
             paths = functools.partial(_of_webhooks, names=names)
             await self._write(CONFIGURATIONS[body["kind"]], body["metadata"]["name"], paths, encoded)
         for body in self._app.definitions():
@@ -171,8 +171,8 @@ class CertificateRotator:
             kind, name = CONFIGURATIONS[body["kind"]], body["metadata"]["name"]
             raw = await self._client.get(kind.raw, name)
             obj: dict[str, Any] = msgspec.json.decode(raw)
-            ours = [each["clientConfig"] for each in body["webhooks"]]
-            if [each["clientConfig"] for each in obj.get("webhooks") or ()] == ours:
+            ours = [webhook["clientConfig"] for webhook in body["webhooks"]]
+            if [webhook["clientConfig"] for webhook in obj.get("webhooks") or ()] == ours:
                 await self._client.delete(kind, name, uid=obj["metadata"]["uid"])
 
     # Certificates
@@ -183,32 +183,33 @@ class CertificateRotator:
         try:
             secret = await self._client.get(SECRETS, name, namespace)
         except NotFound:
-            made = self._renewed(None)
+            certificates = self._renewed(None)
             body = {
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "metadata": {"name": name, "namespace": namespace},
                 "type": "kubernetes.io/tls",
-                "data": made.to_data(),
+                "data": certificates.to_data(),
             }
             await self._client.create(SECRETS.raw, body, namespace, field_manager=self._manager)
-            return made
+            return certificates
         kept: Certificates | None = None
         try:
             kept = from_secret(secret)
         except ValueError as error:
             self._log.error("The certificates of webhooks are created again", error=error)
-        made = self._renewed(kept)
-        if made != kept:
-            changed = {"metadata": {"resourceVersion": secret.metadata.resource_version}, "data": made.to_data()}
+        certificates = self._renewed(kept)
+        if certificates != kept:
+            metadata = {"resourceVersion": secret.metadata.resource_version}
+            changed = {"metadata": metadata, "data": certificates.to_data()}
             await self._client.patch(SECRETS.raw, name, merge_patch(changed), namespace, field_manager=self._manager)
-        return made
+        return certificates
 
     def _renewed(self, kept: Certificates | None) -> Certificates:
-        made = renewed(kept, self._hosts, f"{self._app.name}-webhooks", self._env.now())
-        if made != kept:
-            self._log.info("Renewed the certificates of webhooks", until=made.serving.not_after)
-        return made
+        certificates = renewed(kept, self._hosts, f"{self._app.name}-webhooks", self._env.now())
+        if certificates != kept:
+            self._log.info("Renewed the certificates of webhooks", until=certificates.serving.not_after)
+        return certificates
 
     # Trust
 
@@ -245,11 +246,11 @@ class CertificateRotator:
             )
             return
         obj: dict[str, Any] = msgspec.json.decode(raw)
-        found = paths(obj)
-        if not found:
+        bundles = paths(obj)
+        if not bundles:
             self._log.warning("It names none of the webhooks: apply the manifests", kind=kind.kind, name=name)
         operations: list[dict[str, Any]] = [
-            {"op": "add", "path": f"{path}/caBundle", "value": bundle} for path, old in found.items() if old != bundle
+            {"op": "add", "path": f"{path}/caBundle", "value": bundle} for path, old in bundles.items() if old != bundle
         ]
         if operations:
             version = obj["metadata"]["resourceVersion"]
@@ -260,9 +261,9 @@ class CertificateRotator:
 def _of_webhooks(obj: dict[str, Any], names: set[str]) -> dict[str, str]:
     """The paths of client configs that call one of these webhooks through a Service, and their bundles."""
     return {
-        f"/webhooks/{number}/clientConfig": each["clientConfig"].get("caBundle") or ""
-        for number, each in enumerate(obj.get("webhooks") or ())
-        if each["name"] in names and each["clientConfig"].get("service")
+        f"/webhooks/{number}/clientConfig": webhook["clientConfig"].get("caBundle") or ""
+        for number, webhook in enumerate(obj.get("webhooks") or ())
+        if webhook["name"] in names and webhook["clientConfig"].get("service")
     }
 
 

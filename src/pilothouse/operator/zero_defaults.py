@@ -87,13 +87,13 @@ def _fits(value: Any, schema: dict[str, Any]) -> bool:
         return above and below and not (value and "multipleOf" in schema)
     if isinstance(value, dict):
         return _is_between(len(value), schema, "Properties") and _fields_fit(value, schema)
-    return _is_between(len(value), schema, "Items") and all(_fits(each, schema["items"]) for each in value)
+    return _is_between(len(value), schema, "Items") and all(_fits(item, schema["items"]) for item in value)
 
 
 def _fields_fit(value: dict[str, Any], schema: dict[str, Any]) -> bool:
     properties, others = schema.get("properties", {}), schema.get("additionalProperties") or {}
     return value.keys() >= set(schema.get("required", ())) and all(
-        _fits(each, properties.get(name, others)) for name, each in value.items()
+        _fits(item, properties.get(name, others)) for name, item in value.items()
     )
 
 

@@ -45,18 +45,20 @@ class StoreEvidence:
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All changes of the object that are known, oldest first."""
         key = _key(reference)
-        return [self.described(each) for each in self._store.changes(_prefix(reference.resource)) if each.key == key]
+        return [
+            self.described(change) for change in self._store.changes(_prefix(reference.resource)) if change.key == key
+        ]
 
     async def changes_of_all(self, resource: str, namespace: str) -> list[ObjectChange]:
         """All changes of a resource in a namespace that are known, oldest first."""
         below = _prefix(resource) + (f"{namespace}/" if namespace else "")
-        found = self._store.changes(_prefix(resource))
-        return [self.described(each) for each in found if each.key.startswith(below)]
+        changes = self._store.changes(_prefix(resource))
+        return [self.described(change) for change in changes if change.key.startswith(below)]
 
     async def changes_between(self, resource: str, since: int, before: int) -> list[ObjectChange]:
         """The changes of a resource between two revisions, oldest first."""
-        found = self._store.changes(_prefix(resource))
-        return [self.described(each) for each in found if since < each.revision < before]
+        changes = self._store.changes(_prefix(resource))
+        return [self.described(change) for change in changes if since < change.revision < before]
 
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
         """The change that wrote a version of the object; None if it is unknown."""
@@ -83,13 +85,13 @@ class StoreEvidence:
 
     async def before(self, change: ObjectChange) -> Document | None:
         """The object before a change; None if it did not exist or is unknown."""
-        found = self._by_revision.get(change.revision)
-        return None if found is None or found.previous is None else msgspec.json.decode(found.previous)
+        stored = self._by_revision.get(change.revision)
+        return None if stored is None or stored.previous is None else msgspec.json.decode(stored.previous)
 
     async def after(self, change: ObjectChange) -> Document | None:
         """The object after a change; of a deletion, its last state."""
-        found = self._by_revision.get(change.revision)
-        return None if found is None else msgspec.json.decode(found.value)
+        stored = self._by_revision.get(change.revision)
+        return None if stored is None else msgspec.json.decode(stored.value)
 
     async def get(self, reference: Reference) -> Document | None:
         """The current object; None if it does not exist."""
@@ -110,14 +112,14 @@ class StoreEvidence:
         """The events about an object, oldest first."""
         kind = self.kind_of(reference.resource)
         prefix = f"/events/{reference.namespace}/" if reference.namespace else "/events/"
-        found = [_event(record.value) for record in self._store.list(prefix).records]
+        events = [_event(record.value) for record in self._store.list(prefix).records]
         about = [
-            each
-            for each in found
-            if (each.involved_object.kind.lower(), each.involved_object.name) == (kind, reference.name)
-            and uid in ("", each.involved_object.uid)
+            event
+            for event in events
+            if (event.involved_object.kind.lower(), event.involved_object.name) == (kind, reference.name)
+            and uid in ("", event.involved_object.uid)
         ]
-        return sorted(about, key=lambda each: str(each.last_timestamp or each.first_timestamp or ""))
+        return sorted(about, key=lambda event: str(event.last_timestamp or event.first_timestamp or ""))
 
 
 def reference(kind: Kind[Any], namespace: str, name: str) -> Reference:

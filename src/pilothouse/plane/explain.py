@@ -47,10 +47,10 @@ class Explainer:
             events = (await self._client.list(EVENTS, namespace)).items
             warnings = sorted((event for event in events if event.type == "Warning"), key=_newest, reverse=True)
             target = ObjectReference(kind=kind, name=name, uid=uid)
-            found = [event for event in warnings[:_MOST_EVENTS] if await self._is_about(event, target, namespace)]
+            related = [event for event in warnings[:_MOST_EVENTS] if await self._is_about(event, target, namespace)]
         except (ApiError, OSError, LookupError) as error:
             return [f"why is not known: its events could not be read: {error}"]
-        return _lines(found)
+        return _lines(related)
 
     async def normal_events(self, kind: str, name: str, namespace: str) -> list[str]:
         """The newest events about an object itself that are not warnings, as lines. None if they cannot be read; then
@@ -59,8 +59,8 @@ class Explainer:
             events = (await self._client.list(EVENTS, namespace)).items
         except (ApiError, OSError):
             return []
-        about = [each for each in events if (each.involved_object.kind, each.involved_object.name) == (kind, name)]
-        return _lines(sorted((each for each in about if each.type != "Warning"), key=_newest, reverse=True))
+        about = [event for event in events if (event.involved_object.kind, event.involved_object.name) == (kind, name)]
+        return _lines(sorted((event for event in about if event.type != "Warning"), key=_newest, reverse=True))
 
     async def _is_about(self, event: Event, target: ObjectReference, namespace: str) -> bool:
         if not target.uid and target.name in event.message:

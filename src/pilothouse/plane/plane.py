@@ -157,7 +157,10 @@ class Plane:
         if self.server.core.metrics is None:
             return {}
         registries = {"manager": self.manager_metrics, "scheduler": self.scheduler_metrics}
-        return {program: client_metrics.RestClientMetrics(each, self.env.now) for program, each in registries.items()}
+        return {
+            program: client_metrics.RestClientMetrics(families, self.env.now)
+            for program, families in registries.items()
+        }
 
     def _new_manager(self, descriptors: Sequence[Descriptor]) -> Manager | None:
         options = self.options.manager
@@ -270,20 +273,20 @@ class Plane:
 
 def _profiles(options: PlaneOptions) -> dict[str, Profile]:
     """The nodes by name. Raises ``ValueError`` for two of the same name."""
-    found = {f"{options.node_prefix}{index}": options.profile for index in range(options.nodes)}
+    profiles = {f"{options.node_prefix}{index}": options.profile for index in range(options.nodes)}
     for group in options.groups:
         for index in range(group.count):
             name = f"{group.name}-{index}"
-            if name in found:
+            if name in profiles:
                 raise ValueError(f"two nodes are called {name}: give the groups other names")
-            found[name] = group.profile
+            profiles[name] = group.profile
     # The controllers know of the taints of nodes that were there before.
     adopted = msgspec.structs.replace(options.profile, adopts=True, clears_start_taint=False)
     for name in options.adopted_nodes:
-        if name in found:
+        if name in profiles:
             raise ValueError(f"there is a node {name} already: give the new nodes another prefix")
-        found[name] = adopted
-    return found
+        profiles[name] = adopted
+    return profiles
 
 
 def _server_options(options: PlaneOptions) -> ServerOptions:

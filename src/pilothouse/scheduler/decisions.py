@@ -57,10 +57,10 @@ class Decisions:
 
     def since(self, number: int) -> list[Decision]:
         """Those after that number, oldest first. The cost is their number."""
-        found = []
+        decisions = []
         for decision in reversed(self._last):
             if decision.number <= number:
                 break
-            found.append(decision)
-        found.reverse()
-        return found
+            decisions.append(decision)
+        decisions.reverse()
+        return decisions

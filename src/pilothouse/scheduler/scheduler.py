@@ -63,13 +63,13 @@ class InformerNamespaceLister:
 
     def labels(self, name: str) -> Mapping[str, str]:
         """The labels of a namespace; none if it does not exist."""
-        found = self.informer.cache.get(name)
-        return found.metadata.labels if found is not None else {}
+        namespace = self.informer.cache.get(name)
+        return namespace.metadata.labels if namespace is not None else {}
 
     def select(self, selector: Selector) -> frozenset[str]:
         """The names of the namespaces that match."""
-        found = self.informer.cache.list()
-        return frozenset(one.metadata.name for one in found if selector.matches(one.metadata.labels))
+        namespaces = self.informer.cache.list()
+        return frozenset(one.metadata.name for one in namespaces if selector.matches(one.metadata.labels))
 
 
 class Scheduler:

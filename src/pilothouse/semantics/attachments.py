@@ -90,6 +90,6 @@ def disk_for(
 
     Claims are found by namespace and name, the others by name.
     """
-    found = volume_for(pod, volume, find_claim, find_volume)
-    disk = disk_of(found) if found is not None else None
+    persistent_volume = volume_for(pod, volume, find_claim, find_volume)
+    disk = disk_of(persistent_volume) if persistent_volume is not None else None
     return disk if disk is not None and is_attached_by(find_driver(disk.driver)) else None

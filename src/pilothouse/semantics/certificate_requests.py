@@ -47,7 +47,7 @@ def is_decided(request: CertificateSigningRequest) -> bool:
 
 def has_failed(request: CertificateSigningRequest) -> bool:
     """Whether its signer has failed it. A condition without a status counts: old clients did not set it."""
-    return any(each.type == FAILED and each.status in ("", "True") for each in request.status.conditions)
+    return any(condition.type == FAILED and condition.status in ("", "True") for condition in request.status.conditions)
 
 
 # The request
@@ -70,11 +70,11 @@ class RequestedNames(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_request(pem: bytes) -> "x509.CertificateSigningRequest":
     """The first PEM block, which must be a request. Raises ``UnreadableRequest``."""
-    found = _PEM.search(pem)
-    if found is None or found[1] != b"CERTIFICATE REQUEST":
+    match = _PEM.search(pem)
+    if match is None or match[1] != b"CERTIFICATE REQUEST":
         raise UnreadableRequest("PEM block type must be CERTIFICATE REQUEST")
     try:
-        return x509.load_pem_x509_csr(found[0])
+        return x509.load_pem_x509_csr(match[0])
     except (ValueError, x509.InvalidVersion) as error:
         raise UnreadableRequest(str(error)) from error
 
@@ -94,8 +94,10 @@ def requested_names(request: "x509.CertificateSigningRequest") -> RequestedNames
     """The requested names. Of several common names the last one counts, as in Go. Raises ``UnreadableRequest`` for
     invalid extensions."""
     subject, names = request.subject, alternative_names(request)
-    common_names = [str(each.value) for each in subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)]
-    organizations = [str(each.value) for each in subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)]
+    common_names = [str(attribute.value) for attribute in subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)]
+    organizations = [
+        str(attribute.value) for attribute in subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)
+    ]
     return RequestedNames(
         common_name=common_names[-1] if common_names else "",
         organizations=tuple(organizations),

@@ -99,4 +99,4 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
 
 def asks_for_admin_access(claim: ResourceClaim) -> bool:
     """Whether a claim requests devices with admin access."""
-    return any(each.exactly is not None and each.exactly.admin_access for each in claim.spec.devices.requests)
+    return any(request.exactly is not None and request.exactly.admin_access for request in claim.spec.devices.requests)

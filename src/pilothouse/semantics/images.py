@@ -26,10 +26,10 @@ _OFFICIAL = "library/"
 def tag_of(image: str) -> str:
     """The tag of an image. ``latest`` if there is neither tag nor digest; "" for a digest only, and for an invalid
     name."""
-    found = re.fullmatch(_NAME, image, re.ASCII)  # compiled with the first pod rather than at every start
-    if found is None or re.fullmatch(_IDENTIFIER, image) is not None:
+    match = re.fullmatch(_NAME, image, re.ASCII)  # compiled with the first pod rather than at every start
+    if match is None or re.fullmatch(_IDENTIFIER, image) is not None:
         return ""
-    name, tag, digest = found.groups()
+    name, tag, digest = match.groups()
     if len(name) > _MOST - len(_OFFICIAL) and _is_too_long(name):
         return ""
     return tag or ("" if digest else "latest")
@@ -43,10 +43,10 @@ def parse_error(image: str) -> str:
     remote = rest.partition(":")[0]
     if remote.lower() != remote:
         return f"invalid reference format: repository name ({remote}) must be lowercase"
-    found = re.fullmatch(_NAME, image, re.ASCII)
-    if found is None:
+    match = re.fullmatch(_NAME, image, re.ASCII)
+    if match is None:
         return "invalid reference format"
-    return "repository name must not be more than 255 characters" if _is_too_long(found["name"]) else ""
+    return "repository name must not be more than 255 characters" if _is_too_long(match["name"]) else ""
 
 
 def registry_of(image: str) -> tuple[str, str]:

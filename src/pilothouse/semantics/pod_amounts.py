@@ -83,7 +83,7 @@ class _Given:
 def _given(status: Json | None, field: str) -> _Given | None:
     if status is None:
         return None
-    found: dict[str, Amounts] = {}
+    by_name: dict[str, Amounts] = {}
     for listed in ("containerStatuses", "initContainerStatuses"):
         for one in status.get(listed) or ():
             resources = one.get("resources")
@@ -92,38 +92,38 @@ def _given(status: Json | None, field: str) -> _Given | None:
             own = amounts(resources.get(field))
             if field == "requests":
                 raise_to(own, amounts(one.get("allocatedResources")))
-            found[one.get("name", "")] = own
-    if not found:
+            by_name[one.get("name", "")] = own
+    if not by_name:
         return None
     infeasible = any(
         (condition.get("type"), condition.get("reason")) == ("PodResizePending", "Infeasible")
         for condition in status.get("conditions") or ()
     )
-    return _Given(found, infeasible=infeasible)
+    return _Given(by_name, infeasible=infeasible)
 
 
 def _of_container(container: Json, field: str, given: _Given | None) -> Amounts:
     requested = amounts((container.get("resources") or {}).get(field))
     if given is None:
         return requested
-    known = given.by_name.get(container.get("name", ""))
-    if known is None:
+    allocated = given.by_name.get(container.get("name", ""))
+    if allocated is None:
         return requested
     if given.infeasible:
-        return dict(known)
-    raise_to(requested, known)
+        return dict(allocated)
+    raise_to(requested, allocated)
     return requested
 
 
 def add(total: Amounts, more: Mapping[str, Quantity]) -> None:
     for name, amount in more.items():
-        known = total.get(name)
-        total[name] = amount if known is None else known + amount
+        current = total.get(name)
+        total[name] = amount if current is None else current + amount
 
 
 def raise_to(total: Amounts, floor: Mapping[str, Quantity]) -> None:
     """Raise every amount in ``total`` to at least that of ``floor``, in place."""
     for name, amount in floor.items():
-        known = total.get(name)
-        if known is None or amount > known:
+        current = total.get(name)
+        if current is None or amount > current:
             total[name] = amount

@@ -159,9 +159,9 @@ class PodEvaluator(Evaluator):
         for field in ("containers", "initContainers"):
             for container in spec.get(field) or ():
                 resources = container.get("resources") or {}
-                given = _compute(amounts(resources.get("requests")), amounts(resources.get("limits")))
+                compute = _compute(amounts(resources.get("requests")), amounts(resources.get("limits")))
                 for name in required:
-                    if name in _MUST_BE_GIVEN and name not in given:
+                    if name in _MUST_BE_GIVEN and name not in compute:
                         missing.setdefault(name, set()).add(container.get("name", ""))
         if not missing:
             return ""
@@ -203,9 +203,9 @@ def in_terminating_scope(pod: Json) -> bool:
 
 
 def _is_best_effort(pod: Json, *, pod_level: bool) -> bool:
-    known = (pod.get("status") or {}).get("qosClass")
-    if known:
-        return bool(known == "BestEffort")
+    qos_class = (pod.get("status") or {}).get("qosClass")
+    if qos_class:
+        return bool(qos_class == "BestEffort")
     spec = pod.get("spec") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     everything = [spec, *containers] if pod_level else containers

@@ -61,8 +61,8 @@ def address_types(service: Service) -> tuple[str, ...]:
     if families:
         return tuple(families)
     if has_cluster_ip(service):
-        known = canonical_ip(service.spec.cluster_ip)
-        return (known[0] if known is not None else "IPv4",)
+        cluster_ip = canonical_ip(service.spec.cluster_ip)
+        return (cluster_ip[0] if cluster_ip is not None else "IPv4",)
     return ("IPv4", "IPv6")
 
 
@@ -88,9 +88,9 @@ def port_of(pod: Pod, port: ServicePort) -> int | None:
         return target
     sidecars = [container for container in pod.spec.init_containers if container.restart_policy == "Always"]
     for container in (*pod.spec.containers, *sidecars):
-        for known in container.ports:
-            if known.name == target and (known.protocol or "TCP") == (port.protocol or "TCP"):
-                return known.container_port
+        for container_port in container.ports:
+            if container_port.name == target and (container_port.protocol or "TCP") == (port.protocol or "TCP"):
+                return container_port.container_port
     return None
 
 

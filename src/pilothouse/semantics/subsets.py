@@ -30,7 +30,7 @@ def repack(subsets: Iterable[EndpointSubset]) -> Subsets:
     Ports and subsets are sorted by their content. Upstream sorts them by a hash, which differs between releases: repack
     both before comparing.
     """
-    known: dict[_Key, EndpointAddress] = {}
+    address_by_key: dict[_Key, EndpointAddress] = {}
     by_port: dict[EndpointsPort, dict[_Key, bool]] = {}
     for subset in subsets:
         for port in subset.ports or (_NO_PORTS,):
@@ -38,7 +38,7 @@ def repack(subsets: Iterable[EndpointSubset]) -> Subsets:
             for ready, addresses in ((True, subset.addresses), (False, subset.not_ready_addresses)):
                 for address in addresses:
                     key = _key(address)
-                    known.setdefault(key, address)
+                    address_by_key.setdefault(key, address)
                     states[key] = states.get(key, True) and ready
     by_addresses: dict[frozenset[tuple[_Key, bool]], list[EndpointsPort]] = {}
     for port, states in by_port.items():
@@ -46,8 +46,8 @@ def repack(subsets: Iterable[EndpointSubset]) -> Subsets:
             by_addresses.setdefault(frozenset(states.items()), []).append(port)
     packed = [
         EndpointSubset(
-            addresses=_sorted(known, states, True),
-            not_ready_addresses=_sorted(known, states, False),
+            addresses=_sorted(address_by_key, states, True),
+            not_ready_addresses=_sorted(address_by_key, states, False),
             ports=tuple(sorted((port for port in ports if port != _NO_PORTS), key=_port_order)),
         )
         for states, ports in by_addresses.items()
@@ -60,11 +60,11 @@ def _key(address: EndpointAddress) -> _Key:
 
 
 def _sorted(
-    known: Mapping[_Key, EndpointAddress], states: Iterable[tuple[_Key, bool]], ready: bool
+    address_by_key: Mapping[_Key, EndpointAddress], states: Iterable[tuple[_Key, bool]], ready: bool
 ) -> tuple[EndpointAddress, ...]:
     # As text; addresses without a target come last.
     keys = sorted((key for key, state in states if state is ready), key=lambda key: (key[0], not key[1], key[1]))
-    return tuple(known[key] for key in keys)
+    return tuple(address_by_key[key] for key in keys)
 
 
 def _port_order(port: EndpointsPort) -> tuple[str, int, str, str]:

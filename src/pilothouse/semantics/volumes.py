@@ -73,8 +73,11 @@ def is_default_class(class_: StorageClass) -> bool:
 
 def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
     """The default class: of several the newest, then the first by name."""
-    found = sorted((each for each in classes if is_default_class(each)), key=lambda each: each.metadata.name)
-    return max(found, key=lambda each: each.metadata.creation_timestamp or _EARLY, default=None)
+    defaults = sorted(
+        (storage_class for storage_class in classes if is_default_class(storage_class)),
+        key=lambda storage_class: storage_class.metadata.name,
+    )
+    return max(defaults, key=lambda storage_class: storage_class.metadata.creation_timestamp or _EARLY, default=None)
 
 
 # One claim and one volume
@@ -159,7 +162,8 @@ def is_reachable(volume: PersistentVolume, labels: Mapping[str, str]) -> bool:
 def fits_topologies(terms: Collection[TopologySelectorTerm], labels: Mapping[str, str]) -> bool:
     """Whether a class with these ``allowedTopologies`` provisions volumes for a node with these labels."""
     return not terms or any(
-        all(labels.get(each.key) in each.values for each in term.match_label_expressions) for term in terms
+        all(labels.get(requirement.key) in requirement.values for requirement in term.match_label_expressions)
+        for term in terms
     )
 
 
@@ -286,21 +290,21 @@ def volume_for(
         return None
     if volume.ephemeral is not None and not is_claim_for_pod(claim, pod):
         return None
-    found = find_volume(claim.spec.volume_name)
-    if found is None or found.spec.claim_ref is None or found.spec.claim_ref.uid != claim.metadata.uid:
+    bound = find_volume(claim.spec.volume_name)
+    if bound is None or bound.spec.claim_ref is None or bound.spec.claim_ref.uid != claim.metadata.uid:
         return None
-    return found
+    return bound
 
 
 def claim_names(pod: UsesVolumes) -> tuple[str, ...]:
     """The claims that a pod uses, those of its ephemeral volumes included, in their order."""
-    found: list[str] = []
+    names: list[str] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
-            found.append(volume.persistent_volume_claim.claim_name)
+            names.append(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
-            found.append(ephemeral_claim_name(pod, volume))
-    return tuple(found)
+            names.append(ephemeral_claim_name(pod, volume))
+    return tuple(names)
 
 
 def has_ended(pod: Pod) -> bool:
@@ -309,4 +313,4 @@ def has_ended(pod: Pod) -> bool:
     if is_terminal(pod):
         return True
     statuses = pod.status.container_statuses
-    return pod.metadata.deletion_timestamp is not None and all(each.state.terminated for each in statuses)
+    return pod.metadata.deletion_timestamp is not None and all(status.state.terminated for status in statuses)

@@ -376,8 +376,8 @@ class Simulation:
 
     def recent_writes(self) -> Counter[str]:
         """What was written since this was called last, heartbeats aside: keys and programs."""
-        found, self._lately = self._lately, Counter()
-        return found
+        writes, self._lately = self._lately, Counter()
+        return writes
 
     def _committed(self, changes: list[Change]) -> None:
         origin = CURRENT.get()
@@ -395,8 +395,8 @@ class Simulation:
     def note_fault(self, node: str, text: str) -> None:
         """A fault of a node begins or ends now, by an action that the cluster's objects don't show: ``text`` says what
         and by whom, for explanations."""
-        found = self._node_faults.setdefault(node, deque(maxlen=_MOST_NODE_FAULTS))
-        found.append((self.store.revision, format_micro_time(self.env.now()), text))
+        faults = self._node_faults.setdefault(node, deque(maxlen=_MOST_NODE_FAULTS))
+        faults.append((self.store.revision, format_micro_time(self.env.now()), text))
 
     def _fault_before(self, about: "Reference", until: int) -> "Step | None":
         noted = self._node_faults.get(about.name, ()) if about.resource == "nodes" else ()
@@ -411,8 +411,8 @@ class Simulation:
         if self.checked is None:
             return ""
         server = self.plane.server
-        known = evidence.StoreEvidence(server.store, server.core.table)
-        asked = chain.Chain(known, self._fault_before).step(known.described(self.checked))
+        store_evidence = evidence.StoreEvidence(server.store, server.core.table)
+        asked = chain.Chain(store_evidence, self._fault_before).step(store_evidence.described(self.checked))
         try:
             asked.send(None)  # nothing in it waits: the store is in memory
         except StopIteration as done:
@@ -444,7 +444,12 @@ class Simulation:
                 interceptor.remove(rule)
 
     def _interceptors(self) -> list[Any]:
-        return [each for process in (self.process, self._second) if process for each in process.wire.interceptors]
+        return [
+            interceptor
+            for process in (self.process, self._second)
+            if process
+            for interceptor in process.wire.interceptors
+        ]
 
     @contextlib.contextmanager
     def held_watches(self, resource: str = "") -> Any:
@@ -626,7 +631,9 @@ def _counts(call: RequestInfo, _request: wire.Request) -> bool:
 
 
 def _is_established(definition: CustomResourceDefinition) -> bool:
-    return any((each.type, each.status) == ("Established", "True") for each in definition.status.conditions)
+    return any(
+        (condition.type, condition.status) == ("Established", "True") for condition in definition.status.conditions
+    )
 
 
 def _replica_transport(replica: Replica) -> wire.Transport:

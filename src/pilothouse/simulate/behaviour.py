@@ -68,32 +68,32 @@ class PodBehaviour:
 
     def _pull_seconds(self, pod: NodePod, spread: Spread) -> tuple[float, ...]:
         """Until the node has the image of each container; nodes pull several at once."""
-        now, node, found = self._env.monotonic(), pod.spec.node_name, []
+        now, node, remaining = self._env.monotonic(), pod.spec.node_name, []
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             key = (node, container.image)
             if key not in self._images:
                 chance = random.Random(f"{self._env.chance.seed}/images/{node}/{container.image}")
                 self._images[key] = now + drawn_seconds(chance, spread)
-            found.append(max(0.0, self._images[key] - now))
-        return tuple(found)
+            remaining.append(max(0.0, self._images[key] - now))
+        return tuple(remaining)
 
 
 def _reported(pod: NodePod, seconds: Sequence[float], scripts: Sequence[Script]) -> tuple[float, ...]:
     """The pulls that events report: the first of each image, and not of a container whose image can't be pulled."""
     images: set[str] = set()
-    found = []
+    seconds_of = []
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     for container, pulled, script in zip(containers, seconds, scripts, strict=True):
         is_first = container.image not in images and script.pull is None and not script.waiting
-        found.append(pulled if is_first else 0.0)
+        seconds_of.append(pulled if is_first else 0.0)
         images.add(container.image)
-    return tuple(found)
+    return tuple(seconds_of)
 
 
 def _failing(chance: random.Random, rule: PodRule, script: Script) -> Script:
     assert rule.fail_every is not None, "the rule has a rate"
     rate = 1.0 / max(float(rule.fail_every), 1.0)
     seconds = tuple(max(1.0, round(chance.expovariate(rate), 3)) for _ in range(_RUNS))
-    if any(not math.isinf(each) for each in script.run_seconds):
+    if any(not math.isinf(seconds) for seconds in script.run_seconds):
         return script  # it ends by itself
     return msgspec.structs.replace(script, run_seconds=(*seconds, math.inf), exit_codes=(rule.exit_code,))

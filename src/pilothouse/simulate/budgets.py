@@ -114,7 +114,7 @@ class Usage(Invariant):
     def __init__(self, budgets: tuple[Budget, ...], *, partial: bool = False) -> None:
         """``partial``: entries were left out, so that workloads may rightly be missing."""
         self._budgets = budgets
-        self._missing = set() if partial else {workload_of(each) for each in budgets if each.workload}
+        self._missing = set() if partial else {workload_of(limit) for limit in budgets if limit.workload}
         """Workloads that have a budget and were never there."""
         self._elsewhere: dict[tuple[str, str], set[str]] = {(kind, name): set() for kind, _, name in self._missing}
         """By kind and name: the namespaces in which workloads that are called as these are."""
@@ -126,7 +126,7 @@ class Usage(Invariant):
         self.times: TimesToReady | None = None
         """From ``begin`` on: of the pods that are created since then."""
         self._waits: dict[Workload | None, Waits] = {}
-        self._is_timed = {workload_of(each) if each.workload else None for each in budgets if each.time_to_ready}
+        self._is_timed = {workload_of(limit) if limit.workload else None for limit in budgets if limit.time_to_ready}
         self._deleted_unready: list[str] = []
         self._more_deleted_unready = 0
         self._restarts: dict[Workload | None, int] = {}
@@ -178,11 +178,13 @@ class Usage(Invariant):
                     return
 
     def _replicaset_changed(self, type_: str, value: bytes) -> None:
-        found = _workload(value).metadata
-        owner = next((each for each in found.owner_references if each.controller), None)
+        metadata = _workload(value).metadata
+        owner = next(
+            (owner_reference for owner_reference in metadata.owner_references if owner_reference.controller), None
+        )
         if type_ == "ADDED":
-            name = ("ReplicaSet", found.namespace, found.name)
-            self._replicasets[found.uid] = name if owner is None else (owner.kind, found.namespace, owner.name)
+            name = ("ReplicaSet", metadata.namespace, metadata.name)
+            self._replicasets[metadata.uid] = name if owner is None else (owner.kind, metadata.namespace, owner.name)
         if owner is None:
             self._workload_changed("ReplicaSet", type_, value)
 
@@ -197,8 +199,8 @@ class Usage(Invariant):
             namespaces.add(namespace)
 
     def _workload_changed(self, kind: str, type_: str, value: bytes) -> None:
-        found = _workload(value)
-        name = (kind, found.metadata.namespace, found.metadata.name)
+        workload = _workload(value)
+        name = (kind, workload.metadata.namespace, workload.metadata.name)
         self._exists(name)
         if type_ == "DELETED":
             if name not in self._of_budget:
@@ -207,14 +209,14 @@ class Usage(Invariant):
                 usage.desired = usage.required = 0
             return
         usage = self._workloads.setdefault(name, _Usage())
-        usage.desired = found.status.desired_number_scheduled if kind == "DaemonSet" else found.spec.replicas
+        usage.desired = workload.status.desired_number_scheduled if kind == "DaemonSet" else workload.spec.replicas
         usage.required = min(usage.required, usage.desired)
         self._count(name, usage)
 
     def _pod_found(self, key: str, value: bytes) -> None:
         """One that was there before the run."""
         pod = _pod(value)
-        restarts = sum(each.restart_count for each in pod.status.container_statuses)
+        restarts = sum(container_status.restart_count for container_status in pod.status.container_statuses)
         owner = self._owner(pod)
         self._pods[key] = _PodUsage(owner, restarts=restarts)
         usage = self._workloads.get(owner) if owner is not None else None
@@ -224,26 +226,26 @@ class Usage(Invariant):
     def _pod_changed(self, change: Change) -> None:
         pod = _pod(change.value)
         key = change.key
-        known = self._pods.get(key)
-        if change.type == "ADDED" or known is None:
-            known = self._pods[key] = _PodUsage(self._owner(pod))
+        pod_usage = self._pods.get(key)
+        if change.type == "ADDED" or pod_usage is None:
+            pod_usage = self._pods[key] = _PodUsage(self._owner(pod))
         self._known_times.committed(change)
-        restarts = sum(each.restart_count for each in pod.status.container_statuses)
-        if restarts > known.restarts:
-            self._restarts[known.owner] = self._restarts.get(known.owner, 0) + restarts - known.restarts
-            known.restarts = restarts
+        restarts = sum(container_status.restart_count for container_status in pod.status.container_statuses)
+        if restarts > pod_usage.restarts:
+            self._restarts[pod_usage.owner] = self._restarts.get(pod_usage.owner, 0) + restarts - pod_usage.restarts
+            pod_usage.restarts = restarts
         gone = change.type == "DELETED"
         ready = _is_ready(pod)
         if gone:
             del self._pods[key]
-        if known.owner is not None:
-            usage = self._workloads.get(known.owner)
+        if pod_usage.owner is not None:
+            usage = self._workloads.get(pod_usage.owner)
             if usage is not None:
                 if ready and not gone and not pod.metadata.deletion_timestamp:
                     usage.ready[key] = None
                 else:
                     usage.ready.pop(key, None)
-                self._count(known.owner, usage)
+                self._count(pod_usage.owner, usage)
 
     def _waited(self, wait: Wait) -> None:
         """A pod waits no longer to be ready."""
@@ -260,7 +262,9 @@ class Usage(Invariant):
         return self.times
 
     def _owner(self, pod: _Pod) -> Workload | None:
-        owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+        owner = next(
+            (owner_reference for owner_reference in pod.metadata.owner_references if owner_reference.controller), None
+        )
         if owner is None:
             return None
         if owner.kind == "ReplicaSet":
@@ -282,8 +286,8 @@ class Usage(Invariant):
             limit = share.of(usage.required)
             if missing > limit:
                 usage.exceeded_at.setdefault(number, self._now() - self._began)
-            known = usage.closest.get(number)
-            if known is None or (missing - limit, missing) > (known[0] - known[1], known[0]):
+            closest = usage.closest.get(number)
+            if closest is None or (missing - limit, missing) > (closest[0] - closest[1], closest[0]):
                 usage.closest[number] = missing, limit
 
     def _now(self) -> float:
@@ -296,21 +300,21 @@ class Usage(Invariant):
         """What was used, by name."""
         assert self._simulation is not None, "the run has begun"
         story = self._simulation.story
-        found: dict[str, float] = {"writes": story.writes, "restarts": sum(self._restarts.values())}
+        measures: dict[str, float] = {"writes": story.writes, "restarts": sum(self._restarts.values())}
         times = self._all_waits().get(None, Waits()).ordered()
         if times:
-            found |= {f"timeToReady.{name}": percentile(times, share) for name, share in _PERCENTILES}
+            measures |= {f"timeToReady.{name}": percentile(times, share) for name, share in _PERCENTILES}
         for (kind, namespace, name), usage in list(self._workloads.items())[:MAX_WORKLOADS]:
             label = f"{kind.lower()}/{name}" if namespace == "default" else f"{kind.lower()}/{namespace}/{name}"
-            found[f"maxUnavailable {label}"] = usage.most
-        return found
+            measures[f"maxUnavailable {label}"] = usage.most
+        return measures
 
     def _all_waits(self) -> dict[Workload | None, Waits]:
         """By workload, None for all pods; with the age of those that wait still."""
-        found = {owner: waits.copy() for owner, waits in self._waits.items()}
+        all_waits = {owner: waits.copy() for owner, waits in self._waits.items()}
         for wait in self._known_times.waiting():
-            _add(found, self._pods[wait.key].owner, wait, self._is_timed, self._known_times)
-        return found
+            _add(all_waits, self._pods[wait.key].owner, wait, self._is_timed, self._known_times)
+        return all_waits
 
     def never_ready(self) -> tuple[str, ...]:
         """The first pods by name, ``NAMESPACE/NAME``, that wait to be ready for the first time, and how many more."""
@@ -356,11 +360,11 @@ class Usage(Invariant):
             return [
                 BudgetResult(
                     name=f"{name} {label}",
-                    measured=(found := percentile(times, share)),
+                    measured=(measured := percentile(times, share)),
                     limit=float(limit),
-                    held=found <= limit,
+                    held=measured <= limit,
                     is_time=True,
-                    pods=tuple(each for each in waits.slowest if each.seconds > limit) if found > limit else (),
+                    pods=tuple(wait for wait in waits.slowest if wait.seconds > limit) if measured > limit else (),
                 )
                 for label, share in _PERCENTILES
                 if (limit := getattr(budget.time_to_ready, label)) is not None
@@ -369,7 +373,7 @@ class Usage(Invariant):
             assert self._simulation is not None, "the run has begun"
             by = budget.writes.by
             written = self._simulation.story.written_by
-            used = sum(count for each, count in written.items() if not by or each.partition(" ")[0] == by)
+            used = sum(count for writer, count in written.items() if not by or writer.partition(" ")[0] == by)
             return [BudgetResult(name=name, measured=used, limit=budget.writes.max, held=used <= budget.writes.max)]
         assert budget.restarts is not None, "a budget has one measure"
         used = self._restarts.get(owner, 0) if owner is not None else sum(self._restarts.values())
@@ -377,7 +381,7 @@ class Usage(Invariant):
 
 
 def _is_ready(pod: _Pod) -> bool:
-    return any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions)
+    return any((condition.type, condition.status) == ("Ready", "True") for condition in pod.status.conditions)
 
 
 def _add(
@@ -388,10 +392,10 @@ def _add(
     times: TimesToReady,
 ) -> None:
     """To those of its owner, and to those of all pods."""
-    for each in (None,) if owner is None else (owner, None):
-        if each not in waits:
-            waits[each] = Waits(_SLOWEST_NAMED if each in timed else 0)
-        waits[each].add(wait, times.node_is_ready)
+    for workload in (None,) if owner is None else (owner, None):
+        if workload not in waits:
+            waits[workload] = Waits(_SLOWEST_NAMED if workload in timed else 0)
+        waits[workload].add(wait, times.node_is_ready)
 
 
 def _named(pods: list[str], more: int) -> tuple[str, ...]:
@@ -407,7 +411,7 @@ def workload_of(budget: Budget) -> Workload:
 def budget_name(budget: Budget) -> str:
     """What a budget without a name is called."""
     measure: Any = next(
-        each for each in ("max_unavailable", "time_to_ready", "writes", "restarts") if getattr(budget, each) is not None
+        name for name in ("max_unavailable", "time_to_ready", "writes", "restarts") if getattr(budget, name) is not None
     )
     first, *others = measure.split("_")
     by = budget.writes.by if budget.writes is not None else ""
@@ -416,28 +420,30 @@ def budget_name(budget: Budget) -> str:
 
 def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
     """Of the first budget that was exceeded."""
-    for each in results:
-        if each.missing and each.elsewhere:
+    for result in results:
+        if result.missing and result.elsewhere:
             message = (
-                f"no such workload in namespace {each.namespace}: {each.missing}; there is one in "
-                f"{', '.join(each.elsewhere)}: `namespace: {each.elsewhere[0]}`"
+                f"no such workload in namespace {result.namespace}: {result.missing}; there is one in "
+                f"{', '.join(result.elsewhere)}: `namespace: {result.elsewhere[0]}`"
             )
-            return Failure(kind="budget", name=each.name, message=message, at=at)
-        if each.missing:
+            return Failure(kind="budget", name=result.name, message=message, at=at)
+        if result.missing:
             message = (
-                f"{each.missing} never existed in the run, so that the budget measures nothing; correct workload or "
+                f"{result.missing} never existed in the run, so that the budget measures nothing; correct workload or "
                 "namespace (pods of a Deployment's ReplicaSet count as the Deployment's)"
             )
-            return Failure(kind="budget", name=each.name, message=message, at=at)
-        if not each.held:
+            return Failure(kind="budget", name=result.name, message=message, at=at)
+        if not result.held:
             measured, limit = (
-                (shown_seconds(each.measured), shown_seconds(each.limit))
-                if each.is_time
-                else (f"{each.measured:g}", f"{each.limit:g}")
+                (shown_seconds(result.measured), shown_seconds(result.limit))
+                if result.is_time
+                else (f"{result.measured:g}", f"{result.limit:g}")
             )
             message = f"{measured}, at most {limit} is allowed"
-            if each.at is not None:
-                message += f"; exceeded first at {shown_seconds(round(each.at, 3))}"
-            message += "".join(f"\n  {pod}" for pod in each.pods)
-            return Failure(kind="budget", name=each.name, message=message, at=each.at if each.at is not None else at)
+            if result.at is not None:
+                message += f"; exceeded first at {shown_seconds(round(result.at, 3))}"
+            message += "".join(f"\n  {pod}" for pod in result.pods)
+            return Failure(
+                kind="budget", name=result.name, message=message, at=result.at if result.at is not None else at
+            )
     return None

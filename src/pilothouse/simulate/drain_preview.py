@@ -114,28 +114,28 @@ class UnknownNodes(ValueError):
 def preview(restored: Restored, options: DrainOptions, *, seed: int = 0) -> Preview:
     """Drain the nodes. Raises ``UnknownNodes``."""
     names = chosen(restored, options)
-    found: list[Preview] = []
+    previews: list[Preview] = []
 
     async def main(env: Env) -> None:
         readiness = Readiness()
         manager = restored_manager(restored, Options(leader_election=LeaderElection(enabled=False)))
         simulation_options = SimulationOptions(nodes=0, manager=manager, **restored_options(restored))
         async with simulated(env, simulation_options, [readiness]) as simulation:
-            found.append(await _Drain(simulation, restored, readiness, options, names).run())
+            previews.append(await _Drain(simulation, restored, readiness, options, names).run())
 
     with without_log():
         virtual.run(main, seed=seed, start=restored.time or virtual.START)
-    return found[0]
+    return previews[0]
 
 
 def chosen(restored: Restored, options: DrainOptions) -> list[str]:
     """The nodes that are meant, in their order. Raises ``UnknownNodes``."""
-    nodes = [_decode(each.value) for each in restored.records if each.key.startswith("/nodes/")]
+    nodes = [_decode(record.value) for record in restored.records if record.key.startswith("/nodes/")]
     nodes.sort(key=lambda node: node["metadata"]["name"])
-    known = [node["metadata"]["name"] for node in nodes]
+    names = [node["metadata"]["name"] for node in nodes]
     for name in options.names:
-        if name not in known:
-            listed = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+        if name not in names:
+            listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
             raise UnknownNodes(f"there is no node {name!r} in the snapshot; there are {listed or 'none'}")
     wanted = list(options.names)
     if options.selector:
@@ -208,10 +208,10 @@ class Readiness(Invariant):
             self._workload_of[key] = workload
         if before == workload:
             return
-        for each, step in ((before, -1), (workload, 1)):
-            if each is not None:
-                self._now[each] += step
-                self._measure(each)
+        for affected, step in ((before, -1), (workload, 1)):
+            if affected is not None:
+                self._now[affected] += step
+                self._measure(affected)
 
     def _measure(self, workload: tuple[str, str, str]) -> None:
         assert self._env is not None, "something is followed"
@@ -229,7 +229,7 @@ class Readiness(Invariant):
         """Workloads that have had fewer, the most affected first."""
         for workload in list(self._fewer_since):
             self._measure(workload)
-        found = [
+        results = [
             WorkloadResult(
                 kind=kind,
                 namespace=namespace,
@@ -242,7 +242,9 @@ class Readiness(Invariant):
             for (kind, namespace, name), least in self._least.items()
             if least < self._before[kind, namespace, name]
         ]
-        return tuple(sorted(found, key=lambda each: (each.end - each.ready, each.least / each.ready, each.name)))
+        return tuple(
+            sorted(results, key=lambda result: (result.end - result.ready, result.least / result.ready, result.name))
+        )
 
 
 class _Drain:
@@ -323,24 +325,24 @@ class _Drain:
             try:
                 await pods.evict(self._client, pod, dry_run=True)
             except ApiError as error:
-                causes = [each.message for each in error.status.details.causes] if error.status.details else []
+                causes = [cause.message for cause in error.status.details.causes] if error.status.details else []
                 return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}: {'; '.join([str(error), *causes])}"
         return ""
 
     def _without_node(self) -> list[Object]:
         """The pods that no scheduler has given a node and that are not being deleted."""
-        found = [_decode(record.value) for record in self._simulation.store.list("/pods/").records]
-        return [
-            pod for pod in found if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
-        ]
+        pods = [_decode(record.value) for record in self._simulation.store.list("/pods/").records]
+        return [pod for pod in pods if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")]
 
     def _pending(self, before: AbstractSet[str]) -> tuple[Pending, ...]:
-        found = []
+        pending = []
         for pod in self._without_node():
             conditions = (pod.get("status") or {}).get("conditions") or ()
-            reasons = [each.get("message") or "" for each in conditions if each.get("type") == "PodScheduled"]
+            reasons = [
+                condition.get("message") or "" for condition in conditions if condition.get("type") == "PodScheduled"
+            ]
             meta = pod["metadata"]
-            found.append(
+            pending.append(
                 Pending(
                     namespace=meta["namespace"],
                     name=meta["name"],
@@ -348,15 +350,17 @@ class _Drain:
                     before=meta["uid"] in before,
                 )
             )
-        return tuple(found)
+        return tuple(pending)
 
 
 def _controller(obj: Object) -> Object | None:
-    return next((each for each in obj["metadata"].get("ownerReferences") or () if each.get("controller")), None)
+    return next(
+        (reference for reference in obj["metadata"].get("ownerReferences") or () if reference.get("controller")), None
+    )
 
 
 def _is_ready(pod: Object) -> bool:
     if pod["metadata"].get("deletionTimestamp"):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)

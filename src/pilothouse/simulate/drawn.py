@@ -48,16 +48,16 @@ def draw(wanted: Faults | None, seed: int, nodes: Sequence[str], *, program: boo
     first, last = float(wanted.after), float(wanted.after + wanted.within)
     times = sorted(round(chance.uniform(first, last), 3) for _ in range(wanted.number))
     resources = (*(wanted.resources or RESOURCES), "")
-    found: list[Drawn] = []
+    faults: list[Drawn] = []
     for at in times:
         match chance.choice(wanted.of):
             case "nodes" if nodes:
-                found.append(_node_outage(chance, at, nodes))
+                faults.append(_node_outage(chance, at, nodes))
             case "pods":
-                found.append(PodCrash(at, round(chance.random(), 4)))
+                faults.append(PodCrash(at, round(chance.random(), 4)))
             case _:
-                found.append(_of_manager(chance, at, chance.choice(resources), program=program))
-    return tuple(found)
+                faults.append(_of_manager(chance, at, chance.choice(resources), program=program))
+    return tuple(faults)
 
 
 def _node_outage(chance: random.Random, at: float, nodes: Sequence[str]) -> NodeOutage:

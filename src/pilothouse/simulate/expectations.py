@@ -59,8 +59,8 @@ def compile_all(scenario: Scenario) -> Compiled:
         ("eventually", expect.eventually),
         ("atEnd", expect.at_end),
     )
-    for kind, each in kinds:
-        for number, rule in enumerate(each):
+    for kind, rules_of_kind in kinds:
+        for number, rule in enumerate(rules_of_kind):
             path = f"spec.expect.{kind}[{number}]"
             rules.append(CompiledRule(kind, path, rule, _compiled(scenario, path, rule.cel, rule.for_each)))
     whens = {
@@ -120,7 +120,7 @@ class Expectations(Invariant):
         self._violated: dict[str, tuple[float, str]] = {}
         self.notices: dict[str, None] = {}
         """Expectations that may not be what was meant."""
-        self._awaited = {each.rule.after for each in compiled.rules if isinstance(each.rule, EventuallyRule)} - {""}
+        self._awaited = {rule.rule.after for rule in compiled.rules if isinstance(rule.rule, EventuallyRule)} - {""}
         """Names of entries that expectations are about and that have not begun."""
 
     # The life of a run
@@ -132,50 +132,52 @@ class Expectations(Invariant):
         self._simulation = simulation
         self._objects = ObservedObjects(simulation.store, simulation.plane.server.core.table)
         self._began = simulation.env.monotonic()
-        known = [*self._objects.names, *defined]
-        expressions = [(each.path, each.expression) for each in self._compiled.rules]
-        expressions += [(f"spec.timeline[{number}].when", each) for number, each in self._compiled.whens.items()]
+        names = [*self._objects.names, *defined]
+        expressions = [(rule.path, rule.expression) for rule in self._compiled.rules]
+        expressions += [
+            (f"spec.timeline[{number}].when", condition) for number, condition in self._compiled.whens.items()
+        ]
         for path, expression in expressions:
             try:
-                expression.check_names(known)
+                expression.check_names(names)
             except ExpressionError as error:
                 raise ScenarioError(f"{self._scenario.where(path)}: {error}") from None
             for name in (*expression.reads.resources, *([expression.for_each] if expression.for_each else [])):
                 self._objects.follow(name)
-        for each in self._compiled.rules:
-            if each.kind == "always":
-                for name in {*each.expression.reads.resources, *filter(None, [each.expression.for_each])}:
-                    self._by_prefix.setdefault(self._objects.prefix_of(name), []).append((name, each))
-                self._evaluate_always(each, None)
+        for rule in self._compiled.rules:
+            if rule.kind == "always":
+                for name in {*rule.expression.reads.resources, *filter(None, [rule.expression.for_each])}:
+                    self._by_prefix.setdefault(self._objects.prefix_of(name), []).append((name, rule))
+                self._evaluate_always(rule, None)
         self.started_action("", self._began, self.holding(""))
 
     def holding(self, after: str) -> frozenset[str]:
         """The paths of those ``eventually`` expectations after an entry that hold already."""
         return frozenset(
-            each.path
-            for each in self._compiled.rules
-            if isinstance(each.rule, EventuallyRule)
-            and each.rule.after == after
-            and self._value(each.expression, each.path).holds
+            rule.path
+            for rule in self._compiled.rules
+            if isinstance(rule.rule, EventuallyRule)
+            and rule.rule.after == after
+            and self._value(rule.expression, rule.path).holds
         )
 
     def started_action(self, name: str, began: float, held: frozenset[str]) -> None:
         """An entry of that name has begun to be performed then; the empty name is the start. ``held`` are the
         expectations that held before."""
         self._awaited.discard(name)
-        for each in self._compiled.rules:
-            if isinstance(each.rule, EventuallyRule) and each.rule.after == name:
-                obligation = _Obligation(each, began)
+        for rule in self._compiled.rules:
+            if isinstance(rule.rule, EventuallyRule) and rule.rule.after == name:
+                obligation = _Obligation(rule, began)
                 if self._is_kept(obligation):
-                    if each.path in held:
+                    if rule.path in held:
                         when = f'the entry "{name}" began' if name else "the time line began"
                         self.notices[
-                            f"eventually {each.name}: it held already when {when}; with again: true it must first be "
+                            f"eventually {rule.name}: it held already when {when}; with again: true it must first be "
                             "false"
                         ] = None
                 else:
                     self._obligations.append(obligation)
-                    asyncio.get_running_loop().call_at(began + each.rule.within, self._expire, obligation)
+                    asyncio.get_running_loop().call_at(began + rule.rule.within, self._expire, obligation)
 
     def when(self, number: int, then: Callable[[], object]) -> None:
         """Call ``then`` once, as soon as the condition of an entry holds."""
@@ -193,39 +195,39 @@ class Expectations(Invariant):
             if not self._is_fulfilled(obligation):
                 self._fail_obligation(obligation, "the run ended before")
                 return
-        for each in self._compiled.rules:
-            if isinstance(each.rule, EventuallyRule) and each.rule.after in self._awaited:
-                self._fail(each, f'the run ended before the entry "{each.rule.after}" began')
+        for rule in self._compiled.rules:
+            if isinstance(rule.rule, EventuallyRule) and rule.rule.after in self._awaited:
+                self._fail(rule, f'the run ended before the entry "{rule.rule.after}" began')
                 return
-        for each in self._compiled.rules:
-            if each.kind == "atEnd":
-                value = self._value(each.expression, each.path)
+        for rule in self._compiled.rules:
+            if rule.kind == "atEnd":
+                value = self._value(rule.expression, rule.path)
                 if not value.holds:
-                    self._fail(each, f"it does not hold at the end{_detail(value)}")
+                    self._fail(rule, f"it does not hold at the end{_detail(value)}")
                 else:
-                    self._kept_at[each.path] = self._now() - self._began
-            elif each.kind == "always" and not each.expression.for_each and each.path not in self._evaluated:
-                last = self._last.get(each.path, Value(False))
-                self._fail(each, f"it was never true or false{_detail(last)}")
+                    self._kept_at[rule.path] = self._now() - self._began
+            elif rule.kind == "always" and not rule.expression.for_each and rule.path not in self._evaluated:
+                last = self._last.get(rule.path, Value(False))
+                self._fail(rule, f"it was never true or false{_detail(last)}")
 
     def results(self) -> tuple[ExpectationResult, ...]:
         """What came of each expectation so far. Of ``always`` and ``eventually`` only the first violation is known,
         which has ended the run."""
         return tuple(map(self._result, self._compiled.rules))
 
-    def _result(self, each: CompiledRule) -> ExpectationResult:
-        at, message = self._violated.get(each.path, (self._kept_at.get(each.path), ""))
-        pending = any(obligation.compiled is each for obligation in self._obligations)
+    def _result(self, rule: CompiledRule) -> ExpectationResult:
+        at, message = self._violated.get(rule.path, (self._kept_at.get(rule.path), ""))
+        pending = any(obligation.compiled is rule for obligation in self._obligations)
         outcome: ExpectationOutcome = "open"
-        if each.path in self._violated:
+        if rule.path in self._violated:
             outcome = "violated"
-        elif each.kind == "always":
-            outcome = "held" if each.path in self._evaluated else "open"
+        elif rule.kind == "always":
+            outcome = "held" if rule.path in self._evaluated else "open"
         elif at is not None and not pending:
             outcome = "held"
         return ExpectationResult(
-            kind=each.kind,
-            name=each.name,
+            kind=rule.kind,
+            name=rule.name,
             outcome=outcome,
             at=None if at is None or outcome == "open" else round(at, 3),
             message=message,
@@ -238,19 +240,19 @@ class Expectations(Invariant):
         objects = self._objects
         if objects is None or self._failed:
             return
-        found = objects.committed(change)
-        if found is None:
+        observed = objects.committed(change)
+        if observed is None:
             return
-        prefix, key = found
-        for name, each in self._by_prefix.get(prefix, ()):
-            if each.expression.for_each == name and change.type != "DELETED":
-                self._evaluate_object(each, key, change)
-            if each.expression.reads.concerns(name, key):
-                if each.expression.is_whole or each.expression.for_each:
-                    self._due[each.path] = (each, change)
+        prefix, key = observed
+        for name, rule in self._by_prefix.get(prefix, ()):
+            if rule.expression.for_each == name and change.type != "DELETED":
+                self._evaluate_object(rule, key, change)
+            if rule.expression.reads.concerns(name, key):
+                if rule.expression.is_whole or rule.expression.for_each:
+                    self._due[rule.path] = (rule, change)
                     self._schedule()
                 else:
-                    self._evaluate_always(each, change)
+                    self._evaluate_always(rule, change)
         for waiting in self._waiting.get(prefix, ()):
             name, expression, then = waiting
             if expression.reads.concerns(name, key):
@@ -283,8 +285,10 @@ class Expectations(Invariant):
 
     def _schedule_later(self, expressions: list[Expression]) -> None:
         if self._later_timer is None:
-            names = {name for each in expressions for name, keys in each.reads.resources.items() if keys is None}
-            names |= {each.for_each for each in expressions if each.for_each}
+            names = {
+                name for expression in expressions for name, keys in expression.reads.resources.items() if keys is None
+            }
+            names |= {expression.for_each for expression in expressions if expression.for_each}
             count = sum(len(self._known_objects.of(name)) for name in names)
             pause = _PAUSE if count <= _FEW else _LONG_PAUSE
             self._later_timer = asyncio.get_running_loop().call_later(pause, self._evaluate_later)
@@ -296,10 +300,10 @@ class Expectations(Invariant):
     def _evaluate_due(self) -> None:
         self._timer = None
         due, self._due = self._due, {}
-        for each, change in due.values():
+        for rule, change in due.values():
             if self._failed:
                 return
-            self._evaluate_always(each, change)
+            self._evaluate_always(rule, change)
 
     def _evaluate_later(self) -> None:
         self._later_timer = None
@@ -307,9 +311,9 @@ class Expectations(Invariant):
         for expression, then in conditions.values():
             if self._value(expression, "spec.timeline").holds:
                 for prefix, waiting in self._waiting.items():
-                    self._waiting[prefix] = [each for each in waiting if each[1] is not expression]
+                    self._waiting[prefix] = [entry for entry in waiting if entry[1] is not expression]
                 then()
-        self._obligations = [each for each in self._obligations if not self._is_kept(each)]
+        self._obligations = [obligation for obligation in self._obligations if not self._is_kept(obligation)]
 
     # Evaluation
 
@@ -338,30 +342,30 @@ class Expectations(Invariant):
         except ExpressionError as error:
             raise ScenarioError(f"{self._scenario.where(path)}: {error}") from None
 
-    def _evaluate_object(self, each: CompiledRule, key: str, change: Change) -> None:
-        about = self._known_objects.of(each.expression.for_each).get(key)
+    def _evaluate_object(self, rule: CompiledRule, key: str, change: Change) -> None:
+        about = self._known_objects.of(rule.expression.for_each).get(key)
         try:
-            value = each.expression.evaluate(self._known_objects, key, about)
+            value = rule.expression.evaluate(self._known_objects, key, about)
         except ExpressionError as error:
-            self._report_error(each, error)
+            self._report_error(rule, error)
             return
         if not value.is_missing:
-            self._evaluated.add(each.path)
+            self._evaluated.add(rule.path)
         if not value.holds and not value.is_missing:
-            self._fail(each, f"it does not hold for {each.expression.for_each} {key}{_detail(value)}", change)
+            self._fail(rule, f"it does not hold for {rule.expression.for_each} {key}{_detail(value)}", change)
 
-    def _evaluate_always(self, each: CompiledRule, change: Change | None) -> None:
+    def _evaluate_always(self, rule: CompiledRule, change: Change | None) -> None:
         try:
-            value = self._value(each.expression, each.path)
+            value = self._value(rule.expression, rule.path)
         except ScenarioError as error:
-            self._report_error(each, error)
+            self._report_error(rule, error)
             return
-        self._last[each.path] = value
+        self._last[rule.path] = value
         if value.is_missing:
             return  # what it is about is not there yet, or no more
-        self._evaluated.add(each.path)
-        if not value.holds and not (each.expression.for_each and NO_KEY in value.error):
-            self._fail(each, f"it does not hold{_detail(value)}", change)
+        self._evaluated.add(rule.path)
+        if not value.holds and not (rule.expression.for_each and NO_KEY in value.error):
+            self._fail(rule, f"it does not hold{_detail(value)}", change)
 
     def _is_fulfilled(self, obligation: _Obligation) -> bool:
         expression = obligation.compiled.expression
@@ -402,21 +406,21 @@ class Expectations(Invariant):
             reason = "it was never false, as again: true demands"
         self._fail(obligation.compiled, f"{reason}: {limit}{_detail(obligation.last)}")
 
-    def _report_error(self, each: CompiledRule, error: Exception) -> None:
+    def _report_error(self, rule: CompiledRule, error: Exception) -> None:
         self._failed = True
         text = str(error)
-        where = self._scenario.where(each.path)
+        where = self._scenario.where(rule.path)
         context = {"message": text, "exception": ScenarioError(text if text.startswith(where) else f"{where}: {text}")}
         asyncio.get_running_loop().call_exception_handler(context)
 
-    def _fail(self, each: CompiledRule, message: str, change: Change | None = None) -> None:
+    def _fail(self, rule: CompiledRule, message: str, change: Change | None = None) -> None:
         if self._simulation is None:
             return
-        self._violated.setdefault(each.path, (self._now() - self._began, message))
+        self._violated.setdefault(rule.path, (self._now() - self._began, message))
         if self._failed:
             return
         self._failed = True
-        text = f"{each.rule.message}: {message}" if each.rule.message else message
+        text = f"{rule.rule.message}: {message}" if rule.rule.message else message
         why = ""
         if change is not None:
             before, self._simulation.checked = self._simulation.checked, change
@@ -424,9 +428,9 @@ class Expectations(Invariant):
             self._simulation.checked = before
         self._on_failure(
             Failure(
-                kind=each.kind,
-                name=each.name,
-                message=f"{text}\n  {each.expression.source.strip()}",
+                kind=rule.kind,
+                name=rule.name,
+                message=f"{text}\n  {rule.expression.source.strip()}",
                 at=self._now() - self._began,
                 why=why.strip(),
             )

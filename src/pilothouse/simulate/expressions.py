@@ -82,7 +82,7 @@ class Expression:
         for name, keys in self.reads.resources.items():
             all_objects = objects.of(name)
             given[name] = (
-                all_objects if keys is None else {each: all_objects[each] for each in keys if each in all_objects}
+                all_objects if keys is None else {name: all_objects[name] for name in keys if name in all_objects}
             )
         values: dict[str, Any] = {"objects": given}
         if self.for_each:
@@ -95,7 +95,7 @@ class Expression:
                 "constant keys such as objects.deployments['default/web']"
             )
         try:
-            found = evaluate(self._program, values, extent, Budget())
+            result = evaluate(self._program, values, extent, Budget())
         except OutOfBudget as error:
             raise ExpressionError(f"the expression costs too much: {error}") from None
         except EvaluationError as error:
@@ -104,25 +104,25 @@ class Expression:
                     "one evaluation of the expression costs too much; use forEach, or name objects by constant keys"
                 ) from None
             return Value(False, str(error))
-        if not isinstance(found, bool):
-            return Value(False, f"expected true or false, got {type(found).__name__}")
-        return Value(found)
+        if not isinstance(result, bool):
+            return Value(False, f"expected true or false, got {type(result).__name__}")
+        return Value(result)
 
-    def check_names(self, known: list[str]) -> None:
+    def check_names(self, names: list[str]) -> None:
         """Raises ``ExpressionError`` for resources that are not among the known ones."""
         for name in (*self.reads.resources, *((self.for_each,) if self.for_each else ())):
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise ExpressionError(f'the cluster has no resource "{name}"{hint}')
 
 
 def _reads(root: Node) -> dict[str, frozenset[str] | None]:
-    found: dict[str, frozenset[str] | None] = {}
+    keys: dict[str, frozenset[str] | None] = {}
 
     def add(name: str, key: str | None) -> None:
-        before = found.get(name, frozenset())
-        found[name] = None if key is None or before is None else before | {key}
+        before = keys.get(name, frozenset())
+        keys[name] = None if key is None or before is None else before | {key}
 
     def walk(node: Node) -> None:
         name = _resource(node)
@@ -140,7 +140,7 @@ def _reads(root: Node) -> dict[str, frozenset[str] | None]:
             walk(part)
 
     walk(root)
-    return found
+    return keys
 
 
 def _resource(node: Node) -> str | None:

@@ -18,29 +18,37 @@ from pilothouse.sim.invariants.replicasets import ReplicaSets
 @functools.cache
 def known() -> dict[str, Callable[[], Invariant]]:
     """Those that need nothing but what is known here."""
-    found: dict[str, Callable[[], Invariant]] = {"ReplicaSets": lambda: ReplicaSets(burst=BURST), "Garbage": _garbage}
+    factories: dict[str, Callable[[], Invariant]] = {
+        "ReplicaSets": lambda: ReplicaSets(burst=BURST),
+        "Garbage": _garbage,
+    }
     for module in pkgutil.iter_modules(invariants.__path__):
-        for name, each in vars(importlib.import_module(f"{invariants.__name__}.{module.name}")).items():
-            is_own = isinstance(each, type) and issubclass(each, Invariant) and each.__module__.endswith(module.name)
-            if is_own and not name.startswith("_") and _needs_nothing(each):
-                found[name] = each
-    return dict(sorted(found.items()))
+        for name, member in vars(importlib.import_module(f"{invariants.__name__}.{module.name}")).items():
+            is_own = (
+                isinstance(member, type) and issubclass(member, Invariant) and member.__module__.endswith(module.name)
+            )
+            if is_own and not name.startswith("_") and _needs_nothing(member):
+                factories[name] = member
+    return dict(sorted(factories.items()))
 
 
 def _garbage() -> Invariant:
-    return Garbage({(each.api_version, each.kind): (each.resource, each.namespaced) for each in built_in()})
+    return Garbage({(info.api_version, info.kind): (info.resource, info.namespaced) for info in built_in()})
 
 
 def _needs_nothing(kind: type[Invariant]) -> bool:
     parameters = inspect.signature(kind).parameters.values()
-    return all(each.default is not each.empty or each.kind is each.VAR_POSITIONAL for each in parameters)
+    return all(
+        parameter.default is not parameter.empty or parameter.kind is parameter.VAR_POSITIONAL
+        for parameter in parameters
+    )
 
 
 def create(name: str) -> Invariant:
     """A new one. Raises ``LookupError``."""
-    found = known().get(name)
-    if found is None:
+    factory = known().get(name)
+    if factory is None:
         near = difflib.get_close_matches(name, known(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known())}"
         raise LookupError(f'no invariant is called "{name}"; {hint}')
-    return found()
+    return factory()

@@ -41,11 +41,11 @@ class ObservedObjects:
             }
 
     def _prefix(self, name: str) -> str:
-        found = self._by_name.get(name)
-        if found is None:
+        prefix = self._by_name.get(name)
+        if prefix is None:
             resource, _dot, group = name.partition(".")
-            found = self._by_name[name] = f"{group}/{resource}/"
-        return found
+            prefix = self._by_name[name] = f"{group}/{resource}/"
+        return prefix
 
     def of(self, name: str) -> dict[str, Any]:
         """The objects of a resource by key; never changed in place."""
@@ -71,7 +71,7 @@ class ObservedObjects:
 
 
 def _decoded(value: bytes) -> Any:
-    found = _decode(value)
+    obj = _decode(value)
     # Half of an object, and of no use to expressions.
-    found.get("metadata", {}).pop("managedFields", None)
-    return found
+    obj.get("metadata", {}).pop("managedFields", None)
+    return obj

@@ -57,8 +57,8 @@ class Progress:
         if self._shrinking is not None:
             failed = self._shrinking
             at = f", the run is at {shown_seconds(round(running[0]))}" if running else ""
-            found = f"{len(failed.parts)} of {len(failed.all_parts)} actions and faults"
-            return f"seed {failed.result.seed} is being shrunk: {found} after {failed.runs} runs{at}"
+            smallest = f"{len(failed.parts)} of {len(failed.all_parts)} actions and faults"
+            return f"seed {failed.result.seed} is being shrunk: {smallest} after {failed.runs} runs{at}"
         virtual = self._virtual + sum(running)
         rate = f"{virtual / elapsed:,.0f}x real time" if elapsed > 0 else "?"
         times = f"{shown_seconds(round(virtual))} of virtual time in {shown_seconds(round(elapsed))} ({rate})"

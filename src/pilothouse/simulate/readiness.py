@@ -124,9 +124,9 @@ class Wait:
         if self._started is not None:
             stages.append(("its containers to be ready", ended - started))
         if self.was_ready:  # most of its time, wherever that was
-            shown = [each for each in stages if each[1] >= _SHORT] or stages[-1:]
+            shown = [stage for stage in stages if stage[1] >= _SHORT] or stages[-1:]
         else:
-            shown = [*(each for each in stages[:-1] if each[1] >= _SHORT), stages[-1]]
+            shown = [*(stage for stage in stages[:-1] if stage[1] >= _SHORT), stages[-1]]
         waited_for = ", ".join(f"{shown_seconds(round(seconds, 2))} for {what}" for what, seconds in shown)
         details = [] if self.was_ready else [self._reason()]
         if node and not self.was_ready and not node_is_ready(node):
@@ -140,8 +140,12 @@ class Wait:
         """What the pod says of it."""
         status = self._pod.status
         named = "PodScheduled" if not self._pod.spec.node_name else "ContainersReady"
-        reasons = [each.state.waiting.reason or "" for each in status.container_statuses or () if each.state.waiting]
-        messages = [each.message or "" for each in status.conditions or () if each.type == named]
+        reasons = [
+            container.state.waiting.reason or ""
+            for container in status.container_statuses or ()
+            if container.state.waiting
+        ]
+        messages = [condition.message or "" for condition in status.conditions or () if condition.type == named]
         text = next(filter(None, [*reasons, *messages]), "")
         return text if len(text) <= _LONGEST_DETAIL else f"{text[: _LONGEST_DETAIL - 1]}…"
 
@@ -185,7 +189,7 @@ class TimesToReady:
         if record is None:
             return False
         conditions = _read_node(record.value).status.conditions
-        return any((each.type, each.status) == ("Ready", "True") for each in conditions)
+        return any((condition.type, condition.status) == ("Ready", "True") for condition in conditions)
 
 
 def _outcome(pod: _Pod, *, removed: bool) -> str:
@@ -199,7 +203,7 @@ def _outcome(pod: _Pod, *, removed: bool) -> str:
         return "marked for deletion"
     if removed:
         return "removed"
-    is_ready = any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions or ())
+    is_ready = any((condition.type, condition.status) == ("Ready", "True") for condition in pod.status.conditions or ())
     return "ready" if is_ready else ""
 
 
@@ -218,15 +222,15 @@ class Waits:
             if len(self._slowest) >= self._most_named and wait.seconds <= self._slowest[-1].seconds:
                 return
             self._slowest.append(wait.described(node_is_ready))
-            self._slowest.sort(key=lambda each: -each.seconds)
+            self._slowest.sort(key=lambda wait: -wait.seconds)
             del self._slowest[self._most_named :]
 
     def copy(self) -> "Waits":
         """What is known so far, to add those to it that have not come to their end."""
-        found = Waits(self._most_named)
-        found._seconds = self._seconds[:]
-        found._slowest = self._slowest[:]
-        return found
+        copied = Waits(self._most_named)
+        copied._seconds = self._seconds[:]
+        copied._slowest = self._slowest[:]
+        return copied
 
     @property
     def slowest(self) -> tuple[PodWait, ...]:

@@ -192,13 +192,13 @@ class _Run:
 
     def _measured(self, simulation: Simulation) -> dict[str, float]:
         """What the run took and used, by name."""
-        found: dict[str, float] = {}
+        measures: dict[str, float] = {}
         if self._rested:
-            found["time until quiet"] = round(max(0.0, simulation.last_write - self._began), 3)
+            measures["time until quiet"] = round(max(0.0, simulation.last_write - self._began), 3)
         taken = {} if self._timeline is None else self._timeline.seconds
-        found |= {f"time of {name}": seconds for name, seconds in taken.items() if seconds}
-        found |= {f"time until {name}": seconds for name, seconds in self._expectations.seconds.items()}
-        return found | self._usage.measures()
+        measures |= {f"time of {name}": seconds for name, seconds in taken.items() if seconds}
+        measures |= {f"time until {name}": seconds for name, seconds in self._expectations.seconds.items()}
+        return measures | self._usage.measures()
 
     def _program(self) -> Program | None:
         return programs.load(self._scenario.program) if self._scenario.program else None
@@ -216,7 +216,9 @@ class _Run:
         if self._recorder is not None:
             self._recorder.begin_timeline()
         left_out = [
-            each.name for number, each in enumerate(scenario.spec.timeline) if each.name and number not in self._entries
+            entry.name
+            for number, entry in enumerate(scenario.spec.timeline)
+            if entry.name and number not in self._entries
         ]
         self._expectations.begin(simulation, _defined(scenario), left_out=left_out)
         async with TaskGroup("scenario") as group:
@@ -265,12 +267,12 @@ class _Run:
                 await self._failed.wait()
 
     def _settled(self, simulation: Simulation) -> None:
-        for each in self._invariants:
+        for invariant in self._invariants:
             try:
-                each.settled()
+                invariant.settled()
             except Violation as error:
                 at = simulation.env.monotonic() - self._began
-                self._fail(Failure(kind="invariant", name=type(each).__name__, message=str(error), at=at))
+                self._fail(Failure(kind="invariant", name=type(invariant).__name__, message=str(error), at=at))
                 return
 
     def _unsettled(self, simulation: Simulation, timeline: Timeline, recent: Counter[str]) -> Failure:
@@ -349,18 +351,18 @@ def _violated(error: BaseException, checked: Sequence[Invariant]) -> str:
     trace = error.__traceback__
     name = ""
     while trace is not None:
-        found = trace.tb_frame.f_locals.get("self")
-        if any(found is each for each in checked):
-            name = type(found).__name__
+        instance = trace.tb_frame.f_locals.get("self")
+        if any(instance is invariant for invariant in checked):
+            name = type(instance).__name__
         trace = trace.tb_next
     return name or type(error).__name__
 
 
 def _defined(scenario: Scenario) -> list[str]:
     """The resources of the definitions that the scenario brings along."""
-    documents = [*scenario.objects, *(each for applied in scenario.applied.values() for each in applied)]
-    specs = [each.get("spec") or {} for each in documents if each["kind"] == "CustomResourceDefinition"]
+    documents = [*scenario.objects, *(obj for applied in scenario.applied.values() for obj in applied)]
+    specs = [document.get("spec") or {} for document in documents if document["kind"] == "CustomResourceDefinition"]
     if scenario.program:
-        specs += [each["spec"] for each in programs.load(scenario.program).definitions]
-    found = [((spec.get("names") or {}).get("plural"), spec.get("group")) for spec in specs]
-    return [name for plural, group in found if plural for name in (plural, f"{plural}.{group}")]
+        specs += [definition["spec"] for definition in programs.load(scenario.program).definitions]
+    names = [((spec.get("names") or {}).get("plural"), spec.get("group")) for spec in specs]
+    return [name for plural, group in names if plural for name in (plural, f"{plural}.{group}")]

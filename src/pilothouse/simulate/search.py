@@ -28,7 +28,7 @@ class Observer(Protocol):
         """A run that has failed is being shrunk. Called before every further run."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A failure, shrunk."""
 
     job: Job
@@ -57,7 +57,7 @@ class Search:
         self._first_failure: int | None = None
         self.finished: list[Finished] = []
         """All runs, in their order, without what only a failure needs."""
-        self.found: list[Found] = []
+        self.failures: list[ShrunkFailure] = []
         """The first failure of each kind, per variant."""
         self.interrupted = False
 
@@ -66,23 +66,23 @@ class Search:
         failed: list[Finished] = []
         try:
             self._run(jobs, failed)
-            for job, result in sorted(failed, key=lambda each: each[0].number):
+            for job, result in sorted(failed, key=lambda run: run[0].number):
                 self._shrink(job, result)
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
-            self.finished.sort(key=lambda each: each[0].number)
+            self.finished.sort(key=lambda run: run[0].number)
 
     def _run(self, jobs: Sequence[Job], failed: list[Finished]) -> None:
-        known: set[tuple[int, tuple[str, str]]] = set()
+        signatures: set[tuple[int, tuple[str, str]]] = set()
         for job, result in self._runner.run(self._wanted(jobs)):
             self._observer.finished(result)
             self.finished.append((job, msgspec.structs.replace(result, parts=(), log="")))
             if result.failure is None:
                 continue
             signature = (job.variant, result.failure.signature)
-            if signature not in known:
-                known.add(signature)
+            if signature not in signatures:
+                signatures.add(signature)
                 failed.append((job, result))
             else:
                 self._replace_later(failed, job, result)
@@ -91,8 +91,8 @@ class Search:
                 self._runner.abandon(job.number)
         if self._first_failure is not None:
             last = self._first_failure
-            self.finished = [each for each in self.finished if each[0].number <= last]
-            failed[:] = [each for each in failed if each[0].number <= last]
+            self.finished = [run for run in self.finished if run[0].number <= last]
+            failed[:] = [run for run in failed if run[0].number <= last]
 
     def _replace_later(self, failed: list[Finished], job: Job, result: Result) -> None:
         """Of a kind of failure the first seed counts, whatever came to its end first."""
@@ -131,8 +131,8 @@ class Search:
             last = failed.result
             assert last.failure is not None, "it fails alike"
             kept = set(failed.parts)
-            self.found.append(
-                Found(
+            self.failures.append(
+                ShrunkFailure(
                     job=job,
                     failure=last.failure,
                     result=last,

@@ -28,10 +28,10 @@ def parse_seeds(text: str) -> Seeds:
     """Raises ``ValueError``."""
     ranges = []
     for part in text.split(","):
-        found = _RANGE.fullmatch(part.strip())
-        if found is None:
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
             raise ValueError(f'seeds are numbers and ranges such as 17, 1-1000 or 3,7,100-199, got "{text[:80]}"')
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ValueError(f'the range of seeds "{part.strip()}" ends before it begins')
         ranges.append((first, last))

@@ -31,7 +31,7 @@ class Variant(msgspec.Struct, frozen=True):
 
 def variants_of(variations: Sequence[str]) -> list[Variant]:
     """All combinations, the last one varied first; one without any if nothing is varied. Raises ``ValueError``."""
-    parsed = [parse_variation(each) for each in variations]
+    parsed = [parse_variation(variation) for variation in variations]
     total = 1
     for path, values in parsed:
         if not values:
@@ -39,8 +39,8 @@ def variants_of(variations: Sequence[str]) -> list[Variant]:
         total *= len(values)
     if total > MAX_VARIANTS:
         raise ValueError(f"--vary: at most {MAX_VARIANTS} combinations, got {total}")
-    each = [[(path, value) for value in values] for path, values in parsed]
-    return [Variant(tuple(combination)) for combination in itertools.product(*each)]
+    choices = [[(path, value) for value in values] for path, values in parsed]
+    return [Variant(tuple(combination)) for combination in itertools.product(*choices)]
 
 
 def short_name(path: str) -> str:

@@ -69,7 +69,7 @@ class ProcessRunner:
 
     def _hand_out(self, waiting: Iterator[Job]) -> None:
         while True:
-            worker = next((each for each in self._workers if each.job is None), None)
+            worker = next((candidate for candidate in self._workers if candidate.job is None), None)
             if worker is None and len(self._workers) >= self._processes:
                 return
             job = next(waiting, None)

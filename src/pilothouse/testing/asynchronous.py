@@ -140,8 +140,8 @@ class AsyncCluster:
 
     async def new_namespace(self, prefix: str = "test-") -> "AsyncCluster":
         """Create a namespace for one test."""
-        made = await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": prefix}})
-        return self.in_namespace(made["metadata"]["name"])
+        namespace = await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": prefix}})
+        return self.in_namespace(namespace["metadata"]["name"])
 
     @contextlib.asynccontextmanager
     async def running(
@@ -196,8 +196,8 @@ class AsyncCluster:
         if started.app is not None:
             config = webhooks.client_config(started.app.name) if started.webhooks is not None else None
             for definition in started.app.definitions(config):
-                known = server.store.get(f"{DEFINITIONS}{definition['metadata']['name']}")
-                if not known or (config is not None and "webhook" in definition["spec"].get("conversion", {})):
+                existing = server.store.get(f"{DEFINITIONS}{definition['metadata']['name']}")
+                if not existing or (config is not None and "webhook" in definition["spec"].get("conversion", {})):
                     await self._apply(definition)
         await self.apply(started.account_objects())
         self._shared.programs.append(started)
@@ -219,11 +219,11 @@ class AsyncCluster:
         local = self._shared.webhooks
         if local is not None and started.app is not None and started.webhooks is not None:
             objects += started.app.webhook_configurations() if local.remove(started.app.name, started.webhooks) else ()
-        for each in objects:
-            meta = each["metadata"]
+        for obj in objects:
+            meta = obj["metadata"]
             within = self.in_namespace(meta.get("namespace") or self.namespace)
             with contextlib.suppress(NotFound):
-                await within.delete(each["apiVersion"], each["kind"], meta["name"])
+                await within.delete(obj["apiVersion"], obj["kind"], meta["name"])
 
     def lag(self, seconds: float) -> None:
         """From now on the API server serves watches, and lists from its cache, with a state of that age, as a stale one
@@ -273,7 +273,7 @@ class AsyncCluster:
         ``manifest`` is the path of a file or directory, YAML text, a mapping, or a list of them. When this returns,
         CustomResourceDefinitions are established. Unknown fields are an error.
         """
-        return [await self._apply(each) for each in manifests.objects_of(manifest)]
+        return [await self._apply(obj) for obj in manifests.objects_of(manifest)]
 
     async def _apply(self, manifest: Mapping[str, Any]) -> Object:
         api_version, kind, meta = manifest["apiVersion"], manifest["kind"], manifest.get("metadata") or {}
@@ -300,10 +300,10 @@ class AsyncCluster:
 
     async def list(self, api_version: str, kind: str, *, label_selector: str = "") -> Objects:
         """The objects of a kind, by name."""
-        found = await self.client.list(
+        listed = await self.client.list(
             await self._kind(api_version, kind), self.namespace, label_selector=label_selector
         )
-        return [_decoded(raw) for raw in found.items]
+        return [_decoded(raw) for raw in listed.items]
 
     async def patch(
         self, api_version: str, kind: str, name: str, changes: Mapping[str, Any], *, subresource: str = ""
@@ -348,7 +348,7 @@ class AsyncCluster:
         namespace = meta.get("namespace", "") if seen is not None else self.namespace
         explainer = explain.Explainer(self.client)
         lines = await explainer.warnings(of.kind, name, namespace, meta.get("uid", ""))
-        lines += [f"condition {each}" for each in map(_condition, _conditions(seen))]
+        lines += [f"condition {condition}" for condition in map(_condition, _conditions(seen))]
         lines += await explainer.normal_events(of.kind, name, namespace)
         key = f"{namespace or self.namespace}/{name}" if of.namespaced else name
         failing = False
@@ -356,9 +356,9 @@ class AsyncCluster:
             lines += program.explain(of.api_version, of.kind, key, seen)
             failing = failing or program.is_failing(of.api_version, of.kind, key)
         server = self.plane.server
-        known = evidence.StoreEvidence(server.store, server.core.table)
+        store_evidence = evidence.StoreEvidence(server.store, server.core.table)
         explanation = await why.explain(
-            known, evidence.reference(of, namespace or self.namespace, name), time=self.plane.env.now()
+            store_evidence, evidence.reference(of, namespace or self.namespace, name), time=self.plane.env.now()
         )
         # Only an error of the last sync is a reason.
         if not failing and explanation.state not in (why.NOT_FOUND, why.AS_DESIRED, why.NO_CONDITION):
@@ -372,11 +372,11 @@ class AsyncCluster:
     async def _holds(self, kind: Kind[msgspec.Raw], name: str, condition: Condition, seen: "_Seen") -> bool:
         """Read, then follow the changes until the condition is true. False if the watch ended before."""
         only = f"metadata.name={name}"
-        found = await self.client.list(kind, self.namespace, field_selector=only)
-        seen.object = _decoded(found.items[0]) if found.items else None
+        listed = await self.client.list(kind, self.namespace, field_selector=only)
+        seen.object = _decoded(listed.items[0]) if listed.items else None
         if seen.meets(condition):
             return True
-        version = found.metadata.resource_version
+        version = listed.metadata.resource_version
         watch = self.client.watch(kind, self.namespace, resource_version=version, field_selector=only)
         with contextlib.suppress(Expired):
             async with watch as batches:
@@ -390,14 +390,14 @@ class AsyncCluster:
         return False
 
     async def _kind(self, api_version: str, kind: str) -> Kind[msgspec.Raw]:
-        found = await self._mapper.kind_for(api_version, kind)
-        if found is None:
+        resource = await self._mapper.kind_for(api_version, kind)
+        if resource is None:
             # Its definition may have been created since.
             self._mapper.reset()
-            found = await self._mapper.kind_for(api_version, kind)
-        if found is None:
+            resource = await self._mapper.kind_for(api_version, kind)
+        if resource is None:
             raise LookupError(f"the API server has no kind {kind!r} in {api_version}")
-        return found.raw
+        return resource.raw
 
     def _port(self) -> "Served":
         if self._served is None:
@@ -415,18 +415,23 @@ async def _restore(snapshot: Snapshot, subject: str, seconds: float) -> None:
 
 
 def _is_established(definition: Object | None) -> bool:
-    return any((each.get("type"), each.get("status")) == ("Established", "True") for each in _conditions(definition))
+    return any(
+        (condition.get("type"), condition.get("status")) == ("Established", "True")
+        for condition in _conditions(definition)
+    )
 
 
 def _conditions(seen: Object | None) -> Objects:
     status = (seen or {}).get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
-    return [each for each in conditions if isinstance(each, dict)] if isinstance(conditions, list) else []
+    return (
+        [condition for condition in conditions if isinstance(condition, dict)] if isinstance(conditions, list) else []
+    )
 
 
 def _condition(condition: Object) -> str:
     detail = [condition.get(field) for field in ("reason", "message")]
-    return ": ".join([f"{condition.get('type')}={condition.get('status')}", *(each for each in detail if each)])
+    return ": ".join([f"{condition.get('type')}={condition.get('status')}", *(text for text in detail if text)])
 
 
 class _Seen:
@@ -473,8 +478,8 @@ class Served:
 
     def _own_directory(self) -> Path:
         if self._directory is None:
-            made = tempfile.TemporaryDirectory(prefix="pilothouse-")
-            self._directory = Path(self._files.enter_context(made))
+            temporary = tempfile.TemporaryDirectory(prefix="pilothouse-")
+            self._directory = Path(self._files.enter_context(temporary))
         return self._directory
 
 

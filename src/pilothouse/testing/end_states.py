@@ -42,15 +42,15 @@ class Difference(msgspec.Struct, frozen=True):
 def end_state(records: Iterable[Record], prefixes: Iterable[str]) -> EndState:
     """The end state of the resources with these prefixes."""
     wanted = frozenset(prefixes)
-    found: dict[tuple[str, str], list[Content]] = {}
+    contents: dict[tuple[str, str], list[Content]] = {}
     for record in records:
         prefix = resource_prefix(record.key)
         if prefix in wanted:
             obj = _decode(record.value)
             group, resource, _rest = prefix.split("/")
             name = f"{resource}.{group}" if group else resource
-            found.setdefault((name, _name(obj["metadata"])), []).append(_content(obj))
-    return EndState(found)
+            contents.setdefault((name, _name(obj["metadata"])), []).append(_content(obj))
+    return EndState(contents)
 
 
 def differences(expected: EndState, other: EndState, found: EndState) -> list[Difference]:
@@ -70,7 +70,7 @@ def differences(expected: EndState, other: EndState, found: EndState) -> list[Di
 
 def described(found: list[Difference]) -> str:
     """The differences, one a line."""
-    lines = [each.text for each in found[:_SHOWN]]
+    lines = [difference.text for difference in found[:_SHOWN]]
     if len(found) > _SHOWN:
         lines.append(f"and {len(found) - _SHOWN} more")
     return "the end is not that of the run without faults:\n  " + "\n  ".join(lines)
@@ -113,22 +113,22 @@ def _content(obj: dict[str, Any]) -> Content:
 def _flatten(value: Any, path: Path, content: Content, generation: object) -> None:
     if isinstance(value, dict):
         masked: dict[str, list[Content]] = {}
-        for key, each in value.items():
+        for key, item in value.items():
             shown = _masked(key)
             if shown == key:
-                _flatten(each, (*path, key), content, generation)
+                _flatten(item, (*path, key), content, generation)
                 continue
             below: Content = {}
-            _flatten(each, (), below, generation)
+            _flatten(item, (), below, generation)
             masked.setdefault(shown, []).append(below)
         for shown, parts in masked.items():
             # The order of several uids is random.
             for number, below in enumerate(sorted(parts, key=_order), 1):
                 key = shown if len(parts) == 1 else f"{shown} ({number})"
-                content.update({(*path, key, *rest): each for rest, each in below.items()})
+                content.update({(*path, key, *rest): content_value for rest, content_value in below.items()})
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            _flatten(each, (*path, str(number)), content, generation)
+        for number, item in enumerate(value):
+            _flatten(item, (*path, str(number)), content, generation)
     elif path and path[-1] == "observedGeneration":
         content[path] = "the newest" if value == generation else "an older one"
     else:

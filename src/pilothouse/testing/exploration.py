@@ -164,13 +164,13 @@ class _Exploration:
     def explore(self, seed: int, only: frozenset[int] | None, *, logged: bool) -> None:
         """All runs of a seed, or the one with the faults of these numbers."""
         for used in self._runner.plans(seed, only):
-            known = len(self._failures)
+            count = len(self._failures)
             run = self._run(seed, used, logged=logged)
             if run.failure is not None:
                 self._fail(run, self._shrink_runs if only is None else 0)
-                while self._keep_going and len(self._failures) > known:
+                while self._keep_going and len(self._failures) > count:
                     # The failed function no longer ends runs, because others may fail in the same one.
-                    known = len(self._failures)
+                    count = len(self._failures)
                     run = self._run(seed, used, logged=logged)
                     if run.failure is not None:
                         self._fail(run, self._shrink_runs)
@@ -198,10 +198,10 @@ class _Exploration:
     def done(self) -> Explored:
         """The result, unless runs have failed."""
         if self._failures:
-            found = self._failures.values()
-            text = "\n\n".join(text for _failure, text in found)
-            count = f"{len(found)} {'failure' if len(found) == 1 else 'failures'} in {self._runs} runs"
-            raise ExplorationFailed(f"{text}\n\n{count}", tuple(failure for failure, _text in found))
+            failures = self._failures.values()
+            text = "\n\n".join(text for _failure, text in failures)
+            count = f"{len(failures)} {'failure' if len(failures) == 1 else 'failures'} in {self._runs} runs"
+            raise ExplorationFailed(f"{text}\n\n{count}", tuple(failure for failure, _text in failures))
         return Explored(self._digests, self._writes, dict(sorted(self._counts.items())), self._runs)
 
 
@@ -240,10 +240,10 @@ def _command(seed: int, needed: tuple[Numbered, ...]) -> str:
 
 def _chosen(text: str) -> Iterator[tuple[int, frozenset[int] | None]]:
     """The value of ``PILOTHOUSE_SEEDS``. Raises ``ValueError``."""
-    found = _CHOSEN.fullmatch(text.strip())
-    if found is None:
+    match = _CHOSEN.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{SEEDS} is a seed (17), a range (0-199) or a seed with its faults (17:0,3), got {text!r}")
-    first, last, only = found.groups()
+    first, last, only = match.groups()
     if only is not None:
         yield int(first), frozenset(int(number) for number in only.split(",") if number)
         return

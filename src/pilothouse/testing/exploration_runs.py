@@ -94,9 +94,11 @@ class Runner(ABC):
         simulations: list[Simulation] = []
 
         async def main(env: Env) -> None:
-            checks = Checks([each for each in self._invariants if not isinstance(each, type)], self.muted)
+            checks = Checks(
+                [invariant for invariant in self._invariants if not isinstance(invariant, type)], self.muted
+            )
             self.checks = checks
-            others = [each() for each in self._invariants if isinstance(each, type)]
+            others = [invariant() for invariant in self._invariants if isinstance(invariant, type)]
             invariants = (checks, *others, *self.observers())
             async with running(env, self._options, invariants, self.program) as simulation:
                 simulations.append(simulation)
@@ -138,7 +140,9 @@ class RandomRunner(Runner):
         chance = Chance(seed).stream("faults")
         webhooks = self.program.webhooks is not None
         plan = draw_for_program(chance, seconds, count=count, resources=resources, webhooks=webhooks)
-        yield tuple(each for each in enumerate(plan.faults) if only is None or each[0] in only)
+        yield tuple(
+            numbered_fault for numbered_fault in enumerate(plan.faults) if only is None or numbered_fault[0] in only
+        )
 
 
 class PatternRunner(Runner):
@@ -185,7 +189,7 @@ class PatternRunner(Runner):
                 self._expected = ends[0], ends[1]
         points = tuple(enumerate(perturbations(reference, self._patterns)))
         if only is not None:
-            chosen = [each for each in points if each[0] in only]
+            chosen = [numbered for numbered in points if numbered[0] in only]
         else:
             chosen = spread(points, self._most_points)
             _say(f"seed {seed}: {announcement(len(chosen), len(points), len(chosen) * seconds, self._options)}")
@@ -213,12 +217,18 @@ class PatternRunner(Runner):
         await asyncio.sleep(PATTERN_SECONDS)
         await simulation.settle()
         prefixes = self._written | self._recorder.written
-        self._end = end_state((each for prefix in prefixes for each in simulation.store.list(prefix).records), prefixes)
+        self._end = end_state(
+            (record for prefix in prefixes for record in simulation.store.list(prefix).records), prefixes
+        )
         if self._expected is not None and faults and not self.checks.muted_failed:
             expected, other = self._expected
-            found = [each for each in differences(expected, other, self._end) if each.resource not in self.muted]
-            if found:
-                raise CheckFailed(found[0].resource, AssertionError(described(found)))
+            unmuted = [
+                difference
+                for difference in differences(expected, other, self._end)
+                if difference.resource not in self.muted
+            ]
+            if unmuted:
+                raise CheckFailed(unmuted[0].resource, AssertionError(described(unmuted)))
 
 
 def spread(points: Sequence[T], most: int) -> list[T]:

@@ -50,7 +50,7 @@ def objects_of(manifests: Manifests) -> list[Object]:
         manifests = (manifests,)  # type: ignore[assignment]  # a model, which has no type here
     if not isinstance(manifests, Iterable):
         raise TypeError(f"manifests are paths, YAML text, mappings, or a list of them, got {type(manifests).__name__}")
-    return [found for manifest in manifests for found in _objects(manifest)]
+    return [obj for manifest in manifests for obj in _objects(manifest)]
 
 
 def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" = None) -> list[Object]:
@@ -61,10 +61,10 @@ def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" =
     """
     if isinstance(definitions, Path | str | Mapping) or not isinstance(definitions, Iterable):
         definitions = (definitions,)
-    found: list[Object] = []
+    objects: list[Object] = []
     for source in definitions:
         if isinstance(source, Path | str | Mapping):
-            own = [each for each in _objects(source) if each["kind"] == DEFINITION_KIND]
+            own = [obj for obj in _objects(source) if obj["kind"] == DEFINITION_KIND]
         elif isinstance(source, custom_resource.CustomResource):
             if source.has_conversion and webhooks is None:
                 raise ValueError(
@@ -76,8 +76,8 @@ def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" =
             raise TypeError(f"crds are paths, YAML text, mappings or CustomResources, got {type(source).__name__}")
         if not own:
             raise ValueError(f"there is no {DEFINITION_KIND} in {_shown(source)}")
-        found += own
-    return found
+        objects += own
+    return objects
 
 
 def _is_model(value: object) -> bool:
@@ -102,8 +102,8 @@ def _objects(manifest: Manifest) -> list[Object]:
 
 def _of_path(path: Path) -> list[Object]:
     if path.is_dir():
-        files = sorted(each for each in path.iterdir() if each.name.endswith(_ENDINGS) and each.is_file())
-        return [found for file in files for found in _of_path(file)]
+        files = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS) and file.is_file())
+        return [obj for file in files for obj in _of_path(file)]
     try:
         documents = manifest_text.documents_of(path.read_text(encoding="utf-8"))
     except (manifest_text.ManifestError, UnicodeDecodeError) as error:
@@ -112,17 +112,17 @@ def _of_path(path: Path) -> list[Object]:
 
 
 def _checked(documents: list[Any], source: str) -> list[Object]:
-    found: list[Object] = []
+    objects: list[Object] = []
     for document in documents:
         if document is None:
             continue
         if not isinstance(document, dict):
             raise ValueError(f"{source} is not an object of Kubernetes, got {type(document).__name__}")  # noqa: TRY004
         is_list = document.get("kind") == "List" and isinstance(document.get("items"), list)
-        for each in document["items"] if is_list else [document]:
-            _check(each, source)
-            found.append(each)
-    return found
+        for item in document["items"] if is_list else [document]:
+            _check(item, source)
+            objects.append(item)
+    return objects
 
 
 def _check(manifest: object, source: str) -> None:
@@ -136,8 +136,8 @@ def _one_document(text: object) -> Mapping[str, Any]:
         raise TypeError(f"a manifest is a mapping, or YAML text of one object, got {type(text).__name__}")
     documents = [document for document in manifest_text.documents_of(text) if document is not None]
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        found = f"{len(documents)} documents" if len(documents) != 1 else type(documents[0]).__name__
-        raise ValueError(f"a manifest is YAML text of one object, got {found}")
+        got = f"{len(documents)} documents" if len(documents) != 1 else type(documents[0]).__name__
+        raise ValueError(f"a manifest is YAML text of one object, got {got}")
     return documents[0]
 
 

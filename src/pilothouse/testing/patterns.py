@@ -113,46 +113,46 @@ class Reference(Invariant):
     def observable(self) -> list[Seen]:
         """The changes that the program has learned of."""
         return [
-            each
-            for each in self.changes
-            if resource_prefix(each.key) in self._watched and each.key.split("/")[1] not in _UNCOUNTED
+            change
+            for change in self.changes
+            if resource_prefix(change.key) in self._watched and change.key.split("/")[1] not in _UNCOUNTED
         ]
 
 
 def perturbations(reference: Reference, patterns: Iterable[Pattern]) -> tuple[Fault, ...]:
     """One fault per run, in the order in which they would start, pattern by pattern."""
-    found: list[Fault] = []
+    faults: list[Fault] = []
     changes = reference.observable()
     for pattern in patterns:
         match pattern:
             case "intermediate":
                 for number in range(1, reference.writes + 1):
-                    found.append(Crash(at=0.0, nth=number, when="after", down=DOWN_SECONDS, stale=False))
-                    found.append(FailWrite(at=0.0, how="answer lost", nth=number))
+                    faults.append(Crash(at=0.0, nth=number, when="after", down=DOWN_SECONDS, stale=False))
+                    faults.append(FailWrite(at=0.0, how="answer lost", nth=number))
             case "stale":
-                found += _stale(changes)
+                faults += _stale(changes)
             case "unobserved":
-                found += _unobserved(changes)
-    return tuple(found)
+                faults += _unobserved(changes)
+    return tuple(faults)
 
 
 def _stale(changes: list[Seen]) -> list[Fault]:
-    found: list[Fault] = []
+    faults: list[Fault] = []
     for seen in changes:
         if seen.by_program:
-            found.append(StaleCache(key=seen.key, nth=seen.nth, seconds=STALE_SECONDS))
+            faults.append(StaleCache(key=seen.key, nth=seen.nth, seconds=STALE_SECONDS))
         # Before its first change the object was not there, or was as it had been all the time.
-        found.append(StaleRestart(key=seen.key, nth=seen.nth, seconds=RESTART_SECONDS))
-    return found
+        faults.append(StaleRestart(key=seen.key, nth=seen.nth, seconds=RESTART_SECONDS))
+    return faults
 
 
 def _unobserved(changes: list[Seen]) -> list[Fault]:
     """Changes by the program itself are known to it; changes caused by its observation would never happen."""
-    found: list[Fault] = []
-    foreign = {(each.key, each.nth) for each in changes if not each.by_program}
+    faults: list[Fault] = []
+    foreign = {(change.key, change.nth) for change in changes if not change.by_program}
     for seen in changes:
         if (seen.key, seen.nth + 1) in foreign:
-            found.append(MissedChange(key=seen.key, nth=seen.nth, until=seen.nth + 1))
+            faults.append(MissedChange(key=seen.key, nth=seen.nth, until=seen.nth + 1))
         if not seen.by_program:
-            found.append(DownDuringChange(key=seen.key, nth=seen.nth, down=DOWN_SECONDS))
-    return found
+            faults.append(DownDuringChange(key=seen.key, nth=seen.nth, down=DOWN_SECONDS))
+    return faults

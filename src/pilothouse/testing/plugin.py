@@ -50,10 +50,10 @@ def _settings(request: pytest.FixtureRequest, factory: Callable[..., Any]) -> di
         return None
     if marker.args:
         pytest.fail(f"@pytest.mark.{_MARK} takes keyword arguments only, got {marker.args!r}")
-    known = inspect.signature(factory).parameters
-    unknown = [name for name in marker.kwargs if name not in known]
+    parameters = inspect.signature(factory).parameters
+    unknown = [name for name in marker.kwargs if name not in parameters]
     if unknown:
-        pytest.fail(f"@pytest.mark.{_MARK} has no argument {unknown[0]!r}; there are {', '.join(known)}")
+        pytest.fail(f"@pytest.mark.{_MARK} has no argument {unknown[0]!r}; there are {', '.join(parameters)}")
     return dict(marker.kwargs)
 
 

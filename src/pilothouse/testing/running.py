@@ -121,13 +121,13 @@ class ProgramUnderTest:
             return []
         namespace, name = _account(self.user)
         objects = operator_manifests.manifests(self.app, namespace=namespace)
-        found = [each for each in objects if each["kind"] in _OF_AN_ACCOUNT]
-        for each in found:
-            if each["kind"] == "ServiceAccount":
-                each["metadata"]["name"] = name
-            for subject in each.get("subjects", ()):
+        account = [obj for obj in objects if obj["kind"] in _OF_AN_ACCOUNT]
+        for obj in account:
+            if obj["kind"] == "ServiceAccount":
+                obj["metadata"]["name"] = name
+            for subject in obj.get("subjects", ()):
                 subject["name"] = name
-        return found
+        return account
 
     @property
     def missing_rights(self) -> list[str]:
@@ -195,7 +195,7 @@ def _unnamed(call: RequestInfo) -> RequestInfo:
 
 
 def _declared(grants: "Iterable[Grant]", group: str, resource: str) -> str:
-    found = [each for each in grants if (each.group, each.resource) == (group, resource)]
-    if not found:
+    matching = [grant for grant in grants if (grant.group, grant.resource) == (group, resource)]
+    if not matching:
         return "no controller declares it: add its kind to owns=, references= or reads="
-    return "declared is " + ", ".join(f"{' '.join(each.verbs)} by {each.declared_by}" for each in found)
+    return "declared is " + ", ".join(f"{' '.join(grant.verbs)} by {grant.declared_by}" for grant in matching)

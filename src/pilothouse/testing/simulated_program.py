@@ -45,12 +45,14 @@ def _webhooks_of(app: App, config: ClientConfig) -> ProgramWebhooks | None:
     if not app.has_webhooks:
         return None
     configurations = app.webhook_configurations(config)
-    webhooks = [each for configuration in configurations for each in configuration["webhooks"]]
+    webhooks = [webhook for configuration in configurations for webhook in configuration["webhooks"]]
     return ProgramWebhooks(
         host=urlsplit(config.url).netloc,
         handler=lambda client: app.webhook_handler(client).respond,
         configurations=tuple(configurations),
         ignorable=frozenset(
-            urlsplit(each["clientConfig"]["url"]).path for each in webhooks if each["failurePolicy"] == "Ignore"
+            urlsplit(webhook["clientConfig"]["url"]).path
+            for webhook in webhooks
+            if webhook["failurePolicy"] == "Ignore"
         ),
     )

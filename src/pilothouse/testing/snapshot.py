@@ -51,8 +51,8 @@ class Snapshot:
         for key, record in self._records.items():
             if key.startswith(_LEFT_ALONE):
                 continue
-            found = now.get(key)
-            if found is None or (found.revision != record.revision and _wanted(found) != _wanted(record)):
+            current = now.get(key)
+            if current is None or (current.revision != record.revision and _wanted(current) != _wanted(record)):
                 await self._write_back(client, record)
 
     def _now(self) -> dict[str, Record]:
@@ -122,13 +122,13 @@ class Snapshot:
         kind, obj = _kind(info), _wanted(record)
         name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
         while True:
-            found = self._plane.server.store.get(record.key)
+            current = self._plane.server.store.get(record.key)
             try:
-                if found is None:
+                if current is None:
                     await client.create(kind, msgspec.Raw(msgspec.json.encode(obj)), namespace)
                 else:
                     # Some kinds, as CustomResourceDefinitions, are only updated at a version.
-                    obj["metadata"]["resourceVersion"] = str(found.revision)
+                    obj["metadata"]["resourceVersion"] = str(current.revision)
                     await client.update(kind, name, msgspec.json.encode(obj), namespace)
             except AlreadyExists:
                 return  # a controller or a node has created it again

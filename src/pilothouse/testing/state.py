@@ -41,10 +41,10 @@ class State:
         raise LookupError(f"the API server has no kind {kind!r} in {api_version}")
 
     def _object(self, key: str, revision: int, value: bytes) -> Object:
-        known = self._decoded.get(key)
-        if known is None or known[0] != revision:
-            known = self._decoded[key] = (revision, msgspec.json.decode(value))
-        return known[1]
+        decoded = self._decoded.get(key)
+        if decoded is None or decoded[0] != revision:
+            decoded = self._decoded[key] = (revision, msgspec.json.decode(value))
+        return decoded[1]
 
 
 Check = Callable[[State], object]

@@ -97,18 +97,18 @@ def objects(
     if others:
         raise ValueError(f"expected one CustomResourceDefinition, got {len(others) + 1}")
     spec = definition["spec"]
-    versions = {each["name"]: each for each in spec["versions"]}
-    stored = next(each["name"] for each in spec["versions"] if each.get("storage"))
-    found = versions.get(version or stored)
-    if found is None:
+    versions = {entry["name"]: entry for entry in spec["versions"]}
+    stored = next(entry["name"] for entry in spec["versions"] if entry.get("storage"))
+    selected = versions.get(version or stored)
+    if selected is None:
         raise ValueError(f"{definition['metadata']['name']} has no version {version!r}; it has {', '.join(versions)}")
-    root = found["schema"]["openAPIV3Schema"]
-    left_out = {*_IMPLIED, *(["status"] if "status" in (found.get("subresources") or {}) else [])}
+    root = selected["schema"]["openAPIV3Schema"]
+    left_out = {*_IMPLIED, *(["status"] if "status" in (selected.get("subresources") or {}) else [])}
     fields = {field: below for field, below in root.get("properties", {}).items() if field not in left_out}
     required = [field for field in root.get("required", ()) if field not in left_out]
     plain = {key: value for key, value in root.items() if key != _RULES}
     body = _values({**plain, "properties": fields, "required": required}, 0)
-    head = {"apiVersion": f"{spec['group']}/{found['name']}", "kind": spec["names"]["kind"]}
+    head = {"apiVersion": f"{spec['group']}/{selected['name']}", "kind": spec["names"]["kind"]}
 
     def complete(value: dict[str, Any]) -> dict[str, Any]:
         return {**head, "metadata": {"name": name}, **value}
@@ -145,9 +145,9 @@ class _Accepted:
 def _copied(value: Any) -> Any:
     match value:
         case dict():
-            return {name: _copied(each) for name, each in value.items()}
+            return {name: _copied(item) for name, item in value.items()}
         case list():
-            return [_copied(each) for each in value]
+            return [_copied(item) for item in value]
         case _:
             return value
 
@@ -155,16 +155,16 @@ def _copied(value: Any) -> Any:
 def _values(node: Schema, depth: int) -> "Strategy":
     """Values of a schema. Each part with further keywords filters its own values: filtering only at the root would
     hardly ever succeed if there are many parts."""
-    made = _without_filter(node, depth)
+    strategy = _without_filter(node, depth)
     if any(junction in node for junction in (*_JUNCTIONS, "not")) or _RULES in node:
-        made = made.filter(_Accepted(node))
-    return st.none() | made if node.get("nullable") else made
+        strategy = strategy.filter(_Accepted(node))
+    return st.none() | strategy if node.get("nullable") else strategy
 
 
 def _without_filter(node: Schema, depth: int) -> "Strategy":
     alternatives = [_merged(node, branch) for branch in _branches(node)]
     if alternatives:
-        return st.one_of([_without_filter(each, depth) for each in alternatives])
+        return st.one_of([_without_filter(alternative, depth) for alternative in alternatives])
     if "enum" in node:
         return st.sampled_from([value for value in node["enum"] if value is not None])
     if node.get("x-kubernetes-int-or-string"):
@@ -222,18 +222,18 @@ def _merged(node: Schema, branch: Schema) -> dict[str, Any]:
 def _strings(node: Schema) -> "Strategy":
     least, most = node.get("minLength", 0), node.get("maxLength")
     form, pattern = node.get("format", ""), node.get("pattern")
-    made: Strategy
+    strategy: Strategy
     if form in _FORMATTED:
-        made = _FORMATTED[form]()
+        strategy = _FORMATTED[form]()
     elif form in _SAMPLES:
-        made = st.sampled_from(_SAMPLES[form])
+        strategy = st.sampled_from(_SAMPLES[form])
     elif pattern is not None and _is_python(pattern):
-        made = st.from_regex(pattern) | st.from_regex(pattern, fullmatch=True)
+        strategy = st.from_regex(pattern) | st.from_regex(pattern, fullmatch=True)
     else:
         characters = st.characters(codec="utf-8")
-        made = st.text(characters, min_size=least, max_size=most if most is not None else max(least, 20))
+        strategy = st.text(characters, min_size=least, max_size=most if most is not None else max(least, 20))
     checks = {key: node[key] for key in ("minLength", "maxLength", "pattern", "format") if key in node}
-    return made.filter(_Accepted({"type": "string", **checks})) if checks else made
+    return strategy.filter(_Accepted({"type": "string", **checks})) if checks else strategy
 
 
 def _is_python(pattern: str) -> bool:
@@ -285,8 +285,8 @@ def _numbers(node: Schema) -> "Strategy":
         counted = st.integers(_ceiling(least / factor), int(most / factor // 1)).map(lambda count: count * factor)
         return counted.filter(_Accepted({**node, "nullable": False}))
     width: Literal[32, 64] = 32 if node.get("format") == "float" else 64
-    made = st.floats(node.get("minimum"), node.get("maximum"), allow_nan=False, allow_infinity=False, width=width)
-    return made.filter(_Accepted({key: node[key] for key in node if key not in _JUNCTIONS and key != _RULES}))
+    strategy = st.floats(node.get("minimum"), node.get("maximum"), allow_nan=False, allow_infinity=False, width=width)
+    return strategy.filter(_Accepted({key: node[key] for key in node if key not in _JUNCTIONS and key != _RULES}))
 
 
 # Lists, objects, anything
@@ -298,20 +298,20 @@ def _lists(node: Schema, depth: int) -> "Strategy":
     most = min(node.get("maxItems", max(least, _MOST_ITEMS)), max(least, _MOST_ITEMS))
     if depth >= _DEEPEST:
         most = least
-    made = _values(items, depth + 1)
+    strategy = _values(items, depth + 1)
     keys = node.get("x-kubernetes-list-map-keys")
     if node.get("x-kubernetes-list-type") == "map" and keys:
-        return st.lists(made, min_size=least, max_size=most, unique_by=lambda item: _key_of(item, items, keys))
+        return st.lists(strategy, min_size=least, max_size=most, unique_by=lambda item: _key_of(item, items, keys))
     if node.get("x-kubernetes-list-type") == "set" or node.get("uniqueItems"):
-        return st.lists(made, min_size=least, max_size=most, unique_by=repr)
-    return st.lists(made, min_size=least, max_size=most)
+        return st.lists(strategy, min_size=least, max_size=most, unique_by=repr)
+    return st.lists(strategy, min_size=least, max_size=most)
 
 
 def _key_of(item: Any, items: Schema, keys: list[str]) -> str:
     """The key of an element, with defaults."""
     properties = items.get("properties") or {}
-    found = item if isinstance(item, dict) else {}
-    return repr([found.get(key, properties.get(key, {}).get("default")) for key in keys])
+    mapping = item if isinstance(item, dict) else {}
+    return repr([mapping.get(key, properties.get(key, {}).get("default")) for key in keys])
 
 
 def _mappings(node: Schema, depth: int) -> "Strategy":
@@ -331,18 +331,18 @@ def _mappings(node: Schema, depth: int) -> "Strategy":
         return (
             fixed if required or not is_open else st.dictionaries(st.text("abc", min_size=1), _anything(), max_size=2)
         )
-    known = {name: properties.get(name, {}) for name in required}
-    wanted = {name: _below(below, depth) for name, below in known.items()}
+    required_schemas = {name: properties.get(name, {}) for name in required}
+    wanted = {name: _below(below, depth) for name, below in required_schemas.items()}
     optional = (
         {}
         if depth >= _DEEPEST
-        else {name: _below(below, depth) for name, below in properties.items() if name not in known}
+        else {name: _below(below, depth) for name, below in properties.items() if name not in required_schemas}
     )
-    made = st.fixed_dictionaries(wanted, optional=optional)
+    strategy = st.fixed_dictionaries(wanted, optional=optional)
     least, most = node.get("minProperties", 0), node.get("maxProperties", len(properties))
     if least or most < len(properties):
-        return made.filter(lambda value: least <= len(value) <= most)
-    return made
+        return strategy.filter(lambda value: least <= len(value) <= most)
+    return strategy
 
 
 def _below(node: Schema, depth: int) -> "Strategy":
@@ -355,8 +355,8 @@ def _embedded(node: Schema, depth: int) -> "Strategy":
     rest = [name for name in node.get("required", ()) if name not in _IMPLIED]
     below = {key: value for key, value in node.items() if key != "x-kubernetes-embedded-resource"}
     head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "embedded"}}
-    made = _mappings({**below, "properties": properties, "required": rest}, depth)
-    return made.map(lambda value: {**value, **head})
+    strategy = _mappings({**below, "properties": properties, "required": rest}, depth)
+    return strategy.map(lambda value: {**value, **head})
 
 
 def _anything() -> "Strategy":

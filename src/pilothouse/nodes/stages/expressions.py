@@ -231,11 +231,11 @@ class _Parser:
         if name in _CONSTANTS and not arguments:
             constant = _CONSTANTS[name]
             return lambda _value: [constant]
-        made = _FILTERS.get((name, len(arguments)))
-        if made is None:
+        factory = _FILTERS.get((name, len(arguments)))
+        if factory is None:
             self._at = start
             raise self._error(f"with {len(arguments)} arguments is no function that is supported")
-        return made(*arguments)
+        return factory(*arguments)
 
 
 # Evaluation
@@ -247,8 +247,12 @@ def _identity(value: Any) -> Results:
 
 def _chain(first: Expression, then: Expression) -> Expression:
     def run(value: Any) -> Results:
-        found = first(value)
-        return then(found[0]) if len(found) == 1 else [result for each in found for result in then(each)]
+        results = first(value)
+        return (
+            then(results[0])
+            if len(results) == 1
+            else [result for intermediate in results for result in then(intermediate)]
+        )
 
     return run
 
@@ -330,8 +334,8 @@ def _compare(a: Any, b: Any) -> int:
         return _ORDER[kinds[0]] - _ORDER[kinds[1]]
     if kinds[0] == "array":
         for left, right in zip(a, b, strict=False):
-            if found := _compare(left, right):
-                return found
+            if order := _compare(left, right):
+                return order
         return len(a) - len(b)
     if kinds[0] == "object":
         return 0 if a == b else _compare(sorted(a), sorted(b)) or _compare(_sorted_values(a), _sorted_values(b))
@@ -375,8 +379,8 @@ def _number(apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _divide(a: Any, b: Any) -> Any:
-    found = a / b
-    return int(found) if found == int(found) else found
+    quotient = a / b
+    return int(quotient) if quotient == int(quotient) else quotient
 
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
@@ -430,7 +434,7 @@ def _contains(value: Any, part: Any) -> bool:
     if _kind(value) != _kind(part):
         raise _Failure(f"{_kind(value)} cannot contain {_kind(part)}")
     if isinstance(value, dict):
-        return all(key in value and _contains(value[key], each) for key, each in part.items())
+        return all(key in value and _contains(value[key], item) for key, item in part.items())
     if isinstance(value, list):
         return all(any(_kind(a) == _kind(b) and _contains(a, b) for a in value) for b in part)
     return part in value if isinstance(value, str) else bool(value == part)
@@ -454,15 +458,15 @@ def _of_value(apply: Callable[[Any], Any]) -> Callable[..., Expression]:
 
 
 def _of_argument(apply: Callable[[Any, Any], Any]) -> Callable[..., Expression]:
-    return lambda argument: lambda value: [apply(value, each) for each in argument(value)]
+    return lambda argument: lambda value: [apply(value, operand) for operand in argument(value)]
 
 
 def _select(condition: Expression) -> Expression:
-    return lambda value: [value for each in condition(value) if _truth(each)]
+    return lambda value: [value for result in condition(value) if _truth(result)]
 
 
 def _filtered_items(decide: Callable[[list[bool]], bool]) -> Callable[..., Expression]:
-    return lambda test: lambda value: [decide([_truth(each) for item in _items(value) for each in test(item)])]
+    return lambda test: lambda value: [decide([_truth(result) for item in _items(value) for result in test(item)])]
 
 
 _FILTERS: dict[tuple[str, int], Callable[..., Expression]] = {

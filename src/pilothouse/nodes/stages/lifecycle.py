@@ -41,23 +41,23 @@ _MEDIA = {
 def matches(stage: Stage, document: Document) -> bool:
     """Whether a stage is for this object as it is."""
     meta = document.get("metadata") or {}
-    for wanted, found in ((stage.labels, meta.get("labels")), (stage.annotations, meta.get("annotations"))):
-        if any((found or {}).get(key) != value for key, value in wanted.items()):
+    for wanted, actual in ((stage.labels, meta.get("labels")), (stage.annotations, meta.get("annotations"))):
+        if any((actual or {}).get(key) != value for key, value in wanted.items()):
             return False
     return all(_holds(requirement, document) for requirement in stage.requirements)
 
 
 def _holds(requirement: Requirement, document: Document) -> bool:
-    found = requirement.query(document)
+    results = requirement.query(document)
     match requirement.operator:
         case "In":
-            return found is not None and any(_word(value) in requirement.values for value in found)
+            return results is not None and any(_word(value) in requirement.values for value in results)
         case "NotIn":
-            return found is None or not any(_word(value) in requirement.values for value in found)
+            return results is None or not any(_word(value) in requirement.values for value in results)
         case "Exists":
-            return bool(found)
+            return bool(results)
         case _:
-            return not found
+            return not results
 
 
 def _word(value: Any) -> str | None:
@@ -68,25 +68,27 @@ def _word(value: Any) -> str | None:
 
 def possible(stages: Sequence[Stage], document: Document) -> list[tuple[Stage, int]]:
     """The stages that may be next, each with its weight. If all weights are 0 they are equally likely."""
-    found = [stage for stage in stages if matches(stage, document)]
-    if len(found) < 2:
-        return [(stage, 1) for stage in found]
-    weights = [weight_of(stage, document) for stage in found]
-    known = [weight for weight in weights if weight is not None]
-    if not known:
-        return [(stage, 1) for stage in found]
-    if not sum(known):
-        return [(stage, 1) for stage, weight in zip(found, weights, strict=True) if weight is not None]
-    return [(stage, weight) for stage, weight in zip(found, weights, strict=True) if weight is not None and weight > 0]
+    matched = [stage for stage in stages if matches(stage, document)]
+    if len(matched) < 2:
+        return [(stage, 1) for stage in matched]
+    weights = [weight_of(stage, document) for stage in matched]
+    numeric = [weight for weight in weights if weight is not None]
+    if not numeric:
+        return [(stage, 1) for stage in matched]
+    if not sum(numeric):
+        return [(stage, 1) for stage, weight in zip(matched, weights, strict=True) if weight is not None]
+    return [
+        (stage, weight) for stage, weight in zip(matched, weights, strict=True) if weight is not None and weight > 0
+    ]
 
 
 def choose(stages: Sequence[Stage], document: Document, random: Random) -> Stage | None:
     """The next stage, or None. A random number is only drawn if there is a choice."""
-    found = possible(stages, document)
-    if len(found) < 2:
-        return found[0][0] if found else None
-    left = random.randrange(sum(weight for _stage, weight in found))
-    for stage, weight in found:
+    candidates = possible(stages, document)
+    if len(candidates) < 2:
+        return candidates[0][0] if candidates else None
+    left = random.randrange(sum(weight for _stage, weight in candidates))
+    for stage, weight in candidates:
         left -= weight
         if left < 0:
             return stage
@@ -95,13 +97,13 @@ def choose(stages: Sequence[Stage], document: Document, random: Random) -> Stage
 
 def weight_of(stage: Stage, document: Document) -> int | None:
     """A stage's weight; None if the value in the object is not a number."""
-    found = _first(stage.weight, document)
-    if isinstance(found, str):
+    weight = _first(stage.weight, document)
+    if isinstance(weight, str):
         try:
-            return int(found, 0)
+            return int(weight, 0)
         except ValueError:
             return None
-    return int(found) if isinstance(found, int | float) else stage.weight.value
+    return int(weight) if isinstance(weight, int | float) else stage.weight.value
 
 
 def delay_range(stage: Stage, document: Document, now: datetime.datetime) -> tuple[float, ...]:
@@ -124,24 +126,24 @@ def draw_delay(stage: Stage, document: Document, now: datetime.datetime, random:
 
 
 def _first(value: ValueFrom, document: Document) -> Any:
-    found = value.query(document) if value.query is not None else None
-    return found[0] if found else None
+    results = value.query(document) if value.query is not None else None
+    return results[0] if results else None
 
 
 def _seconds(value: ValueFrom | None, document: Document, now: datetime.datetime) -> float | None:
     """A duration (``5s``), or how long it is until an instant."""
     if value is None:
         return None
-    found = _first(value, document)
-    if isinstance(found, str):
-        if not found:
+    result = _first(value, document)
+    if isinstance(result, str):
+        if not result:
             return None
         try:
-            return (parse_time(found) - now).total_seconds()
+            return (parse_time(result) - now).total_seconds()
         except TimeError:
             pass  # then it is a duration, or neither
         try:
-            return parse_duration(found)
+            return parse_duration(result)
         except DurationError:
             pass  # as in KWOK the stage's own number counts then
     return None if value.value is None else value.value / 1000

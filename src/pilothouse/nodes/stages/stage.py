@@ -105,9 +105,9 @@ def load_stages(paths: Sequence[str]) -> tuple[Stage, ...]:
             stages += _read(file)
     seen: dict[tuple[str, str], Stage] = {}
     for stage in stages:
-        known = seen.setdefault((stage.kind, stage.name), stage)
-        if known is not stage:
-            raise StageError(f"{stage}: {known.source} has a stage of this name for {stage.kind}s too")
+        existing = seen.setdefault((stage.kind, stage.name), stage)
+        if existing is not stage:
+            raise StageError(f"{stage}: {existing.source} has a stage of this name for {stage.kind}s too")
     return tuple(stages)
 
 
@@ -194,20 +194,20 @@ class _Node:
         return bool(self._of(name, bool, False))
 
     def number(self, name: str) -> int | None:
-        found: int | None = self._of(name, int, None)
-        if found is not None and found < 0:
-            raise StageError(f"{self.where}.{name}: must not be negative, got {found}")
-        return found
+        value: int | None = self._of(name, int, None)
+        if value is not None and value < 0:
+            raise StageError(f"{self.where}.{name}: must not be negative, got {value}")
+        return value
 
     def items(self, name: str) -> list[Any]:
         return list(self._of(name, list, []))
 
     def texts(self, name: str) -> dict[str, str]:
-        found = self._of(name, dict, {})
-        for key, value in found.items():
+        values = self._of(name, dict, {})
+        for key, value in values.items():
             if not isinstance(value, str):
                 raise StageError(f"{self.where}.{name}[{key!r}]: expected a string, got {type(value).__name__}")
-        return dict(found)
+        return dict(values)
 
     def reject(self, name: str, why: str) -> None:
         if self.has(name):

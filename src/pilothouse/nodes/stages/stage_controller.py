@@ -257,9 +257,9 @@ class StageController:
             if host:
                 return node_address(self._index[node])
             uid = uid or thing.metadata.uid
-            known = thing.status.pod_ip if isinstance(thing, Pod) else ""
+            current = thing.status.pod_ip if isinstance(thing, Pod) else ""
             if uid not in self._own:
-                self._own[uid] = known or self._addresses.take(uid)
+                self._own[uid] = current or self._addresses.take(uid)
             return self._own[uid]
 
         def node_ip(name: str = node) -> str:

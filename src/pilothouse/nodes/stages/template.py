@@ -236,8 +236,8 @@ class _Parser:
                 slot = self._slot(word)
                 value = lambda frame, _dot: frame.slots[slot]  # noqa: E731  # one of several forms of the same thing
             case "name" if word.text in ("true", "false", "nil"):
-                known = {"true": True, "false": False, "nil": None}[word.text]
-                return lambda _frame, _dot: known
+                keyword = {"true": True, "false": False, "nil": None}[word.text]
+                return lambda _frame, _dot: keyword
             case "name":
                 self._at -= 1
                 return self._call_alone()
@@ -275,9 +275,9 @@ class _Parser:
         raise error_at(self._source, word.position, f"undefined variable {word.text!r}")
 
     def _accept(self, text: str) -> bool:
-        found = self._at < len(self._words) and self._words[self._at].text == text
-        self._at += found
-        return found
+        accepted = self._at < len(self._words) and self._words[self._at].text == text
+        self._at += accepted
+        return accepted
 
     def _finish(self) -> None:
         if self._at < len(self._words):
@@ -372,21 +372,21 @@ def _either(arguments: list[Evaluate], *, stop_at: bool) -> Evaluate:
 
 def _if(value: Evaluate, slots: list[int], body: Execute, otherwise: Execute) -> Execute:
     def run(frame: Frame, dot: Any, out: list[str]) -> None:
-        found = value(frame, dot)
+        result = value(frame, dot)
         for slot in slots:
-            frame.slots[slot] = found
-        (body if truth(found) else otherwise)(frame, dot, out)
+            frame.slots[slot] = result
+        (body if truth(result) else otherwise)(frame, dot, out)
 
     return run
 
 
 def _with(value: Evaluate, slots: list[int], body: Execute, otherwise: Execute) -> Execute:
     def run(frame: Frame, dot: Any, out: list[str]) -> None:
-        found = value(frame, dot)
+        result = value(frame, dot)
         for slot in slots:
-            frame.slots[slot] = found
-        if truth(found):
-            body(frame, found, out)
+            frame.slots[slot] = result
+        if truth(result):
+            body(frame, result, out)
         else:
             otherwise(frame, dot, out)
 

@@ -188,8 +188,8 @@ def _integer(value: Any) -> int:
 def _divide(a: Any, b: Any) -> int:
     if _integer(b) == 0:
         raise FunctionError("integer divide by zero")
-    found = abs(_integer(a)) // abs(_integer(b))
-    return found if (_integer(a) < 0) == (_integer(b) < 0) else -found
+    quotient = abs(_integer(a)) // abs(_integer(b))
+    return quotient if (_integer(a) < 0) == (_integer(b) < 0) else -quotient
 
 
 def _modulo(a: Any, b: Any) -> int:
@@ -214,8 +214,8 @@ def _join(separator: str, values: Any) -> str:
 
 def _merge(*maps: dict[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
-    for each in reversed(maps):
-        merged.update(each or {})
+    for mapping in reversed(maps):
+        merged.update(mapping or {})
     return merged
 
 
@@ -332,14 +332,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "last": lambda values: _as_list(values)[-1] if values else None,
     "rest": lambda values: _as_list(values)[1:],
     "append": lambda values, value: [*_as_list(values), value],
-    "concat": lambda *lists: [item for each in lists for item in each],
+    "concat": lambda *lists: [item for sequence in lists for item in sequence],
     "has": lambda value, values: value in (values or []),
     "uniq": lambda values: list(dict.fromkeys(values)),
     "sortAlpha": lambda values: sorted(map(show, values)),
     "dict": _dict,
     "get": lambda mapping, key: mapping.get(key, ""),
     "hasKey": lambda mapping, key: key in mapping,
-    "keys": lambda *maps: [key for each in maps for key in sorted(each)],
+    "keys": lambda *maps: [key for mapping in maps for key in sorted(mapping)],
     "values": lambda mapping: [mapping[key] for key in sorted(mapping)],
     "merge": _merge,
 }

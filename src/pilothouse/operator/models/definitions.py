@@ -95,10 +95,10 @@ def as_json(definition: Mapping[str, Any]) -> dict[str, Any]:
     """A copy with JSON types only: YAML has dates, non-finite numbers, and keys that are not text. Raises
     ``InvalidDefinition``."""
     try:
-        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(definition))
+        document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(definition))
     except (TypeError, ValueError) as error:
         raise InvalidDefinition(f"the definition cannot be written as JSON: {error}") from error
-    return found
+    return document
 
 
 def check_definition(definition: Mapping[str, Any]) -> None:
@@ -118,9 +118,10 @@ def _check_names(spec: Mapping[str, Any]) -> None:
     """Names that become Python names must be ones that the API server accepts: any other text would get into the
     source. Raises ``InvalidDefinition``."""
     names = spec["names"]
-    found = {"spec.names.kind": str(names["kind"]).lower(), "spec.names.plural": names["plural"]}
-    found |= {f"spec.versions[{number}].name": each["name"] for number, each in enumerate(spec["versions"])}
-    for field, value in found.items():
+    names_by_path = {"spec.names.kind": str(names["kind"]).lower(), "spec.names.plural": names["plural"]}
+    for number, version in enumerate(spec["versions"]):
+        names_by_path[f"spec.versions[{number}].name"] = version["name"]
+    for field, value in names_by_path.items():
         if errors := dns_1035_label_errors(str(value)):
             raise InvalidDefinition(f"{field}: invalid value {quoted(str(value))}: {errors[0]}")
 
@@ -134,8 +135,8 @@ def root_schema(name: str, version: Mapping[str, Any]) -> Schema:
 
 def bare(schema: Schema) -> dict[str, Any]:
     """Without the fields that all custom resources have."""
-    properties = {name: each for name, each in schema.get("properties", {}).items() if name not in IMPLIED}
-    required = [each for each in schema.get("required", ()) if each not in IMPLIED]
+    properties = {name: subschema for name, subschema in schema.get("properties", {}).items() if name not in IMPLIED}
+    required = [name for name in schema.get("required", ()) if name not in IMPLIED]
     return {**schema, "properties": properties, "required": required}
 
 
@@ -147,32 +148,32 @@ def _properties(version: Mapping[str, Any]) -> Mapping[str, Any]:
 def not_expressed(spec: Mapping[str, Any], version: Mapping[str, Any]) -> list[str]:
     """The parts of a definition that its ``CustomResource`` does not have."""
     names, kind = spec["names"], spec["names"]["kind"]
-    found = []
+    parts = []
     if names.get("listKind", f"{kind}List") != f"{kind}List":
-        found.append(f"names.listKind: {names['listKind']}")
+        parts.append(f"names.listKind: {names['listKind']}")
     if names.get("singular", kind.lower()) not in ("", kind.lower()):
-        found.append(f"names.singular: {names['singular']}")
+        parts.append(f"names.singular: {names['singular']}")
     if (spec.get("conversion") or {}).get("strategy") == "Webhook":
-        found.append("conversion: the webhook")
+        parts.append("conversion: the webhook")
     if spec.get("preserveUnknownFields"):
-        found.append("preserveUnknownFields")
+        parts.append("preserveUnknownFields")
     if version.get("storage") and not version.get("served", True):
-        found.append("that the version is not served")
+        parts.append("that the version is not served")
     for column in version.get("additionalPrinterColumns") or ():
         if "format" in column:
-            found.append(f"the format of column {column['name']}")
+            parts.append(f"the format of column {column['name']}")
     if "status" in (version.get("subresources") or {}) and "status" not in _properties(version):
-        found.append("the subresource status: the schema has no status")
+        parts.append("the subresource status: the schema has no status")
     if "status" in _properties(version) and "status" not in (version.get("subresources") or {}):
-        found.append("that there is no subresource status")
+        parts.append("that there is no subresource status")
     schema = version["schema"]["openAPIV3Schema"]
     if set(_properties(version).get("metadata", {})) - {"type", *TEXTS}:
-        found.append("the schema of metadata")
-    required = [each for each in schema.get("required", ()) if "default" in _properties(version).get(each, {})]
-    if odd := required + [each for each in schema.get("required", ()) if each in IMPLIED]:
-        found.append(f"that these are required: {', '.join(odd)}")
+        parts.append("the schema of metadata")
+    required = [name for name in schema.get("required", ()) if "default" in _properties(version).get(name, {})]
+    if odd := required + [name for name in schema.get("required", ()) if name in IMPLIED]:
+        parts.append(f"that these are required: {', '.join(odd)}")
     rules = schema.get("x-kubernetes-validations") or ()
-    found += [f"{name} of rule {each['rule']!r}" for each in rules for name in each if name not in RULE_FIELDS]
-    known = {"type", "properties", "required", "x-kubernetes-validations", *TEXTS}
-    found += [f"{each} of the object" for each in schema if each not in known]
-    return found
+    parts += [f"{name} of rule {rule['rule']!r}" for rule in rules for name in rule if name not in RULE_FIELDS]
+    expressed = {"type", "properties", "required", "x-kubernetes-validations", *TEXTS}
+    parts += [f"{key} of the object" for key in schema if key not in expressed]
+    return parts

@@ -99,8 +99,8 @@ class _Module:
         definition = as_json(definition)
         check_definition(definition)
         spec, name = definition["spec"], str(definition["metadata"]["name"])
-        versions = sorted(spec["versions"], key=lambda each: not each.get("storage", False))
-        schemas = [root_schema(name, each) for each in versions]
+        versions = sorted(spec["versions"], key=lambda version: not version.get("storage", False))
+        schemas = [root_schema(name, entry) for entry in versions]
         views = [
             self._root(identifier(spec["names"]["kind"]) + (pascal(version["name"]) if number else ""), schema)
             for number, (version, schema) in enumerate(zip(versions, schemas, strict=True))
@@ -164,7 +164,7 @@ class _Module:
     ) -> None:
         names, missing = spec["names"], [*not_expressed(spec, version), *differing]
         for other, _view in others:
-            missing += [f"version {other['name']}: {each}" for each in not_expressed(spec, other)]
+            missing += [f"version {other['name']}: {text}" for text in not_expressed(spec, other)]
         arguments: dict[str, Expression] = {"kind": quoted(names["kind"]), "plural": quoted(names["plural"])}
         if spec.get("scope") == "Cluster":
             arguments["namespaced"] = "False"
@@ -176,17 +176,17 @@ class _Module:
             further: list[Expression] = [
                 Brackets(
                     "Version(",
-                    (quoted(each["name"]), other_view, *named(served(each) | version_arguments(each))),
+                    (quoted(version["name"]), other_view, *named(served(version) | version_arguments(version))),
                     ")",
                 )
-                for each, other_view in others
+                for version, other_view in others
             ]
             arguments["versions"] = Brackets("[", tuple(further), "]")
         arguments["zero_defaults"] = "False"  # the definition has those that it has
-        given: tuple[Expression, ...] = (quoted(f"{spec['group']}/{version['name']}"), view)
-        lines = [layout(Brackets("CustomResource(", (*given, *named(arguments)), ")"), before=f"{constant} = ")]
+        positional: tuple[Expression, ...] = (quoted(f"{spec['group']}/{version['name']}"), view)
+        lines = [layout(Brackets("CustomResource(", (*positional, *named(arguments)), ")"), before=f"{constant} = ")]
         if missing:
-            lines = ["# Not expressed here:", *(python_source.comment(f"* {each}") for each in missing), *lines]
+            lines = ["# Not expressed here:", *(python_source.comment(f"* {text}") for text in missing), *lines]
         self._blocks.append("\n".join(lines))
 
     # Classes
@@ -216,11 +216,11 @@ class _Module:
         nullable = bool(schema.get("nullable"))
         default, is_none = None, False
         if "default" in schema:
-            given = schema["default"]
-            is_own = isinstance(given, bool | int | float | str) and not is_foreign_default(schema)
-            default = flat(literal(given)) if is_own else zero_value(schema)
-            if not is_own or not given:  # ``schema`` creates no default for a zero value
-                extra["default"] = given
+            value = schema["default"]
+            is_own = isinstance(value, bool | int | float | str) and not is_foreign_default(schema)
+            default = flat(literal(value)) if is_own else zero_value(schema)
+            if not is_own or not value:  # ``schema`` creates no default for a zero value
+                extra["default"] = value
             is_none = default is None
         elif not required and len(path) == 2 and schema.get("properties") and "required" not in typed.made:
             default = f"{flat(typed.expression)}()"  # the status is always there, as authors write it
@@ -252,9 +252,9 @@ class _Module:
         kind, values = schema.get("type"), schema.get("enum")
         if schema.get("x-kubernetes-int-or-string"):
             return Typed("int | str", {"x-kubernetes-int-or-string": True})
-        if values and kind == "string" and all(isinstance(each, str) for each in values):
+        if values and kind == "string" and all(isinstance(value, str) for value in values):
             return Typed(subscript("Literal", map(quoted, values)), {"type": kind, "enum": values})
-        if values and kind == "integer" and all(type(each) is int for each in values):
+        if values and kind == "integer" and all(type(value) is int for value in values):
             return Typed(subscript("Literal", map(str, values)), {"type": kind, "enum": values})
         match kind:
             case "string":
@@ -265,9 +265,9 @@ class _Module:
                 return Typed("bool", {"type": kind})
             case "array":
                 item = self._element(schema.get("items", {}), (*path, "[]"))
-                found = bounds(schema, {"minItems": "min_length", "maxItems": "max_length"})
-                typed = Typed(subscript("tuple", (item, "...")), {"type": kind, **found.made})
-                return constrained(typed, found.expression)
+                limits = bounds(schema, {"minItems": "min_length", "maxItems": "max_length"})
+                typed = Typed(subscript("tuple", (item, "...")), {"type": kind, **limits.made})
+                return constrained(typed, limits.expression)
             case "object" if schema.get("properties"):
                 return self._object(schema, path)
             case "object" if isinstance(schema.get("additionalProperties"), Mapping):
@@ -284,19 +284,19 @@ class _Module:
         names = {"multipleOf": "multiple_of"}
         names["minimum"] = "gt" if schema.get("exclusiveMinimum") else "ge"
         names["maximum"] = "lt" if schema.get("exclusiveMaximum") else "le"
-        found = bounds(schema, names)
+        limits = bounds(schema, names)
         for name, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-            if schema.get(name) and bound in found.made:
-                found.made[name] = True
+            if schema.get(name) and bound in limits.made:
+                limits.made[name] = True
         if schema["type"] == "number":
-            return constrained(Typed("float", {"type": "number", **found.made}), found.expression)
+            return constrained(Typed("float", {"type": "number", **limits.made}), limits.expression)
         form = schema.get("format")
         if form in ("int64", "int32", None):
             base = {"int64": "int", "int32": "Int32", None: "Int"}[form]
             self._used.add(base)
-            made = {"type": "integer", **({"format": form} if form else {}), **found.made}
-            return constrained(Typed(base, made), found.expression)
-        return constrained(Typed("int", {"type": "integer", "format": "int64", **found.made}), found.expression)
+            made = {"type": "integer", **({"format": form} if form else {}), **limits.made}
+            return constrained(Typed(base, made), limits.expression)
+        return constrained(Typed("int", {"type": "integer", "format": "int64", **limits.made}), limits.expression)
 
     def _object(self, schema: Schema, path: tuple[str, ...]) -> Typed:
         properties = schema["properties"]

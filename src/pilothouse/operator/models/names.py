@@ -28,7 +28,7 @@ def field_name(wire: str, taken: Collection[str]) -> str:
         name += "_"
     # Numbers from the fields so far, or many names that differ in punctuation only would take their square.
     numbered = (f"{name}{number}" for number in itertools.count(len(taken)))
-    return name if name not in taken else next(each for each in numbered if each not in taken)
+    return name if name not in taken else next(candidate for candidate in numbered if candidate not in taken)
 
 
 @functools.cache

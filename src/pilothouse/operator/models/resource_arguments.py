@@ -14,13 +14,13 @@ def version_arguments(version: Mapping[str, Any]) -> dict[str, Expression]:
     columns = [
         Brackets(
             "Column(",
-            (quoted(each["name"]), quoted(each["jsonPath"]), quoted(each["type"]), *named(_column(each))),
+            (quoted(column["name"]), quoted(column["jsonPath"]), quoted(column["type"]), *named(_column(column))),
             ")",
         )
-        for each in version.get("additionalPrinterColumns") or ()
+        for column in version.get("additionalPrinterColumns") or ()
     ]
-    rules = [_rule(each) for each in version["schema"]["openAPIV3Schema"].get("x-kubernetes-validations") or ()]
-    selectable: list[Expression] = [quoted(each["jsonPath"]) for each in version.get("selectableFields") or ()]
+    rules = [_rule(rule) for rule in version["schema"]["openAPIV3Schema"].get("x-kubernetes-validations") or ()]
+    selectable: list[Expression] = [quoted(field["jsonPath"]) for field in version.get("selectableFields") or ()]
     for name, elements in (("columns", columns), ("rules", rules), ("selectable_fields", selectable)):
         if elements:
             arguments[name] = Brackets("(", tuple(elements), ",)" if len(elements) == 1 else ")")

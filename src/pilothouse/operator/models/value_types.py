@@ -46,14 +46,14 @@ def string_type(schema: Schema) -> Typed:
             return Typed("datetime.datetime", {"type": "string", "format": "date-time"})
         case "byte":
             return Typed("bytes", {"type": "string", "format": "byte"})
-    found = bounds(schema, {"minLength": "min_length", "maxLength": "max_length"})
-    arguments = found.expression
+    limits = bounds(schema, {"minLength": "min_length", "maxLength": "max_length"})
+    arguments = limits.expression
     assert isinstance(arguments, Brackets), "constraints are arguments"
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and _is_portable(pattern):
-        found.made["pattern"] = pattern
+        limits.made["pattern"] = pattern
         arguments = Brackets(arguments.head, (*arguments.elements, *named({"pattern": quoted(pattern)})), ")")
-    return constrained(Typed("str", {"type": "string", **found.made}), arguments)
+    return constrained(Typed("str", {"type": "string", **limits.made}), arguments)
 
 
 def _is_portable(pattern: str) -> bool:
@@ -69,11 +69,11 @@ def _is_portable(pattern: str) -> bool:
 
 def bounds(schema: Schema, names: Mapping[str, str]) -> Typed:
     """The bounds of a schema as arguments of ``msgspec.Meta``, as far as it takes them."""
-    found = {name: schema[name] for name in names if type(schema.get(name)) in (int, float)}
-    found = {name: value for name, value in found.items() if abs(value) <= _LARGEST and _fits(schema, value)}
-    if "multipleOf" in found and found["multipleOf"] <= 0:
-        del found["multipleOf"]
-    return Typed(call("msgspec.Meta", **{names[name]: repr(value) for name, value in found.items()}), dict(found))
+    limits = {name: schema[name] for name in names if type(schema.get(name)) in (int, float)}
+    limits = {name: value for name, value in limits.items() if abs(value) <= _LARGEST and _fits(schema, value)}
+    if "multipleOf" in limits and limits["multipleOf"] <= 0:
+        del limits["multipleOf"]
+    return Typed(call("msgspec.Meta", **{names[name]: repr(value) for name, value in limits.items()}), dict(limits))
 
 
 def _fits(schema: Schema, value: float) -> bool:

@@ -170,31 +170,31 @@ class Cache:
         Both are None if the pod was in the cache and nothing relevant to scheduling changed.
         """
         meta, node_name = pod.metadata, pod.spec.node_name
-        known = self._pod_states.get(f"{meta.namespace}/{meta.name}")
-        if known is not None and known.uid == meta.uid and known.node_name == node_name:
-            before = known.pod
+        current = self._pod_states.get(f"{meta.namespace}/{meta.name}")
+        if current is not None and current.uid == meta.uid and current.node_name == node_name:
+            before = current.pod
             if (
                 # An in-place resize increments the generation.
                 (before.metadata.generation == meta.generation or before.spec == pod.spec)
-                and known.pod_info.labels == meta.labels
-                and known.terminating == (meta.deletion_timestamp is not None)
+                and current.pod_info.labels == meta.labels
+                and current.terminating == (meta.deletion_timestamp is not None)
             ):
-                known.pod = pod
+                current.pod = pod
                 # The decision used the pod without a node, and later filters read it. Replace it, because the old
                 # version would stay in memory next to the informer's.
-                known.pod_info.pod = msgspec.structs.replace(
-                    pod, spec=msgspec.structs.replace(pod.spec, node_name=known.pod_info.pod.spec.node_name)
+                current.pod_info.pod = msgspec.structs.replace(
+                    pod, spec=msgspec.structs.replace(pod.spec, node_name=current.pod_info.pod.spec.node_name)
                 )
-                known.assumed = False
+                current.assumed = False
                 return None, None
         pod_state = PodState(PodInfo(pod), node_name, assumed=False)
         self._set_pod_state(pod_state)
-        return known, pod_state
+        return current, pod_state
 
     def is_assumed_pod(self, key: str, uid: str) -> bool:
         """Whether the pod is assumed and not confirmed yet."""
-        known = self._pod_states.get(key)
-        return known is not None and known.assumed and known.uid == uid
+        pod_state = self._pod_states.get(key)
+        return pod_state is not None and pod_state.assumed and pod_state.uid == uid
 
     def forget_pod(self, key: str, uid: str) -> PodState | None:
         """Remove the pod if it is still assumed. A confirmed pod stays."""
@@ -202,28 +202,28 @@ class Cache:
 
     def remove_pod(self, key: str) -> PodState | None:
         """Remove a pod that was deleted or has terminated. Returns its last state."""
-        known = self._pod_states.pop(key, None)
-        if known is None:
+        pod_state = self._pod_states.pop(key, None)
+        if pod_state is None:
             return None
-        namespace = self._pod_states_by_namespace[known.pod_info.namespace]
-        template = known.pod_info.labels.get(TEMPLATE_HASH, "")
+        namespace = self._pod_states_by_namespace[pod_state.pod_info.namespace]
+        template = pod_state.pod_info.labels.get(TEMPLATE_HASH, "")
         alike = namespace[template]
         del alike[key]
         if not alike:
             del namespace[template]
             if not namespace:
-                del self._pod_states_by_namespace[known.pod_info.namespace]
-        self.update_match_counts(known, -1)
-        node_info = self.nodes.get(known.node_name)
+                del self._pod_states_by_namespace[pod_state.pod_info.namespace]
+        self.update_match_counts(pod_state, -1)
+        node_info = self.nodes.get(pod_state.node_name)
         if node_info is not None:
-            node_info.update(known, -1)
+            node_info.update(pod_state, -1)
             self._record_change(node_info)
         else:
-            pods = self._pods_without_node.get(known.node_name, {})
+            pods = self._pods_without_node.get(pod_state.node_name, {})
             pods.pop(key, None)
             if not pods:
-                self._pods_without_node.pop(known.node_name, None)
-        return known
+                self._pods_without_node.pop(pod_state.node_name, None)
+        return pod_state
 
     def _set_pod_state(self, pod_state: PodState) -> None:
         self.remove_pod(pod_state.key)
@@ -266,12 +266,12 @@ class Cache:
         if self._label_values_version != version:
             self._label_values.clear()
             self._label_values_version = version
-        found = self._label_values.get(key)
-        if found is None:
+        values = self._label_values.get(key)
+        if values is None:
             if len(self._label_values) >= _MAX_LABELS:
                 self._label_values.clear()
-            found = self._label_values[key] = [node_info.labels.get(key) for node_info in self.node_infos]
-        return found
+            values = self._label_values[key] = [node_info.labels.get(key) for node_info in self.node_infos]
+        return values
 
     def topology(self, key: str) -> Topology:
         """The topology of all nodes that have the label."""

@@ -95,12 +95,12 @@ class MatchCounts:
 
     def by_domain(self, key: Hashable, topology: Topology) -> DomainMatchCounts:
         """The counts per domain of ``topology``, cached under ``key``."""
-        known = self._by_domain.get(key)
-        if known is None or known.topology is not topology:
+        counts = self._by_domain.get(key)
+        if counts is None or counts.topology is not topology:
             if len(self._by_domain) >= _MAX_DOMAINS:
                 self._by_domain.clear()
-            known = self._by_domain[key] = DomainMatchCounts(topology, self.by_node)
-        return known
+            counts = self._by_domain[key] = DomainMatchCounts(topology, self.by_node)
+        return counts
 
 
 class Topologies:
@@ -119,12 +119,12 @@ class Topologies:
 
     def get(self, key: Hashable, version: int, build: Callable[[], Mapping[str, str]]) -> Topology:
         """The topology ``key`` as of ``version`` of the nodes; ``build`` computes the domain of each node name."""
-        found = self._known.get(key)
-        if found is None or found.version != version:
+        topology = self._known.get(key)
+        if topology is None or topology.version != version:
             if len(self._known) >= _MAX_TOPOLOGIES:
                 self._known.clear()
-            found = self._known[key] = Topology(build(), version)
-        return found
+            topology = self._known[key] = Topology(build(), version)
+        return topology
 
 
 PodMatcher = tuple[frozenset[str] | None, Selector]
@@ -170,14 +170,14 @@ class MatchCountIndex:
     def get(self, matchers: tuple[PodMatcher, ...], *, include_terminating: bool) -> SelectorMatchCounts:
         """The match counts of these pods, which are kept up to date from now on."""
         key = (matchers, include_terminating)
-        known = self._counts.get(key)
-        if known is None:
+        counts = self._counts.get(key)
+        if counts is None:
             if len(self._counts) >= _MAX_SELECTORS:
                 # Each rollout has new selectors. Drop all; those still in use are counted again.
                 self._clear()
-            known = self._counts[key] = SelectorMatchCounts(matchers, include_terminating)
-            self._register(known)
-        return known
+            counts = self._counts[key] = SelectorMatchCounts(matchers, include_terminating)
+            self._register(counts)
+        return counts
 
     def update(self, pod_state: PodState, sign: int) -> None:
         """Add a pod on a node (1) or remove it (-1)."""
@@ -230,10 +230,10 @@ class MatchCountIndex:
 
 def _required_label(selector: Selector) -> tuple[str, str] | None:
     """A label that the selector requires. ``pod-template-hash`` is preferred, as the fewest pods have the same."""
-    found = None
+    required = None
     for requirement in selector.requirements:
         if requirement.operator in ("=", "==", "in") and len(requirement.values) == 1:
-            found = requirement.key, requirement.values[0]
+            required = requirement.key, requirement.values[0]
             if requirement.key == TEMPLATE_HASH:
                 break
-    return found
+    return required

@@ -72,10 +72,10 @@ class FilterResults:
 
     def node_affinity_score(self, node_info: NodeInfo) -> int:
         """The raw score of NodeAffinity."""
-        known = self._node_affinity_scores[node_info.index]
-        if known == UNKNOWN:
-            known = self._node_affinity_scores[node_info.index] = node_affinity.score_node(self._pod_info, node_info)
-        return known
+        score = self._node_affinity_scores[node_info.index]
+        if score == UNKNOWN:
+            score = self._node_affinity_scores[node_info.index] = node_affinity.score_node(self._pod_info, node_info)
+        return score
 
 
 class FilterResultsCache:

@@ -79,11 +79,11 @@ class Framework:
         """The claims of the pod, if it has any; cached until something changes."""
         if not pod_info.claim_names or self._volume_binder is None:
             return None
-        known = self._volume_claims
-        if known is None or known[0] is not pod_info or known[1] != self._volume_binder.version:
+        cached = self._volume_claims
+        if cached is None or cached[0] is not pod_info or cached[1] != self._volume_binder.version:
             claims = self._volume_binder.get_pod_volume_claims(pod_info)
-            known = self._volume_claims = (pod_info, self._volume_binder.version, claims)
-        return known[2]
+            cached = self._volume_claims = (pod_info, self._volume_binder.version, claims)
+        return cached[2]
 
     def pre_filter(self, pod_info: PodInfo) -> CycleState:
         """The state of the filters for the pod, as of now."""

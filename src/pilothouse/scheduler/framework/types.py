@@ -221,8 +221,8 @@ class PodInfo:
         if spec.volumes:
             self.claim_names = claim_names(pod)
             if self.claim_names:
-                made = (volume for volume in spec.volumes if volume.ephemeral is not None)
-                self.ephemeral_claim_names = tuple(ephemeral_claim_name(pod, volume) for volume in made)
+                ephemeral = (volume for volume in spec.volumes if volume.ephemeral is not None)
+                self.ephemeral_claim_names = tuple(ephemeral_claim_name(pod, volume) for volume in ephemeral)
         self.signature: Hashable = (
             self.positive_requests, self.non_zero_cpu, self.non_zero_memory, spec.tolerations, self.node_affinity,
             self.host_ports, spec.node_name,

@@ -129,11 +129,11 @@ def _dry_run_preemption(
     selected = [(pdb, selector_or_nothing(pdb.spec.selector)) for pdb in pdbs]
     budgets = [(pdb, selector) for pdb, selector in selected if not selector.empty and not selector.selects_nothing]
     for node_info in (*potential_nodes[offset:], *potential_nodes[:offset]):
-        found = _select_victims_on_node(framework, pod_info, node_info, budgets, now)
-        if isinstance(found, Status):
-            statuses.append(found)
+        result = _select_victims_on_node(framework, pod_info, node_info, budgets, now)
+        if isinstance(result, Status):
+            statuses.append(result)
             continue
-        (violating if found.num_pdb_violations else non_violating).append(found)
+        (violating if result.num_pdb_violations else non_violating).append(result)
         if non_violating and len(non_violating) + len(violating) >= num_candidates:
             break
     return non_violating + violating, statuses

@@ -81,8 +81,8 @@ class DefaultSelectors:
                 pairs = {**pairs, **controller.spec.selector}
             return _of_pairs(pairs) if pairs else None
         informer = self._sets.get((group, owner.kind))
-        found = informer.cache.get(key) if informer is not None else None
-        own = selector_or_nothing(found.spec.selector) if found is not None else EVERYTHING
+        owner_object = informer.cache.get(key) if informer is not None else None
+        own = selector_or_nothing(owner_object.spec.selector) if owner_object is not None else EVERYTHING
         if own.empty or own.selects_nothing:
             return _of_pairs(pairs) if pairs else None
         return Selector((*_of_pairs(pairs).requirements, *own.requirements)) if pairs else own
@@ -91,10 +91,10 @@ class DefaultSelectors:
         """The Services that may select a pod, by name: upstream iterates over all Services of the namespace, for each
         pod."""
         by_index = self._services.cache.by_index
-        found = [
+        services = [
             service for pair in meta.labels.items() for service in by_index(_PAIR_INDEX, _pair(meta.namespace, *pair))
         ]
-        return sorted(found, key=lambda service: service.metadata.name)
+        return sorted(services, key=lambda service: service.metadata.name)
 
 
 _PAIR_INDEX = "pair of the selector"

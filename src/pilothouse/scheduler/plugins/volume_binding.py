@@ -65,21 +65,21 @@ class PodVolumeClaims:
     ) -> None:
         self.rejection = Status(NAME, (error,), unresolvable=True) if error else None
         self._bound = bound
-        self._unbound = sorted(unbound, key=lambda each: request_of(each.claim))
+        self._unbound = sorted(unbound, key=lambda unbound_claim: request_of(unbound_claim.claim))
         self._assumed = assumed
 
     def filter_node(self, node: Node) -> Status | None:
         """Reject a node that cannot have all volumes of the pod."""
         if self.rejection is not None:
             return self.rejection
-        found = self._find_pod_volumes(node)
-        return None if isinstance(found, PodVolumes) else _status(found)
+        pod_volumes = self._find_pod_volumes(node)
+        return None if isinstance(pod_volumes, PodVolumes) else _status(pod_volumes)
 
     def find_pod_volumes(self, node: Node) -> PodVolumes:
         """The writes needed if the pod is placed on this node, which ``filter_node`` accepts."""
-        found = self._find_pod_volumes(node)
-        assert isinstance(found, PodVolumes), "a node was chosen that cannot have the volumes of the pod"
-        return found
+        pod_volumes = self._find_pod_volumes(node)
+        assert isinstance(pod_volumes, PodVolumes), "a node was chosen that cannot have the volumes of the pod"
+        return pod_volumes
 
     def _find_pod_volumes(self, node: Node) -> PodVolumes | tuple[str, ...]:
         labels = node.metadata.labels
@@ -92,33 +92,33 @@ class PodVolumeClaims:
             if not is_reachable(volume, labels):
                 reasons = (ERR_REASON_NODE_CONFLICT,)
                 break
-        found = self._bind_or_provision(node, labels)
-        if found is None:
+        pod_volumes = self._bind_or_provision(node, labels)
+        if pod_volumes is None:
             reasons = (*reasons, ERR_REASON_BIND_CONFLICT)
         if missing:
             reasons = (*reasons, ERR_REASON_PV_NOT_EXIST)
         if reasons:
             return reasons
-        assert found is not None, "without a reason the volumes were found"
-        return found
+        assert pod_volumes is not None, "without a reason the volumes were found"
+        return pod_volumes
 
     def _bind_or_provision(self, node: Node, labels: Mapping[str, str]) -> PodVolumes | None:
         """A volume for each unbound claim, smallest claim first; the remaining claims are to be provisioned."""
         static_bindings: list[tuple[PersistentVolume, PersistentVolumeClaim]] = []
         dynamic_provisions: list[PersistentVolumeClaim] = []
         taken = set(self._assumed)
-        for each in self._unbound:
-            if each.selected_node:
-                if each.selected_node != node.metadata.name:
+        for unbound in self._unbound:
+            if unbound.selected_node:
+                if unbound.selected_node != node.metadata.name:
                     return None
-                dynamic_provisions.append(each.claim)
+                dynamic_provisions.append(unbound.claim)
                 continue
-            volume = find_match(each.claim, each.candidates, node=labels, taken=taken)
+            volume = find_match(unbound.claim, unbound.candidates, node=labels, taken=taken)
             if volume is not None:
                 taken.add(volume.metadata.name)
-                static_bindings.append((volume, each.claim))
-            elif can_provision(each.storage_class, labels):
-                dynamic_provisions.append(each.claim)
+                static_bindings.append((volume, unbound.claim))
+            elif can_provision(unbound.storage_class, labels):
+                dynamic_provisions.append(unbound.claim)
             else:
                 return None
         return PodVolumes(node.metadata.name, tuple(static_bindings), tuple(dynamic_provisions))

@@ -34,8 +34,8 @@ class Attachments(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         if self._claims.follow(change) or self._pods.follow(change):
             return
-        if found := self._attachments.follow(change):
-            self._see_attachment(*found)
+        if update := self._attachments.follow(change):
+            self._see_attachment(*update)
         elif node := self._nodes.follow(change):
             self._see_node(*node)
         elif volume := self._volumes.follow(change):
@@ -55,9 +55,11 @@ class Attachments(Invariant):
         self._last[volume] = node
         disk = self._disk(volume)
         others = sorted(
-            each.spec.node_name
-            for each in self._attachments.values()
-            if each is not now and each.status.attached and each.spec.source.persistent_volume_name == volume
+            attachment.spec.node_name
+            for attachment in self._attachments.values()
+            if attachment is not now
+            and attachment.status.attached
+            and attachment.spec.source.persistent_volume_name == volume
         )
         if disk is not None and disk.exclusive and others:
             raise Violation(f"{volume} is attached to {node}, and to {others}")
@@ -67,7 +69,7 @@ class Attachments(Invariant):
         disk, node = self._disk(volume), self._nodes.get(name)
         if disk is None or node is None:
             return
-        if disk.name in [each.name for each in node.status.volumes_attached]:
+        if disk.name in [attached.name for attached in node.status.volumes_attached]:
             raise Violation(f"{volume} is detached from {name}, which still believes to have it")
         if not is_node_ready(node) or any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints):
             return
@@ -78,29 +80,29 @@ class Attachments(Invariant):
     def _see_node(self, name: str, before: Node | None, now: Node | None) -> None:
         if now is None:
             return
-        known = {each.name for each in before.status.volumes_attached} if before is not None else set()
-        new = [each.name for each in now.status.volumes_attached if each.name not in known]
-        there = {
+        attached_before = set() if before is None else {attached.name for attached in before.status.volumes_attached}
+        new = [attached.name for attached in now.status.volumes_attached if attached.name not in attached_before]
+        attachable = {
             disk.name
-            for each in self._attachments.values()
-            if each.spec.node_name == name and each.status.attached
-            for disk in (self._disk(each.spec.source.persistent_volume_name or ""),)
+            for attachment in self._attachments.values()
+            if attachment.spec.node_name == name and attachment.status.attached
+            for disk in (self._disk(attachment.spec.source.persistent_volume_name or ""),)
             if disk is not None
         }
         for volume in new:
-            if volume not in there:
+            if volume not in attachable:
                 raise Violation(f"{name} is told that it has {volume}, which is not attached")
 
     def _see_volume(self, name: str, _before: PersistentVolume | None, now: PersistentVolume | None) -> None:
         if now is not None:
             return
-        for each in self._attachments.values():
-            if each.spec.source.persistent_volume_name == name and each.status.attached:
-                raise Violation(f"{name} was deleted while it is attached to {each.spec.node_name}")
+        for attachment in self._attachments.values():
+            if attachment.spec.source.persistent_volume_name == name and attachment.status.attached:
+                raise Violation(f"{name} was deleted while it is attached to {attachment.spec.node_name}")
 
     def _disk(self, volume: str) -> Disk | None:
-        found = self._volumes.get(volume)
-        return disk_of(found) if found is not None else None
+        persistent_volume = self._volumes.get(volume)
+        return disk_of(persistent_volume) if persistent_volume is not None else None
 
     def _volumes_of(self, pod: Pod) -> list[str]:
         claims = (self._claims.get(f"{pod.metadata.namespace}/{name}") for name in claim_names(pod))
@@ -114,26 +116,29 @@ class Attachments(Invariant):
             if pod.spec.node_name and not is_terminal(pod)
             for volume in self._volumes_of(pod)
         }
-        there = set()
-        for each in self._attachments.values():
-            pair = (each.spec.source.persistent_volume_name or "", each.spec.node_name)
-            if each.metadata.deletion_timestamp is not None:
-                raise Violation(f"the attachment of {pair} was to go, and is still there: {each.metadata.finalizers}")
+        attached_pairs = set()
+        for attachment in self._attachments.values():
+            pair = (attachment.spec.source.persistent_volume_name or "", attachment.spec.node_name)
+            if attachment.metadata.deletion_timestamp is not None:
+                raise Violation(
+                    f"the attachment of {pair} was to go, and is still there: {attachment.metadata.finalizers}"
+                )
             if pair not in used:
                 raise Violation(f"{pair} is attached and unused")
-            if each.status.attached:
-                there.add(pair)
+            if attachment.status.attached:
+                attached_pairs.add(pair)
         for key, pod in self._pods.items():
             for volume in self._volumes_of(pod):
-                if _runs(pod) and self._disk(volume) is not None and (volume, pod.spec.node_name) not in there:
+                if _runs(pod) and self._disk(volume) is not None and (volume, pod.spec.node_name) not in attached_pairs:
                     raise Violation(f"{key} runs without its volume {volume}")
         for name, node in self._nodes.items():
-            names = {disk.name for volume, source in there if source == name and (disk := self._disk(volume))}
-            if {each.name for each in node.status.volumes_attached} != names:
+            names = {disk.name for volume, source in attached_pairs if source == name and (disk := self._disk(volume))}
+            if {attached.name for attached in node.status.volumes_attached} != names:
                 raise Violation(f"{name} believes to have {node.status.volumes_attached}, and has {sorted(names)}")
 
 
 def _runs(pod: Pod) -> bool:
     return not is_terminal(pod) and any(
-        each.state.terminated is None and each.ready for each in pod.status.container_statuses
+        container_status.state.terminated is None and container_status.ready
+        for container_status in pod.status.container_statuses
     )

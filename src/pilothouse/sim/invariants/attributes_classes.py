@@ -29,8 +29,8 @@ class AttributesClasses(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         _group, sort, name = change.key.split("/", 2)
-        if found := self._classes.follow(change):
-            self._see(*found)
+        if update := self._classes.follow(change):
+            self._see(*update)
         elif change.key.startswith(("/persistentvolumeclaims/", "/persistentvolumes/")):
             self._names.pop(f"{sort} {name}", None)
             if change.type != "DELETED":
@@ -53,11 +53,11 @@ class AttributesClasses(Invariant):
 
     def settled(self) -> None:
         """Classes that are not being deleted are protected, and unused ones are deleted."""
-        for name, found in self._classes.items():
-            protected = FINALIZER in found.metadata.finalizers
-            if found.metadata.deletion_timestamp is None and not protected:
+        for name, attributes_class in self._classes.items():
+            protected = FINALIZER in attributes_class.metadata.finalizers
+            if attributes_class.metadata.deletion_timestamp is None and not protected:
                 raise Violation(f"class {name} lives without protection")
-            if found.metadata.deletion_timestamp is not None and protected and not self._users(name):
+            if attributes_class.metadata.deletion_timestamp is not None and protected and not self._users(name):
                 raise Violation(f"class {name} is being deleted and unused, and still exists")
 
 

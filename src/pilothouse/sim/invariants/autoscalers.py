@@ -44,13 +44,13 @@ class Autoscalers(Invariant):
                 self._sizes.pop(key, None)
                 return
             size = _deployment(change.value).spec.replicas or 0
-            known = self._sizes.setdefault(key, [(self._now(), size)])
-            if known[-1][1] == size:
+            sizes = self._sizes.setdefault(key, [(self._now(), size)])
+            if sizes[-1][1] == size:
                 return
             if origin is not None and origin.program.startswith("manager") and origin.call.subresource == "scale":
                 self.changes += 1
                 self._check(key, size)
-            known.append((self._now(), size))
+            sizes.append((self._now(), size))
 
     def _check(self, key: str, size: int) -> None:
         autoscaler = self._autoscalers.get(key)
@@ -89,7 +89,9 @@ class Autoscalers(Invariant):
             if status.desired_replicas != size:
                 raise Violation(f"{key} is {size}, its autoscaler says {status.desired_replicas}")
             untrue = [
-                each.type for each in status.conditions if each.status != "True" and each.type != "ScalingLimited"
+                condition.type
+                for condition in status.conditions
+                if condition.status != "True" and condition.type != "ScalingLimited"
             ]
             if untrue or not status.conditions:
                 raise Violation(f"{key} came to rest without {untrue}: {status.conditions}")

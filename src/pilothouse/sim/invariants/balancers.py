@@ -35,7 +35,7 @@ class Balancers(Invariant):
         desired: dict[str, str] = {}
         for key, service in self._services.items():
             balancer = self._cloud.balancers.get(service.metadata.uid)
-            said = tuple(each.ip for each in service.status.load_balancer.ingress)
+            said = tuple(ingress.ip for ingress in service.status.load_balancer.ingress)
             if service.spec.type == "LoadBalancer" and service.spec.load_balancer_class is None:
                 desired[service.metadata.uid] = key
                 if balancer is None or said != balancer.addresses:

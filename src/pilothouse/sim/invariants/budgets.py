@@ -27,8 +27,8 @@ class Budgets(Invariant):
         """How many healthy pods were evicted."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        if not self._budgets.follow(change) and (found := self._pods.follow(change)):
-            _key, before, after = found
+        if not self._budgets.follow(change) and (update := self._pods.follow(change)):
+            _key, before, after = update
             if before is None or not _is_healthy(before) or (after is not None and _is_healthy(after)):
                 return
             now = asyncio.get_running_loop().time()

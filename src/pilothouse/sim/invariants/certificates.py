@@ -45,9 +45,9 @@ class Certificates(Invariant):
             raise Violation(f"{name} was issued a certificate after its signer had given it up")
         if now.spec.signer_name not in self._signers:
             raise Violation(f"{name} was issued a certificate by {now.spec.signer_name}, which is not ours")
-        found = x509.load_pem_x509_certificate(now.status.certificate)
+        certificate = x509.load_pem_x509_certificate(now.status.certificate)
         desired = parse_request(now.spec.request)
-        if found.public_key() != desired.public_key() or set(found.subject) != set(desired.subject):
+        if certificate.public_key() != desired.public_key() or set(certificate.subject) != set(desired.subject):
             raise Violation(f"{name} was issued somebody else's certificate")
 
     def settled(self) -> None:

@@ -15,12 +15,12 @@ def recent(env: Env, within: float) -> list[datetime.datetime]:
     clock = env.clock
     assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"
     since = asyncio.get_running_loop().time() - within
-    found = [clock.now()]
+    instants = [clock.now()]
     for at, seconds in reversed(clock.jumps):
         if at < since:
             break
-        found.append(found[-1] - datetime.timedelta(seconds=seconds))
-    return [*found, found[-1] - datetime.timedelta(seconds=within)]
+        instants.append(instants[-1] - datetime.timedelta(seconds=seconds))
+    return [*instants, instants[-1] - datetime.timedelta(seconds=within)]
 
 
 def latest(env: Env, within: float) -> datetime.datetime:

@@ -26,8 +26,8 @@ class CronJobs(Invariant):
         """By name of the CronJob, the moments that brought a Job, in their order."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        if not self._owners.follow(change) and (found := self._jobs.follow(change)):
-            _key, before, job = found
+        if not self._owners.follow(change) and (update := self._jobs.follow(change)):
+            _key, before, job = update
             if before is None and job is not None:
                 self._check_new(job)
 
@@ -36,19 +36,19 @@ class CronJobs(Invariant):
         if reference is None or reference.kind != "CronJob":
             return
         moment = job.metadata.annotations[SCHEDULED]
-        known = self.moments.setdefault(reference.name, [])
-        if moment in known:
+        moments = self.moments.setdefault(reference.name, [])
+        if moment in moments:
             raise Violation(f"{reference.name} was started twice for {moment}")
-        known.append(moment)
-        owner = next((each for each in self._owners.values() if each.metadata.uid == reference.uid), None)
-        due, made = datetime.datetime.fromisoformat(moment), job.metadata.creation_timestamp
-        if made is not None and made < due:
-            raise Violation(f"{job.metadata.name} was made at {made}, before {moment}")
+        moments.append(moment)
+        owner = next((cron_job for cron_job in self._owners.values() if cron_job.metadata.uid == reference.uid), None)
+        due, created = datetime.datetime.fromisoformat(moment), job.metadata.creation_timestamp
+        if created is not None and created < due:
+            raise Violation(f"{job.metadata.name} was made at {created}, before {moment}")
         since = owner.metadata.creation_timestamp if owner is not None else None
         if since is not None and due < since:
             raise Violation(f"{job.metadata.name} is for {moment}, when there was no {reference.name}")
         if self._forbid:
-            running = [each.metadata.name for each in self._jobs.values() if not is_finished(each)]
+            running = [other.metadata.name for other in self._jobs.values() if not is_finished(other)]
             if len(running) > 1:
                 raise Violation(f"of {reference.name} run at once: {sorted(running)}")
 
@@ -56,6 +56,6 @@ class CronJobs(Invariant):
         """No finished or deleted Job is listed as active."""
         alive = {job.metadata.uid for job in self._jobs.values() if not is_finished(job)}
         for owner in self._owners.values():
-            stale = [each.name for each in owner.status.active if each.uid not in alive]
+            stale = [reference.name for reference in owner.status.active if reference.uid not in alive]
             if stale:
                 raise Violation(f"{owner.metadata.name} lists {stale} as active")

@@ -56,11 +56,11 @@ class DaemonSetBounds(Daemons):
         if owner is None or not self._serves_as_shown(process, pod):
             return
         desired = [name for name, placement in self.placements(owner).items() if placement.should_run]
-        live = [each for each in self.live_pods(owner.metadata.uid) if each.metadata.name != pod.metadata.name]
+        live = [other for other in self.live_pods(owner.metadata.uid) if other.metadata.name != pod.metadata.name]
         if node not in desired:
             return
         self.deletions += 1
-        serving = {target_node(each) for each in live if is_ready(each)}
+        serving = {target_node(other) for other in live if is_ready(other)}
         bounds = self._bounds(owner, len(desired))
         if bounds.surge:
             if node not in serving and not self.stale:
@@ -78,17 +78,19 @@ class DaemonSetBounds(Daemons):
         live = self.live_pods(owner.metadata.uid)
         desired = sum(1 for placement in self.placements(owner).values() if placement.should_run)
         bounds = self._bounds(owner, desired)
-        beside = [each for each in live if target_node(each) == node and each.metadata.name != pod.metadata.name]
-        if not bounds.surge or not any(self._serves_as_shown(process, each) for each in beside):
+        beside = [other for other in live if target_node(other) == node and other.metadata.name != pod.metadata.name]
+        if not bounds.surge or not any(self._serves_as_shown(process, other) for other in beside):
             return
         self.surges += 1
         current = pod.metadata.labels.get(HASH_LABEL)
         surging = []
         for name in sorted(self.nodes):
-            here = [each for each in live if target_node(each) == name]
-            coming = [each for each in here if each.metadata.labels.get(HASH_LABEL) == current and not is_ready(each)]
+            here = [other for other in live if target_node(other) == name]
+            coming = [
+                other for other in here if other.metadata.labels.get(HASH_LABEL) == current and not is_ready(other)
+            ]
             # Beside an unavailable pod a new one may be created in any case.
-            leaving = [each for each in here if each not in coming and self._serves_as_shown(process, each)]
+            leaving = [other for other in here if other not in coming and self._serves_as_shown(process, other)]
             if coming and leaving:
                 surging.append(name)
         allowed = bounds.surge * (1 + len(self.stale))

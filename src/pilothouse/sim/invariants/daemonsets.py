@@ -49,9 +49,9 @@ class Daemons(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         if self.nodes.follow(change) or self.revisions.follow(change):
             return
-        if found := self.pods.follow(change):
+        if update := self.pods.follow(change):
             self.stale.newest_change = change.revision
-            _key, old, new = found
+            _key, old, new = update
             self.pod_changed(change.key, old, new, origin)
         elif change.key.startswith("apps/daemonsets/"):
             owner = _set(change.value)
@@ -131,14 +131,14 @@ class DaemonSets(Daemons):
             if other is not pod and owner_of(other) == owner and target_node(other) == node
         ]
         if owner in self._surged:
-            there = [other for other in beside if is_active(other)]
-            twins = [other for other in there if _hash(other) == _hash(pod)]
-            many = max(len(there) - 1, len(twins))
+            others = [other for other in beside if is_active(other)]
+            twins = [other for other in others if _hash(other) == _hash(pod)]
+            many = max(len(others) - 1, len(twins))
         else:
-            there = [other for other in beside if not is_terminal(other)]
-            many = len(there)
+            others = [other for other in beside if not is_terminal(other)]
+            many = len(others)
         if many > len(self.stale):
-            names = sorted(other.metadata.name for other in there)
+            names = sorted(other.metadata.name for other in others)
             raise Violation(f"{key} is one too many on {node}, which has {names}")
 
     def settled(self) -> None:
@@ -155,7 +155,9 @@ class DaemonSets(Daemons):
         pods = self.live_pods(owner.metadata.uid)
         on = Counter(target_node(pod) for pod in pods)
         desired = sorted(node for node, placement in placements.items() if placement.should_run)
-        kept = sorted(node for node, each in placements.items() if each.should_continue and not each.should_run)
+        kept = sorted(
+            node for node, placement in placements.items() if placement.should_continue and not placement.should_run
+        )
         if any(on[node] != 1 for node in desired) or any(
             count > 1 or node not in (*desired, *kept) for node, count in on.items()
         ):
@@ -195,20 +197,24 @@ class DaemonSets(Daemons):
         """Returns the hash of the current one."""
         name = owner.metadata.name
         own = [
-            each
-            for each in self.revisions.values()
-            if (reference := controller_of(each.metadata)) is not None and reference.uid == owner.metadata.uid
+            revision
+            for revision in self.revisions.values()
+            if (reference := controller_of(revision.metadata)) is not None and reference.uid == owner.metadata.uid
         ]
         if not own:
             raise Violation(f"{name} has no revision")
         patch = template_patch(owner.spec.template)
-        current = newest(sorted(own, key=lambda each: each.metadata.name))
+        current = newest(sorted(own, key=lambda revision: revision.metadata.name))
         # There may be two: one that somebody else creates is only found by the next sync.
-        same = [each.metadata.name for each in own if equal_revision(each.data, patch)]
+        same = [revision.metadata.name for revision in own if equal_revision(revision.data, patch)]
         if current.metadata.name not in same:
             raise Violation(f"the template of {name} is held by {same}; the newest revision is {current.metadata.name}")
         hashes = {_hash(pod) for pod in pods}
-        free = [each for each in own if each is not current and each.metadata.labels.get(HASH_LABEL) not in hashes]
+        free = [
+            revision
+            for revision in own
+            if revision is not current and revision.metadata.labels.get(HASH_LABEL) not in hashes
+        ]
         limit = 10 if owner.spec.revision_history_limit is None else owner.spec.revision_history_limit
         if free and len(own) - 1 > limit:
             raise Violation(f"{name} keeps {len(own) - 1} old revisions, {len(free)} of no use, and may keep {limit}")

@@ -30,7 +30,7 @@ class Deployments(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         self._deployments.follow(change)
         if self._sets.follow(change):
-            total = sum(each.spec.replicas or 0 for each in self._sets.values())
+            total = sum(replica_set.spec.replicas or 0 for replica_set in self._sets.values())
             if total > self._most:
                 raise Violation(f"{change.key}: {total} pods are wanted in all, {self._most} may be")
         elif self._pods.follow(change):
@@ -44,8 +44,8 @@ class Deployments(Invariant):
     def settled(self) -> None:
         """One ReplicaSet has all pods, and the status is correct."""
         for owner in self._deployments.values():
-            own = [each for each in self._sets.values() if _is_of(each, owner)]
-            used = [each.metadata.name for each in own if each.spec.replicas]
+            own = [replica_set for replica_set in self._sets.values() if _is_of(replica_set, owner)]
+            used = [replica_set.metadata.name for replica_set in own if replica_set.spec.replicas]
             status = owner.status
             said = (status.updated_replicas, status.replicas, status.available_replicas, status.observed_generation)
             if len(used) != 1 or said != (self._replicas,) * 3 + (owner.metadata.generation,):

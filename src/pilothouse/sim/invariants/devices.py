@@ -65,10 +65,10 @@ class DeviceClaims(Invariant):
     def _check_pod(self, key: str, pod: Pod) -> None:
         for entry in pod.spec.resource_claims:
             if entry.resource_claim_template_name is not None:
-                found = claim_of(pod, entry)
-                claim = self._claims.get(f"{pod.metadata.namespace}/{getattr(found, 'name', '')}")
+                claim_name = claim_of(pod, entry)
+                claim = self._claims.get(f"{pod.metadata.namespace}/{getattr(claim_name, 'name', '')}")
                 if claim is None or not is_for_pod(pod, claim):
-                    raise Violation(f"pod {key} has no claim for {entry.name}: {found}")
+                    raise Violation(f"pod {key} has no claim for {entry.name}: {claim_name}")
 
     def _check_claim(self, key: str, claim: ResourceClaim) -> None:
         namespace = claim.metadata.namespace

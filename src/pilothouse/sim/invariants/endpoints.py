@@ -41,12 +41,12 @@ class ServiceEndpoints(Invariant):
             return
         if change.key.startswith("discovery.k8s.io/endpointslices/"):
             self._slices.pop(change.key, None)
-            found = _slice(change.value)
+            endpoint_slice = _slice(change.value)
             if (
                 change.type != "DELETED"
-                and found.metadata.labels.get("endpointslice.kubernetes.io/managed-by") == MANAGED_BY
+                and endpoint_slice.metadata.labels.get("endpointslice.kubernetes.io/managed-by") == MANAGED_BY
             ):
-                self._slices[change.key] = found
+                self._slices[change.key] = endpoint_slice
                 self.most_slices = max(self.most_slices, len(self._slices))
 
     def settled(self) -> None:
@@ -58,8 +58,8 @@ class ServiceEndpoints(Invariant):
         }
         named: Counter[str] = Counter()
         said: dict[str, bool | None] = {}
-        for each in self._slices.values():
-            for endpoint in each.endpoints or ():
+        for endpoint_slice in self._slices.values():
+            for endpoint in endpoint_slice.endpoints or ():
                 name = endpoint.target_ref.name if endpoint.target_ref is not None else ""
                 named[name] += 1
                 said[name] = endpoint.conditions.ready
@@ -73,9 +73,9 @@ class ServiceEndpoints(Invariant):
             raise Violation(f"{self._service} has {len(self._slices)} slices for {len(desired)} pods")
         older = {
             address.target_ref.name: ready
-            for each in self._endpoints.values()
-            if each.metadata.name == self._service
-            for subset in each.subsets
+            for endpoints in self._endpoints.values()
+            if endpoints.metadata.name == self._service
+            for subset in endpoints.subsets
             for ready, addresses in ((True, subset.addresses), (False, subset.not_ready_addresses))
             for address in addresses
             if address.target_ref is not None

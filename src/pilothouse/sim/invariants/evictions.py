@@ -81,13 +81,13 @@ class Evictions(Invariant):
             self._bound.pop(key, None)
             return
         self._pods[key] = pod
-        known = self._bound.get(key)
+        bound = self._bound.get(key)
         if not pod.spec.node_name:
             return
-        if known is None or known.uid != pod.metadata.uid:
+        if bound is None or bound.uid != pod.metadata.uid:
             self._bound[key] = _Bound(pod, now)
-        elif known.tolerations[-1][1] != pod.spec.tolerations:
-            known.tolerations.append((now, pod.spec.tolerations))
+        elif bound.tolerations[-1][1] != pod.spec.tolerations:
+            bound.tolerations.append((now, pod.spec.tolerations))
 
     def _check(self, key: str, pod: Pod, origin: Origin, now: float) -> None:
         self.evicted += 1
@@ -158,8 +158,8 @@ def no_execute(node: Node) -> Taints:
 def shortest(taints: Taints, tolerations: tuple[Toleration, ...]) -> float | None:
     """How long a pod tolerates the taints; None for not at all."""
     times = [toleration_seconds(taint, tolerations) for taint in taints]
-    known = [seconds for seconds in times if seconds is not None]
-    return None if len(known) < len(times) else min(known, default=FOREVER)
+    finite = [seconds for seconds in times if seconds is not None]
+    return None if len(finite) < len(times) else min(finite, default=FOREVER)
 
 
 def _shows_a_gap(before: list[tuple[float, Taints]], after: Taints) -> bool:

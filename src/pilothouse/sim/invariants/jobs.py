@@ -53,8 +53,8 @@ class Jobs(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         gone = change.type == "DELETED"
-        if found := self._jobs.follow(change):
-            _key, before, now = found
+        if update := self._jobs.follow(change):
+            _key, before, now = update
             if now is not None:
                 self._check_status(now, before)
         elif change.key.startswith("/pods/"):
@@ -80,12 +80,12 @@ class Jobs(Invariant):
         lives.pods[uid] = pod
         is_new = uid not in lives.made
         lives.made[uid] = None
-        job = next((each for each in self._jobs.values() if each.metadata.uid == reference.uid), None)
+        job = next((other for other in self._jobs.values() if other.metadata.uid == reference.uid), None)
         if is_new and self._bounded and job is not None:
             self._check_new(key, job, lives)
 
     def _check_new(self, key: str, job: Job, lives: _Lives) -> None:
-        active = [each for each in lives.pods.values() if is_active(each)]
+        active = [pod for pod in lives.pods.values() if is_active(pod)]
         most = 1 if job.spec.parallelism is None else job.spec.parallelism
         if len(active) > most:
             raise Violation(f"{key} is active pod number {len(active)} of {job.metadata.name}, {most} may be")

@@ -70,11 +70,11 @@ class LabelWarnings(Invariant):
         self.reports += 1
         message = event.message.removeprefix(COMBINED)
         near, far = _NEAR.fullmatch(message), _FAR.fullmatch(message)
-        found = near or far
-        if found is None or event.reason != f"{found[1]}Conflict":
+        conflict = near or far
+        if conflict is None or event.reason != f"{conflict[1]}Conflict":
             raise Violation(f"unknown warning: {event.reason} {event.message}")
-        if not _has(pod, found[1], found[2]):
-            raise Violation(f"pod {about.name} reports {found[1]} {found[2]!r}, which is not its own")
+        if not _has(pod, conflict[1], conflict[2]):
+            raise Violation(f"pod {about.name} reports {conflict[1]} {conflict[2]!r}, which is not its own")
         if near is None:
             return
         others = self._named.get(f"{about.namespace}/{near[3]}", [])

@@ -38,7 +38,7 @@ class LiveReads:
 
     def newest(self, origin: Origin, node: str, *, max_age: float) -> tuple[float, Node | None] | None:
         """When the sender of this request last read that node, and the result; None if that is too long ago."""
-        found = self._reads.get((origin.program, origin.controller, node))
-        if found is None or asyncio.get_running_loop().time() - found[0] > max_age:
+        newest = self._reads.get((origin.program, origin.controller, node))
+        if newest is None or asyncio.get_running_loop().time() - newest[0] > max_age:
             return None
-        return found
+        return newest

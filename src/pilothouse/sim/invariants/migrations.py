@@ -64,8 +64,8 @@ class Migrations(Invariant):
 
     def _see_definition(self, now: CustomResourceDefinition, origin: Origin | None) -> None:
         forgotten = [version for version in self._stored if version not in now.status.stored_versions]
-        for key, found in self._objects.items():
-            version = found["apiVersion"].rpartition("/")[2]
+        for key, obj in self._objects.items():
+            version = obj["apiVersion"].rpartition("/")[2]
             if version in forgotten:
                 raise Violation(f"{version} is forgotten, in which {key} is stored: {origin}")
         if self._stored and not now.status.stored_versions:
@@ -82,27 +82,27 @@ class Migrations(Invariant):
             begun, begins = before.status.resource_version, now.status.resource_version
             if begun and begun != begins:
                 raise Violation(f"migration {name} began at {begun}, and now at {begins}")
-        runs = sorted(one for one, found in self._migrations.items() if _runs(found))
+        runs = sorted(one for one, migration in self._migrations.items() if _runs(migration))
         if len(runs) > 1:
             raise Violation(f"migrations {runs} run together")
 
     def settled(self) -> None:
         """None is pending or running."""
-        for name, found in self._migrations.items():
-            conditions = found.status.conditions
+        for name, migration in self._migrations.items():
+            conditions = migration.status.conditions
             if is_condition_true(conditions, "Running"):
                 raise Violation(f"migration {name} never ends")
             if not (is_condition_true(conditions, "Succeeded") or is_condition_true(conditions, "Failed")):
                 raise Violation(f"migration {name} never starts")
 
 
-def _runs(found: StorageVersionMigration) -> bool:
-    conditions = found.status.conditions
+def _runs(migration: StorageVersionMigration) -> bool:
+    conditions = migration.status.conditions
     over = is_condition_true(conditions, "Succeeded") or is_condition_true(conditions, "Failed")
     return is_condition_true(conditions, "Running") and not over
 
 
-def _said(found: dict[str, Any]) -> dict[str, Any]:
+def _said(obj: dict[str, Any]) -> dict[str, Any]:
     """All but the version that it is stored in."""
-    meta = {name: value for name, value in found["metadata"].items() if name not in _OWN}
-    return {**{name: value for name, value in found.items() if name != "apiVersion"}, "metadata": meta}
+    meta = {name: value for name, value in obj["metadata"].items() if name not in _OWN}
+    return {**{name: value for name, value in obj.items() if name != "apiVersion"}, "metadata": meta}

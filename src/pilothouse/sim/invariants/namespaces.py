@@ -52,9 +52,9 @@ class Namespaces(Invariant):
             if left:
                 raise Violation(f"namespace {name} is gone, and these are left: {left}")
             return
-        found = _object(change.value)
-        if found.metadata.deletion_timestamp is not None:
-            self._going[name] = found
+        namespace = _object(change.value)
+        if namespace.metadata.deletion_timestamp is not None:
+            self._going[name] = namespace
 
     def settled(self) -> None:
         """None is terminating."""

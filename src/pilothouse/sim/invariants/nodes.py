@@ -173,11 +173,11 @@ class NodeHealth(Invariant):
         for name, node in self._nodes.items():
             status = _ready(node)
             desired = EXPECTED.get(status or "", ())
-            found = tuple(
+            taints = tuple(
                 sorted(t.key for t in node.spec.taints if t.effect == NO_SCHEDULE and t.key in (NOT_READY, UNREACHABLE))
             )
-            if found != desired:
-                raise Violation(f"{name} is Ready={status}; its NoSchedule taints are {found}")
+            if taints != desired:
+                raise Violation(f"{name} is Ready={status}; its NoSchedule taints are {taints}")
             leave = _leave_for(node)
             if leave != desired and (leave or zone_of(node) not in self._disrupted):
                 raise Violation(f"{name} is Ready={status}; its NoExecute taints are {leave}")

@@ -35,8 +35,8 @@ class PodGarbage(Invariant):
         self.collected = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        if not self._nodes.follow(change) and (found := self._pods.follow(change)):
-            _key, before, _now = found
+        if not self._nodes.follow(change) and (update := self._pods.follow(change)):
+            _key, before, _now = update
             if origin is not None and origin.controller == COLLECTOR and before is not None:
                 self._check(change.key, before, origin)
 

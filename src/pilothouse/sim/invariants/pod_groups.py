@@ -60,8 +60,8 @@ class PodGroups(Invariant):
             self._since.setdefault(new.metadata.uid, asyncio.get_running_loop().time())
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        if not self._pods.follow(change) and (found := self._groups.follow(change)):
-            self._see(*found, ours=origin is not None and origin.controller == CONTROLLER)
+        if not self._pods.follow(change) and (update := self._groups.follow(change)):
+            self._see(*update, ours=origin is not None and origin.controller == CONTROLLER)
 
     def _see(self, key: str, before: dict[str, Any] | None, now: dict[str, Any] | None, *, ours: bool) -> None:
         if before is None:
@@ -77,11 +77,11 @@ class PodGroups(Invariant):
             raise Violation(f"group {key} got a protection that only admission gives")
         if now is not None and _said(before) != _said(now):
             raise Violation(f"group {key} says something else since its finalizer was written")
-        known = asyncio.get_running_loop().time() - SLOWEST_REQUEST
+        visible_since = asyncio.get_running_loop().time() - SLOWEST_REQUEST
         users = sorted(
             pod.metadata.name
             for uid, pod in self._shown.items()
-            if self._since[uid] < known and _group_of(pod) == key and not is_terminal(pod)
+            if self._since[uid] < visible_since and _group_of(pod) == key and not is_terminal(pod)
         )
         if lost and users:
             raise Violation(f"group {key} was let go while {users} belong to it")

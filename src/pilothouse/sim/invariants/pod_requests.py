@@ -60,9 +60,9 @@ class PodRequests(Invariant):
                 assert before is not None, "what is deleted was made"
                 self._check(key, before)
             return
-        made = _request(change.value).metadata.creation_timestamp
-        assert made is not None, "the server says when something was made"
-        self._made[key] = made
+        created = _request(change.value).metadata.creation_timestamp
+        assert created is not None, "the server says when something was made"
+        self._made[key] = created
 
     def _check(self, key: str, made: datetime.datetime) -> None:
         self.cleaned += 1
@@ -72,6 +72,6 @@ class PodRequests(Invariant):
 
     def settled(self) -> None:
         """No expired one remains. One created while the clock was ahead may remain for long."""
-        for key, made in self._made.items():
-            if self.env.now() - made > MUCH_OLDER:
-                raise Violation(f"request {key} of {made} is still there")
+        for key, created in self._made.items():
+            if self.env.now() - created > MUCH_OLDER:
+                raise Violation(f"request {key} of {created} is still there")

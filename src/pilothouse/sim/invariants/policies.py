@@ -71,10 +71,10 @@ class PolicyStatuses(Invariant):
     def _check(self, name: str, policy: _Policy) -> list[str]:
         """The fields with warnings, which must be those with errors."""
         checking = policy.status.type_checking
-        said = [] if checking is None else [each.field_ref for each in checking.expression_warnings]
+        said = [] if checking is None else [warning.field_ref for warning in checking.expression_warnings]
         wrong = []
-        for number, each in enumerate(policy.spec.validations):
-            texts = {"expression": each.expression, "messageExpression": each.message_expression}
+        for number, validation in enumerate(policy.spec.validations):
+            texts = {"expression": validation.expression, "messageExpression": validation.message_expression}
             wrong += [f"spec.validations[{number}].{field}" for field, text in texts.items() if self._is_wrong(text)]
         if said != wrong:
             raise Violation(f"policy {name}: wrong are {wrong}, and warned of {said}")

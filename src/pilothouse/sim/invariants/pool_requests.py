@@ -97,12 +97,12 @@ class PoolRequests(Invariant):
         for pool in status.pools:
             self.incomplete += pool.validation_error is not None
             counts = (pool.total_devices, pool.allocated_devices, pool.unavailable_devices, pool.available_devices)
-            known = [count for count in counts if count is not None]
+            set_counts = [count for count in counts if count is not None]
             if pool.validation_error is not None:
-                if known:
+                if set_counts:
                     raise Violation(f"request {name} reports {counts} of pool {pool.pool_name}, which is incomplete")
                 continue
-            total, allocated, unavailable, available = (*known, *([-1] * (4 - len(known))))
+            total, allocated, unavailable, available = (*set_counts, *([-1] * (4 - len(set_counts))))
             if available != max(0, total - allocated - unavailable) or available < 0:
                 raise Violation(f"request {name} reports {counts} of pool {pool.pool_name}")
 

@@ -19,9 +19,9 @@ class Quotas(Invariant):
         self.writes = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        if not self.pods.follow(change) and (found := self.quotas.follow(change)):
+        if not self.pods.follow(change) and (update := self.quotas.follow(change)):
             self.writes += 1
-            _key, old, quota = found
+            _key, old, quota = update
             if quota is not None:
                 self._check(quota, old)
 

@@ -40,8 +40,8 @@ class ServiceRanges(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         gone = change.type == "DELETED"
-        if found := self._ranges.follow(change):
-            self._see(*found, origin)
+        if update := self._ranges.follow(change):
+            self._see(*update, origin)
         elif change.key.startswith(_ADDRESSES):
             address = ipaddress.ip_address(change.key.removeprefix(_ADDRESSES))
             self._addresses.discard(address)
@@ -66,32 +66,38 @@ class ServiceRanges(Invariant):
         after = asyncio.get_running_loop().time() - self._deleted.pop(name)
         if after < GRACE_SECONDS:
             raise Violation(f"range {name} was let go after {after:.1f} s")
-        orphans = [str(each) for each in sorted(self._given_by(before), key=str) if not self._others_giving(name, each)]
+        orphans = [str(ip) for ip in sorted(self._given_by(before), key=str) if not self._others_giving(name, ip)]
         if orphans:
             raise Violation(f"range {name} was released, and no other range contains {orphans}")
         self.gone += 1
 
     def _given_by(self, cidr: ServiceCIDR) -> set[Address]:
-        return {each for each in self._addresses if _gives(cidr, each)}
+        return {address for address in self._addresses if _gives(cidr, address)}
 
     def _others_giving(self, name: str, address: Address) -> list[ServiceCIDR]:
-        return [each for other, each in self._ranges.items() if other != name and _gives(each, address)]
+        return [
+            service_cidr
+            for other, service_cidr in self._ranges.items()
+            if other != name and _gives(service_cidr, address)
+        ]
 
     def _only_given_by(self, name: str) -> list[str]:
         """The addresses for which the range is needed: of the others those count that stay."""
         return [
-            str(each)
-            for each in sorted(self._given_by(self._ranges[name]), key=str)
-            if all(other.metadata.deletion_timestamp is not None for other in self._others_giving(name, each))
+            str(ip)
+            for ip in sorted(self._given_by(self._ranges[name]), key=str)
+            if all(other.metadata.deletion_timestamp is not None for other in self._others_giving(name, ip))
         ]
 
     def settled(self) -> None:
         """Existing ones have the finalizer and are ready; terminating ones are needed, and report that."""
-        for name, found in self._ranges.items():
-            ready = {each.type: (each.status, each.reason) for each in found.status.conditions}.get("Ready")
-            if found.metadata.deletion_timestamp is None:
-                if FINALIZER not in found.metadata.finalizers or ready != ("True", ""):
-                    raise Violation(f"range {name} lives, has {found.metadata.finalizers} and is ready: {ready}")
+        for name, cidr in self._ranges.items():
+            ready = {condition.type: (condition.status, condition.reason) for condition in cidr.status.conditions}.get(
+                "Ready"
+            )
+            if cidr.metadata.deletion_timestamp is None:
+                if FINALIZER not in cidr.metadata.finalizers or ready != ("True", ""):
+                    raise Violation(f"range {name} lives, has {cidr.metadata.finalizers} and is ready: {ready}")
             elif not self._only_given_by(name):
                 raise Violation(f"range {name} is being deleted and not needed, and still exists")
             elif ready != ("False", "Terminating"):

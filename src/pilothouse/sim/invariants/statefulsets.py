@@ -56,8 +56,8 @@ class StatefulSets(Invariant):
         _name, _before, owner = self._owners.follow(change) or ("", None, None)
         if owner is not None:
             self._check_status(owner)
-        if found := self._pods.follow(change):
-            name, before, now = found
+        if update := self._pods.follow(change):
+            name, before, now = update
             if now is not None and before is None:
                 self._check_new(name, now)
             elif now is not None and before is not None and _goes(now) and not _goes(before):
@@ -99,7 +99,7 @@ class StatefulSets(Invariant):
 
     def _check_deletion(self, name: str) -> None:
         """A pod was deleted. One below it may be terminating because of an update that started before a scale-down."""
-        above = [each for each, pod in self._pods.items() if _goes(pod) and _ordinal(each) > _ordinal(name)]
+        above = [other for other, pod in self._pods.items() if _goes(pod) and _ordinal(other) > _ordinal(name)]
         if self._ordered and above:
             raise Violation(f"{name} was deleted while {sorted(above)} are still going")
 
@@ -125,7 +125,7 @@ class StatefulSets(Invariant):
             own = {key: pod for key, pod in self._pods.items() if _is_of(pod, owner)}
             if set(own) != names or not all(map(_serves, own.values())):
                 raise Violation(f"{name} wants {sorted(names)}, there are {sorted(own)}")
-            newest = max(self._revisions.values(), key=lambda each: each.revision).metadata.name
+            newest = max(self._revisions.values(), key=lambda revision: revision.revision).metadata.name
             if status.update_revision != newest:
                 raise Violation(f"{name} calls {status.update_revision} its update, the newest is {newest}")
             old = sorted(
@@ -148,7 +148,7 @@ class StatefulSets(Invariant):
             if updated == desired and status.current_revision != newest:
                 raise Violation(f"{name} calls {status.current_revision} current, all pods are of {newest}")
             live = {status.current_revision, newest, *(pod.metadata.labels.get(REVISION, "") for pod in own.values())}
-            spare = [each for each in self._revisions if each not in live]
+            spare = [revision for revision in self._revisions if revision not in live]
             if len(spare) > self._limit:
                 raise Violation(f"{name} keeps {sorted(spare)}")
 

@@ -102,19 +102,20 @@ class StorageVersions(Invariant):
 
     def settled(self) -> None:
         """No entry of a server that does not exist."""
-        for name, found in self._versions.items():
-            left = [server for server in entries(found) if server not in self._came]
+        for name, storage_version in self._versions.items():
+            left = [server for server in entries(storage_version) if server not in self._came]
             if left:
                 raise Violation(f"{name} still names {left}")
 
 
-def entries(found: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+def entries(storage_version: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
     """The entry of each server, in their order."""
-    listed = ((found or {}).get("status") or {}).get("storageVersions") or []
+    listed = ((storage_version or {}).get("status") or {}).get("storageVersions") or []
     return {entry["apiServerID"]: entry for entry in listed}
 
 
-def _besides(found: dict[str, Any]) -> dict[str, Any]:
+def _besides(storage_version: dict[str, Any]) -> dict[str, Any]:
     """The parts that only users change."""
-    meta = {key: value for key, value in found["metadata"].items() if key not in ("resourceVersion", "managedFields")}
-    return {**{key: value for key, value in found.items() if key != "status"}, "metadata": meta}
+    metadata = storage_version["metadata"].items()
+    meta = {key: value for key, value in metadata if key not in ("resourceVersion", "managedFields")}
+    return {**{key: value for key, value in storage_version.items() if key != "status"}, "metadata": meta}

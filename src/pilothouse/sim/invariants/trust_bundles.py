@@ -68,12 +68,12 @@ class TrustBundles(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         is_own = origin is not None and origin.controller == DESCRIPTOR.client_name
-        found = self._bundles.follow(change)
+        update = self._bundles.follow(change)
         if not is_own:
             return
-        if found is None:
+        if update is None:
             raise Violation(f"the publisher has written {change.key}")
-        _name, before, now = found
+        _name, before, now = update
         assert origin is not None, "as just found"
         life = self._lives[origin.program]
         if now is not None:
@@ -103,10 +103,10 @@ class TrustBundles(Invariant):
 
     def settled(self) -> None:
         """The right one is there, and no other."""
-        found = sorted(name for name, each in self._bundles.items() if each.spec.signer_name == _SIGNER)
+        names = sorted(name for name, bundle in self._bundles.items() if bundle.spec.signer_name == _SIGNER)
         content = self._contents[-1]
-        if found != [name_of(content)] or self._bundles[found[0]].spec.trust_bundle != content:
-            raise Violation(f"{found} are there, and {name_of(content)} should be")
+        if names != [name_of(content)] or self._bundles[names[0]].spec.trust_bundle != content:
+            raise Violation(f"{names} are there, and {name_of(content)} should be")
 
 
 def _said(bundle: ClusterTrustBundle) -> tuple[object, object]:

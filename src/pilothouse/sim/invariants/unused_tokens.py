@@ -94,7 +94,9 @@ class _Life:
 
     def secrets(self, uid: str) -> list[Secret]:
         """The states of a Secret."""
-        return [each for each in (*self._old_secrets, *self._secrets.objects.values()) if each.metadata.uid == uid]
+        return [
+            secret for secret in (*self._old_secrets, *self._secrets.objects.values()) if secret.metadata.uid == uid
+        ]
 
     def is_listed(self, secret: Secret) -> bool:
         """Whether its account lists it, in one of its states."""
@@ -138,13 +140,13 @@ class UnusedTokens(Invariant):
             raise Violation(f"secret {key} was touched, and who uses it is known since {life.tracked_since} only")
         if change.type == "DELETED":
             self.deleted += 1
-            found = _secret(change.previous)
-            self._check(key, life, [found], "deleted", is_marked=True)
+            secret = _secret(change.previous)
+            self._check(key, life, [secret], "deleted", is_marked=True)
         else:
             self.marked += 1
             self._check_label(key, life, _document(change.previous), _document(change.value))
-            found = _secret(change.previous)
-            self._check(key, life, life.secrets(found.metadata.uid), "marked", is_marked=False)
+            secret = _secret(change.previous)
+            self._check(key, life, life.secrets(secret.metadata.uid), "marked", is_marked=False)
 
     def _is_tracked(self, since: datetime.date | None, moment: datetime.datetime) -> bool:
         return since is not None and moment - self._period >= datetime.datetime.combine(
@@ -172,11 +174,11 @@ class UnusedTokens(Invariant):
     def _protection(self, life: _Life, secret: Secret, moment: datetime.datetime, *, is_marked: bool) -> str | None:
         meta = secret.metadata
         long_ago = moment - self._period
-        made, used, since = meta.creation_timestamp, meta.labels.get(LAST_USED), meta.labels.get(INVALID_SINCE, "")
+        created, used, since = meta.creation_timestamp, meta.labels.get(LAST_USED), meta.labels.get(INVALID_SINCE, "")
         if secret.type != SECRET_TYPE or meta.deletion_timestamp is not None:
             return "is none of those"
-        if made is None or made >= long_ago:
-            return f"was made {made}"
+        if created is None or created >= long_ago:
+            return f"was made {created}"
         if used is not None and (date_of(used) or moment.date()) >= long_ago.date():
             return f"was used {used}"
         if is_marked and (date_of(since) or moment.date()) >= long_ago.date():

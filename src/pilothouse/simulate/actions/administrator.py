@@ -39,23 +39,25 @@ class Administrator:
     async def resource(self, text: str) -> Resource:
         """The resource that kubectl takes ``text`` for. Raises ``ActionError``."""
         for again in (False, True):
-            found = _find(await self._discovered(again=again), text)
-            if found is not None:
-                return found
+            resolved = _find(await self._discovered(again=again), text)
+            if resolved is not None:
+                return resolved
         resources = (await self._discovered(again=False)).preferred_resources()
-        names = [name for each in resources for name in (each.singular, each.name)]
+        names = [name for resource in resources for name in (resource.singular, resource.name)]
         hint = _did_you_mean(text.lower(), names)
         raise ActionError(f'the cluster has no resource type "{text}"{hint}')
 
     async def kind_of(self, document: dict[str, Any]) -> Kind[Any]:
         """Of an object. Raises ``ActionError``."""
         for again in (False, True):
-            found = (await self._discovered(again=again)).find(document["apiVersion"], document["kind"])
-            if found is not None:
-                return found.as_kind().raw
+            resolved = (await self._discovered(again=again)).find(document["apiVersion"], document["kind"])
+            if resolved is not None:
+                return resolved.as_kind().raw
         version, kind = document["apiVersion"], document["kind"]
         resources = (await self._discovered(again=False)).resources()
-        hint = _did_you_mean(kind, [each.kind for each in resources if each.as_kind().api_version == version])
+        hint = _did_you_mean(
+            kind, [resource.kind for resource in resources if resource.as_kind().api_version == version]
+        )
         raise ActionError(f'no matches for kind "{kind}" in version "{version}"{hint}')
 
     async def _discovered(self, *, again: bool) -> Discovery:
@@ -68,7 +70,7 @@ class Administrator:
     async def apply(self, documents: Sequence[dict[str, Any]]) -> None:
         """Create the objects, or merge them into those that are there; with the namespaces that they need. Raises
         ``ActionError``."""
-        own = {each["metadata"].get("name") for each in documents if each["kind"] == "Namespace"}
+        own = {namespace["metadata"].get("name") for namespace in documents if namespace["kind"] == "Namespace"}
         for document in documents:
             try:
                 await self._apply_one(document, own)
@@ -112,7 +114,10 @@ class Administrator:
         async with asyncio.timeout(_ESTABLISHED_SECONDS):
             while True:
                 definition = await self.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
-                if any((each.type, each.status) == ("Established", "True") for each in definition.status.conditions):
+                if any(
+                    (condition.type, condition.status) == ("Established", "True")
+                    for condition in definition.status.conditions
+                ):
                     return
                 await asyncio.sleep(0.01)
 
@@ -144,13 +149,13 @@ class Administrator:
 
     async def set_image(self, target: actions.SetImage) -> None:
         """Raises ``ActionError``."""
-        kind, _namespace, _name, found = await self.read(target)
+        kind, _namespace, _name, obj = await self.read(target)
         outer = ("spec", "jobTemplate", "spec", "template", "spec", "containers")
         path = outer if kind.resource == "cronjobs" else ("spec", "template", "spec", "containers")
-        containers: Any = found
+        containers: Any = obj
         for step in path:
             containers = containers[step] if isinstance(containers, dict) and step in containers else {}
-        names = [each["name"] for each in containers or ()]
+        names = [container["name"] for container in containers or ()]
         if not names:
             raise ActionError(f"{target}: it has no containers")
         wanted = [target.container] if target.container else names
@@ -199,16 +204,16 @@ class Administrator:
             raise ActionError(f"{target}: {error}") from error
 
 
-def _did_you_mean(name: str, known: Sequence[str]) -> str:
-    near = closest(name, known)
+def _did_you_mean(name: str, names: Sequence[str]) -> str:
+    near = closest(name, names)
     return f"; did you mean {near}?" if near else ""
 
 
 def _find(discovery: Discovery, text: str) -> Resource | None:
     name, _dot, group = text.lower().partition(".")
     preferred = discovery.preferred_resources()
-    matching = [each for each in preferred if name in (each.name, each.singular, each.kind.lower())]
-    for each in matching or [each for each in preferred if name in each.short_names]:
-        if group in ("", each.group):
-            return each
+    matching = [resource for resource in preferred if name in (resource.name, resource.singular, resource.kind.lower())]
+    for resource in matching or [candidate for candidate in preferred if name in candidate.short_names]:
+        if group in ("", resource.group):
+            return resource
     return None

@@ -66,7 +66,7 @@ class Nodes:
         named = {*selection.names, *([selection.name] if selection.name else [])}
         if missing := named - set(self._groups):
             raise ActionError(f"there is no node {sorted(missing)[0]}")
-        found = [
+        names = [
             name
             for name, group in self._groups.items()
             if (not named or name in named)
@@ -76,24 +76,24 @@ class Nodes:
         absent = 0
         if not named and not vanished:
             labels = self._labels()
-            there = [name for name in found if name in labels]
-            absent, found = len(found) - len(there), there
+            registered = [name for name in names if name in labels]
+            absent, names = len(names) - len(registered), registered
         if selection.selector:
             labels, matches = self._labels(), parse_selector(selection.selector).matches
-            found = [name for name in found if name in labels and matches(labels[name])]
-        if not found:
+            names = [name for name in names if name in labels and matches(labels[name])]
+        if not names:
             raise ActionError(f"there are no such nodes: {selection}")
         # Of nodes that have vanished fewer may be left, and that is no mistake.
-        if selection.count is not None and selection.count > len(found) + absent:
-            have = "1 node matches" if len(found) == 1 else f"only {len(found)} nodes match"
+        if selection.count is not None and selection.count > len(names) + absent:
+            have = "1 node matches" if len(names) == 1 else f"only {len(names)} nodes match"
             raise ActionError(f"{selection}: count is {selection.count}, and {have}")
-        if selection.count is not None and selection.count < len(found):
-            chosen = set(chance.sample(found, selection.count))
-            found = [name for name in found if name in chosen]
-        return found
+        if selection.count is not None and selection.count < len(names):
+            chosen = set(chance.sample(names, selection.count))
+            names = [name for name in names if name in chosen]
+        return names
 
     def _labels(self) -> dict[str, dict[str, str]]:
-        nodes = (msgspec.json.decode(each.value) for each in self._simulation.store.list("/nodes/").records)
+        nodes = (msgspec.json.decode(record.value) for record in self._simulation.store.list("/nodes/").records)
         return {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
 
     # Outages
@@ -169,7 +169,7 @@ class Nodes:
                 node = msgspec.json.decode(raw)
                 seen = node["metadata"]["resourceVersion"]
                 version = {"op": "test", "path": "/metadata/resourceVersion", "value": seen}
-                taints = [each for each in node["spec"].get("taints") or () if keeps(each)] + added
+                taints = [taint for taint in node["spec"].get("taints") or () if keeps(taint)] + added
                 replace = {"op": "add", "path": "/spec/taints", "value": taints}
                 await client.patch(NODES.raw, name, json_patch([version, replace]))
             except ApiError as error:

@@ -32,23 +32,23 @@ Rejected = dict[str, dict[str, str]]
 
 async def select(client: Client, selection: actions.PodSelection, chance: random.Random) -> list[Pod]:
     """The pods that are meant, by name. Raises ``ActionError`` if there is none."""
-    found = [
+    pods = [
         pod
         for pod in await _pods(client, selection.namespace, selection.selector, selection.node)
         if selection.name in ("", pod["metadata"]["name"]) and not pod["metadata"].get("deletionTimestamp")
     ]
-    if selection.count is not None and selection.count < len(found):
-        chosen = {pod["metadata"]["uid"] for pod in chance.sample(found, selection.count)}
-        found = [pod for pod in found if pod["metadata"]["uid"] in chosen]
-    if not found:
+    if selection.count is not None and selection.count < len(pods):
+        chosen = {pod["metadata"]["uid"] for pod in chance.sample(pods, selection.count)}
+        pods = [pod for pod in pods if pod["metadata"]["uid"] in chosen]
+    if not pods:
         raise ActionError(f"there are no such pods: {selection}")
-    return found
+    return pods
 
 
 async def _pods(client: Client, namespace: str, selector: str, node: str) -> list[Pod]:
     fields = f"spec.nodeName={node}" if node else ""
     page = await client.list(PODS.raw, namespace, label_selector=selector, field_selector=fields)
-    return [msgspec.json.decode(each) for each in page.items]
+    return [msgspec.json.decode(item) for item in page.items]
 
 
 async def evict(client: Client, pod: Pod, grace_period: float | None = None, *, dry_run: bool = False) -> None:
@@ -136,7 +136,7 @@ async def _evict_and_wait(client: Client, pod: Pod, grace_period: float | None, 
             rejected.pop(key, None)
             return
         except TooManyRequests as error:
-            rejected[key] = "; ".join(each.message for each in error.causes) or str(error)
+            rejected[key] = "; ".join(cause.message for cause in error.causes) or str(error)
             await asyncio.sleep(EVICTION_RETRY_SECONDS)
             continue
         except ApiError as error:
@@ -145,10 +145,10 @@ async def _evict_and_wait(client: Client, pod: Pod, grace_period: float | None, 
     rejected.pop(key, None)
     while True:
         try:
-            found = await client.get(PODS.raw, meta["name"], meta["namespace"])
+            current = await client.get(PODS.raw, meta["name"], meta["namespace"])
         except NotFound:
             return
-        if msgspec.json.decode(found)["metadata"]["uid"] != meta["uid"]:
+        if msgspec.json.decode(current)["metadata"]["uid"] != meta["uid"]:
             return
         await asyncio.sleep(_POLL_SECONDS)
 
@@ -167,13 +167,20 @@ def _obstacle(pod: Pod, drained: actions.Drain, force_option: str) -> str:
         return ""
     if _controller(pod) is None and not drained.force:
         return f"{name} has no controller and would be lost ({force_option})"
-    if not drained.delete_empty_dir_data and any("emptyDir" in each for each in pod["spec"].get("volumes") or ()):
+    if not drained.delete_empty_dir_data and any("emptyDir" in volume for volume in pod["spec"].get("volumes") or ()):
         return f"{name} has local storage (deleteEmptyDirData: true)"
     return ""
 
 
 def _controller(pod: Pod) -> dict[str, Any] | None:
-    return next((each for each in pod["metadata"].get("ownerReferences") or () if each.get("controller")), None)
+    return next(
+        (
+            owner_reference
+            for owner_reference in pod["metadata"].get("ownerReferences") or ()
+            if owner_reference.get("controller")
+        ),
+        None,
+    )
 
 
 def _is_finished(pod: Pod) -> bool:

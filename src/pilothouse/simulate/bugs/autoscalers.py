@@ -51,13 +51,13 @@ class Owner(User):
 
     async def size(self) -> int:
         """Of the Deployment."""
-        found: int = (await self.ask("GET", WEB))["spec"]["replicas"]
-        return found
+        replicas: int = (await self.ask("GET", WEB))["spec"]["replicas"]
+        return replicas
 
     async def status(self) -> Doc:
         """Of the autoscaler."""
-        found: Doc = (await self.ask("GET", f"{HPAS}/web"))["status"]
-        return found
+        status: Doc = (await self.ask("GET", f"{HPAS}/web"))["status"]
+        return status
 
 
 LOST_HISTORY = Bug(

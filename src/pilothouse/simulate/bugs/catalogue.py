@@ -50,8 +50,8 @@ def find(name: str) -> Bug:
 
 def find_scenarios(bug: Bug, name: str) -> Sequence[Scenario]:
     """Its scenarios whose name begins so; all for an empty name. Raises ``UnknownBug``."""
-    found = [scenario for scenario in bug.scenarios if scenario.name.startswith(name)]
-    if not found:
+    scenarios = [scenario for scenario in bug.scenarios if scenario.name.startswith(name)]
+    if not scenarios:
         names = ", ".join(repr(scenario.name) for scenario in bug.scenarios)
         raise UnknownBug(f"{bug.id} has no scenario {name!r}, but {names}")
-    return found
+    return scenarios

@@ -49,8 +49,8 @@ def cron_job(schedule: str, name: str = "tick", run: str = "5s", **spec: Any) ->
 
 def instants(simulation: Simulation, name: str = "tick") -> list[datetime.datetime]:
     """The scheduled times that led to a Job."""
-    found = only_invariant(simulation, CronJobs).moments.get(name, [])
-    return [datetime.datetime.fromisoformat(text) for text in found]
+    moments = only_invariant(simulation, CronJobs).moments.get(name, [])
+    return [datetime.datetime.fromisoformat(text) for text in moments]
 
 
 def set_clock(simulation: Simulation, to: str) -> None:
@@ -104,8 +104,8 @@ async def working_days(simulation: Simulation) -> None:
     await user.ask("POST", ALL, cron_job("30 6-16/4 * * 1-5"))
     await asyncio.sleep(8 * DAY)
     wanted = [f"2026-01-{day:02} {at}" for day in (5, 6, 7, 8, 9, 12) for at in ("06:30", "10:30", "14:30")]
-    found = [f"{each:%Y-%m-%d %H:%M}" for each in instants(simulation)]
-    check(found == wanted, f"Jobs were started for {found}")
+    scheduled = [f"{instant:%Y-%m-%d %H:%M}" for instant in instants(simulation)]
+    check(scheduled == wanted, f"Jobs were started for {scheduled}")
 
 
 @HOT_LOOP.scenario("a date that does not exist", options=BARE, invariants=invariants)
@@ -147,15 +147,15 @@ async def many_restarts(simulation: Simulation) -> None:
     """``@every 5h``, and the manager is down for five minutes every two hours."""
     user = User(simulation.user)
     await asyncio.sleep(17 * 60.0 + 3)
-    made = await user.ask("POST", ALL, cron_job("@every 5h"))
-    began = datetime.datetime.fromisoformat(made["metadata"]["creationTimestamp"])
+    created = await user.ask("POST", ALL, cron_job("@every 5h"))
+    began = datetime.datetime.fromisoformat(created["metadata"]["creationTimestamp"])
     for _ in range(24):
         await asyncio.sleep(2 * HOUR)
         simulation.kill(down=300.0)
-    found = instants(simulation)
-    wrong = [(at - began).total_seconds() - 5 * HOUR * number for number, at in enumerate(found, 1)]
+    scheduled = instants(simulation)
+    wrong = [(at - began).total_seconds() - 5 * HOUR * number for number, at in enumerate(scheduled, 1)]
     check(not any(wrong), f"Jobs were started for times {wrong} s after multiples of five hours")
-    check(len(found) == 9, f"{len(found)} Jobs were started, not 9")
+    check(len(scheduled) == 9, f"{len(scheduled)} Jobs were started, not 9")
 
 
 TOO_MANY_MISSED = Bug(
@@ -200,7 +200,7 @@ async def no_manager(simulation: Simulation, policy: str) -> None:
     check(len(after) == 1, f"{len(after)} Jobs were started after the manager was back")
     check(after[0] > before[-1] + datetime.timedelta(minutes=199), f"it was started for {after[0]}")
     events = await user.items(f"{NAMESPACE}/events")
-    check(any(each["reason"] == "TooManyMissedTimes" for each in events), "no event tells of what was missed")
+    check(any(event["reason"] == "TooManyMissedTimes" for event in events), "no event tells of what was missed")
     await asyncio.sleep(10 * 60.0)
     check(len(instants(simulation)) == 13, "it did not go on each minute")
 
@@ -242,11 +242,11 @@ async def clocks_change(simulation: Simulation, start: str, sunday: str) -> None
     ends = datetime.datetime.fromisoformat(start) + datetime.timedelta(days=4)
     await asyncio.sleep((ends - simulation.env.now()).total_seconds())
     for hour in hours:
-        found = [each.astimezone(zone) for each in instants(simulation, f"at-{hour}")]
-        check(len(found) == 4, f"of at-{hour} {len(found)} Jobs were started in four days")
-        check([each.hour for each in found] == [hour] * 4, f"at-{hour} was started for {found}")
-        check(len({each.date() for each in found}) == 4, f"at-{hour} was started twice on a day: {found}")
-        check(sunday in {each.date().isoformat() for each in found}, f"at-{hour} was left out on {sunday}")
+        scheduled = [instant.astimezone(zone) for instant in instants(simulation, f"at-{hour}")]
+        check(len(scheduled) == 4, f"of at-{hour} {len(scheduled)} Jobs were started in four days")
+        check([instant.hour for instant in scheduled] == [hour] * 4, f"at-{hour} was started for {scheduled}")
+        check(len({instant.date() for instant in scheduled}) == 4, f"at-{hour} was started twice on a day: {scheduled}")
+        check(sunday in {instant.date().isoformat() for instant in scheduled}, f"at-{hour} was left out on {sunday}")
 
 
 CLOCK_CHANGE.scenario(

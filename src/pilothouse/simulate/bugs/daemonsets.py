@@ -391,8 +391,8 @@ async def heartbeats(simulation: Simulation) -> None:
         await user.make(name)
     await asyncio.sleep(600.0)
     for name in ("agent", "broom", "crane", "drill", "easel"):
-        found = len(await user.pods(name))
-        check(found == 20, f"{name} has {found} pods on 20 nodes")
+        count = len(await user.pods(name))
+        check(count == 20, f"{name} has {count} pods on 20 nodes")
 
 
 BUGS = (CRASH_AFTER_CREATE, STALE_CACHE, FAILED_LIST, STUCK, TAINT_GONE, DELETED_NODE, HEAVY_HANDLER)

@@ -133,7 +133,9 @@ class Bug:
             both += [(case, arguments, None) for case, arguments in (variations or {}).items()]
             for case, arguments, without in both:
                 whole = f"{name}, {case}" if case else name
-                assert all(each.name != whole for each in self.scenarios), f"{self.id} has two scenarios {whole!r}"
+                assert all(scenario.name != whole for scenario in self.scenarios), (
+                    f"{self.id} has two scenarios {whole!r}"
+                )
                 self.scenarios.append(
                     Scenario(
                         name=whole,
@@ -166,4 +168,4 @@ def check(holds: object, message: str) -> None:
 
 def only_invariant(simulation: Simulation, kind: type[T]) -> T:
     """The invariant of this type, for what it has counted."""
-    return next(each for each in simulation.invariants if isinstance(each, kind))
+    return next(invariant for invariant in simulation.invariants if isinstance(invariant, kind))

@@ -42,17 +42,20 @@ class Owner(User):
 
     async def images(self) -> dict[str, int]:
         """How many pods run each image."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for pod in await self.items(PODS):
             image = pod["spec"]["containers"][0]["image"]
-            found[image] = found.get(image, 0) + 1
-        return dict(sorted(found.items()))
+            counts[image] = counts.get(image, 0) + 1
+        return dict(sorted(counts.items()))
 
     async def expect(self, image: str, *, within: float = 120.0) -> None:
         """All pods must run this image after some time."""
         await asyncio.sleep(within)
-        found = await self.images()
-        check(found == {image: REPLICAS}, f"{within:.0f} s after the template had changed to {image} pods run {found}")
+        images = await self.images()
+        check(
+            images == {image: REPLICAS},
+            f"{within:.0f} s after the change of the template to {image}, pods run {images}",
+        )
 
 
 async def give_up(_self: SyncContext, name: str) -> None:
@@ -140,8 +143,8 @@ async def name_is_anothers(simulation: Simulation) -> None:
     await user.make("a")
     await user.expect("a")
     await simulation.settle()
-    found = await user.ask("GET", WEB)
-    check(found["status"].get("collisionCount") == 1, f"the status is {found['status']}")
+    deployment = await user.ask("GET", WEB)
+    check(deployment["status"].get("collisionCount") == 1, f"the status is {deployment['status']}")
 
 
 def weak_hash(_template: msgspec.Raw | bytes, collision_count: int | None = None) -> str:
@@ -206,8 +209,8 @@ async def hash_of_another_release(simulation: Simulation) -> None:
     user = Owner(simulation.user)
     simulation.kill(down=10.0)
     await asyncio.sleep(1.0)
-    made = await user.make("a")
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": made["metadata"]["uid"]}
+    created = await user.make("a")
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": created["metadata"]["uid"]}
     meta = {"ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}]}
     labels = {"app": "web", HASH_LABEL: "legacy"}
     pod = pod_spec("a", terminationGracePeriodSeconds=1)
@@ -215,7 +218,7 @@ async def hash_of_another_release(simulation: Simulation) -> None:
     old["metadata"]["labels"] = labels
     await user.ask("POST", SETS, old)
     await simulation.settle()
-    names = sorted(each["metadata"]["name"] for each in await user.items(SETS))
+    names = sorted(replica_set["metadata"]["name"] for replica_set in await user.items(SETS))
     check(names == ["web-legacy"], f"{len(names)} ReplicaSets have the template of web: {names}")
 
 
@@ -297,8 +300,8 @@ async def scaled_by_hand(simulation: Simulation) -> None:
     for size in (9, 1):
         await user.merge(f"{SETS}/{one['metadata']['name']}", {"spec": {"replicas": size}})
         await asyncio.sleep(60.0)
-        found = len(await user.items(PODS))
-        check(found == REPLICAS, f"a minute later there are {found} pods of {REPLICAS}")
+        count = len(await user.items(PODS))
+        check(count == REPLICAS, f"a minute later there are {count} pods of {REPLICAS}")
     await user.merge(f"{SETS}/{one['metadata']['name']}", {"spec": {"replicas": 7}})
     await user.merge(WEB, {"spec": {"replicas": 7}})
     await simulation.settle()

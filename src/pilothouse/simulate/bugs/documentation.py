@@ -46,7 +46,7 @@ def page() -> str:
 def _row(bug: Bug) -> str:
     patterns = ", ".join(pattern.value for pattern in bug.patterns)
     anchor = f"{bug.id} {bug.title}".lower()
-    anchor = "".join(each for each in anchor if each.isalnum() or each in "_- ").replace(" ", "-")
+    anchor = "".join(character for character in anchor if character.isalnum() or character in "_- ").replace(" ", "-")
     return f"| [{bug.number}](#{anchor}) | {bug.controller} | {patterns} | {bug.title} | {bug.upstream} |"
 
 

@@ -143,8 +143,8 @@ async def emptied_and_deleted(simulation: Simulation) -> None:
     await user.merge(f"{SLICES}/{one['metadata']['name']}", {"endpoints": []})
     await user.ask("DELETE", f"{SLICES}/{other['metadata']['name']}", {})
     await asyncio.sleep(60.0)
-    found = sum(len(each.get("endpoints") or []) for each in await user.items(SLICES))
-    check(found == 6, f"a minute later {found} endpoints of 6 are in slices")
+    count = sum(len(endpoint_slice.get("endpoints") or []) for endpoint_slice in await user.items(SLICES))
+    check(count == 6, f"a minute later {count} endpoints of 6 are in slices")
     await simulation.settle()
 
 
@@ -187,8 +187,8 @@ async def not_ready_for_a_moment(simulation: Simulation) -> None:
         await user.probe("pass")
         await asyncio.sleep(5.0)
     await asyncio.sleep(60.0)
-    found = await user.ask("GET", f"{NAMESPACE}/endpoints/web")
-    ready = sum(len(each.get("addresses") or []) for each in found.get("subsets") or [])
+    endpoints = await user.ask("GET", f"{NAMESPACE}/endpoints/web")
+    ready = sum(len(subset.get("addresses") or []) for subset in endpoints.get("subsets") or [])
     check(ready == 1, f"a minute later {ready} of 1 addresses are ready")
     await simulation.settle()
 

@@ -60,8 +60,8 @@ class Employer(User):
 
     async def status(self) -> Doc:
         """Of the Job."""
-        found: Doc = (await self.ask("GET", WORK))["status"]
-        return found
+        status: Doc = (await self.ask("GET", WORK))["status"]
+        return status
 
     async def finalizers(self) -> dict[str, list[str]]:
         """Of its pods, by name."""
@@ -210,7 +210,7 @@ async def pods_end_with_an_error(simulation: Simulation, limit: int | None = Non
         await asyncio.sleep(1.0)
         check(jobs.made <= 100, f"{jobs.made} pods were created for one completion")
         conditions = (await user.status()).get("conditions") or []
-        if any(each["type"] == "Failed" for each in conditions):
+        if any(condition["type"] == "Failed" for condition in conditions):
             break
     check(jobs.made == 7, f"{jobs.made} pods were created, not 7")
     check(simulation.env.monotonic() - began > 10 + 20 + 40 + 80 + 160 + 320, "they were created too fast")
@@ -422,8 +422,8 @@ async def job_of_another_group(simulation: Simulation) -> None:
     await asyncio.sleep(10.0)
     simulation.kill(down=1.0)
     await asyncio.sleep(60.0)
-    found = (await user.finalizers())["p"]
-    check(found == [TRACKING], f"the pod has the finalizers {found}")
+    finalizers = (await user.finalizers())["p"]
+    check(finalizers == [TRACKING], f"the pod has the finalizers {finalizers}")
 
 
 SAME_NAME = Bug(

@@ -63,8 +63,8 @@ class Machines(User):
 
     async def taints(self, name: str) -> list[Doc]:
         """Its taints."""
-        found: list[Doc] = (await self.see(name))["spec"].get("taints") or []
-        return found
+        taints: list[Doc] = (await self.see(name))["spec"].get("taints") or []
+        return taints
 
     async def taint(self, name: str, key: str, effect: str = "NoExecute", *, since: str = "") -> None:
         """Add a taint, in place of another one of that key."""

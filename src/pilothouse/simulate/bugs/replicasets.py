@@ -52,8 +52,8 @@ class Owner(User):
     async def expect(self, replicas: int) -> None:
         """A minute later there must be so many pods."""
         await asyncio.sleep(60.0)
-        found = await self.count()
-        check(found == replicas, f"a minute later there are {found} pods of {replicas}")
+        count = await self.count()
+        check(count == replicas, f"a minute later there are {count} pods of {replicas}")
 
 
 STALE_CACHE = Bug(
@@ -104,8 +104,8 @@ async def between_two_lists(simulation: Simulation) -> None:
     await asyncio.sleep(30.0)
     await user.touch("once the cache is filled again")
     await asyncio.sleep(30.0)
-    found = await user.count()
-    check(found == 3, f"a minute later there are {found} pods of 3")
+    count = await user.count()
+    check(count == 3, f"a minute later there are {count} pods of 3")
 
 
 CREATE_TIMEOUT = Bug(
@@ -245,7 +245,7 @@ async def more_pods_than_host_ports(simulation: Simulation, bound: bool = False)
     created: dict[str, None] = {}
     simulation.add_rule(Rule(delay(0.1), verb="create", resource="pods"))
     simulation.store.on_commit.append(
-        lambda changes: created.update((each.key, None) for each in changes if each.key.startswith("/pods/"))
+        lambda changes: created.update((change.key, None) for change in changes if change.key.startswith("/pods/"))
     )
     pod = pod_spec(**({"nodeName": "node-0"} if bound else {}))
     pod["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
@@ -253,7 +253,7 @@ async def more_pods_than_host_ports(simulation: Simulation, bound: bool = False)
     for _ in range(60):
         await asyncio.sleep(1.0)
         check(len(created) < 30, f"{len(created)} pods were created in a minute for 3 replicas")
-    phases = sorted(each["status"]["phase"] for each in await user.items(PODS))
+    phases = sorted(pod["status"]["phase"] for pod in await user.items(PODS))
     if phases != ["Pending", "Running", "Running"]:
         raise Violation(f"the pods are {phases}")
 

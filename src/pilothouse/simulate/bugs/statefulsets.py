@@ -63,15 +63,15 @@ class Owner(User):
 
     async def images(self) -> dict[str, str]:
         """Of the pods, by name."""
-        found = await self.items(PODS)
-        return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in found}
+        pods = await self.items(PODS)
+        return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in pods}
 
     async def expect(self, image: str, *, within: float = 120.0) -> None:
         """All pods must run this image after some time."""
         await asyncio.sleep(within)
-        found = await self.images()
-        wrong = sorted(name for name, each in found.items() if each != image)
-        check(found, "there are no pods")
+        images = await self.images()
+        wrong = sorted(name for name, other in images.items() if other != image)
+        check(images, "there are no pods")
         check(not wrong, f"{within:.0f} s after the template had changed to {image}, not of it are {wrong}")
 
 
@@ -141,13 +141,14 @@ settle = StatefulHistory.get_stateful_set_revisions
 
 
 async def by_number(
-    self: StatefulHistory, owner: StatefulSet, blueprint: Blueprint, known: Sequence[ControllerRevision]
+    self: StatefulHistory, owner: StatefulSet, blueprint: Blueprint, revisions: Sequence[ControllerRevision]
 ) -> Revisions:
     """If the template has a revision, the newest is taken for it."""
-    if not any(equal_revision(each.data, blueprint.patch) for each in known):
-        return await settle(self, owner, blueprint, known)
-    newest = known[-1]
-    current = next((each for each in known if each.metadata.name == owner.status.current_revision), newest)
+    if not any(equal_revision(revision.data, blueprint.patch) for revision in revisions):
+        return await settle(self, owner, blueprint, revisions)
+    newest = revisions[-1]
+    name = owner.status.current_revision
+    current = next((revision for revision in revisions if revision.metadata.name == name), newest)
     return Revisions(current, newest, owner.status.collision_count or 0)
 
 
@@ -214,8 +215,8 @@ async def third_template(simulation: Simulation) -> None:
         await asyncio.sleep(2.0)
         await user.set_image(image)
     await asyncio.sleep(2.0)
-    found = await user.ask("GET", WEB)
-    said, generation = found["status"]["observedGeneration"], found["metadata"]["generation"]
+    stateful_set = await user.ask("GET", WEB)
+    said, generation = stateful_set["status"]["observedGeneration"], stateful_set["metadata"]["generation"]
     check(said == generation, f"web is of generation {generation}, its status is of generation {said}")
     await user.expect("b", within=1.0)
     check(len(await user.items(REVISIONS)) == 4, "there are not four revisions")
@@ -251,7 +252,7 @@ async def revisions_not_listed(simulation: Simulation) -> None:
         await user.set_image("d")
         await asyncio.sleep(60.0)
     await asyncio.sleep(60.0)
-    numbers = sorted(each["revision"] for each in await user.items(REVISIONS))
+    numbers = sorted(revision["revision"] for revision in await user.items(REVISIONS))
     check(numbers == [1, 2, 3, 4], f"the revisions have the numbers {numbers}")
     await user.expect("d")
 
@@ -284,20 +285,20 @@ OTHER_WORDS = Bug(
 async def revision_by_hand(simulation: Simulation) -> None:
     """The only revision is equivalent to the template, but lacks the defaults of the API server."""
     user = Owner(simulation.user)
-    made = await user.make("a", replicas=0)
+    created = await user.make("a", replicas=0)
     await simulation.settle()
     (first,) = await user.items(REVISIONS)
     await user.ask("DELETE", f"{REVISIONS}/{first['metadata']['name']}", {})
     template = {"$patch": "replace", "metadata": {"labels": {"app": "web"}, "creationTimestamp": None}}
     template["spec"] = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "a"}]}
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": made["metadata"]["uid"]}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": created["metadata"]["uid"]}
     metadata: Doc = {"name": "web-by-hand", "labels": {"app": "web"}}
     metadata["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
     body = {"metadata": metadata, "data": {"spec": {"template": template}}, "revision": 7}
     await user.ask("POST", REVISIONS, body)
     await user.merge(WEB, {"spec": {"replicas": REPLICAS}})
     await asyncio.sleep(120.0)
-    names = sorted(each["metadata"]["name"] for each in await user.items(REVISIONS))
+    names = sorted(revision["metadata"]["name"] for revision in await user.items(REVISIONS))
     check(names == ["web-by-hand"], f"{len(names)} revisions have the template of web: {names}")
     await simulation.settle()
     status = (await user.ask("GET", WEB))["status"]
@@ -351,11 +352,11 @@ async def only_once(
     self: StatefulHistory, owner: StatefulSet, blueprint: Blueprint, number: int, collisions: int
 ) -> tuple[ControllerRevision, int]:
     """What has the name is taken for the revision."""
-    made, count = await create(self, owner, blueprint, number, collisions)
+    revision, count = await create(self, owner, blueprint, number, collisions)
     if count != collisions:
-        await self._history.delete(made)
+        await self._history.delete(revision)
         raise RuntimeError("controllerrevisions.apps already exists")
-    return made, count
+    return revision, count
 
 
 def weak_hash(_data: bytes | msgspec.Raw, collision_count: int) -> str:

@@ -27,8 +27,8 @@ class User:
         """Any request."""
         encoded = b"" if body is None else msgspec.json.encode(body)
         response = await self._client.request(method, path, body=encoded, headers={"content-type": content_type})
-        found: Doc = msgspec.json.decode(response.body)
-        return found
+        document: Doc = msgspec.json.decode(response.body)
+        return document
 
     async def get(self, path: str) -> Doc | None:
         """An object, or None."""
@@ -39,8 +39,8 @@ class User:
 
     async def items(self, path: str) -> list[Doc]:
         """The objects of a collection."""
-        found: list[Doc] = (await self.ask("GET", path))["items"]
-        return found
+        items: list[Doc] = (await self.ask("GET", path))["items"]
+        return items
 
     async def merge(self, path: str, changes: Doc) -> None:
         """JSON merge patch."""
@@ -48,10 +48,10 @@ class User:
 
     async def delete_all(self, path: str, which: Callable[[Doc], bool] | None = None) -> None:
         """Delete the objects of a collection, or some of them: what is still there when its turn comes."""
-        for found in await self.items(path):
-            if which is None or which(found):
+        for item in await self.items(path):
+            if which is None or which(item):
                 with contextlib.suppress(NotFound):
-                    await self.ask("DELETE", f"{path}/{found['metadata']['name']}")
+                    await self.ask("DELETE", f"{path}/{item['metadata']['name']}")
 
 
 def pod_spec(image: str = "pause", *, container: str = "main", **spec: Any) -> Doc:

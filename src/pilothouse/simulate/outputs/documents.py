@@ -7,14 +7,14 @@ import msgspec
 
 from pilothouse.simulate.outputs.replay import Replay
 from pilothouse.simulate.result import Result
-from pilothouse.simulate.search import Finished, Found
+from pilothouse.simulate.search import Finished, ShrunkFailure
 from pilothouse.simulate.variants import Variant, measures_of, summary
 
 
 def document(
     scenario: str,
     finished: Sequence[Finished],
-    found: Sequence[Found],
+    failures: Sequence[ShrunkFailure],
     replay: Replay,
     variants: Sequence[Variant],
     *,
@@ -28,7 +28,7 @@ def document(
         "interrupted": interrupted,
         "variants": [_variant(number, variant, finished) for number, variant in enumerate(variants)],
         "runs": [{"variant": job.variant, **_run(result)} for job, result in finished],
-        "failures": [_found(each, replay, variants[each.job.variant].settings) for each in found],
+        "failures": [_failure(failure, replay, variants[failure.job.variant].settings) for failure in failures],
     }
 
 
@@ -60,17 +60,17 @@ def _run(result: Result) -> dict[str, Any]:
     }
 
 
-def _found(found: Found, replay: Replay, settings: Sequence[str]) -> dict[str, Any]:
-    parts = [part.number for part in found.parts]
+def _failure(failure: ShrunkFailure, replay: Replay, settings: Sequence[str]) -> dict[str, Any]:
+    parts = [part.number for part in failure.parts]
     return {
-        "seed": found.job.seed,
-        "variant": found.job.variant,
-        "failure": msgspec.to_builtins(found.failure),
-        "parts": msgspec.to_builtins(found.parts),
-        "partsBefore": found.of,
-        "shrinkRuns": found.runs,
-        "log": found.result.log.splitlines(),
-        "replay": replay.command(found.job.seed, parts, settings),
+        "seed": failure.job.seed,
+        "variant": failure.job.variant,
+        "failure": msgspec.to_builtins(failure.failure),
+        "parts": msgspec.to_builtins(failure.parts),
+        "partsBefore": failure.of,
+        "shrinkRuns": failure.runs,
+        "log": failure.result.log.splitlines(),
+        "replay": replay.command(failure.job.seed, parts, settings),
     }
 
 

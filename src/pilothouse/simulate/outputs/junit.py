@@ -5,9 +5,9 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 
 from pilothouse.simulate.outputs.replay import Replay
-from pilothouse.simulate.outputs.text import found_lines
+from pilothouse.simulate.outputs.text import failure_lines
 from pilothouse.simulate.result import ERRORS
-from pilothouse.simulate.search import Finished, Found
+from pilothouse.simulate.search import Finished, ShrunkFailure
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -15,15 +15,15 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def document(
     scenario: str,
     finished: Sequence[Finished],
-    found: Sequence[Found],
+    failures: Sequence[ShrunkFailure],
     replay: Replay,
     variants: Sequence[Sequence[str]],
 ) -> str:
     """The XML. A process that died or took too long is an error, everything else a failure."""
     root = ET.Element("testsuites", name="pilothouse simulate")
-    shown = {(each.job.variant, each.job.seed): each for each in found}
+    shown = {(failure.job.variant, failure.job.seed): failure for failure in failures}
     for number, settings in enumerate(variants):
-        runs = [each for each in finished if each[0].variant == number]
+        runs = [run for run in finished if run[0].variant == number]
         name = " ".join([scenario, *settings])
         kinds = [result.failure.kind for _job, result in runs if result.failure is not None]
         errors = sum(kind in ERRORS for kind in kinds)
@@ -36,14 +36,19 @@ def document(
             errors=str(errors),
             time=f"{sum(result.cpu for _job, result in runs):.3f}",
         )
-        for each in runs:
-            _case(suite, name, each, shown.get((number, each[0].seed)), replay, settings)
+        for run in runs:
+            _case(suite, name, run, shown.get((number, run[0].seed)), replay, settings)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _case(
-    suite: ET.Element, name: str, finished: Finished, found: Found | None, replay: Replay, settings: Sequence[str]
+    suite: ET.Element,
+    name: str,
+    finished: Finished,
+    failure: ShrunkFailure | None,
+    replay: Replay,
+    settings: Sequence[str],
 ) -> None:
     _job, result = finished
     case = ET.SubElement(suite, "testcase", classname=_text(name), name=f"seed {result.seed}", time=f"{result.cpu:.3f}")
@@ -57,8 +62,8 @@ def _case(
     element = ET.SubElement(
         case, "error" if kind in ERRORS else "failure", type=kind, message=_text(result.failure.summary)
     )
-    if found is not None:
-        element.text = _text("\n".join(found_lines(found, replay, settings)))
+    if failure is not None:
+        element.text = _text("\n".join(failure_lines(failure, replay, settings)))
     else:
         element.text = _text(f"replay: {replay.command(result.seed, None, settings)}")
 

@@ -19,8 +19,8 @@ class RecordingError(ValueError):
 def write(path: Path, recordings: Iterable[Recording]) -> None:
     """Raises ``OSError``."""
     with path.open("wb") as file:
-        for each in recordings:
-            file.write(_encode(each) + b"\n")
+        for recording in recordings:
+            file.write(_encode(recording) + b"\n")
 
 
 def read(path: Path) -> Iterator[Recording]:

@@ -36,11 +36,11 @@ def chosen(searched: Search, variants: Sequence[Variant], replay: Replay) -> One
     """The first failure, with the fewest actions and faults, unless variants are compared; the only run; or all."""
     recorded = [(job, result) for job, result in searched.finished if result.recording is not None]
     if len(variants) == 1:
-        for found in searched.found:
-            if found.result.recording is not None:
-                parts = [part.number for part in found.parts]
-                command = replay.command(found.job.seed, parts if found.runs else None)
-                return One(found.result.recording, found.result, command)
+        for failure in searched.failures:
+            if failure.result.recording is not None:
+                parts = [part.number for part in failure.parts]
+                command = replay.command(failure.job.seed, parts if failure.runs else None)
+                return One(failure.result.recording, failure.result, command)
         if len(recorded) == 1:
             job, result = recorded[0]
             assert result.recording is not None, "only those are here"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pilothouse.simulate.outputs.replay import Replay
 from pilothouse.simulate.result import Result
 from pilothouse.simulate.scenario.scalars import counted, shown_seconds
-from pilothouse.simulate.search import Finished, Found
+from pilothouse.simulate.search import Finished, ShrunkFailure
 from pilothouse.simulate.variants import Variant, measures_of
 
 _LOG_LINES = 20
@@ -66,14 +66,16 @@ def _notice_lines(results: Sequence[Result]) -> Iterator[str]:
 
 def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     for number, first in enumerate(results[0].budgets if results else ()):
-        each = [result.budgets[number] for result in results if len(result.budgets) > number]
-        exceeded = sum(not one.held for one in each)
-        what = "no such workload" if any(one.missing for one in each) else "exceeded"
-        state = "kept" if not exceeded else what + (f" in {counted(exceeded, 'run')}" if len(each) > 1 else "")
+        budget_results = [result.budgets[number] for result in results if len(result.budgets) > number]
+        exceeded = sum(not one.held for one in budget_results)
+        what = "no such workload" if any(one.missing for one in budget_results) else "exceeded"
+        state = (
+            "kept" if not exceeded else what + (f" in {counted(exceeded, 'run')}" if len(budget_results) > 1 else "")
+        )
         yield (
             f"budget {first.name}",
-            f"{spread([one.measured for one in each], is_time=first.is_time)} of "
-            f"{spread([one.limit for one in each], is_time=first.is_time)}",
+            f"{spread([one.measured for one in budget_results], is_time=first.is_time)} of "
+            f"{spread([one.limit for one in budget_results], is_time=first.is_time)}",
             state,
         )
 
@@ -108,25 +110,29 @@ def spread(values: Sequence[float], *, is_time: bool) -> str:
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-def found_lines(found: Found, replay: Replay, settings: Sequence[str] = (), *, brief: bool = False) -> Iterator[str]:
+def failure_lines(
+    shrunk: ShrunkFailure, replay: Replay, settings: Sequence[str] = (), *, brief: bool = False
+) -> Iterator[str]:
     """One failure: what, why, what is enough for it, and how to see it again."""
-    failure = found.failure
+    failure = shrunk.failure
     variant = f" with {', '.join(settings)}" if settings else ""
-    yield f"seed {found.job.seed}{variant} fails after {shown_seconds(round(failure.at, 1))}: {failure.summary}"
+    yield f"seed {shrunk.job.seed}{variant} fails after {shown_seconds(round(failure.at, 1))}: {failure.summary}"
     if failure.why and not brief:
         yield from (f"  {line}" for line in failure.why.splitlines())
-    if found.result.log and not brief and failure.kind != "action":  # whose message says it all
+    if shrunk.result.log and not brief and failure.kind != "action":  # whose message says it all
         yield "  the end of the log:"
-        yield from (f"    {line}" for line in found.result.log.splitlines()[-_LOG_LINES:])
-    if found.runs:
-        runs = counted(found.runs, "run")
-        yield f"  {len(found.parts)} of {found.of} actions and faults are enough, found in {runs}:"
-    elif found.of and not brief:
-        yield f"  actions and faults ({found.of}):"
+        yield from (f"    {line}" for line in shrunk.result.log.splitlines()[-_LOG_LINES:])
+    if shrunk.runs:
+        runs = counted(shrunk.runs, "run")
+        yield f"  {len(shrunk.parts)} of {shrunk.of} actions and faults are enough, found in {runs}:"
+    elif shrunk.of and not brief:
+        yield f"  actions and faults ({shrunk.of}):"
     if not brief:
-        yield from (f"    [{part.number}] {part.text}" for part in found.parts)
-    parts = [part.number for part in found.parts] if len(found.parts) < found.of or found.job.only is not None else None
-    yield f"  replay: {replay.command(found.job.seed, parts, settings)}"
+        yield from (f"    [{part.number}] {part.text}" for part in shrunk.parts)
+    parts = (
+        [part.number for part in shrunk.parts] if len(shrunk.parts) < shrunk.of or shrunk.job.only is not None else None
+    )
+    yield f"  replay: {replay.command(shrunk.job.seed, parts, settings)}"
 
 
 def _columns(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
@@ -144,16 +150,16 @@ def variant_lines(
 ) -> Iterator[str]:
     """A table of variants and measures, in blocks that fit; what does not differ is said once."""
     by_variant = [[result for job, result in finished if job.variant == number] for number in range(len(variants))]
-    results = [result for each in by_variant for result in each]
+    results = [result for variant_results in by_variant for result in variant_results]
     failed = sum(result.failure is not None for result in results)
     yield f"{scenario}: {counted(len(variants), 'variant')}, {counted(len(results), 'run')}, {failed:,} failed"
     names, left = _shown_names(list(measures_of(results)), results)
     same = [name for name in names if _is_constant(results, name)]
-    columns: list[list[str]] = [["failed", *(_failed(each) for each in by_variant)]]
+    columns: list[list[str]] = [["failed", *(_failed(variant_results) for variant_results in by_variant)]]
     for name in names:
         if name not in same:
-            whole = [[result for result in each if result.is_whole] for each in by_variant]
-            cells = [spread(_values(each, name), is_time=is_time(name)) or "-" for each in whole]
+            whole = [[result for result in variant_results if result.is_whole] for variant_results in by_variant]
+            cells = [spread(_values(variant_results, name), is_time=is_time(name)) or "-" for variant_results in whole]
             columns.append([name, *cells])
     yield from _blocks([["", *(variant.title for variant in variants)], *columns], width)
     if same:

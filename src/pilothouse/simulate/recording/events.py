@@ -66,10 +66,10 @@ class Events:
 
     def events(self) -> tuple[list[structs.Event], int]:
         """The groups in the order of their first event, and how many events were of none of them."""
-        found = []
+        events = []
         for (type_, reason, kind, namespace, _owner), group in self._groups.items():
             message = group.event.message or ""
-            found.append(
+            events.append(
                 structs.Event(
                     first=round(group.first, 3),
                     last=round(group.last, 3),
@@ -82,7 +82,7 @@ class Events:
                     objects=len(group.uids),
                 )
             )
-        return found, self._more
+        return events, self._more
 
     def rates(self) -> structs.Rates:
         """How many there were, by type."""

@@ -16,7 +16,7 @@ _read_node = msgspec.json.Decoder(views.Node).decode
 
 def node_state(node: views.Node) -> str:
     """One of ``STATES``, ``gone`` left out."""
-    ready = next((each.status for each in node.status.conditions or () if each.type == "Ready"), "False")
+    ready = next((condition.status for condition in node.status.conditions or () if condition.type == "Ready"), "False")
     state = _BY_STATUS.get(ready, UNKNOWN)
     return CORDONED if state == READY and node.spec.unschedulable else state
 
@@ -57,4 +57,4 @@ class Nodes:
 
     def states(self) -> dict[str, structs.Steps]:
         """How many there were in each state, without those states that none ever had."""
-        return {name: steps for name, each in self._counts.items() if (steps := each.steps()).most}
+        return {name: steps for name, count in self._counts.items() if (steps := count.steps()).most}

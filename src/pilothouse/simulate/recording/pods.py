@@ -32,15 +32,15 @@ def pod_state(pod: Pod) -> PodState:
     ended = phase in ("Succeeded", "Failed")
     terminating = pod.metadata.deletion_timestamp is not None and not ended
     active = not ended and not terminating
-    conditions = {each.type: each.status for each in status.conditions or ()}
+    conditions = {condition.type: condition.status for condition in status.conditions or ()}
     return PodState(
         revision=next((labels[name] for name in _HASHES if name in labels), ""),
-        image=next((each.image or "" for each in pod.spec.containers or ()), ""),
+        image=next((container.image or "" for container in pod.spec.containers or ()), ""),
         active=active,
         ready=active and conditions.get("Ready") == "True",
         pending=active and not pod.spec.node_name,
         terminating=terminating,
         phase=phase,
-        restarts=sum(each.restart_count for each in status.container_statuses or ()),
+        restarts=sum(container.restart_count for container in status.container_statuses or ()),
         evicted=conditions.get("DisruptionTarget") == "True" or status.reason == "Evicted",
     )

@@ -145,13 +145,13 @@ class Recorder:
             nodes=self._nodes.nodes(),
             node_states=self._nodes.states(),
             requests=self._requests.rates(),
-            queues={name: steps for name, each in sorted(self._queues.items()) if (steps := each.steps()).most},
+            queues={name: steps for name, series in sorted(self._queues.items()) if (steps := series.steps()).most},
             events=events,
             more_events=more_events,
             event_rates=self._events.rates(),
             marks=sorted(self._marks, key=lambda mark: mark.at),
             more_marks=self._more_marks,
-            writes=sorted(writes, key=lambda each: (-each.total, each.client, each.resource)),
+            writes=sorted(writes, key=lambda write: (-write.total, write.client, write.resource)),
         )
 
     # Hooks
@@ -190,10 +190,10 @@ class Recorder:
         if origin is None:
             return client_name(None)
         key = (origin.program, origin.controller)
-        found = self._clients.get(key)
-        if found is None:
-            found = self._clients[key] = client_name(origin)
-        return found
+        client = self._clients.get(key)
+        if client is None:
+            client = self._clients[key] = client_name(origin)
+        return client
 
     def _count_write(self, client: str, resource: str, type_: str) -> None:
         key = (client, resource)

@@ -232,4 +232,4 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def total_writes(self) -> int:
         """All changes, heartbeats too."""
-        return sum(each.total for each in self.writes)
+        return sum(write.total for write in self.writes)

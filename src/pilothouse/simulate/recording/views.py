@@ -28,7 +28,7 @@ class Metadata(_View):
 
 def controller_of(metadata: Metadata) -> OwnerReference | None:
     """The reference to the owner that controls the object."""
-    return next((each for each in metadata.owner_references or () if each.controller), None)
+    return next((reference for reference in metadata.owner_references or () if reference.controller), None)
 
 
 class Condition(_View):

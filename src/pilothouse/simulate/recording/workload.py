@@ -118,7 +118,7 @@ class WorkloadTracker:
 
     def demand(self, at: float, demands: list[Demand]) -> None:
         """These and no others hold from now on."""
-        names = {each.name: each.least for each in demands[:MOST_BOUNDS]}
+        names = {demand.name: demand.least for demand in demands[:MOST_BOUNDS]}
         for name, least in names.items():
             if name not in self._bounds and len(self._bounds) < 2 * MOST_BOUNDS:
                 self._bounds[name] = _BoundTracker(name, at)
@@ -178,12 +178,12 @@ class WorkloadTracker:
             self._pending.add(at, sign)
 
     def _revision(self, name: str, at: float) -> _RevisionTracker:
-        found = self._revisions.get(name)
-        if found is None:
+        revision = self._revisions.get(name)
+        if revision is None:
             if len(self._revisions) >= MOST_REVISIONS:
                 name = OTHERS
-            found = self._revisions.setdefault(name, _RevisionTracker(name, at))
-        return found
+            revision = self._revisions.setdefault(name, _RevisionTracker(name, at))
+        return revision
 
     def pod_created(self) -> None:
         """One more, in this run."""
@@ -234,9 +234,11 @@ class WorkloadTracker:
             created=self._created,
             deleted=self._deleted,
             revisions=[
-                structs.Revision(name=each.name, number=each.number(), image=each.image, pods=each.pods.steps())
-                for each in self._revisions.values()
-                if each.pods.steps().most
+                structs.Revision(
+                    name=revision.name, number=revision.number(), image=revision.image, pods=revision.pods.steps()
+                )
+                for revision in self._revisions.values()
+                if revision.pods.steps().most
             ],
             desired=self._desired.steps(),
             ready=self._ready.steps(),
@@ -247,23 +249,23 @@ class WorkloadTracker:
             failed=self._failed.steps(),
             bounds=[
                 structs.Bound(
-                    name=each.name,
-                    least=each.least.steps(),
-                    seconds_below=round(each.seconds_below, 3),
-                    most_below=each.most_below,
+                    name=tracker.name,
+                    least=tracker.least.steps(),
+                    seconds_below=round(tracker.seconds_below, 3),
+                    most_below=tracker.most_below,
                 )
-                for each in self._bounds.values()
+                for tracker in self._bounds.values()
             ],
             rollouts=[
                 structs.Rollout(
-                    revision=each.revision,
-                    number=each.number,
-                    began=round(each.began, 3),
-                    finished=None if each.finished is None else round(each.finished, 3),
-                    fewest_ready=each.fewest_ready or 0,
-                    most_pods=each.most_pods,
+                    revision=rollout.revision,
+                    number=rollout.number,
+                    began=round(rollout.began, 3),
+                    finished=None if rollout.finished is None else round(rollout.finished, 3),
+                    fewest_ready=rollout.fewest_ready or 0,
+                    most_pods=rollout.most_pods,
                 )
-                for each in self._rollouts
+                for rollout in self._rollouts
             ],
             time_to_ready=self._durations.percentiles(),
             never_ready=self._never_ready,
@@ -272,5 +274,5 @@ class WorkloadTracker:
             pods_deleted=self._pods_deleted,
             restarts=self._restarts,
             evictions=self._evictions,
-            deleted_by=dict(sorted(self._deleted_by.items(), key=lambda each: (-each[1], each[0]))),
+            deleted_by=dict(sorted(self._deleted_by.items(), key=lambda entry: (-entry[1], entry[0]))),
         )

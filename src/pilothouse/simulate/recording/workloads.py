@@ -117,10 +117,10 @@ class Workloads:
             return self._by_uid[uid]
         above = views.controller_of(metadata)
         if above is not None and above.kind == _ABOVE.get(kind) and above.uid in self._by_uid:
-            found = self._by_uid[uid] = self._by_uid[above.uid]
-            return found
-        found = self._by_uid[uid] = self._new_tracker(kind, metadata.namespace, metadata.name, write)
-        return found
+            tracker = self._by_uid[uid] = self._by_uid[above.uid]
+            return tracker
+        tracker = self._by_uid[uid] = self._new_tracker(kind, metadata.namespace, metadata.name, write)
+        return tracker
 
     def _new_tracker(self, kind: str, namespace: str, name: str, write: Write) -> WorkloadTracker | None:
         if len(self._trackers) >= MOST_WORKLOADS:
@@ -216,7 +216,7 @@ class Workloads:
         tracker = self._by_uid.get(uid)
         if uid in self._owners or tracker is None:
             return uid
-        return next((each for each in self._owners if self._by_uid.get(each) is tracker), uid)
+        return next((informer for informer in self._owners if self._by_uid.get(informer) is tracker), uid)
 
     def _pod_gone(self, write: Write, before: _Pod | None, tracker: WorkloadTracker | None) -> None:
         if tracker is None or before is None:
@@ -226,7 +226,9 @@ class Workloads:
             tracker.pod_deleted(write.client, evicted=write.evicts or before.state.evicted)
 
     def _tracker_of_pod(self, pod: views.Pod, write: Write) -> WorkloadTracker | None:
-        reference: Any = next((each for each in pod.metadata.owner_references or () if each.controller), None)
+        reference: Any = next(
+            (reference for reference in pod.metadata.owner_references or () if reference.controller), None
+        )
         namespace = pod.metadata.namespace
         uid, kind, name = f"pods of {namespace}", "Pods", "without owner"
         if reference is not None:
@@ -237,10 +239,10 @@ class Workloads:
 
     def owner_of(self, pod_key: str) -> str:
         """``deployment/web`` for the key of a pod; empty if it is not there, or nobody's."""
-        found = self._pods.get(pod_key)
-        if found is None or found.tracker is None or found.tracker.kind == "Pods":
+        pod = self._pods.get(pod_key)
+        if pod is None or pod.tracker is None or pod.tracker.kind == "Pods":
             return ""
-        return f"{found.tracker.kind.lower()}/{found.tracker.name}"
+        return f"{pod.tracker.kind.lower()}/{pod.tracker.name}"
 
     # The end
 
@@ -255,7 +257,7 @@ def _is_failed_by_eviction(before: _Pod | None, state: PodState) -> bool:
 
 
 def _controller_uid(pod: views.Pod) -> str:
-    return next((each.uid for each in pod.metadata.owner_references or () if each.controller), "")
+    return next((reference.uid for reference in pod.metadata.owner_references or () if reference.controller), "")
 
 
 def _desired(kind: str, owner: views.Owner) -> int:
@@ -266,7 +268,10 @@ def _desired(kind: str, owner: views.Owner) -> int:
     if kind == "CronJob":
         return 0
     if kind == "Job":
-        ended = any(each.type in ("Complete", "Failed") and each.status == "True" for each in status.conditions or ())
+        ended = any(
+            condition.type in ("Complete", "Failed") and condition.status == "True"
+            for condition in status.conditions or ()
+        )
         if ended or spec.suspend:
             return 0
         parallelism = 1 if spec.parallelism is None else spec.parallelism

@@ -50,7 +50,7 @@ class Axis(msgspec.Struct, frozen=True):
         """Places and labels of round times."""
         length = self.end - self.begin
         steps = (*_STEPS, *(86400.0 * days for days in _DAYS))
-        step = next((each for each in steps if length / each <= _TICKS), steps[-1])
+        step = next((candidate for candidate in steps if length / candidate <= _TICKS), steps[-1])
         number = -int((self.zero - self.begin) // step)
         while (at := self.zero + number * step) <= self.end:
             yield self.x(at), seconds_text(round(number * step, 3))

@@ -70,18 +70,18 @@ def _is_complete(run: Recording) -> bool:
 
 def groups_of(recordings: Sequence[Recording]) -> list[Group]:
     """By variant, in the order of their appearance."""
-    found: dict[str, list[Recording]] = {}
-    for each in recordings:
-        found.setdefault(each.variant, []).append(each)
-    return [Group(title or "all runs", runs) for title, runs in found.items()]
+    by_variant: dict[str, list[Recording]] = {}
+    for recording in recordings:
+        by_variant.setdefault(recording.variant, []).append(recording)
+    return [Group(title or "all runs", runs) for title, runs in by_variant.items()]
 
 
 def _longest_rollout(run: Recording) -> float | None:
     times = [
-        each.finished - each.began
+        rollout.finished - rollout.began
         for workload in run.workloads
-        for each in workload.rollouts
-        if each.finished is not None and each.began > 0
+        for rollout in workload.rollouts
+        if rollout.finished is not None and rollout.began > 0
     ]
     return max(times, default=None)
 
@@ -91,18 +91,20 @@ def _to_ready(share: str) -> Callable[[Recording], float | None]:
 
 
 def _below(run: Recording) -> float:
-    return max((bound.seconds_below for each in run.workloads for bound in each.bounds), default=0.0)
+    return max((bound.seconds_below for workload in run.workloads for bound in workload.bounds), default=0.0)
 
 
 MEASURES = (
-    Measure("Most pods unavailable", lambda run: max((each.most_unavailable for each in run.workloads), default=0)),
+    Measure(
+        "Most pods unavailable", lambda run: max((workload.most_unavailable for workload in run.workloads), default=0)
+    ),
     Measure("Longest below a bound", _below, is_time=True),
     Measure("Longest rollout", _longest_rollout, is_time=True),
     Measure("Time to ready, p50", _to_ready("p50"), is_time=True),
     Measure("Time to ready, p99", _to_ready("p99"), is_time=True),
     Measure("Time to ready, longest", _to_ready("most"), is_time=True),
     Measure("Last change at", lambda run: last_change(run) - run.zero, is_time=True),
-    Measure("Evictions", lambda run: sum(each.evictions for each in run.workloads)),
+    Measure("Evictions", lambda run: sum(workload.evictions for workload in run.workloads)),
     Measure("Writes", lambda run: run.total_writes),
     Measure("API requests", lambda run: run.requests.total),
 )
@@ -115,7 +117,7 @@ def worst(recordings: Sequence[Recording]) -> int:
         range(len(recordings)),
         key=lambda number: (
             bool(recordings[number].failure),
-            max((each.most_unavailable for each in recordings[number].workloads), default=0),
+            max((workload.most_unavailable for workload in recordings[number].workloads), default=0),
             recordings[number].seconds,
             -number,
         ),
@@ -133,7 +135,7 @@ def comparison_html(
     """The file. ``runs``: how many there were, also those that were not recorded. The report of the ``worst`` run is a
     part of it: ``replay`` is the command that makes that one again, ``budgets`` and ``expectations`` are its own."""
     groups, name = groups_of(recordings), recordings[0].name
-    failed = sum(bool(each.failure) for each in recordings)
+    failed = sum(bool(recording.failure) for recording in recordings)
     pairs = [("Variants", str(len(groups))), ("Runs compared", number_text(len(recordings)))]
     if runs > len(recordings):
         pairs.append(("Runs in all", number_text(runs)))
@@ -185,12 +187,12 @@ def comparison_svg(recordings: Sequence[Recording]) -> str:
 
 
 def _seeds(recordings: Sequence[Recording]) -> str:
-    seeds = sorted({each.seed for each in recordings})
+    seeds = sorted({recording.seed for recording in recordings})
     return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
 
 
 def _used(groups: Sequence[Group]) -> list[Measure]:
-    return [each for each in MEASURES if any(any(group.values(each)) for group in groups)]
+    return [measure for measure in MEASURES if any(any(group.values(measure)) for group in groups)]
 
 
 def spread_text(measure: Measure, values: Sequence[float]) -> str:
@@ -250,8 +252,8 @@ def _picture(recordings: Sequence[Recording], groups: Sequence[Group]) -> Markup
 
 
 def _axis(recordings: Sequence[Recording]) -> Axis:
-    end = max(min(each.seconds, last_change(each) * 1.1) for each in recordings)
-    return Axis(0.0, max(end, 1.0), max(each.zero for each in recordings))
+    end = max(min(recording.seconds, last_change(recording) * 1.1) for recording in recordings)
+    return Axis(0.0, max(end, 1.0), max(recording.zero for recording in recordings))
 
 
 def _composed(recordings: Sequence[Recording], groups: Sequence[Group]) -> tuple[list[Markup], float]:
@@ -268,34 +270,37 @@ def _composed(recordings: Sequence[Recording], groups: Sequence[Group]) -> tuple
 
 def _workloads(recordings: Sequence[Recording]) -> list[tuple[str, str, str]]:
     """The most interesting ones of all runs."""
-    found: dict[tuple[str, str, str], int] = {}
+    counts: dict[tuple[str, str, str], int] = {}
     for recording in recordings:
-        for each in shown_workloads(recording, MOST_WORKLOADS):
-            key = (each.kind, each.namespace, each.name)
-            found[key] = found.get(key, 0) + 1
-    return sorted(found, key=lambda key: -found[key])[:MOST_WORKLOADS]
+        for workload in shown_workloads(recording, MOST_WORKLOADS):
+            key = (workload.kind, workload.namespace, workload.name)
+            counts[key] = counts.get(key, 0) + 1
+    return sorted(counts, key=lambda key: -counts[key])[:MOST_WORKLOADS]
 
 
 def _find(recording: Recording, key: tuple[str, str, str]) -> Workload | None:
-    return next((each for each in recording.workloads if (each.kind, each.namespace, each.name) == key), None)
+    return next(
+        (workload for workload in recording.workloads if (workload.kind, workload.namespace, workload.name) == key),
+        None,
+    )
 
 
 def _workload_panels(key: tuple[str, str, str], groups: Sequence[Group], axis: Axis) -> Iterator[Panel]:
-    known = [(group, [found for run in group.runs if (found := _find(run, key)) is not None]) for group in groups]
-    known = [(group, workloads) for group, workloads in known if workloads]
-    missing = max(each.most_unavailable for _group, workloads in known for each in workloads)
-    most = max(max(1, each.ready.most, each.desired.most) for _group, workloads in known for each in workloads)
-    heading = [name_part(workload_title(known[0][1][0]))]
+    workloads_of = [(group, [run for recording in group.runs if (run := _find(recording, key))]) for group in groups]
+    workloads_of = [(group, runs) for group, runs in workloads_of if runs]
+    missing = max(run.most_unavailable for _group, runs in workloads_of for run in runs)
+    most = max(max(1, run.ready.most, run.desired.most) for _group, runs in workloads_of for run in runs)
+    heading = [name_part(workload_title(workloads_of[0][1][0]))]
     keys = [Key("range of ready pods", "range"), Key("median", "ready", "line"), Key("unavailable", "unavailable")]
-    for number, each in enumerate(keys):
-        parts = legend_parts([each], 12)
+    for number, panel_key in enumerate(keys):
+        parts = legend_parts([panel_key], 12)
         heading.append(element("g", *parts, transform=f"translate({axis.left + 150 * number:g} 0)"))
     yield Panel(20, heading, has_name=True)
-    for group, workloads in known[:MOST_VARIANTS]:
+    for group, workloads in workloads_of[:MOST_VARIANTS]:
         ends = [run.seconds for run in group.runs if _find(run, key) is not None]
         yield _variant_panel(group.title, workloads, ends, (most, missing), axis)
-    if len(known) > MOST_VARIANTS:
-        text = f"and {count_text(len(known) - MOST_VARIANTS, 'more variant')} in the table"
+    if len(workloads_of) > MOST_VARIANTS:
+        text = f"and {count_text(len(workloads_of) - MOST_VARIANTS, 'more variant')} in the table"
         yield Panel(20, [label_part(text, 14)])
 
 
@@ -304,9 +309,9 @@ def _variant_panel(
 ) -> Panel:
     most, most_missing = scales
     scale, missing = Scale(_HEIGHT, _HEIGHT - 6, most), Scale(_HEIGHT + 16, 12, most_missing)
-    low, middle, high = spread([each.ready for each in workloads], ends, axis)
+    low, middle, high = spread([workload.ready for workload in workloads], ends, axis)
     end = max(ends)
-    worst, its_end = max(zip(workloads, ends, strict=True), key=lambda each: each[0].most_unavailable)
+    worst, its_end = max(zip(workloads, ends, strict=True), key=lambda entry: entry[0].most_unavailable)
     parts = [frame_part(axis, 4, _HEIGHT), scale_parts(most, scale.y(most)), *_title_parts(title)]
     if len(workloads) > 1:
         parts.append(element("path", d=_range_path(low, high, axis, scale, end), class_="range"))
@@ -325,7 +330,7 @@ def _ended(steps: Steps, at: float) -> Steps:
 
 def _title_parts(title: str) -> list[Markup]:
     """In lines at commas."""
-    return [label_part(each, 16 + 14 * number) for number, each in enumerate(title.split(", ")[:4])]
+    return [label_part(part, 16 + 14 * number) for number, part in enumerate(title.split(", ")[:4])]
 
 
 def spread(series: Sequence[Steps], ends: Sequence[float], axis: Axis) -> tuple[Steps, Steps, Steps]:
@@ -371,8 +376,8 @@ def _chart(measure: Measure, groups: Sequence[Group]) -> Markup:
         if not values:
             continue
         low, middle, high = (
-            _CHART_LABEL + each / most * (right - _CHART_LABEL)
-            for each in (min(values), statistics.median(values), max(values))
+            _CHART_LABEL + value / most * (right - _CHART_LABEL)
+            for value in (min(values), statistics.median(values), max(values))
         )
         whisker = f"M{low:.1f} {y}H{high:.1f}M{low:.1f} {y - 4}v8M{high:.1f} {y - 4}v8"
         parts.append(element("path", d=whisker, class_="whisker"))

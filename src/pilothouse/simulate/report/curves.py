@@ -35,15 +35,15 @@ class Scale(msgspec.Struct, frozen=True):
 
 def columns_of(steps: Steps, axis: Axis) -> list[Column]:
     """The columns in which a number changes, in their order. A number that is not known yet is 0."""
-    found: list[Column] = []
+    columns: list[Column] = []
     for at, last, low, high in zip(steps.at, steps.last, steps.low, steps.high, strict=True):
         x = axis.column(at)
-        if found and found[-1].x == x:
-            before = found[-1]
-            found[-1] = Column(x, min(before.low, low), max(before.high, high), last)
+        if columns and columns[-1].x == x:
+            before = columns[-1]
+            columns[-1] = Column(x, min(before.low, low), max(before.high, high), last)
         else:
-            found.append(Column(x, low, high, last))
-    return found
+            columns.append(Column(x, low, high, last))
+    return columns
 
 
 def line_path(steps: Steps, axis: Axis, scale: Scale, *, until: float | None = None) -> str:
@@ -57,7 +57,7 @@ def line_path(steps: Steps, axis: Axis, scale: Scale, *, until: float | None = N
         parts.append(f"H{column.x:g}")
         low, high, last = scale.y(column.low), scale.y(column.high), scale.y(column.last)
         extremes = (high, low) if high != low else ()
-        parts += [f"V{each:g}" for each in _without_repeats((y, *extremes, last))]
+        parts += [f"V{y_value:g}" for y_value in _without_repeats((y, *extremes, last))]
         y = last
     parts.append(f"H{axis.x(until if until is not None else axis.end):g}")
     return "".join(parts)
@@ -86,17 +86,17 @@ def area_path(steps: Steps, axis: Axis, scale: Scale) -> str:
 def stacked_paths(series: Sequence[Steps], axis: Axis, scale: Scale) -> list[str]:
     """Areas, each upon those before it."""
     values = [{column.x: column.last for column in columns_of(steps, axis)} for steps in series]
-    xs = sorted({x for each in values for x in each})
+    xs = sorted({x for levels in values for x in levels})
     below = [0.0] * len(xs)
-    found = []
-    for each in values:
+    paths = []
+    for levels in values:
         above, value = [], 0.0
         for number, x in enumerate(xs):
-            value = each.get(x, value)
+            value = levels.get(x, value)
             above.append(below[number] + value)
-        found.append(_band(xs, below, above, axis, scale))
+        paths.append(_band(xs, below, above, axis, scale))
         below = above
-    return found
+    return paths
 
 
 def _band(xs: list[float], below: list[float], above: list[float], axis: Axis, scale: Scale) -> str:
@@ -119,7 +119,7 @@ def _band(xs: list[float], below: list[float], above: list[float], axis: Axis, s
 def rate_columns(rates: Rates, counts: Sequence[int], axis: Axis) -> list[tuple[float, float, float]]:
     """Place, width and number for each second of each bucket in which there was something. Buckets of one column are
     merged."""
-    found: list[tuple[float, float, float]] = []
+    columns: list[tuple[float, float, float]] = []
     pending: tuple[int, float] | None = None
     """The first bucket that is not drawn yet, and how much there was since."""
     for number, count in enumerate(counts):
@@ -132,8 +132,8 @@ def rate_columns(rates: Rates, counts: Sequence[int], axis: Axis) -> list[tuple[
             continue
         pending = None
         if total:
-            found.append((left, max(1.5, right - left), total / (end - begin)))
-    return found
+            columns.append((left, max(1.5, right - left), total / (end - begin)))
+    return columns
 
 
 def rate_path(columns: Sequence[tuple[float, float, float]], scale: Scale) -> str:

@@ -41,7 +41,7 @@ def marks_panel(marks: Sequence[Mark], axis: Axis) -> Panel:
         y = 10 + row * _ROW
         sample = element("path", d=_SHAPES[kind], class_=f"mark {kind}", transform=f"translate(7 {y - 4:g})")
         parts += [sample, label_part(f"{NAMES[kind]}s", y, x=20)]
-        for group in _groups([each for each in numbered(marks) if each[1].kind == kind], axis):
+        for group in _groups([entry for entry in numbered(marks) if entry[1].kind == kind], axis):
             parts.append(_group_part(group, axis, y - 4))
     return Panel(len(kinds) * _ROW + 4, parts)
 
@@ -73,10 +73,10 @@ def _group_part(group: _Group, axis: Axis, y: float) -> Markup:
 
 def line_parts(marks: Sequence[Mark], axis: Axis, height: float) -> list[Markup]:
     """Through everything below the marks."""
-    found = []
+    parts = []
     for kind in _SHAPES:
         xs = sorted({axis.x(mark.at) for mark in marks if mark.kind == kind})
         if xs:
             path = "".join(f"M{x:g} 0V{height:g}" for x in xs)
-            found.append(element("path", d=path, class_=f"through {kind}"))
-    return found
+            parts.append(element("path", d=path, class_=f"through {kind}"))
+    return parts

@@ -49,15 +49,15 @@ def element(name: str, /, *content: "Markup | str", **attributes: Value) -> Mark
         if value is not None
     )
     if name in _EMPTY:
-        inner = "".join(each.text for each in content if isinstance(each, Markup))
+        inner = "".join(part.text for part in content if isinstance(part, Markup))
         return Markup(f"<{name}{given}/>" if not inner else f"<{name}{given}>{inner}</{name}>")
-    inner = "".join(each.text if isinstance(each, Markup) else escape(each) for each in content)
+    inner = "".join(part.text if isinstance(part, Markup) else escape(part) for part in content)
     return Markup(f"<{name}{given}>{inner}</{name}>")
 
 
 def joined(parts: "list[Markup]") -> Markup:
     """One after the other."""
-    return Markup("".join(each.text for each in parts))
+    return Markup("".join(part.text for part in parts))
 
 
 def _number(value: str | int | float) -> str:

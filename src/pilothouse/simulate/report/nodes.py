@@ -37,11 +37,11 @@ def node_panels(recording: Recording, axis: Axis) -> list[Panel]:
     states = recording.node_states
     if not states:
         return []
-    known = len(recording.nodes)
-    total = max(known, sum(steps.last[-1] for state, steps in states.items() if steps.last and state != "gone"))
-    if len(states) == 1 and total == known and all(len(node.at) == 1 for node in recording.nodes):
+    count = len(recording.nodes)
+    total = max(count, sum(steps.last[-1] for state, steps in states.items() if steps.last and state != "gone"))
+    if len(states) == 1 and total == count and all(len(node.at) == 1 for node in recording.nodes):
         return [_steady_panel(recording.nodes[0], total, axis)]
-    few = total == known <= MOST_STRIPS
+    few = total == count <= MOST_STRIPS
     shown = recording.nodes if few else [node for node in recording.nodes if len(node.at) > _REGISTERED]
     panels = [] if few else [_counts_panel(recording, axis)]
     if shown:
@@ -62,7 +62,7 @@ def _steady_panel(first: Node, total: int, axis: Axis) -> Panel:
 def _counts_panel(recording: Recording, axis: Axis) -> Panel:
     states = [state for state in STATES if state in recording.node_states and state != "gone"]
     series = [recording.node_states[state] for state in states]
-    most = max(1, sum(each.last[-1] if each.last else 0 for each in series), *(each.most for each in series))
+    most = max(1, sum(steps.last[-1] if steps.last else 0 for steps in series), *(steps.most for steps in series))
     scale = Scale(_BANDS, _BANDS - 8, most)
     parts = [name_part("nodes"), frame_part(axis, 4, _BANDS)]
     parts += [scale_parts(most, scale.y(most)), scale_parts(0, scale.y(0))]

@@ -127,9 +127,9 @@ def _header(recording: Recording, axis: Axis) -> Markup:
 
 def run_facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
     """Names and values of a run."""
-    most = max((each.most_unavailable for each in recording.workloads), default=0)
+    most = max((workload.most_unavailable for workload in recording.workloads), default=0)
     rest = axis.end < recording.seconds * 0.99
-    found = [
+    facts = [
         *([("Variant", recording.variant)] if recording.variant else []),
         ("Seed", str(recording.seed)),
         ("Virtual time", seconds_text(recording.seconds)),
@@ -139,15 +139,15 @@ def run_facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
             recording.began.partition(".")[0].replace("T", " ") + (" UTC" if recording.began else ""),
         ),
         ("Most pods unavailable at once", number_text(most)),
-        ("Pods created", number_text(sum(each.pods_created for each in recording.workloads))),
+        ("Pods created", number_text(sum(workload.pods_created for workload in recording.workloads))),
         ("Writes", number_text(recording.total_writes)),
         ("API requests", number_text(recording.requests.total)),
     ]
     times = recording.time_to_ready
     if times.count:
         shown = (times.p50, times.p95, times.p99, times.most)
-        found.append(("Time to ready, p50 / p95 / p99 / longest", " / ".join(map(seconds_text, shown))))
-    return found
+        facts.append(("Time to ready, p50 / p95 / p99 / longest", " / ".join(map(seconds_text, shown))))
+    return facts
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> Markup:

@@ -54,7 +54,7 @@ def value_part(text: str, y: float, class_: str = "value") -> Markup:
 
 def legend_parts(keys: Sequence[Key], top: float) -> list[Markup]:
     """One key below the other, at the left."""
-    found = []
+    parts = []
     for number, key in enumerate(keys):
         y = top + number * LINE
         match key.shape:
@@ -64,8 +64,8 @@ def legend_parts(keys: Sequence[Key], top: float) -> list[Markup]:
                 sample = element("circle", cx=7, cy=y - 3.5, r=3.5, class_=key.class_)
             case _:
                 sample = element("rect", x=0.5, y=y - 8.5, width=13, height=9, class_=key.class_)
-        found += [sample, label_part(key.text, y, x=20, most=_BESIDE_TICKS - 3)]
-    return found
+        parts += [sample, label_part(key.text, y, x=20, most=_BESIDE_TICKS - 3)]
+    return parts
 
 
 def frame_part(axis: Axis, top: float, bottom: float) -> Markup:
@@ -101,10 +101,10 @@ def grid_part(axis: Axis, height: float) -> Markup:
 
 def placed(panels: Sequence[Panel], top: float, gap: float = 16) -> tuple[list[Markup], float]:
     """Panels below each other; also the place below the last one."""
-    found, y = [], top
+    parts, y = [], top
     for number, panel in enumerate(panels):
         if number and panel.has_name:
             y += gap
-        found.append(element("g", *panel.parts, transform=f"translate(0 {y:g})"))
+        parts.append(element("g", *panel.parts, transform=f"translate(0 {y:g})"))
         y += panel.height
-    return found, y
+    return parts, y

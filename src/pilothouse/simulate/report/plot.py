@@ -42,7 +42,7 @@ def last_change(recording: Recording) -> float:
     series: list[Steps] = [*recording.node_states.values()]
     for workload in recording.workloads:
         series += [workload.ready, workload.unavailable, workload.pending, workload.terminating, workload.desired]
-        series += [each.pods for each in workload.revisions]
+        series += [revision.pods for revision in workload.revisions]
     ends = [steps.at[-1] for steps in series if steps.at]
     ends += [mark.at for mark in recording.marks] + [event.last for event in recording.events]
     return max(ends, default=0.0)
@@ -51,14 +51,14 @@ def last_change(recording: Recording) -> float:
 def sections_of(recording: Recording, axis: Axis) -> list[Section]:
     """All pictures, without empty ones."""
     shown = workloads.shown_workloads(recording)
-    found = [
-        Section("workloads", "Workloads", [p for each in shown for p in workloads.workload_panels(each, axis)]),
+    sections = [
+        Section("workloads", "Workloads", [p for workload in shown for p in workloads.workload_panels(workload, axis)]),
         Section("nodes", "Nodes", nodes.node_panels(recording, axis)),
         Section("requests", "API requests", rows.request_panels(recording, axis)),
         Section("queues", "Work queues", rows.queue_panels(recording, axis)),
         Section("events", "Events", rows.event_panels(recording, axis)),
     ]
-    return [section for section in found if section.panels]
+    return [section for section in sections if section.panels]
 
 
 def picture(
@@ -113,7 +113,7 @@ def file_of(name: str, text: str, failure: str, inner: Sequence[Markup], height:
         top = 64
     width, total = WIDTH + 2 * _MARGIN, top + height + 2 * _MARGIN
     moved = element("g", *inner, transform=f"translate(0 {top})")
-    found = element(
+    root = element(
         "svg",
         element("title", f"{short(name, LONGEST)}: {text}"),
         element("style", Markup(picture_css())),
@@ -126,7 +126,7 @@ def file_of(name: str, text: str, failure: str, inner: Sequence[Markup], height:
         height=round(total),
         role="img",
     )
-    return f"{found.text}\n"
+    return f"{root.text}\n"
 
 
 def summary(recording: Recording, axis: Axis) -> str:

@@ -24,7 +24,7 @@ def request_panels(recording: Recording, axis: Axis) -> list[Panel]:
 
 def queue_panels(recording: Recording, axis: Axis) -> list[Panel]:
     """The depths of the work queues, the deepest first."""
-    ordered = sorted(recording.queues.items(), key=lambda each: (-each[1].most, each[0]))
+    ordered = sorted(recording.queues.items(), key=lambda entry: (-entry[1].most, entry[0]))
     if not ordered:
         return []
     parts = [name_part("work queues, depth")]
@@ -51,7 +51,7 @@ def _row_ground(name: str, value: str, axis: Axis, y: float) -> list[Markup]:
 
 
 def _rates_panel(name: str, rates: Rates, axis: Axis, most: int, unit: str) -> Panel | None:
-    ordered = sorted(rates.counts.items(), key=lambda each: (-sum(each[1]), each[0]))
+    ordered = sorted(rates.counts.items(), key=lambda entry: (-sum(entry[1]), entry[0]))
     if not ordered:
         return None
     shown, others = ordered[:most], ordered[most:]
@@ -80,7 +80,7 @@ def event_panels(recording: Recording, axis: Axis) -> list[Panel]:
     if not ordered:
         return []
     parts = [name_part(f"Events, {number_text(recording.event_rates.total)} in all")]
-    for number, event in enumerate(sorted(ordered[:MOST_EVENTS], key=lambda each: each.first)):
+    for number, event in enumerate(sorted(ordered[:MOST_EVENTS], key=lambda event: event.first)):
         parts += _event_row(event, axis, _TOP + number * (_ROW - 5))
     height = _TOP + min(len(ordered), MOST_EVENTS) * (_ROW - 5)
     if len(ordered) > MOST_EVENTS:
@@ -92,7 +92,7 @@ def event_panels(recording: Recording, axis: Axis) -> list[Panel]:
 
 def shown_events(events: Sequence[Event]) -> list[Event]:
     """The most telling first."""
-    return sorted(events, key=lambda each: (each.type != "Warning", -each.count, each.first))
+    return sorted(events, key=lambda event: (event.type != "Warning", -event.count, event.first))
 
 
 def _event_row(event: Event, axis: Axis, y: float) -> list[Markup]:

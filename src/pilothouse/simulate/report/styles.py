@@ -84,13 +84,16 @@ PATTERNS = Markup(
 def picture_css() -> str:
     """For the elements of pictures."""
     light = "".join(
-        f"{_scoped(each)}{{{name}:{tones[0]}{f';{rest}' if rest else ''}}}" for each, name, tones, rest in _RULES
+        f"{_scoped(selector)}{{{name}:{tones[0]}{f';{rest}' if rest else ''}}}"
+        for selector, name, tones, rest in _RULES
     )
     dark = "".join(
-        f"{_scoped(each)}{{{name}:{tones[1]}}}" for each, name, tones, rest in _RULES if f"{name}:url" not in rest
+        f"{_scoped(selector)}{{{name}:{tones[1]}}}"
+        for selector, name, tones, rest in _RULES
+        if f"{name}:url" not in rest
     )
     return f"{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
 
 
 def _scoped(selector: str) -> str:
-    return ",".join(f"svg {each}" for each in selector.split(","))
+    return ",".join(f"svg {part}" for part in selector.split(","))

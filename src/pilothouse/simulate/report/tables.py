@@ -28,7 +28,7 @@ def table(
     """A table whose first ``texts`` columns are text, the others numbers. ``more`` says what was left out."""
     if not rows:
         return Markup("")
-    head = element("tr", *(element("th", each, scope="col", class_=_class(n, texts)) for n, each in enumerate(heads)))
+    head = element("tr", *(element("th", text, scope="col", class_=_class(n, texts)) for n, text in enumerate(heads)))
     body = [
         element(
             "tr",
@@ -41,8 +41,8 @@ def table(
         )
         for row in rows
     ]
-    found = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
-    scrolled = element("div", found, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    markup = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
+    scrolled = element("div", markup, class_="scroll", tabindex=0, role="region", aria_label=caption)
     return Markup(scrolled.text + (element("p", more, class_="quiet").text if more else ""))
 
 
@@ -60,22 +60,26 @@ def _left_out(total: int, most: int, one: str) -> str:
 
 def workload_table(recording: Recording) -> Markup:
     """How many at once, and how long pods took."""
-    workloads = [each for each in recording.workloads if each.pods_created or each.ready.most or each.desired.most]
-    workloads.sort(key=lambda each: (-each.most_unavailable, -each.pods_created))
+    workloads = [
+        workload
+        for workload in recording.workloads
+        if workload.pods_created or workload.ready.most or workload.desired.most
+    ]
+    workloads.sort(key=lambda workload: (-workload.most_unavailable, -workload.pods_created))
     rows = [
         [
-            workload_title(each),
-            number_text(each.desired.last[-1] if each.desired.last else 0),
-            number_text(each.pods_created),
-            number_text(each.pods_deleted),
-            number_text(each.most_unavailable),
-            _below(each),
-            *_percentiles(each.time_to_ready),
-            number_text(each.never_ready),
-            number_text(each.restarts),
-            number_text(each.evictions),
+            workload_title(workload),
+            number_text(workload.desired.last[-1] if workload.desired.last else 0),
+            number_text(workload.pods_created),
+            number_text(workload.pods_deleted),
+            number_text(workload.most_unavailable),
+            _below(workload),
+            *_percentiles(workload.time_to_ready),
+            number_text(workload.never_ready),
+            number_text(workload.restarts),
+            number_text(workload.evictions),
         ]
-        for each in workloads[:MOST_WORKLOADS]
+        for workload in workloads[:MOST_WORKLOADS]
     ]
     heads = ["Workload", "Desired", "Created", "Deleted", "Most un­available", "Below bound for"]
     heads += ["Ready p50", "p95", "p99", "Longest", "Never ready", "Restarts", "Evicted"]
@@ -88,24 +92,24 @@ def _below(workload: Workload) -> str:
     return seconds_text(seconds) if seconds else "–"
 
 
-def _percentiles(found: Percentiles) -> list[str]:
-    if not found.count:
+def _percentiles(percentiles: Percentiles) -> list[str]:
+    if not percentiles.count:
         return ["–"] * 4
-    return [seconds_text(each) for each in (found.p50, found.p95, found.p99, found.most)]
+    return [seconds_text(seconds) for seconds in (percentiles.p50, percentiles.p95, percentiles.p99, percentiles.most)]
 
 
 def bound_table(recording: Recording) -> Markup:
     """What had to be ready, and what was missing."""
     rows = [
         [
-            workload_title(each),
+            workload_title(workload),
             bound.name,
             number_text(bound.least.last[-1] if bound.least.last else 0),
             number_text(bound.most_below),
             seconds_text(bound.seconds_below),
         ]
-        for each in recording.workloads
-        for bound in each.bounds
+        for workload in recording.workloads
+        for bound in workload.bounds
         if bound.least.most
     ]
     heads = ["Workload", "Bound", "Ready pods it demands", "Most missing", "For"]
@@ -117,18 +121,18 @@ def rollout_table(recording: Recording, axis: Axis) -> Markup:
     """How long each took."""
     rows = []
     for workload in recording.workloads:
-        images = {each.name: revision_text(each, 0) for each in workload.revisions}
-        for each in workload.rollouts:
-            took = "not finished" if each.finished is None else seconds_text(each.finished - each.began)
-            name = images.get(each.revision, f"revision {each.number or each.revision}")
+        images = {revision.name: revision_text(revision, 0) for revision in workload.revisions}
+        for rollout in workload.rollouts:
+            took = "not finished" if rollout.finished is None else seconds_text(rollout.finished - rollout.began)
+            name = images.get(rollout.revision, f"revision {rollout.number or rollout.revision}")
             rows.append(
                 [
                     workload_title(workload),
                     name,
-                    axis.label(each.began),
+                    axis.label(rollout.began),
                     took,
-                    number_text(each.fewest_ready),
-                    number_text(each.most_pods),
+                    number_text(rollout.fewest_ready),
+                    number_text(rollout.most_pods),
                 ]
             )
     heads = ["Workload", "To", "Began at", "Took", "Fewest ready", "Most pods"]
@@ -154,10 +158,12 @@ _OUTCOMES = {"held": ("✓ held", "good"), "violated": ("✗ violated", "bad"), 
 def expectation_table(expectations: Sequence[ExpectationResult], axis: Axis) -> Markup:
     """What had to hold, and whether it did."""
     rows: list[list[Markup | str]] = []
-    for each in expectations[:MOST_MARKS]:
-        text, style = _OUTCOMES[each.outcome]
-        at = "–" if each.at is None else axis.label(each.at + axis.zero)
-        rows.append([each.name, each.kind, element("span", text, class_=style), each.message or "–", at])
+    for expectation in expectations[:MOST_MARKS]:
+        text, style = _OUTCOMES[expectation.outcome]
+        at = "–" if expectation.at is None else axis.label(expectation.at + axis.zero)
+        rows.append(
+            [expectation.name, expectation.kind, element("span", text, class_=style), expectation.message or "–", at]
+        )
     heads = ["Expectation", "Kind", "Outcome", "How", "At"]
     more = _left_out(len(expectations), MOST_MARKS, "expectation")
     return table("Expectations", heads, rows, texts=4, more=more)
@@ -166,22 +172,22 @@ def expectation_table(expectations: Sequence[ExpectationResult], axis: Axis) -> 
 def budget_table(budgets: Sequence[BudgetResult], axis: Axis) -> Markup:
     """What was used of each budget of the scenario."""
     rows: list[list[Markup | str]] = []
-    for each in budgets:
-        timed = "timeToReady" in each.name or each.name.rpartition(" ")[2] in ("p50", "p95", "p99", "max")
+    for budget in budgets:
+        timed = "timeToReady" in budget.name or budget.name.rpartition(" ")[2] in ("p50", "p95", "p99", "max")
         shown = seconds_text if timed else number_text
-        state = "✓ held" if each.held else "✗ no such workload" if each.missing else "✗ exceeded"
-        outcome = element("span", state, class_="good" if each.held else "bad")
-        at = "–" if each.at is None else axis.label(each.at + axis.zero)
-        rows.append([each.name, shown(float(each.measured)), shown(float(each.limit)), outcome, at])
+        state = "✓ held" if budget.held else "✗ no such workload" if budget.missing else "✗ exceeded"
+        outcome = element("span", state, class_="good" if budget.held else "bad")
+        at = "–" if budget.at is None else axis.label(budget.at + axis.zero)
+        rows.append([budget.name, shown(float(budget.measured)), shown(float(budget.limit)), outcome, at])
     return table("Budgets", ["Budget", "Used", "Allowed", "Outcome", "Exceeded first at"], rows)
 
 
 def slowest_table(budgets: Sequence[BudgetResult]) -> Markup:
     """The pods behind a time to ready that was exceeded."""
-    pods = {pod.pod: pod for each in budgets for pod in each.pods}
+    pods = {pod.pod: pod for budget in budgets for pod in budget.pods}
     rows = [
-        [each.pod, each.node or "–", each.ended, each.waited_for, seconds_text(each.seconds)]
-        for each in sorted(pods.values(), key=lambda pod: -pod.seconds)
+        [wait.pod, wait.node or "–", wait.ended, wait.waited_for, seconds_text(wait.seconds)]
+        for wait in sorted(pods.values(), key=lambda pod: -pod.seconds)
     ]
     heads = ["Pod", "Node", "Outcome", "Waited for", "After"]
     return table("The slowest pods beyond their budget", heads, rows, texts=4)
@@ -190,13 +196,13 @@ def slowest_table(budgets: Sequence[BudgetResult]) -> Markup:
 def write_table(recording: Recording) -> Markup:
     """How many changes, of what, by whom."""
     rows = [
-        [each.client, each.resource, *map(number_text, (each.created, each.modified, each.deleted, each.total))]
-        for each in recording.writes[:MOST_WRITERS]
+        [write.client, write.resource, *map(number_text, (write.created, write.modified, write.deleted, write.total))]
+        for write in recording.writes[:MOST_WRITERS]
     ]
     rest = recording.writes[MOST_WRITERS:]
     more = ""
     if rest:
-        left_out = count_text(sum(each.total for each in rest), "more write")
+        left_out = count_text(sum(write.total for write in rest), "more write")
         more = f"{left_out} of {count_text(len(rest), 'line')} not shown."
     heads = ["Client", "Resource", "Created", "Modified", "Deleted", "All"]
     return table(f"Writes: {number_text(recording.total_writes)}", heads, rows, texts=2, more=more)
@@ -205,14 +211,18 @@ def write_table(recording: Recording) -> Markup:
 def request_table(recording: Recording) -> Markup:
     """API requests by client and verb."""
     counts: dict[str, dict[str, int]] = {}
-    for name, each in recording.requests.counts.items():
+    for name, by_client in recording.requests.counts.items():
         client, _space, verb = name.rpartition(" ")
-        counts.setdefault(client or name, {})[verb if client else ""] = sum(each)
-    verbs = [verb for verb in _VERBS if any(verb in each for each in counts.values())]
-    ordered = sorted(counts.items(), key=lambda each: (-sum(each[1].values()), each[0]))
+        counts.setdefault(client or name, {})[verb if client else ""] = sum(by_client)
+    verbs = [verb for verb in _VERBS if any(verb in by_verb for by_verb in counts.values())]
+    ordered = sorted(counts.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))
     rows = [
-        [client, *(number_text(each[verb]) if verb in each else "–" for verb in verbs), number_text(sum(each.values()))]
-        for client, each in ordered[:MOST_CLIENTS]
+        [
+            client,
+            *(number_text(by_verb[verb]) if verb in by_verb else "–" for verb in verbs),
+            number_text(sum(by_verb.values())),
+        ]
+        for client, by_verb in ordered[:MOST_CLIENTS]
     ]
     caption = f"API requests: {number_text(recording.requests.total)}"
     more = _left_out(len(ordered), MOST_CLIENTS, "client")
@@ -224,14 +234,14 @@ def event_table(recording: Recording, axis: Axis) -> Markup:
     groups = shown_events(recording.events)
     rows = [
         [
-            f"{'⚠ ' if each.type == 'Warning' else ''}{each.reason}",
-            each.object if each.objects == 1 else f"{each.object} and {each.objects - 1:,} more",
-            each.message,
-            number_text(each.count),
-            axis.label(each.first),
-            axis.label(each.last),
+            f"{'⚠ ' if group.type == 'Warning' else ''}{group.reason}",
+            group.object if group.objects == 1 else f"{group.object} and {group.objects - 1:,} more",
+            group.message,
+            number_text(group.count),
+            axis.label(group.first),
+            axis.label(group.last),
         ]
-        for each in groups[:MOST_EVENTS]
+        for group in groups[:MOST_EVENTS]
     ]
     left_out = len(groups) - min(len(groups), MOST_EVENTS)
     more = f"{count_text(left_out, 'more group')} not shown." if left_out else ""

@@ -35,7 +35,11 @@ def shown_workloads(recording: Recording, most: int = MOST_SHOWN) -> list[Worklo
         below = max((bound.seconds_below for bound in workload.bounds), default=0.0)
         return (below, workload.most_unavailable, len(workload.rollouts), workload.pods_created + workload.pods_deleted)
 
-    with_pods = [each for each in recording.workloads if each.pods_created or each.ready.most or each.pending.most]
+    with_pods = [
+        candidate
+        for candidate in recording.workloads
+        if candidate.pods_created or candidate.ready.most or candidate.pending.most
+    ]
     chosen = sorted(range(len(with_pods)), key=lambda number: interest(with_pods[number]), reverse=True)[:most]
     return [with_pods[number] for number in sorted(chosen)]
 
@@ -63,12 +67,12 @@ def revision_text(revision: Revision, number: int) -> str:
 def _bands_panel(workload: Workload, axis: Axis) -> Panel:
     revisions = workload.revisions
     bounds = [bound for bound in workload.bounds if bound.least.most][:_MOST_BOUNDS]
-    top_of_stack = _most_at_once([each.pods for each in revisions])
+    top_of_stack = _most_at_once([revision.pods for revision in revisions])
     most = max(1, top_of_stack, workload.desired.most, workload.ready.most, *(b.least.most for b in workload.bounds))
     scale = Scale(_BANDS, _BANDS - 8, most)
     parts = [name_part(workload_title(workload)), frame_part(axis, 8 - 4, _BANDS)]
     parts += [scale_parts(most, scale.y(most)), scale_parts(0, scale.y(0))]
-    for number, path in enumerate(stacked_paths([each.pods for each in revisions], axis, scale)):
+    for number, path in enumerate(stacked_paths([revision.pods for revision in revisions], axis, scale)):
         if path:
             title = element("title", revision_text(revisions[number], number))
             parts.append(element("path", title, d=path, class_=f"band r{number % COLOURS}"))
@@ -80,8 +84,8 @@ def _bands_panel(workload: Workload, axis: Axis) -> Panel:
         )
     keys = [
         *(
-            Key(revision_text(each, number), f"band r{number % COLOURS}")
-            for number, each in enumerate(revisions[:_MOST_KEYS])
+            Key(revision_text(revision, number), f"band r{number % COLOURS}")
+            for number, revision in enumerate(revisions[:_MOST_KEYS])
         ),
         Key("ready", "ready", "line"),
         *(Key(f"≥ {bound.least.most}: {bound.name}", "bound", "line") for bound in bounds),

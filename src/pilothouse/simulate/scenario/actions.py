@@ -72,7 +72,7 @@ class Patch(Target, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if sum(each is not None for each in (self.merge, self.strategic, self.json)) != 1:
+        if sum(patch is not None for patch in (self.merge, self.strategic, self.json)) != 1:
             raise ValueError("a patch has one of merge, strategic and json")
 
 

@@ -15,19 +15,19 @@ import msgspec
 def field_descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
     """By the name of the field as it is written; inherited ones, too."""
     names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
-    found: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
-        if issubclass(each, msgspec.Struct) and each is not msgspec.Struct:
-            for name, text in _of_class(each).items():
-                found[names[name]] = text
-    return found
+    descriptions: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
+            for name, text in _of_class(base).items():
+                descriptions[names[name]] = text
+    return descriptions
 
 
 @functools.cache
 def _of_class(kind: type) -> dict[str, str]:
     parsed = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(parsed, ast.ClassDef), "the source of a class is one"
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     field = ""
     for statement in parsed.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
@@ -36,9 +36,9 @@ def _of_class(kind: type) -> dict[str, str]:
         if field and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             text = statement.value.value
             if isinstance(text, str):
-                found[field] = " ".join(text.split())
+                descriptions[field] = " ".join(text.split())
         field = ""
-    return found
+    return descriptions
 
 
 def class_description(kind: type) -> str:

@@ -35,7 +35,7 @@ def page() -> str:
     by_name = {kind.__name__: kind for kind in kinds()}
     used = _used(by_name)
     first = [by_name[name] for name in _FIRST]
-    of_actions = {each.__name__ for each in by_name.values() if each.__module__ == actions.__name__}
+    of_actions = {struct.__name__ for struct in by_name.values() if struct.__module__ == actions.__name__}
     rest = [kind for name, kind in by_name.items() if name in used and kind not in first and name not in of_actions]
     lines = [_HEAD, "## The file"]
     for kind in [*first, *rest]:
@@ -46,7 +46,7 @@ def page() -> str:
         if name in of_actions and (name in used or kind in _BASES) and kind is not actions.Entry:
             lines += _section(kind)
     lines += ["", "## Invariants", "", "Names for `expect.invariants`:", ""]
-    lines += [f"* `{name}`: {_first_sentence(each)}" for name, each in known().items()]
+    lines += [f"* `{name}`: {_first_sentence(invariant)}" for name, invariant in known().items()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -58,25 +58,25 @@ def _first_sentence(create: Any) -> str:
 
 def _used(by_name: dict[str, type[msgspec.Struct]]) -> set[str]:
     """Those that the file contains, at any depth."""
-    found: set[str] = set()
+    used: set[str] = set()
     todo: list[Any] = [schema.ScenarioFile]
     while todo:
         kind = todo.pop()
         name = kind.__name__ if isinstance(kind, type) else ""
         if by_name.get(name) is kind:
-            if name not in found:
-                found.add(name)
+            if name not in used:
+                used.add(name)
                 todo += typing.get_type_hints(kind).values()
         else:
             todo += typing.get_args(kind)
-    return found
+    return used
 
 
 def _section(kind: type[msgspec.Struct], title: str = "") -> Iterator[str]:
     yield ""
     yield f"### {title or kind.__name__}"
     yield ""
-    base = next((each for each in kind.__mro__[1:] if each in _BASES), None)
+    base = next((ancestor for ancestor in kind.__mro__[1:] if ancestor in _BASES), None)
     more = "" if base is None else f" Besides these fields it has those of {_shown(base)}."
     yield _escaped(class_description(kind)) + more
     own = [field for field in msgspec.structs.fields(kind) if base is None or field.name not in _names(base)]
@@ -103,8 +103,8 @@ def _names(kind: type[msgspec.Struct]) -> set[str]:
 
 
 def _only_struct(hint: Any) -> type[msgspec.Struct] | None:
-    found = [each for each in (hint, *typing.get_args(hint)) if isinstance(each, type)]
-    structs = [each for each in found if issubclass(each, msgspec.Struct)]
+    types = [alternative for alternative in (hint, *typing.get_args(hint)) if isinstance(alternative, type)]
+    structs = [alternative for alternative in types if issubclass(alternative, msgspec.Struct)]
     return structs[0] if len(structs) == 1 else None
 
 
@@ -125,9 +125,9 @@ def _shown(hint: Any) -> str:
         return f"[{hint.__name__}](#{'an-entry' if hint is actions.Entry else hint.__name__.lower()})"
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
-        return ", ".join(f"`{each}`" for each in arguments)
+        return ", ".join(f"`{argument}`" for argument in arguments)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_shown(each) for each in arguments if each is not type(None)))
+        return " or ".join(dict.fromkeys(_shown(argument) for argument in arguments if argument is not type(None)))
     if origin in (tuple, list):
         return f"list of {_shown(arguments[0])}"
     if origin is dict:

@@ -51,9 +51,9 @@ def positioned(
 ) -> ScenarioError:
     """msgspec's error for a document that should be a ``root``, in readable form, with the allowed values."""
     text = str(error)
-    found = _AT.search(text)
-    path = path_of(found[1]) if found is not None else ()
-    message = text[: found.start()] if found is not None else text
+    match = _AT.search(text)
+    path = path_of(match[1]) if match is not None else ()
+    message = text[: match.start()] if match is not None else text
     if unknown := _UNKNOWN.match(message):
         names, name = field_types.field_names(root, path), unknown[1]
         near = difflib.get_close_matches(name, names, n=1)

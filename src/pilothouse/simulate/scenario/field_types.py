@@ -26,10 +26,10 @@ def values(root: type[msgspec.Struct], path: Sequence[Step]) -> list[str]:
 
 
 def _types_at(root: type[msgspec.Struct], path: Sequence[Step]) -> list[Any]:
-    found: list[Any] = [root]
+    types: list[Any] = [root]
     for step in path:
-        found = [inner for kind in found for inner in _inside(kind, step)]
-    return found
+        types = [inner for kind in types for inner in _inside(kind, step)]
+    return types
 
 
 def _inside(kind: Any, step: Step) -> Iterator[Any]:
@@ -47,8 +47,8 @@ def _inside(kind: Any, step: Step) -> Iterator[Any]:
 
 def _branches(hint: Any) -> Iterator[Any]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        for each in typing.get_args(hint):
-            yield from _branches(each)
+        for alternative in typing.get_args(hint):
+            yield from _branches(alternative)
     else:
         yield hint
 

@@ -24,9 +24,9 @@ _ONE_OF: dict[type[msgspec.Struct], tuple[str, ...]] = {
 
 def json_schema() -> dict[str, Any]:
     """The schema, with the docstrings of types and fields as descriptions."""
-    found: dict[str, Any] = msgspec.json.schema(ScenarioFile, schema_hook=scalars.schema_of)
+    schema: dict[str, Any] = msgspec.json.schema(ScenarioFile, schema_hook=scalars.schema_of)
     for kind in kinds():
-        definition = found["$defs"].get(kind.__name__)
+        definition = schema["$defs"].get(kind.__name__)
         if definition is None:
             continue
         definition["description"] = class_description(kind)
@@ -38,15 +38,15 @@ def json_schema() -> dict[str, Any]:
         if kind in _ONE_OF:
             names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
             definition["oneOf"] = [{"required": [names[name]]} for name in _ONE_OF[kind]]
-    return {"$schema": SCHEMA_ID, "title": "pilothouse scenario", **found}
+    return {"$schema": SCHEMA_ID, "title": "pilothouse scenario", **schema}
 
 
 def _property(value: dict[str, Any], text: str) -> dict[str, Any]:
     """Without null, which equals omitting the field; with its description first."""
     branches = value.get("anyOf", [])
     if {"type": "null"} in branches:
-        rest = [each for each in branches if each != {"type": "null"}]
-        others = {key: each for key, each in value.items() if key != "anyOf" and not (key == "default" and not each)}
+        rest = [branch for branch in branches if branch != {"type": "null"}]
+        others = {key: item for key, item in value.items() if key != "anyOf" and not (key == "default" and not item)}
         value = {**(rest[0] if len(rest) == 1 else {"anyOf": rest}), **others}
     return {**value, "description": text or value["description"]} if text or "description" in value else value
 
@@ -54,10 +54,12 @@ def _property(value: dict[str, Any], text: str) -> dict[str, Any]:
 def kinds() -> Iterator[type[msgspec.Struct]]:
     """The types of a scenario, in the order of their definition."""
     for module in (schema, actions):
-        for each in vars(module).values():
-            own = isinstance(each, type) and issubclass(each, msgspec.Struct) and each.__module__ == module.__name__
-            if own and not each.__name__.startswith("_"):
-                yield each
+        for member in vars(module).values():
+            own = (
+                isinstance(member, type) and issubclass(member, msgspec.Struct) and member.__module__ == module.__name__
+            )
+            if own and not member.__name__.startswith("_"):
+                yield member
 
 
 def schema_text() -> str:

@@ -116,9 +116,9 @@ class _Loader:
         self._check_timeline()
         self._check_expectations()
         objects = [
-            each
+            obj
             for number, entry in enumerate(spec.objects)
-            for each in self._objects(entry, ("spec", "objects", number))
+            for obj in self._objects(entry, ("spec", "objects", number))
         ]
         for name, value in self._overrides:
             try:
@@ -147,7 +147,7 @@ class _Loader:
         if not cluster.snapshot:
             return
         try:
-            found = opening.restored(self._folder / cluster.snapshot, gates=_on(cluster.feature_gates))
+            restored = opening.restored(self._folder / cluster.snapshot, gates=_on(cluster.feature_gates))
         except file_format.SnapshotError as error:
             raise self._error(path, str(error)) from None
         except OSError as error:
@@ -155,10 +155,10 @@ class _Loader:
         given = self._document["spec"]["cluster"]
         if "nodeGroups" not in given:
             cluster = msgspec.structs.replace(cluster, node_groups=())
-        if "start" not in given and found.time is not None:
-            cluster = msgspec.structs.replace(cluster, start=format_time(found.time))
+        if "start" not in given and restored.time is not None:
+            cluster = msgspec.structs.replace(cluster, start=format_time(restored.time))
         self._spec = msgspec.structs.replace(self._spec, cluster=cluster)
-        self._snapshot = found
+        self._snapshot = restored
 
     def _objects(self, entry: Any, path: tuple[Step, ...]) -> list[dict[str, Any]]:
         try:
@@ -170,8 +170,8 @@ class _Loader:
         for number, entry in enumerate(self._spec.timeline):
             if entry.apply is not None:
                 path = ("spec", "timeline", number, "apply")
-                each = entry.apply if isinstance(entry.apply, tuple) else (entry.apply,)
-                yield number, tuple(found for one in each for found in self._objects(one, path))
+                entries = entry.apply if isinstance(entry.apply, tuple) else (entry.apply,)
+                yield number, tuple(obj for one in entries for obj in self._objects(one, path))
 
     def _check_cluster(self) -> None:
         cluster, base = self._spec.cluster, ("spec", "cluster")
@@ -198,7 +198,7 @@ class _Loader:
         for number, entry in enumerate(self._spec.timeline):
             name = entry.action
             field, action = msgspec.structs.fields(actions.Entry), getattr(entry, name)
-            encoded = next(each.encode_name for each in field if each.name == name)
+            encoded = next(field_info.encode_name for field_info in field if field_info.name == name)
             path = ("spec", "timeline", number, encoded)
             if name == "manager" and self._spec.programs:
                 raise self._error(path, "with a program its process is what dies: use the action program")
@@ -207,10 +207,10 @@ class _Loader:
             self._check_selector(getattr(action, "selector", ""), (*path, "selector"))
             if isinstance(action, actions.NodeSelection):
                 self._check_count(action, (*path, "count"))
-            for what, known in (("group", groups), ("zone", zones)):
+            for what, names in (("group", groups), ("zone", zones)):
                 asked = getattr(action, what, "") if isinstance(action, actions.NodeSelection) else ""
-                if asked and asked not in known:
-                    listed = ", ".join(sorted(known - {""})) or "none"
+                if asked and asked not in names:
+                    listed = ", ".join(sorted(names - {""})) or "none"
                     raise self._error((*path, what), f'no node group has the {what} "{asked}"; there are {listed}')
 
     def _check_count(self, asked: actions.NodeSelection, path: Sequence[Step]) -> None:
@@ -249,7 +249,7 @@ class _Loader:
         if faults is not None and until.time is not None and faults.after >= until.time:
             message = f"no fault can begin: the run ends before, after {until.time} (until.time)"
             raise self._error(("spec", "faults", "after"), message)
-        endless = [each for each in self._spec.timeline if each.every is not None and each.until is None]
+        endless = [entry for entry in self._spec.timeline if entry.every is not None and entry.until is None]
         if endless and until.time is None:
             raise self._error(("spec", "until"), "an entry repeats forever (every without until): give a time")
 
@@ -263,7 +263,7 @@ class _Loader:
                 field = "controllers" if name == "controllers" else "leaderElect"
                 raise self._error((*path, "flags", name), f"use manager.{field}")
             if name not in flags:
-                near = closest(name, [each.name for each in flags])
+                near = closest(name, [flag.name for flag in flags])
                 hint = f"did you mean {near}?" if near else "see docs/reference/flags.md"
                 raise self._error((*path, "flags", name), f"the manager has no such flag; {hint}")
             self._check_regular(str(manager.flags[name]), (*path, "flags", name))
@@ -303,17 +303,17 @@ class _Loader:
         if not paths:
             return ()
         named = [paths] if isinstance(paths, str) else list(paths)
-        for each in named:
-            self._check_regular(str(self._folder / each), ("spec", "cluster", "stages"))
+        for name in named:
+            self._check_regular(str(self._folder / name), ("spec", "cluster", "stages"))
         try:
-            return stages.load_stages([str(self._folder / each) for each in named])
+            return stages.load_stages([str(self._folder / name) for name in named])
         except stages.StageError as error:
             raise self._error(("spec", "cluster", "stages"), str(error)) from None
 
     def _lines(self) -> Iterator[tuple[str, int]]:
         expect = self._spec.expect
-        paths: list[tuple[Step, ...]] = [("spec", "timeline", each) for each in range(len(self._spec.timeline))]
-        paths += [("spec", "timeline", each, "when") for each in range(len(self._spec.timeline))]
+        paths: list[tuple[Step, ...]] = [("spec", "timeline", number) for number in range(len(self._spec.timeline))]
+        paths += [("spec", "timeline", number, "when") for number in range(len(self._spec.timeline))]
         for field, rules in (("always", expect.always), ("eventually", expect.eventually), ("atEnd", expect.at_end)):
             paths += [("spec", "expect", field, number) for number in range(len(rules))]
         paths += [("spec", "expect", "budgets", number) for number in range(len(expect.budgets))]

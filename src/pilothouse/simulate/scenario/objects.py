@@ -26,10 +26,10 @@ class ObjectsError(ValueError):
 
 def objects_of(entry: str | Object, folder: Path) -> list[Object]:
     """The objects of one entry; paths are relative to ``folder``. Raises ``ObjectsError``."""
-    found = [each for each, _place in _placed(entry, folder)]
-    if len(found) > MAX_OBJECTS:
+    objects = [obj for obj, _place in _placed(entry, folder)]
+    if len(objects) > MAX_OBJECTS:
         raise ObjectsError(f"more than {MAX_OBJECTS} objects")
-    return found
+    return objects
 
 
 def place_of(entries: Sequence[str | Object], folder: Path, wanted: Object) -> str:
@@ -40,15 +40,15 @@ def place_of(entries: Sequence[str | Object], folder: Path, wanted: Object) -> s
             placed = [] if isinstance(entry, dict) else _placed(entry, folder)
         except ObjectsError:
             continue  # changed since it was loaded
-        for each, place in placed:
-            if _identity(each) == _identity(wanted):
+        for obj, place in placed:
+            if _identity(obj) == _identity(wanted):
                 return place
     return ""
 
 
-def _identity(each: Object) -> tuple[Any, ...]:
-    meta = each["metadata"]
-    return each["apiVersion"], each["kind"], meta.get("namespace"), meta.get("name"), meta.get("generateName")
+def _identity(obj: Object) -> tuple[Any, ...]:
+    meta = obj["metadata"]
+    return obj["apiVersion"], obj["kind"], meta.get("namespace"), meta.get("name"), meta.get("generateName")
 
 
 def _placed(entry: str | Object, folder: Path) -> list[tuple[Object, str]]:
@@ -63,14 +63,14 @@ def _of_path(text: str, folder: Path) -> list[tuple[Object, str]]:
         raise ObjectsError(f"{path}: no such file or folder")
     if path.is_dir():
         if any((path / name).exists() for name in KUSTOMIZATIONS):
-            made = _documents(_kustomized(path), f"what kustomize makes of {path}")
-            return list(_checked(made))
-        files = sorted(each for each in path.iterdir() if each.suffix in ENDINGS and each.is_file())
+            documents = _documents(_kustomized(path), f"what kustomize makes of {path}")
+            return list(_checked(documents))
+        files = sorted(file for file in path.iterdir() if file.suffix in ENDINGS and file.is_file())
         if not files:
             raise ObjectsError(f"{path}: there are no manifests in this folder; their names end with .yaml or .json")
         if len(files) > MAX_FILES:
             raise ObjectsError(f"{path}: more than {MAX_FILES} files")
-        return [each for file in files for each in _of_file(file)]
+        return [placed for file in files for placed in _of_file(file)]
     return _of_file(path)
 
 
@@ -85,11 +85,11 @@ def _of_file(path: Path) -> list[tuple[Object, str]]:
 def _documents(text: str, source: str) -> list[tuple[Any, str]]:
     """The documents with their positions."""
     try:
-        found = positions.documents_of(text, MAX_VALUES)
-        several = len(found) > 1
+        documents = positions.documents_of(text, MAX_VALUES)
+        several = len(documents) > 1
         return [
             (document, f"{source}:{line}" + (f" (document {number})" if several else ""))
-            for number, (document, line) in enumerate(found, 1)
+            for number, (document, line) in enumerate(documents, 1)
         ]
     except positions.PositionedError as error:
         raise ObjectsError(f"{source}:{error.line or 1}: {error}") from None
@@ -118,13 +118,13 @@ def _checked(documents: Iterable[tuple[Any, str]]) -> Iterator[tuple[Object, str
         if document is None:
             continue
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
-        for each in items if isinstance(items, list) else [document]:
-            if not isinstance(each, dict):
-                raise ObjectsError(f"{place}: expected an object, got {type(each).__name__}")
+        for item in items if isinstance(items, list) else [document]:
+            if not isinstance(item, dict):
+                raise ObjectsError(f"{place}: expected an object, got {type(item).__name__}")
             for field in ("apiVersion", "kind"):
-                if not isinstance(each.get(field), str) or not each[field]:
+                if not isinstance(item.get(field), str) or not item[field]:
                     raise ObjectsError(f"{place}: an object has no {field}")
-            meta = each.get("metadata")
+            meta = item.get("metadata")
             if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
-                raise ObjectsError(f"{place}: a {each['kind']} has no metadata.name")
-            yield each, place
+                raise ObjectsError(f"{place}: a {item['kind']} has no metadata.name")
+            yield item, place

@@ -26,11 +26,11 @@ def steps_of(path: str) -> list[str | int]:
     steps: list[str | int] = []
     at = 0
     while at < len(path):
-        found = _STEP.match(path, at)
-        if found is None:
+        match = _STEP.match(path, at)
+        if match is None:
             raise ValueError(f'"{path[:200]}" is no path: expected FIELD.FIELD[0]["a.key"]')
-        steps.append(int(found[2]) if found[2] else found[1] or found[3])
-        at = found.end()
+        steps.append(int(match[2]) if match[2] else match[1] or match[3])
+        at = match.end()
     if steps[:1] == ["spec"]:
         steps.pop(0)
     if not steps:
@@ -51,11 +51,11 @@ def parse_variation(text: str) -> tuple[str, list[Any]]:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    found = _ASSIGNMENT.fullmatch(text)
-    if found is None:
+    match = _ASSIGNMENT.fullmatch(text)
+    if match is None:
         raise ValueError(f'expected PATH=VALUE such as manager.flags.node-monitor-grace-period=20s, got "{text[:200]}"')
-    steps_of(found[1])
-    return found[1], found[2]
+    steps_of(match[1])
+    return match[1], match[2]
 
 
 def _yaml(text: str, whole: str) -> Any:
@@ -88,22 +88,22 @@ def changed_objects(objects: list[dict[str, Any]], path: str, value: Any) -> lis
     name ``objects["KIND/NAME"].…``. Raises ``ValueError``."""
     _objects, name, *steps = steps_of(path)
     kind, _slash, own = str(name).rpartition("/")
-    kinds = list(dict.fromkeys(each["kind"] for each in objects if each["metadata"].get("name") == own))
+    kinds = list(dict.fromkeys(obj["kind"] for obj in objects if obj["metadata"].get("name") == own))
     if not kind and len(kinds) > 1:
         rest = path.partition(own)[2]
-        ways = " or ".join(f'objects["{each}/{own}"]{rest}' for each in kinds)
+        ways = " or ".join(f'objects["{other_kind}/{own}"]{rest}' for other_kind in kinds)
         raise ValueError(f'"{path}" is ambiguous: {" and ".join(kinds)} are called {own}; write {ways}')
-    result, found = [], False
-    for each in objects:
-        if each["metadata"].get("name") == own and kind.lower() in ("", each["kind"].lower()):
-            found = True
-            _check_parent(each, steps, str(name), path)
-            result.append(copy.copy(each))
+    result, matched = [], False
+    for obj in objects:
+        if obj["metadata"].get("name") == own and kind.lower() in ("", obj["kind"].lower()):
+            matched = True
+            _check_parent(obj, steps, str(name), path)
+            result.append(copy.copy(obj))
             _set(result[-1], steps, value, path)
         else:
-            result.append(each)
-    if not found:
-        near = closest(own, [str(each["metadata"].get("name", "")) for each in objects])
+            result.append(obj)
+    if not matched:
+        near = closest(own, [str(obj["metadata"].get("name", "")) for obj in objects])
         hint = f"; did you mean {near}?" if near else ""
         raise ValueError(f'"{path}": no object of the scenario is called {name}{hint}')
     return result
@@ -116,20 +116,20 @@ _PARENTS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def _check_parent(found: dict[str, Any], steps: list[str | int], name: str, path: str) -> None:
+def _check_parent(parent_value: dict[str, Any], steps: list[str | int], name: str, path: str) -> None:
     """Raises ``ValueError`` for a path that the object has not, while it has the same path within its ``spec`` or the
     one of its pods. (A field of a pod alone may be one of the workload, too, such as a Job's activeDeadlineSeconds.)"""
-    if not steps or _has(found, steps[:1]):
+    if not steps or _has(parent_value, steps[:1]):
         own = steps[1:] if steps[:1] == ["spec"] else []
-        if len(own) < 2 or _has(found, steps[:2]):
+        if len(own) < 2 or _has(parent_value, steps[:2]):
             return
     else:
         own = steps
     for parent in _PARENTS:
-        if _has(found, [*parent, *own]):
+        if _has(parent_value, [*parent, *own]):
             there = _text_of([*parent, *own])
             begun = f'{OBJECTS}["{name}"]' if "/" in name else f"{OBJECTS}.{name}"
-            raise ValueError(f'"{path}": {found["kind"]} {name} has no such field; did you mean {begun}{there}?')
+            raise ValueError(f'"{path}": {parent_value["kind"]} {name} has no such field; did you mean {begun}{there}?')
 
 
 def _text_of(steps: Sequence[str | int]) -> str:
@@ -188,10 +188,10 @@ def _child(value: Any, step: str | int, default: Any, path: str, where: Position
 def _index(value: Any, step: str | int, path: str) -> Any:
     """In lists: the number, also of the element that has the name."""
     if isinstance(value, list) and isinstance(step, str):
-        for index, each in enumerate(value):
-            if isinstance(each, dict) and each.get("name") == step:
+        for index, item in enumerate(value):
+            if isinstance(item, dict) and item.get("name") == step:
                 return index
-        names = [str(each["name"]) for each in value if isinstance(each, dict) and "name" in each]
+        names = [str(item["name"]) for item in value if isinstance(item, dict) and "name" in item]
         near = closest(step, names)
         hint = f"; did you mean {near}?" if near else f"; there are {', '.join(names[:_LISTED])}" if names else ""
         raise ValueError(f'"{path}": there is no {step}{hint}')

@@ -39,9 +39,9 @@ class Positions:
     def add(self, container: Any) -> dict[Step, int]:
         """The lines of a container's parts, to be filled."""
         self._kept.append(container)  # so that its id stays its own
-        found: dict[Step, int] = {}
-        self._lines[id(container)] = found
-        return found
+        lines: dict[Step, int] = {}
+        self._lines[id(container)] = lines
+        return lines
 
     def copied(self, old: Any, new: Any) -> None:
         """The parts of a copy have the positions of the original's."""
@@ -173,10 +173,10 @@ class _Reader:
     def _end(self, line: int) -> None:
         frame = self._open.pop()
         for merged, at in frame.merged:
-            for each in [merged] if isinstance(merged, dict) else merged:
-                if not isinstance(each, dict):
+            for mapping in [merged] if isinstance(merged, dict) else merged:
+                if not isinstance(mapping, dict):
                     raise PositionedError("<< merges mappings", at)
-                for key, value in each.items():
+                for key, value in mapping.items():
                     if key not in frame.value:
                         frame.value[key] = value
                         frame.lines[key] = at
@@ -184,13 +184,13 @@ class _Reader:
             self._anchors[frame.anchor] = (frame.value, self._count - frame.begun + 1)
 
     def _alias(self, event: Any, line: int) -> None:
-        found = self._anchors.get(event.anchor)
-        if found is None:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
             inside = event.anchor in self._anchors
             reason = "an alias must not contain itself" if inside else f"no anchor is named {event.anchor}"
             raise PositionedError(reason, line)
-        self._charge(found[1], line)
-        self._put(found[0], line)
+        self._charge(anchored[1], line)
+        self._put(anchored[0], line)
 
     def _scalar(self, event: Any, line: int) -> None:
         self._charge(1, line)

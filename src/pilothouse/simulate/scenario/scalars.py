@@ -32,8 +32,8 @@ class Share(str):
 
     def of(self, total: int) -> int:
         """This share of ``total``, rounded down."""
-        found = _PERCENT.fullmatch(self)
-        return int(self) if found is None else total * int(found[1]) // 100
+        match = _PERCENT.fullmatch(self)
+        return int(self) if match is None else total * int(match[1]) // 100
 
 
 def duration(text: object) -> Duration:
@@ -42,9 +42,9 @@ def duration(text: object) -> Duration:
         return Duration(0.0)
     if not isinstance(text, str):
         raise ValueError(f"expected a duration such as 90s, 10m or 1d12h, got {_shown(text)}")  # noqa: TRY004
-    found = _DAYS.fullmatch(text)
-    assert found is not None, "the pattern matches every text"
-    weeks, days, rest = found.groups()
+    match = _DAYS.fullmatch(text)
+    assert match is not None, "the pattern matches every text"
+    weeks, days, rest = match.groups()
     try:
         seconds = parse_duration(rest) if rest or not (weeks or days) else 0.0
     except DurationError:
@@ -97,8 +97,8 @@ def _quantity(value: object) -> Quantity:
 
 def _share(value: object) -> Share:
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    found = _PERCENT.fullmatch(text)
-    if found is None and not (text.isdecimal() and len(text) < 10):
+    match = _PERCENT.fullmatch(text)
+    if match is None and not (text.isdecimal() and len(text) < 10):
         raise ValueError(f"expected a number or a percentage such as 25%, got {_shown(value)}")
     return Share(text)
 
@@ -127,7 +127,7 @@ _SCHEMAS: dict[type, dict[str, Any]] = {
 
 def schema_of(kind: type) -> dict[str, Any]:
     """msgspec's hook for JSON Schema."""
-    found = _SCHEMAS.get(kind)
-    if found is None:
+    schema = _SCHEMAS.get(kind)
+    if schema is None:
         raise NotImplementedError(f"scenarios have no values of {kind}")
-    return found
+    return schema

@@ -293,7 +293,7 @@ class Budget(_Strict, frozen=True, kw_only=True):
     """Restarts of containers, at most."""
 
     def __post_init__(self) -> None:
-        given = [each for each in (self.max_unavailable, self.time_to_ready, self.writes, self.restarts) if each]
+        given = [limit for limit in (self.max_unavailable, self.time_to_ready, self.writes, self.restarts) if limit]
         if len(given) != 1:
             raise ValueError("a budget has one of maxUnavailable, timeToReady, writes and restarts")
         if self.max_unavailable is not None and not self.workload:
