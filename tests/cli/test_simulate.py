@@ -63,7 +63,7 @@ def test_what_fails_is_shrunk_and_can_be_replayed(path: str, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "seed 3 fails after 20s: always few: it does not hold" in out
     assert "why it was written" in out
-    assert "1 of 5 actions and faults are enough" in out
+    assert "1 of 5 actions and faults reproduce the failure" in out
     assert "    [1] at 20s: scale deployments/web replicas 5\n" in out
     replay = next(line for line in out.splitlines() if line.startswith("  replay: "))
     program, *words = shlex.split(replay.removeprefix("  replay: "))
@@ -124,7 +124,7 @@ def test_a_comparison_says_how_to_see_one_run(path: str, tmp_path: Path) -> None
     words = [*HOLDS, "--seeds", "1-2", "--report", str(report), *HERE]
     assert main(["simulate", path, *words]) == 0
     text = report.read_text(encoding="utf-8")
-    found = re.search(r"Run it again: <code>(.*?)</code>", text)
+    found = re.search(r"Repeat this run: <code>(.*?)</code>", text)
     assert found is not None
     assert text.index("The worst run: seed ") < text.index("Work queues") < found.start()
     assert re.fullmatch(
@@ -190,9 +190,9 @@ def test_ctrl_c_ends_all_processes(path: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        pytest.param(HOLDS, "✓ Everything held", id="one run"),
-        pytest.param(("--seeds", "3-5"), "Run it again: <code>pilothouse simulate", id="the failure"),
-        pytest.param((*HOLDS, "--seeds", "3-5"), "Everything held in every run", id="several runs"),
+        pytest.param(HOLDS, "✓ Passed", id="one run"),
+        pytest.param(("--seeds", "3-5"), "Repeat this run: <code>pilothouse simulate", id="the failure"),
+        pytest.param((*HOLDS, "--seeds", "3-5"), "All runs passed", id="several runs"),
         pytest.param((*HOLDS, "--vary", "faults.count=0,1"), "count=1", id="variants"),
     ],
 )

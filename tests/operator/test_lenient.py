@@ -121,7 +121,7 @@ def test_keys_are_not_copied_for_every_value_below_them() -> None:
 
 
 def test_large_objects_that_do_not_fit_are_not_read_leniently() -> None:
-    items = [0] * lenient.MOST_VALUES
+    items = [0] * lenient.MAX_VALUES
     assert read(Lists, {"name": "a", "byName": {"a": items}})[1]
     with pytest.raises(UndecodableObject, match=r"field `name`.*; with more than 50,000 values it is not read"):
         read(Lists, {"byName": {"a": items}})

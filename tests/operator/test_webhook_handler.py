@@ -16,7 +16,7 @@ from pilothouse.operator.webhook_handler import (
     ADMISSION_BYTES,
     BODY_SECONDS,
     CONVERSION_BYTES,
-    MOST_REQUESTS,
+    MAX_REQUESTS,
     WebhookHandler,
 )
 
@@ -121,7 +121,7 @@ async def test_too_many_requests_at_a_time_are_rejected(env: Env) -> None:
 
     handler, body = handler_of(app), review(obj=a_range())
     async with TaskGroup() as group:
-        waiting = [group.start(call(handler, VALIDATE, body), name="call") for _ in range(MOST_REQUESTS)]
+        waiting = [group.start(call(handler, VALIDATE, body), name="call") for _ in range(MAX_REQUESTS)]
         await asyncio.sleep(1)
         assert (await call(handler, VALIDATE, body))[0] == 503
         release.set()

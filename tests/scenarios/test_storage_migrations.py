@@ -145,7 +145,7 @@ async def test_invariant_observed_migrations(simulation: Simulation) -> None:
     await migrated(simulation)
     (seen,) = simulation.invariants
     assert isinstance(seen, Migrations)
-    assert (seen.stored_anew, seen.forgotten) == (4, 1)
+    assert (seen.rewritten, seen.removed) == (4, 1)
 
 
 async def redefined(simulation: Simulation) -> None:

@@ -193,7 +193,9 @@ _READY = (
 
 def test_what_held_already_before_an_entry_is_noticed(tmp_path: Path) -> None:
     found = result(tmp_path, WEB + _READY % "")
-    notice = 'eventually ready: it held already when the entry "outage" began; with again: true it must first be false'
+    notice = (
+        'eventually ready: it was true already when the entry "outage" began; with again: true it must first be false'
+    )
     assert (found.failure, found.notices, found.measures["time until ready"]) == (None, (notice,), 0.0)
     found = result(tmp_path, WEB + _READY % ", again: true")
     assert (found.failure, found.notices) == (None, ())
@@ -279,7 +281,7 @@ def test_an_action_that_cannot_be_performed_is_reported_without_the_log(tmp_path
     job = Job(number=0, seed=0)
     shown = ShrunkFailure(job=job, failure=found.failure, result=found, parts=found.parts, of=1, runs=1)
     lines = list(failure_lines(shown, Replay(program="pilothouse simulate", path="s.yaml")))
-    assert "no such nodes: selector pool=bach" in lines[0]
+    assert "no nodes match: selector pool=bach" in lines[0]
     assert not any("log" in line for line in lines)
 
 
@@ -323,7 +325,7 @@ def test_a_failure_says_why_the_write_was_made(tmp_path: Path) -> None:
 @cases(
     "spec, root",
     {
-        "an entry of the time line": (
+        "an entry of the timeline": (
             "  timeline: [{name: zone outage, at: 1m, nodes: {name: node-0, silence: true}}]\n",
             'node/node-0 goes silent, entry "zone outage"',
         ),
@@ -533,7 +535,7 @@ def test_a_drain_that_a_budget_blocks_is_named(tmp_path: Path) -> None:
     assert found.failure is not None
     said = found.failure.message
     assert said.startswith(
-        "nothing was to be written for 5m within 2h, but the time line has not ended: "
+        "the cluster was not quiet for 5m within 2h: the timeline has not finished: "
         "replacement: not finished: node web-0: pod default/web-"
     )
     assert said.count(f"can't be evicted: {BUDGET}") == 2

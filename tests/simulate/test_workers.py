@@ -77,9 +77,9 @@ def test_a_process_that_dies_fails_its_run_only(tmp_path: Path) -> None:
     killed, ended, hung = found[0], found[2], found[3]
     assert killed is not None and ended is not None and hung is not None
     assert killed.summary == (
-        "crash process: the process that ran it has ended: SIGKILL; perhaps the machine has run out of memory"
+        "crash process: the process of the run has terminated: SIGKILL; perhaps the machine has run out of memory"
     )
-    assert ended.summary == "crash process: the process that ran it has ended: exit code 7"
+    assert ended.summary == "crash process: the process of the run has terminated: exit code 7"
     assert hung.summary == "timeout process: it took longer than 15s of real time (--timeout)"
 
 

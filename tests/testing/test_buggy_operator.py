@@ -16,7 +16,7 @@ from pilothouse.testing.exploration import FAULTS, Failure
 from pilothouse.testing.patterns import Pattern
 
 SETTINGS: dict[str, Any] = {"nodes": 0, "controllers": ("garbagecollector",)}
-IN_CIRCLES = "something runs in circles; the last one is example.com/databases/default/db-"
+IN_CIRCLES = "there is an endless loop; the last write is example.com/databases/default/db-"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def all_five(failures: tuple[Failure, ...], example: ModuleType) -> None:
 def test_each_bug_is_found(
     example: ModuleType, check: str, pattern: Pattern, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(story, "TOO_MANY_AT_ONCE", 500)
+    monkeypatch.setattr(story, "MAX_WRITES_PER_INSTANT", 500)
     checks = [each for each in example.CHECKS if each.__name__ == check]
     with pytest.raises(ExplorationFailed) as failed:
         explore(example.buggy(), example.scenario, checks, faults=[pattern], same_end=False, **SETTINGS)

@@ -251,7 +251,7 @@ def test_an_operator_that_never_rests_is_found() -> None:
         return Requeue(60.0)
 
     written = r"/configmaps/default/thing-\d by restless#\d+ \(\d+ times\)"
-    with pytest.raises(ExplorationFailed, match=f"Violation: the cluster is still writing .*minutes {written}"):
+    with pytest.raises(ExplorationFailed, match=f"Violation: objects are still written .*recently {written}"):
         explore(app, three_things, seeds=1, shrink_runs=0, **ALONE)
 
 

@@ -14,7 +14,7 @@ from pilothouse.nodes.shell import Result, Value, run_words
 from pilothouse.nodes.shell_words import Unclear
 
 _VARIABLE = re.compile(r"(?<!\$)\$\([A-Za-z_][\w.-]*\)", re.ASCII)
-_MOST_LINES = 1000
+_MAX_LINES = 1000
 
 SERVERS = frozenset(
     {
@@ -97,8 +97,8 @@ def _lines(result: Result) -> tuple[tuple[float, str], ...]:
             if piece.endswith("\n"):
                 lines.append((at, begun[1].rstrip("\r\n")))
                 begun = None
-        if len(lines) >= _MOST_LINES:
+        if len(lines) >= _MAX_LINES:
             break
     if begun is not None:
         lines.append(begun)
-    return tuple(lines[:_MOST_LINES])
+    return tuple(lines[:_MAX_LINES])

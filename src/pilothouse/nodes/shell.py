@@ -27,7 +27,7 @@ from pilothouse.nodes.shell_syntax import (
 from pilothouse.nodes.shell_words import TEXT, VARIABLE, Unclear, Word, tokens
 
 LONGEST_SCRIPT = 32_768
-MOST_COMMANDS = 2_000
+MAX_COMMANDS = 2_000
 DEEPEST_SHELL = 5
 TERMINATION_LOG = "/dev/termination-log"
 
@@ -172,7 +172,7 @@ class Shell:
 
     def _command(self, command: Command, *, tested: bool) -> None:
         self._commands[0] += 1
-        if self._commands[0] > MOST_COMMANDS:
+        if self._commands[0] > MAX_COMMANDS:
             raise _TooMuch("too many commands")
         match command:
             case Simple():

@@ -15,7 +15,7 @@ CONFIGURATIONS: dict[str, Kind[Object]] = {
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 }
 """By kind."""
-_MOST_SECONDS = 30
+_MAX_SECONDS = 30
 
 
 def configurations(app: str, webhooks: Iterable[Webhook], at: ClientConfig) -> list[dict[str, Any]]:
@@ -36,9 +36,9 @@ def checked(webhook: Webhook, others: Iterable[Webhook]) -> Webhook:
         raise ValueError(f"the name of a webhook, {webhook.name!r}, {errors[0]}")
     if any(other.full_name == webhook.full_name and other.mutating is webhook.mutating for other in others):
         raise ValueError(f"there is a webhook {webhook.full_name} already; give this one another name=")
-    if not 1 <= webhook.timeout_seconds <= _MOST_SECONDS:
+    if not 1 <= webhook.timeout_seconds <= _MAX_SECONDS:
         raise ValueError(
-            f"webhook {webhook.full_name}: timeout_seconds is between 1 and {_MOST_SECONDS}, got "
+            f"webhook {webhook.full_name}: timeout_seconds is between 1 and {_MAX_SECONDS}, got "
             f"{webhook.timeout_seconds}"
         )
     allowed = OPERATIONS[:2] if webhook.mutating else OPERATIONS

@@ -38,7 +38,7 @@ _JSON_NAMES = {
 }
 
 
-MOST_VALUES = 50_000
+MAX_VALUES = 50_000
 """Maximum number of commas and brackets in an object that is decoded leniently, which takes microseconds per value in
 the loop of the operator's controllers. Mutating webhooks are called before validation: a user can send any object that
 the API server accepts."""
@@ -72,9 +72,9 @@ def read(view: type[T], body: bytes, what: Callable[[], str]) -> tuple[T, bool]:
         return decoders_of(view).one(body, what), True
     except UndecodableObject as error:
         first = error
-    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
+    if sum(map(body.count, (b",", b"{", b"["))) > MAX_VALUES:
         raise UndecodableObject(
-            what(), f"{first.error}; with more than {MOST_VALUES:,} values it is not read leniently", body
+            what(), f"{first.error}; with more than {MAX_VALUES:,} values it is not read leniently", body
         ) from first
     try:
         data = without_nulls(msgspec.json.decode(body))

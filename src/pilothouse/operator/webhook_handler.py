@@ -28,7 +28,7 @@ UNFINISHED_BYTES = 48 * 1024 * 1024
 BODY_SECONDS = 10.0
 CONVERSION_SECONDS = 30.0
 """The API server waits that long for a conversion (``conversion/webhook_converter.go``)."""
-MOST_REQUESTS = 256
+MAX_REQUESTS = 256
 """Maximum concurrent requests; further ones get 503."""
 _LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -102,7 +102,7 @@ class WebhookHandler:
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
         """Serve one HTTP request."""
-        if self._requests >= MOST_REQUESTS:
+        if self._requests >= MAX_REQUESTS:
             await _send(send, 503, b"too many requests at a time\n")
             return
         self._requests += 1

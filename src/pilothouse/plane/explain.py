@@ -16,9 +16,9 @@ from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.machinery.owners import controller_of
 
-MOST_WARNINGS = 3
-_MOST_EVENTS = 200
-_MOST_OWNERS = 5
+MAX_WARNINGS = 3
+_MAX_EVENTS = 200
+_MAX_OWNERS = 5
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
@@ -47,7 +47,7 @@ class Explainer:
             events = (await self._client.list(EVENTS, namespace)).items
             warnings = sorted((event for event in events if event.type == "Warning"), key=_newest, reverse=True)
             target = ObjectReference(kind=kind, name=name, uid=uid)
-            related = [event for event in warnings[:_MOST_EVENTS] if await self._is_about(event, target, namespace)]
+            related = [event for event in warnings[:_MAX_EVENTS] if await self._is_about(event, target, namespace)]
         except (ApiError, OSError, LookupError) as error:
             return [f"why is not known: its events could not be read: {error}"]
         return _lines(related)
@@ -66,7 +66,7 @@ class Explainer:
         if not target.uid and target.name in event.message:
             return True
         about: ObjectReference | None = event.involved_object
-        for _owner in range(_MOST_OWNERS):
+        for _owner in range(_MAX_OWNERS):
             if about is None:
                 return False
             if (about.kind, about.name) == (target.kind, target.name):
@@ -107,7 +107,7 @@ def _lines(events: Iterable[Event]) -> list[str]:
             None
         )
     lines = []
-    for (kind, reason, message), names in list(about.items())[:MOST_WARNINGS]:
+    for (kind, reason, message), names in list(about.items())[:MAX_WARNINGS]:
         first, *others = names
         more = f" and {len(others)} more" if others else ""
         lines.append(f"{kind} {first}{more}: {reason}: {message}")

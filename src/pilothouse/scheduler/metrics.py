@@ -12,7 +12,7 @@ from pilothouse.machinery.metrics import Counter, Histogram, Registry, exponenti
 
 _ATTEMPTS = exponential_buckets(0.001, 2, 15)
 _POINTS = exponential_buckets(0.0001, 2, 12)
-_MOST_ATTEMPTS = 15
+_MAX_ATTEMPTS = 15
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 SUCCESS, REJECTED, FAILED = "Success", "Unschedulable", "Error"
@@ -131,7 +131,7 @@ class SchedulerMetrics:
     def scheduled(self, attempts: int, seconds: float, *, flushed: bool) -> None:
         """A pod is bound, so long after it was first in the queue."""
         self._pod_attempts.observe(attempts)
-        label = f"{_MOST_ATTEMPTS}+" if attempts >= _MOST_ATTEMPTS else str(attempts)
+        label = f"{_MAX_ATTEMPTS}+" if attempts >= _MAX_ATTEMPTS else str(attempts)
         self._sli_seconds.labels(label).observe(seconds)
         if flushed:
             self._after_flush.inc()

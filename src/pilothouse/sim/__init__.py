@@ -2,8 +2,8 @@
 write.
 
 ``simulate(scenario, seed=…, invariants=…)`` runs a coroutine ``scenario(simulation)``; the same seed gives the same run
-in every process. ``faults`` defines faults as data; ``faults.draw`` creates a plan from a seed, and
-``Simulation.follow`` executes it. ``invariants`` has the conditions that are checked after every write and at the end.
+in every process. ``faults`` defines faults as data; ``faults.draw`` derives a plan from a seed, and
+``Simulation.follow`` executes it. ``invariants`` has conditions that are checked after every write and at the end.
 
 Not simulated: sockets, TLS and time spent computing.
 """

@@ -2,7 +2,7 @@
 
 Every client of a process has one ``Connection`` (a ``wire.Transport``)::
 
-    client → Connection (is the process alive? who asks?) → Interceptor (faults) → Route (which server? die here?)
+    client → Connection (process alive? name of the client) → Interceptor (faults) → Route (which server? crash here?)
 """
 
 import asyncio
@@ -48,8 +48,8 @@ _NO_STREAMS = {
 
 
 _SELF_EXPLANATORY = (404, 409, 410)
-"""Failures whose message adds nothing to the request."""
-_LONGEST = 300
+"""Status codes whose message adds nothing to the request."""
+_MAX_MESSAGE = 300
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class Death(msgspec.Struct):
-    """When a process is killed: at its ``nth`` write from now on, before or after the server has carried it out."""
+    """A scheduled crash: at the process's ``nth`` write from now on, before or after the server has processed it."""
 
     nth: int
     when: Literal["before", "after"]
@@ -72,32 +72,32 @@ class Wire:
         self.story = story
         self.primary = primary
         self.replica: Replica | None = None
-        """The server for lists and watches; None for the current one."""
+        """The server for lists and watches; None for the primary one."""
         self.streams = True
-        """If off, the server has no WatchList, so informers start with a list from that server's state."""
+        """If False, the server does not support WatchList, so informers start with a list from that server's state."""
         self.alive = True
         self.death: Death | None = None
         self.on_death: Callable[[], None] = lambda: None
         self.observer = observer
         self.interceptors: list[Interceptor] = []
         self.rules: list[Rule] = []
-        """For future connections of this process only."""
+        """Rules for future connections of this process."""
 
     def die(self) -> None:
-        """Kill the process: nothing more is sent."""
+        """Kill the process: it sends no more requests."""
         if self.alive:
             self.alive = False
             self.story.record(f"{self.name} dies")
             self.on_death()
 
     def check(self) -> None:
-        """Ends the calling task if the process was killed."""
+        """Cancels the calling task if the process was killed."""
         if not self.alive:
             raise asyncio.CancelledError(f"{self.name} is dead")
 
 
 class Connection:
-    """One client's transport."""
+    """The transport of one client."""
 
     def __init__(self, wiring: Wire, transport: wire.Transport, replica_transport: Callable[[Replica], wire.Transport]):
         self._wire = wiring
@@ -106,7 +106,7 @@ class Connection:
         wiring.interceptors.append(self.interceptor)
 
     async def request(self, request: wire.Request) -> wire.Response:
-        """Send and wait. After the process was killed this ends the calling task."""
+        """Send a request. Cancels the calling task if the process was killed."""
         self._wire.check()
         try:
             response = await self.interceptor.request(request)
@@ -121,7 +121,7 @@ class Connection:
         return response
 
     async def open(self, request: wire.Request) -> wire.Stream:
-        """Open a watch. After the process was killed this ends the calling task."""
+        """Open a watch. Cancels the calling task if the process was killed."""
         self._wire.check()
         stream = await self.interceptor.open(request)
         self._wire.check()
@@ -135,7 +135,7 @@ class Connection:
 
 
 class Route:
-    """The last stop before the servers."""
+    """Routes requests to one of the servers, and executes scheduled crashes."""
 
     def __init__(
         self, wiring: Wire, transport: wire.Transport, replica_transport: Callable[[Replica], wire.Transport]
@@ -145,7 +145,7 @@ class Route:
         self._replica_transport = replica_transport
 
     async def request(self, request: wire.Request) -> wire.Response:
-        """To the first server, but for lists that accept an older state."""
+        """Send to the primary server; lists that accept an older state go to the stale one."""
         call = describe(request)
         self._wire.check()
         if call.verb == "list" and _query(request, "resourceVersion") and self._wire.replica is not None:
@@ -173,7 +173,7 @@ class Route:
         return response
 
     async def open(self, request: wire.Request) -> wire.Stream:
-        """To the server that this process watches."""
+        """Open at the server that this process watches."""
         self._wire.check()
         if self._wire.story.on_request:
             self._wire.story.requested(Origin(self._wire.name, _controller(request), describe(request)))
@@ -193,7 +193,7 @@ class Route:
         return await self._replica_transport(replica).open(request)
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """A no-op."""
 
 
 class ErrorStream:
@@ -208,11 +208,11 @@ class ErrorStream:
         yield self._body
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """A no-op."""
 
 
 class Marked:
-    """The transport of a program without faults: its writes are recorded with its name."""
+    """The transport of a program without faults; its writes are recorded with its name."""
 
     def __init__(self, name: str, transport: wire.Transport, story: Story | None = None) -> None:
         self._name = name
@@ -220,7 +220,7 @@ class Marked:
         self._story = story
 
     async def request(self, request: wire.Request) -> wire.Response:
-        """Send, as this program."""
+        """Send as this program."""
         origin = Origin(self._name, "", describe(request))
         if self._story is not None:
             self._story.requested(origin)
@@ -274,12 +274,12 @@ __all__ = ["Connection", "Death", "Marked", "RequestInfo", "Wire"]
 
 
 def _shown(response: wire.Response) -> str:
-    """The status code, and the error."""
+    """The status code, with the message of an error."""
     if response.status < 400 or response.status in _SELF_EXPLANATORY:
         return str(response.status)
     try:
         message = msgspec.json.decode(response.body, type=_Status).message
-    except msgspec.MsgspecError:  # not a Status: plain text of the server or a fault
+    except msgspec.MsgspecError:  # not a Status: plain text from the server or a fault
         return str(response.status)
     line = " ".join(message.split())
-    return f"{response.status}: {line[:_LONGEST]}" if line else str(response.status)
+    return f"{response.status}: {line[:_MAX_MESSAGE]}" if line else str(response.status)

@@ -1,4 +1,4 @@
-"""Faults as data: printable, and drawn from a seed.
+"""Faults as data, which can be printed and drawn from a seed.
 
 ``Simulation`` executes a plan.
 """
@@ -30,14 +30,14 @@ class _Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DropWatches(_Fault, frozen=True, kw_only=True):
-    """The open watches of a resource end: normally, with their connection, or with 410. Empty: all of them."""
+    """The open watches of a resource end: normally, with their connection, or with 410. An empty resource means all."""
 
     resource: str = ""
     how: Literal["ended", "lost", "gone"]
 
 
 class SlowWatches(_Fault, frozen=True, kw_only=True):
-    """For some time each event of a resource is delayed by up to ``longest`` seconds."""
+    """For some time each watch event of a resource is delayed by up to ``longest`` seconds."""
 
     resource: str = ""
     longest: float
@@ -45,14 +45,14 @@ class SlowWatches(_Fault, frozen=True, kw_only=True):
 
 
 class HoldWatches(_Fault, frozen=True, kw_only=True):
-    """For some time no event of a resource is delivered."""
+    """For some time no watch event of a resource is delivered."""
 
     resource: str = ""
     seconds: float
 
 
 class FailWrites(_Fault, frozen=True, kw_only=True):
-    """For some time a share of the writes fails. ``answer lost`` and ``timed out``: they were carried out
+    """For some time writes fail with this probability. With ``answer lost`` and ``timed out`` they are executed
     nevertheless."""
 
     how: WriteFailure
@@ -62,7 +62,7 @@ class FailWrites(_Fault, frozen=True, kw_only=True):
 
 
 class FailWrite(_Fault, frozen=True, kw_only=True):
-    """The ``nth`` write from then on fails, events and Leases not counted."""
+    """The ``nth`` write from then on fails, not counting Events and Leases."""
 
     how: WriteFailure
     resource: str = ""
@@ -70,7 +70,7 @@ class FailWrite(_Fault, frozen=True, kw_only=True):
 
 
 class FailReads(_Fault, frozen=True, kw_only=True):
-    """For some time a share of the reads fails."""
+    """For some time reads fail with this probability."""
 
     how: ReadFailure
     probability: float
@@ -85,9 +85,9 @@ class SlowRequests(_Fault, frozen=True, kw_only=True):
 
 
 class Crash(_Fault, frozen=True, kw_only=True):
-    """The manager is killed at its ``nth`` write from then on, and started again after ``down`` seconds.
+    """The manager is killed at its ``nth`` write from then on, and restarted after ``down`` seconds.
 
-    ``stale``: it then starts with lists from a stale server.
+    ``stale``: the next process starts with lists from a stale server.
     """
 
     nth: int
@@ -103,14 +103,14 @@ class SecondProcess(_Fault, frozen=True, kw_only=True):
 
 
 class Lag(_Fault, frozen=True, kw_only=True):
-    """For some time the second API server lags by ``lag`` seconds; with None it gets no changes at all."""
+    """For some time the second API server lags by ``lag`` seconds; None stops it."""
 
     lag: float | None
     seconds: float
 
 
 class Move(_Fault, frozen=True, kw_only=True):
-    """The manager's connections break, and are established again to the other API server."""
+    """The manager's watches break, and are opened again at the other API server."""
 
     behind: bool
 
@@ -122,8 +122,8 @@ class JumpClock(_Fault, frozen=True, kw_only=True):
 
 
 class FailWebhook(_Fault, frozen=True, kw_only=True):
-    """The ``nth`` call of an admission or conversion webhook from then on fails. ``answer lost``: the webhook handled
-    it nevertheless."""
+    """The ``nth`` call of an admission or conversion webhook from then on fails. With ``answer lost`` the webhook has
+    processed it nevertheless."""
 
     how: WebhookFailure
     nth: int = 1
@@ -137,12 +137,12 @@ class SlowWebhooks(_Fault, frozen=True, kw_only=True):
 
 
 class Compact(_Fault, frozen=True, kw_only=True):
-    """The servers drop their history, so that watches cannot be resumed."""
+    """The servers compact their history, so watches cannot be resumed."""
 
 
 class _AtChange(_Fault, frozen=True, kw_only=True):
-    """Starts with a change instead of a time: the ``nth`` one of the object with this key in the store, counted from
-    ``at``. Until then the run equals one with the same seed and without the fault."""
+    """Starts with a change instead of at a time: the ``nth`` change of the object with this storage key, counted from
+    ``at``. Until then the run equals one with the same seed without the fault."""
 
     at: float = 0.0
     key: str
@@ -156,27 +156,27 @@ class _AtChange(_Fault, frozen=True, kw_only=True):
 
 
 class StaleCache(_AtChange, frozen=True, kw_only=True):
-    """Neither this change nor a later one of the resource reaches the program for a while: its cache is behind."""
+    """This change and later ones of the resource are delivered to the program with a delay: its cache is stale."""
 
     seconds: float
 
 
 class StaleRestart(_AtChange, frozen=True, kw_only=True):
     """The second API server stops just before the change. ``seconds`` later the process is killed, and the next one
-    starts with lists from that server: it goes back to a state that its predecessor had passed."""
+    starts with lists from that server: it goes back to a state before that of its predecessor."""
 
     seconds: float
 
 
 class MissedChange(_AtChange, frozen=True, kw_only=True):
-    """The change is never observed: its resource is not watched until the change ``until`` of the same object, and then
-    listed again."""
+    """The change is never observed: watches of its resource are held until change ``until`` of the same object, and
+    then the resource is listed again."""
 
     until: int
 
 
 class DownDuringChange(_AtChange, frozen=True, kw_only=True):
-    """The process is killed just before it would observe the change, and started again after ``down`` seconds."""
+    """The process is killed just before it would observe the change, and restarted after ``down`` seconds."""
 
     down: float
 
@@ -205,12 +205,12 @@ Fault = (
 
 
 class FaultPlan(msgspec.Struct, frozen=True):
-    """The faults, in order."""
+    """Faults, in the order of their times."""
 
     faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(f"  {fault}" for fault in self.faults) or "  nothing goes wrong"
+        return "\n".join(f"  {fault}" for fault in self.faults) or "  no faults"
 
 
 def draw(
@@ -240,25 +240,27 @@ def draw(
                 faults.append(DropWatches(at=at, resource=resource, how=chance.choice(("ended", "lost", "gone"))))
             case "slow":
                 longest = chance.choice((0.05, 0.5, 5.0))
-                faults.append(SlowWatches(at=at, resource=resource, longest=longest, seconds=_while(chance)))
+                faults.append(SlowWatches(at=at, resource=resource, longest=longest, seconds=_duration(chance)))
             case "hold":
-                faults.append(HoldWatches(at=at, resource=resource, seconds=_while(chance)))
+                faults.append(HoldWatches(at=at, resource=resource, seconds=_duration(chance)))
             case "write":
                 how = chance.choice(WRITE_FAILURES)
                 probability = chance.choice((0.1, 0.5, 1.0))
                 faults.append(
-                    FailWrites(at=at, how=how, resource=resource, probability=probability, seconds=_while(chance))
+                    FailWrites(at=at, how=how, resource=resource, probability=probability, seconds=_duration(chance))
                 )
             case "read":
                 how_read = chance.choice(READ_FAILURES)
                 faults.append(
-                    FailReads(at=at, how=how_read, probability=chance.choice((0.1, 0.5, 1.0)), seconds=_while(chance))
+                    FailReads(
+                        at=at, how=how_read, probability=chance.choice((0.1, 0.5, 1.0)), seconds=_duration(chance)
+                    )
                 )
             case "slow requests":
                 longest = chance.choice((0.02, 0.5, 3.0))
-                faults.append(SlowRequests(at=at, longest=longest, seconds=_while(chance)))
+                faults.append(SlowRequests(at=at, longest=longest, seconds=_duration(chance)))
             case "lag":
-                faults.append(Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=_while(chance)))
+                faults.append(Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=_duration(chance)))
             case "move":
                 faults.append(Move(at=at, behind=chance.random() < 0.7))
             case "clock":
@@ -284,9 +286,8 @@ def _crash(chance: random.Random, at: float, down: tuple[float, ...]) -> Crash:
 def draw_for_program(
     chance: random.Random, seconds: float, *, count: int, resources: tuple[str, ...], webhooks: bool = False
 ) -> FaultPlan:
-    """As ``draw``, for a program that is not the manager: single writes fail instead of a share of them, and a second
-    process runs for some time. The clock does not jump. ``webhooks``: the program has webhooks, whose calls fail,
-    too."""
+    """As ``draw``, for a program that is not the manager: single writes fail instead of a share of them, a second
+    process runs for some time, and the clock does not jump. ``webhooks``: calls of the program's webhooks fail, too."""
     faults = [
         _drawn_for_program(chance, at, chance.choice((*resources, "")), webhooks=webhooks)
         for at in sorted(round(chance.uniform(0, seconds), 3) for _ in range(count))
@@ -305,28 +306,28 @@ def _drawn_for_program(chance: random.Random, at: float, resource: str, *, webho
         case "webhook":
             return FailWebhook(at=at, how=chance.choice(WEBHOOK_FAILURES), nth=chance.choice((1, 1, 2, 3)))
         case "slow webhooks":
-            return SlowWebhooks(at=at, longest=chance.choice((0.5, 5.0, 40.0)), seconds=_while(chance))
+            return SlowWebhooks(at=at, longest=chance.choice((0.5, 5.0, 40.0)), seconds=_duration(chance))
         case "second":
-            return SecondProcess(at=at, seconds=_while(chance))
+            return SecondProcess(at=at, seconds=_duration(chance))
         case "drop":
             return DropWatches(at=at, resource=resource, how=chance.choice(("ended", "lost", "gone")))
         case "slow":
             longest = chance.choice((0.05, 0.5, 5.0))
-            return SlowWatches(at=at, resource=resource, longest=longest, seconds=_while(chance))
+            return SlowWatches(at=at, resource=resource, longest=longest, seconds=_duration(chance))
         case "hold":
-            return HoldWatches(at=at, resource=resource, seconds=_while(chance))
+            return HoldWatches(at=at, resource=resource, seconds=_duration(chance))
         case "read":
-            return FailReads(at=at, how=chance.choice(READ_FAILURES), probability=1.0, seconds=_while(chance))
+            return FailReads(at=at, how=chance.choice(READ_FAILURES), probability=1.0, seconds=_duration(chance))
         case "lag":
-            return Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=_while(chance))
+            return Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=_duration(chance))
         case _:
             return Move(at=at, behind=chance.random() < 0.7)
 
 
 def stretched(plan: FaultPlan, factor: float) -> FaultPlan:
-    """The same faults, with times and durations multiplied, for controllers that sync rarely.
+    """The same faults with times and durations multiplied, for controllers that sync rarely.
 
-    Slow requests and events keep their delay, because clients don't wait longer for them.
+    The delays of requests and events stay the same, because clients don't wait longer for them.
     """
     return FaultPlan(tuple(_stretch(fault, factor) for fault in plan.faults))
 
@@ -339,5 +340,5 @@ def _stretch(fault: Fault, factor: float) -> Fault:
     )
 
 
-def _while(chance: random.Random) -> float:
+def _duration(chance: random.Random) -> float:
     return round(chance.choice((0.2, 2.0, 10.0, 40.0)) * (0.5 + chance.random()), 3)

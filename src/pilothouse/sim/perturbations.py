@@ -30,17 +30,17 @@ class Simulated(Protocol):
         """The second API server."""
 
     def kill(self, *, down: float = 0.0, stale: bool = False) -> None:
-        """The program is killed."""
+        """Kill the program."""
 
     def end_watches(self, resource: str = "", how: str = "ended") -> None:
-        """Its watches end."""
+        """End its watches."""
 
     def held_watches(self, resource: str = "") -> Any:
-        """No event reaches it during the block."""
+        """Hold its watch events during the block."""
 
 
 async def inject(simulation: Simulated, fault: AtChange) -> None:
-    """Wait for the change and execute the fault; returns when it has ended."""
+    """Wait for the change and execute the fault. Returns when the fault has ended."""
     triggers = simulation.triggers
     match fault:
         case faults.StaleCache(key=key, nth=nth, seconds=seconds):
@@ -48,7 +48,7 @@ async def inject(simulation: Simulated, fault: AtChange) -> None:
                 await triggers.at(key, nth, lambda: _hold(simulation, stack, fault.resource))
                 await asyncio.sleep(seconds)
         case faults.StaleRestart(key=key, nth=nth, seconds=seconds):
-            # This is called before the second server gets the change: it stops at the previous state.
+            # Called before the second server gets the change: it stops at the previous state.
             await triggers.at(key, nth, lambda: simulation.replica.set_lag(None))
             await asyncio.sleep(seconds)
             simulation.kill(down=_DOWN_SECONDS, stale=True)
@@ -58,7 +58,7 @@ async def inject(simulation: Simulated, fault: AtChange) -> None:
                 await triggers.at(key, nth, lambda: _hold(simulation, stack, fault.resource))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(last, MISSED_SECONDS)
-                # Held back events are dropped, and the watches cannot be resumed.
+                # Held events are dropped, and the watches cannot be resumed.
                 simulation.end_watches(fault.resource, "gone")
         case faults.DownDuringChange(key=key, nth=nth, down=down):
             await triggers.at(key, nth, lambda: simulation.kill(down=down))

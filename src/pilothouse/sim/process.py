@@ -1,4 +1,4 @@
-"""``Process``: the manager of a simulation, or another program, from a start to its end."""
+"""``Process``: one process of the manager, or of another program under test."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -19,9 +19,9 @@ class Program(msgspec.Struct, frozen=True):
 
     name: str
     start: Callable[[Client, Env], Coroutine[Any, Any, object]]
-    """Called for each process. A coroutine that runs until it is cancelled."""
+    """Called for each process. The coroutine runs until it is cancelled."""
     definitions: tuple[dict[str, Any], ...] = ()
-    """CustomResourceDefinitions that are there before it starts."""
+    """CustomResourceDefinitions that are created before the program starts."""
     webhooks: ProgramWebhooks | None = None
 
 
@@ -32,12 +32,12 @@ class Process:
         self.number = number
         self.wire = wiring
         self.stale = stale
-        """Starts with lists from a stale server."""
+        """Whether it starts with lists from a stale server."""
         self.down = 0.0
-        """How long until the next one is started, should it die."""
+        """The delay before a restart after a crash."""
         self.next_is_stale = False
         self.manager: Manager | None = None
-        """None if it is another program."""
+        """None for another program."""
         self.task: asyncio.Task[None] | None = None
 
     @property

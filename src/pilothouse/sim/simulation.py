@@ -69,13 +69,13 @@ with lazy_imports():
     from pilothouse.plane import evidence
     from pilothouse.why import chain, steps
 
-_MOST_NODE_FAULTS = 50
-"""The last ones of each node."""
+_MAX_NODE_FAULTS = 50
+"""Maximum number of faults recorded for each node."""
 QUIET_SECONDS = 1200.0
 """A cluster is settled after this time without writes: the longest backoff of a queue is 1000 s."""
 SETTLE_SECONDS = 4 * 3600.0
 CALM = Profile(lease_period=40.0, status_period=1800.0)
-"""Nodes that heartbeat seldom, so that an hour of quiet costs little."""
+"""Nodes with infrequent heartbeats, which make quiet hours cheap to simulate."""
 
 _WRITES: dict[str, Callable[[], Action]] = {
     "conflict": conflict,
@@ -88,7 +88,7 @@ _WRITES: dict[str, Callable[[], Action]] = {
 
 
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of the cluster."""
+    """The options of the simulated cluster."""
 
     nodes: int = 2
     profile: Profile = CALM
@@ -100,30 +100,29 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     storage: bool = False
     """Whether volumes are provisioned for claims."""
     groups: tuple[NodeGroup, ...] = ()
-    """Further nodes, with profiles of their own."""
+    """Further nodes, with their own profiles."""
     stages: "tuple[Stage, ...]" = ()
     """Replace the default behavior of nodes or pods."""
     derive_behaviour: DeriveBehaviour = behaviour_of
     """The behavior of pods on the nodes."""
     manager: Options | None = None
-    """Everything about the manager; ``controllers``, ``controller_options``, ``leader_election`` and its gates count
-    without it."""
+    """All options of the manager. Without it ``controllers``, ``controller_options``, ``leader_election`` and ``gates``
+    apply."""
     throttled: bool = False
-    """Whether the manager's clients keep to ``--kube-api-qps`` and ``--kube-api-burst``."""
+    """Whether the manager's clients are limited by ``--kube-api-qps`` and ``--kube-api-burst``."""
     scheduler_rate: tuple[float, int] = (0.0, 0)
     """As in ``PlaneOptions``."""
     records: Sequence[Record] = ()
     """The initial content of the store: the cluster of a snapshot."""
     adopted_nodes: tuple[str, ...] = ()
-    """Nodes of ``records`` that are simulated as they are."""
+    """Nodes of ``records`` that are simulated, without changes."""
     service_range: str = SERVICE_RANGE
     replicas: int = 1
-    """Processes of the manager: with a second one, which needs leader election, there is a standby when one is
-    killed."""
+    """Processes of the manager. A second one requires leader election, and is the standby when the leader is killed."""
 
 
 class SimulationFailed(AssertionError):
-    """A run has failed: the reason, the faults, and the last lines of the log."""
+    """A failed run: the reason, the faults, and the last lines of the log."""
 
 
 class Simulation:
@@ -166,9 +165,9 @@ class Simulation:
             wrap=lambda name, transport: Marked(name, transport, self.story),
         )
         self.user = Client(Spared(self.plane.server.transport("admin", ("system:masters",)), self.story), env)
-        """An administrator, spared by all faults."""
+        """The administrator's client, without faults."""
         self.webhooks: SimulatedWebhooks | None = None
-        """How the API servers call the program's webhooks, if it has any."""
+        """The webhooks of the program, if it has any."""
         if program is not None and program.webhooks is not None:
             self.webhooks = SimulatedWebhooks(env, self.story, program.webhooks, self.user)
         self.process: Process | None = None
@@ -179,20 +178,20 @@ class Simulation:
         self._rules: list[Rule] = []
         self._holds: list[_Holding] = []
         self.triggers = ChangeTriggers()
-        """What faults do at a certain change."""
+        """Actions of faults that start at a change."""
         self._last_write = 0.0
-        self._lately: Counter[str] = Counter()
-        """What has been written since the cluster was last looked at, heartbeats aside."""
+        self._recent_writes: Counter[str] = Counter()
+        """Writes since the last call of ``recent_writes``, without heartbeats."""
         self.checked: Change | None = None
-        """The change that invariants look at; after the end, the one that was rejected."""
+        """The change that invariants are checking; after a violation the rejected change."""
         self._node_faults: dict[str, deque[tuple[int, str, str]]] = {}
-        """Revision, time and text of what was done to each node."""
+        """By node: revision, time and text of each fault."""
         self._group: TaskGroup | None = None
         self._running = asyncio.Event()
         self._ending = False
         self.store.on_commit.append(self._committed)
 
-    # Life
+    # Start and end
 
     async def run(self) -> None:
         """Run the cluster until cancelled."""
@@ -215,9 +214,9 @@ class Simulation:
                 self._ending = True
 
     async def wait_ready(self) -> None:
-        """Return once the first manager works."""
+        """Wait until the first manager is running."""
         await self._running.wait()
-        assert self.process is not None, "nothing has killed it yet"
+        assert self.process is not None, "it has not been killed"
         if self.process.manager is not None:
             await self.process.manager.leading.wait()
 
@@ -236,8 +235,8 @@ class Simulation:
                 await asyncio.sleep(0.01)
 
     def start_process(self, *, stale: bool = False, second: bool = False) -> Process:
-        """Start a process of the manager, or of the program in its place. ``stale``: its caches begin with lists from
-        the second server, wherever that is. ``second``: besides the one that lives."""
+        """Start a process of the manager, or of the program that replaces it. ``stale``: its caches start with lists
+        from the second server. ``second``: in parallel to the running process."""
         assert self._group is not None, "the simulation has not started yet"
         self.processes += 1
         name = f"{self.program.name if self.program is not None else 'manager'}#{self.processes}"
@@ -263,7 +262,7 @@ class Simulation:
         self.story.record(f"{name} starts{' with old lists' if stale else ''}")
         for invariant in self.invariants:
             invariant.started(process)
-        process.task = self._group.start(self._live(process, work), name=name)
+        process.task = self._group.start(self._run_process(process, work), name=name)
         return process
 
     def _manager_options(self) -> Options:
@@ -285,11 +284,11 @@ class Simulation:
             identity=name,
         )
 
-    async def _live(self, process: Process, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    async def _run_process(self, process: Process, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         try:
             await work()
         except asyncio.CancelledError:
-            self._ending = self._ending or process.wire.alive  # not dead and yet cancelled: the simulation is
+            self._ending = self._ending or process.wire.alive  # cancelled without a crash: the simulation is ending
             raise
         except LeadershipLost as lost:
             self.story.record(f"{process.name} ends: {lost}")
@@ -329,7 +328,7 @@ class Simulation:
             self.replica.set_lag(0.0)
 
     def kill(self, *, down: float = 0.0, stale: bool = False) -> None:
-        """The manager dies now, of several the one that leads, and is started again after ``down`` seconds."""
+        """Kill the manager process (the leader, if there are several), and restart it after ``down`` seconds."""
         process = self.leader
         if process is not None:
             process.down, process.next_is_stale = down, stale
@@ -337,14 +336,14 @@ class Simulation:
 
     @property
     def leader(self) -> Process | None:
-        """The process that leads, of several; else the one that lives."""
+        """The leader, if there are several processes; else the running process."""
         second = self._second
         if self.options.replicas > 1 and second is not None and second.manager is not None:
             return second if second.manager.leading.is_set() else self.process
         return self.process
 
     async def partition(self, seconds: float) -> None:
-        """For a while the process that leads reaches no API server, and no event reaches it."""
+        """For some time the leader's requests fail, and it gets no watch events."""
         process = self.leader
         if process is None:
             return
@@ -371,12 +370,12 @@ class Simulation:
 
     @property
     def last_write(self) -> float:
-        """When something but a heartbeat was written last, in loop time."""
+        """The time of the last write that is not a heartbeat, in loop time."""
         return self._last_write
 
     def recent_writes(self) -> Counter[str]:
-        """What was written since this was called last, heartbeats aside: keys and programs."""
-        writes, self._lately = self._lately, Counter()
+        """Writes since the last call, without heartbeats, by key and program."""
+        writes, self._recent_writes = self._recent_writes, Counter()
         return writes
 
     def _committed(self, changes: list[Change]) -> None:
@@ -385,7 +384,9 @@ class Simulation:
             self.story.committed(change, origin)
             if not _is_heartbeat(change):
                 self._last_write = self.env.monotonic()
-                self._lately[f"{change.key} by {origin.program if origin is not None else 'the API server'}"] += 1
+                self._recent_writes[
+                    f"{change.key} by {origin.program if origin is not None else 'the API server'}"
+                ] += 1
             self.checked = change
             for invariant in self.invariants:
                 invariant.committed(change, origin)
@@ -393,28 +394,28 @@ class Simulation:
             self.triggers.committed(change)
 
     def note_fault(self, node: str, text: str) -> None:
-        """A fault of a node begins or ends now, by an action that the cluster's objects don't show: ``text`` says what
-        and by whom, for explanations."""
-        faults = self._node_faults.setdefault(node, deque(maxlen=_MOST_NODE_FAULTS))
-        faults.append((self.store.revision, format_micro_time(self.env.now()), text))
+        """Record the start or end of a node fault that is not visible in objects. ``text`` is its description and
+        origin, for explanations."""
+        texts = self._node_faults.setdefault(node, deque(maxlen=_MAX_NODE_FAULTS))
+        texts.append((self.store.revision, format_micro_time(self.env.now()), text))
 
     def _fault_before(self, about: "Reference", until: int) -> "Step | None":
-        noted = self._node_faults.get(about.name, ()) if about.resource == "nodes" else ()
-        for revision, time, text in reversed(noted):
+        recorded = self._node_faults.get(about.name, ()) if about.resource == "nodes" else ()
+        for revision, time, text in reversed(recorded):
             if not until or revision < until:
                 name = f"node/{about.name}"
                 return steps.Step(text=f"{name} {text}", object=name, time=time, root=steps.FAULT)
         return None
 
     def explained(self) -> str:
-        """Why the write was made that an invariant has rejected; empty if none has."""
+        """The explanation of the write that an invariant rejected; empty if there is none."""
         if self.checked is None:
             return ""
         server = self.plane.server
         store_evidence = evidence.StoreEvidence(server.store, server.core.table)
-        asked = chain.Chain(store_evidence, self._fault_before).step(store_evidence.described(self.checked))
+        explanation = chain.Chain(store_evidence, self._fault_before).step(store_evidence.described(self.checked))
         try:
-            asked.send(None)  # nothing in it waits: the store is in memory
+            explanation.send(None)  # nothing awaits: the store is in memory
         except StopIteration as done:
             return "\n\nwhy it was written:\n" + "\n".join(steps.plain_times(steps.tree_lines(done.value)))
         raise AssertionError("reading a store does not wait")
@@ -423,14 +424,14 @@ class Simulation:
         for invariant in self.invariants:
             try:
                 invariant.observed(process, seen)
-            except Exception as error:  # noqa: BLE001  # raised here the controller would survive it; the run must not
+            except Exception as error:  # noqa: BLE001 # raised here it would only fail a sync, not the run
                 context = {"message": "an observer failed", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 
     # Faults
 
     def add_rule(self, rule: Rule) -> Rule:
-        """A rule for all connections of the manager, also of processes still to come."""
+        """Add a rule to all connections of the manager, including those of later processes."""
         self._rules.append(rule)
         for interceptor in self._interceptors():
             interceptor.add(rule)
@@ -453,7 +454,7 @@ class Simulation:
 
     @contextlib.contextmanager
     def held_watches(self, resource: str = "") -> Any:
-        """No event of this resource reaches the manager during the block."""
+        """Hold watch events of this resource for the manager during the block."""
         holding = _Holding(resource)
         self._holds.append(holding)
         for interceptor in self._interceptors():
@@ -472,7 +473,7 @@ class Simulation:
             interceptor.end_watches(resource=resource, with_=with_)
 
     async def follow(self, plan: faults.FaultPlan) -> None:
-        """Execute the faults of a plan, each at its time. Returns once the last one has begun."""
+        """Execute the faults of a plan, each at its time. Returns when the last one has started."""
         self.plan = plan
         assert self._group is not None, "the simulation has not started yet"
         began = self.env.monotonic()
@@ -482,19 +483,19 @@ class Simulation:
             self._group.start(self.inject(fault), name=str(fault))
 
     async def inject(self, fault: faults.Fault) -> None:
-        """Bring a fault about, now; returns when it is over."""
+        """Inject a fault now. Returns when it has ended."""
         match fault:
             case faults.DropWatches(resource=resource, how=how):
                 self.end_watches(resource, how)
             case faults.SlowWatches(resource=resource, longest=longest, seconds=seconds):
-                with self._writes_of_program_take_time():
-                    await self._for_a_while(Rule(delay(0.0, longest), verb="watch", resource=resource), seconds)
+                with self._write_latency_of_program():
+                    await self._apply_rule_for(Rule(delay(0.0, longest), verb="watch", resource=resource), seconds)
             case faults.HoldWatches(resource=resource, seconds=seconds):
-                with self._writes_of_program_take_time(), self.held_watches(resource):
+                with self._write_latency_of_program(), self.held_watches(resource):
                     await asyncio.sleep(seconds)
             case faults.FailWrites(how=how, resource=resource, probability=probability, seconds=seconds):
                 rule = Rule(_WRITES[how](), verb="write", resource=resource, probability=probability)
-                await self._for_a_while(rule, seconds)
+                await self._apply_rule_for(rule, seconds)
             case faults.FailWrite(how=how, resource=resource, nth=nth):
                 self.add_rule(Rule(_WRITES[how](), verb="write", resource=resource, nth=nth, when=_counts))
             case faults.FailReads(how=how, probability=probability, seconds=seconds):
@@ -502,10 +503,10 @@ class Simulation:
                 rules = [Rule(action, verb=verb, probability=probability) for verb in ("get", "list", "watch")]
                 if isinstance(action, Break):
                     rules.pop()  # the interceptor breaks watches when they are opened only
-                await asyncio.gather(*(self._for_a_while(rule, seconds) for rule in rules))
+                await asyncio.gather(*(self._apply_rule_for(rule, seconds) for rule in rules))
             case faults.SlowRequests(longest=longest, seconds=seconds):
                 slow = Rule(delay(0.0, longest), when=lambda call, _request: call.verb != "watch")
-                await self._for_a_while(slow, seconds)
+                await self._apply_rule_for(slow, seconds)
             case faults.Crash(nth=nth, when=when, down=down, stale=stale):
                 if self.process is not None and self.process.wire.death is None:
                     if stale:
@@ -515,9 +516,9 @@ class Simulation:
             case faults.SecondProcess(seconds=seconds):
                 if self._second is None:
                     second = self.start_process(second=True)
-                    # While their caches differ the two overwrite each other; without a delay between writes this never
-                    # ends.
-                    await self._for_a_while(_brief_delay(), seconds)
+                    # While their caches differ the two processes overwrite each other's writes; without latency of
+                    # writes this never ends.
+                    await self._apply_rule_for(_brief_delay(), seconds)
                     second.wire.die()
             case faults.Lag(lag=lag, seconds=seconds):
                 self.replica.set_lag(lag)
@@ -541,15 +542,15 @@ class Simulation:
                 self.store.compact(self.store.revision)
                 self.replica.compact(self.replica.revision)
             case faults.StaleCache() | faults.StaleRestart() | faults.MissedChange() | faults.DownDuringChange():
-                with self._writes_of_program_take_time():
+                with self._write_latency_of_program():
                     await perturbations.inject(self, fault)
             case _:
                 assert_never(fault)
 
     @contextlib.contextmanager
-    def _writes_of_program_take_time(self) -> Iterator[None]:
-        """While a program sees one resource later than another it may create again what the garbage collector deletes
-        because its owner is gone; without a delay between writes this never ends."""
+    def _write_latency_of_program(self) -> Iterator[None]:
+        """While a program observes one resource later than another, it may recreate objects that the garbage collector
+        deletes because their owner is gone; without latency of writes this never ends."""
         if self.program is None:
             yield
             return
@@ -559,7 +560,7 @@ class Simulation:
         finally:
             self.remove_rule(rule)
 
-    async def _for_a_while(self, rule: Rule, seconds: float) -> None:
+    async def _apply_rule_for(self, rule: Rule, seconds: float) -> None:
         self.add_rule(rule)
         await asyncio.sleep(seconds)
         self.remove_rule(rule)
@@ -582,9 +583,10 @@ class Simulation:
         self.story.record("all faults are over")
 
     async def settle(self, *, quiet: float = QUIET_SECONDS, limit: float = SETTLE_SECONDS) -> None:
-        """Heal, wait until nothing but heartbeats was written for ``quiet`` seconds, and check the end state.
+        """End all faults, wait until nothing but heartbeats is written for ``quiet`` seconds, and check the final
+        state.
 
-        Raises ``Violation`` when the cluster does not come to rest.
+        Raises ``Violation`` if writes do not stop within ``limit`` seconds.
         """
         self.heal()
         began = self.env.monotonic()
@@ -594,18 +596,16 @@ class Simulation:
             if rest <= 0:
                 break
             if self.env.monotonic() - began > limit:
-                most = ", ".join(f"{key} ({times} times)" for key, times in self._lately.most_common(3))
-                raise Violation(
-                    f"the cluster is still writing {limit:.0f} s after the last fault; in the last minutes {most}"
-                )
-            self._lately.clear()
+                most = ", ".join(f"{key} ({times} times)" for key, times in self._recent_writes.most_common(3))
+                raise Violation(f"objects are still written {limit:.0f} s after the last fault; recently {most}")
+            self._recent_writes.clear()
             await asyncio.sleep(rest)
         for invariant in self.invariants:
             invariant.settled()
 
 
 class _Holding:
-    """A hold on the watches of a resource, on all connections."""
+    """Holds the watches of a resource, on all connections."""
 
     def __init__(self, resource: str) -> None:
         self._resource = resource
@@ -626,7 +626,7 @@ def _brief_delay() -> Rule:
 
 
 def _counts(call: RequestInfo, _request: wire.Request) -> bool:
-    """As for ``Crash``: which write is the first must not depend on when events and Leases are written."""
+    """As for ``Crash``: the counted writes must not depend on the times of Events and Leases."""
     return call.resource not in {"events", "leases"}
 
 
@@ -641,7 +641,7 @@ def _replica_transport(replica: Replica) -> wire.Transport:
 
 
 def _is_heartbeat(change: Change) -> bool:
-    """Leases, the reports of unchanged nodes, and the expiry of events."""
+    """Leases, status reports of nodes, and expired Events."""
     return change.key.startswith(("coordination.k8s.io/leases/", "/nodes/")) or (
         change.type == "DELETED" and CURRENT.get() is None
     )
@@ -654,7 +654,7 @@ async def running(
     invariants: Sequence[Invariant] = (),
     program: Program | None = None,
 ) -> AsyncIterator[Simulation]:
-    """A simulation with its manager leading, or its program started; everything ends with the block."""
+    """A simulation with its manager leading, or its program started; it ends with the block."""
     simulation = Simulation(env, options or SimulationOptions(), invariants, program)
     async with TaskGroup("simulation") as group:
         group.start(simulation.run(), name="simulation")
@@ -674,7 +674,7 @@ def simulate(
 ) -> Story:
     """Run a scenario in virtual time and return its log.
 
-    Raises ``SimulationFailed``, with the seed, the faults and the last lines of the log, when anything goes wrong.
+    Raises ``SimulationFailed`` for any error, with the seed, the faults and the last lines of the log.
     """
     simulations: list[Simulation] = []
 
@@ -691,7 +691,7 @@ def simulate(
             cause = cause.exceptions[0]
         text = f"seed {seed}: {type(cause).__name__}: {cause}"
         for failed in simulations:
-            text += f"\n\nfaults:\n{failed.plan}\n\nthe last of the log:\n{failed.story.last()}"
+            text += f"\n\nfaults:\n{failed.plan}\n\nthe end of the log:\n{failed.story.last()}"
             text += f"{failed.explained()}\n\nseed {seed}: {cause}"
         raise SimulationFailed(text) from error
     return simulations[0].story

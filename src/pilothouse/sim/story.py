@@ -1,7 +1,7 @@
-"""The log of a run: every request and every committed write, in order, with its origin.
+"""The log of a run: all requests and committed writes, in order, with their origin.
 
-Transports (``connection``) and the store write to a ``Story``. It keeps the last lines, for the report of a failed run,
-and a digest of all writes, to compare two runs.
+Transports (``connection``) and the store write to a ``Story``. It keeps the last lines for the report of a failed run,
+and a digest of all writes for comparisons.
 """
 
 import contextvars
@@ -16,20 +16,22 @@ from pilothouse.client.request_info import RequestInfo
 from pilothouse.env import Env
 from pilothouse.storage import Change
 
-KEPT_LINES = 400
-TOO_MANY_AT_ONCE = 5000
-"""Requests take no time in a simulation that does not slow them. Loops that feed on each other stay in one instant."""
-_FOR_EACH_NODE = 20
-_FOR_EACH_OBJECT = 10
-"""So many more writes are usual in one instant of a large cluster: all nodes register, or all of a zone are lost."""
+MAX_LINES = 400
+MAX_WRITES_PER_INSTANT = 5000
+"""Maximum number of writes in one instant. Requests take no time unless they are delayed, so controllers that trigger
+each other endlessly stay in one instant."""
+_WRITES_PER_NODE = 20
+_WRITES_PER_OBJECT = 10
+"""Additional writes of one instant in a large cluster: all nodes register, or a whole zone fails."""
 
 _HEARTBEAT = re.compile(rb'"(?:lastHeartbeatTime|resourceVersion|time)":"[^"]*"')
-"""What is different in a node after its kubelet has reported it unchanged."""
+"""The fields of a Node that a kubelet's heartbeat changes."""
 _DIFFERENCES = {"ADDED": 1, "MODIFIED": 0, "DELETED": -1}
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Who sent a request: the program (``manager#2``, ``nodes``), the controller if it was one, and what it asked."""
+    """The origin of a request: the program (``manager#2``, ``nodes``), the controller if it was one, and the request
+    itself."""
 
     program: str
     controller: str
@@ -42,51 +44,52 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 CURRENT: contextvars.ContextVar[Origin | None] = contextvars.ContextVar("current request", default=None)
-"""The request that is being handled. Commits in memory happen inside of it, so that each knows its origin."""
+"""The current request. Commits in memory happen within it, which gives each commit its origin."""
 
 
 class Story:
-    """What happened so far."""
+    """The log of one run."""
 
     def __init__(self, env: Env, nodes: int = 0) -> None:
-        """``nodes``: how many the cluster begins with."""
+        """``nodes``: the initial number of nodes."""
         self._env = env
-        self._usual = TOO_MANY_AT_ONCE + _FOR_EACH_NODE * nodes
+        self._base_limit = MAX_WRITES_PER_INSTANT + _WRITES_PER_NODE * nodes
         self._objects = 0
-        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._digest = hashlib.blake2b(digest_size=16)
         self._instant = -1.0
-        self._at_once = 0
-        self._most_at_once = self._usual
+        self._writes_in_instant = 0
+        self._limit = self._base_limit
         self.writes = 0
-        """How many changes were committed."""
+        """The number of committed changes."""
         self.written_by: Counter[str] = Counter()
         """Committed changes by program and resource, as ``manager pods``."""
         self.on_request: list[Callable[[Origin], None]] = []
-        """Called with each request that reaches a server; of a watch, when it is opened. They must change nothing."""
+        """Called with each request that reaches a server, for a watch when it is opened. Observers must not change
+        anything."""
 
     def requested(self, origin: Origin) -> None:
-        """A request has reached a server."""
+        """Log a request that reached a server."""
         for observe in self.on_request:
             observe(origin)
 
     def record(self, line: str) -> None:
-        """Add a line."""
+        """Append a line to the log."""
         self._lines.append(f"{self._env.monotonic():10.3f}  {line}")
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """A write became visible."""
+        """Log a committed write."""
         self.writes += 1
         now = self._env.monotonic()
         if now != self._instant:
-            self._instant, self._at_once = now, 0
-            self._most_at_once = self._usual + _FOR_EACH_OBJECT * self._objects
-        self._at_once += 1
+            self._instant, self._writes_in_instant = now, 0
+            self._limit = self._base_limit + _WRITES_PER_OBJECT * self._objects
+        self._writes_in_instant += 1
         self._objects += _DIFFERENCES[change.type]
         program = origin.program.partition("#")[0] if origin is not None else "server"
-        assert self._at_once < self._most_at_once, (
-            f"{self._at_once} writes in one instant: something runs in circles; the last one is {change.key} "
-            f"by {program}"
+        assert self._writes_in_instant < self._limit, (
+            f"{self._writes_in_instant} writes in one instant: there is an endless loop; "
+            f"the last write is {change.key} by {program}"
         )
         self.written_by[f"{program} {change.key.split('/', 2)[1]}"] += 1
         self._digest.update(
@@ -99,7 +102,7 @@ class Story:
 
     @property
     def digest(self) -> str:
-        """Differs when any write, its time or its origin differs."""
+        """A digest of all writes with their times and origins."""
         return self._digest.hexdigest()
 
     def last(self, lines: int = 60) -> str:
@@ -108,8 +111,8 @@ class Story:
 
 
 def _is_heartbeat(change: Change, origin: Origin | None) -> bool:
-    """A kubelet's report of a node on which nothing has changed: there are so many that they would be all that the
-    last lines have."""
+    """Whether the change is a heartbeat of an unchanged node. Heartbeats are not logged: they would fill the last
+    lines."""
     if not change.key.startswith("/nodes/") or origin is None or origin.program != "nodes":
         return False
     before = change.previous

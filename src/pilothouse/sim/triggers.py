@@ -1,4 +1,4 @@
-"""Actions at the nth change of an object: once it is committed, and before anybody who watches learns of it."""
+"""Runs actions at the nth change of an object: after the commit, and before watchers receive the change."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,20 +15,20 @@ class _Trigger(msgspec.Struct):
 
 
 class ChangeTriggers:
-    """``committed`` is called with each change."""
+    """Actions by storage key."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[_Trigger]] = {}
 
     def at(self, key: str, nth: int, action: Callable[[], None] = lambda: None) -> asyncio.Future[None]:
-        """Have ``action`` called within the commit of the ``nth`` change of this key from now on. The future is done
+        """Call ``action`` within the commit of the ``nth`` change of this key from now on. The future is done
         afterwards, when watchers have the change."""
         trigger = _Trigger(nth, action, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(key, []).append(trigger)
         return trigger.reached
 
     def committed(self, change: Change) -> None:
-        """A change has become visible in the store."""
+        """Process a committed change."""
         waiting = self._waiting.get(change.key)
         if waiting is None:
             return
@@ -43,5 +43,5 @@ class ChangeTriggers:
             del self._waiting[change.key]
 
     def clear(self) -> None:
-        """Nothing is done any more."""
+        """Remove all actions."""
         self._waiting.clear()

@@ -1,11 +1,11 @@
-"""Webhooks of a program under faults: its living processes answer the API servers' calls, without a network.
+"""Webhooks of a program under test: its running processes handle the calls of the API servers, without a network.
 
-The processes stand behind one address, as the replicas of an operator behind a Service. A call that meets no living
-process is refused, and one whose process dies meanwhile loses its connection. What becomes of the write then is the API
-server's affair: its timeouts and the ``failurePolicy``.
+The processes share one address, like the replicas of an operator behind a Service. A call without a running process is
+refused, and a call whose process is killed loses its connection. The effect on the request depends on the API server:
+its timeouts and the ``failurePolicy``.
 
-The administrator of the scenario is spared where a failed call would fail the request; where the webhook is configured
-with ``failurePolicy: Ignore`` the API server goes on without it, and its calls fail as all others.
+Calls for requests of the scenario's administrator do not fail if the failure would fail the request. With
+``failurePolicy: Ignore`` they fail like all others.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ with lazy_imports():
     from pilothouse.apiserver.admission.dynamic import webhook_calls
 
 Respond = Callable[[str, bytes], Coroutine[Any, Any, tuple[int, bytes]]]
-"""Status and body of the answer to what was posted to a path."""
+"""Handles a POST to a path; returns status and body of the response."""
 USER = "user"
 
 
@@ -39,13 +39,13 @@ class ProgramWebhooks(msgspec.Struct, frozen=True):
     """The webhooks of a ``Program``."""
 
     host: str
-    """Calls of ``https://HOST/…`` are its."""
+    """The host of the program's webhooks."""
     handler: Callable[[Client], Respond]
-    """Makes what answers, with the client of a process."""
+    """Creates the handler of a process, which uses the process's client."""
     configurations: tuple[dict[str, Any], ...] = ()
     """Webhook configurations, created after the definitions."""
     ignorable: frozenset[str] = frozenset()
-    """Paths of webhooks whose failures the API server ignores."""
+    """Paths of webhooks with ``failurePolicy: Ignore``."""
 
 
 class SimulatedWebhooks:
@@ -57,17 +57,17 @@ class SimulatedWebhooks:
         self._webhooks = webhooks
         self._user = user
         self._spared = webhooks.handler(user)
-        self._answering: dict[str, Respond] = {}
-        """By the name of a living process."""
+        self._handlers: dict[str, Respond] = {}
+        """By the name of a running process."""
         self._calls: dict[asyncio.Task[tuple[int, bytes]], str] = {}
-        """Calls that are being answered, and by which process."""
+        """Calls in progress, with the name of the process."""
         self._failures: list[tuple[faults.WebhookFailure, int]] = []
-        """What is to fail, and how many calls from now that is."""
+        """Pending failures, each with the number of calls until it happens."""
         self._slow: list[float] = []
-        """The longest delays of the faults that last."""
+        """The maximum delays of the active faults."""
 
     async def configure(self, *servers: ApiServer) -> None:
-        """Have these API servers call the webhooks, and tell the first one which there are."""
+        """Deliver webhook calls of these API servers, and create the webhook configurations at the first one."""
         for server in servers:
             server.core.send_webhook = self._send
             server.core.webhook_caller = _caller
@@ -78,12 +78,12 @@ class SimulatedWebhooks:
             await self._user.create(kind.raw, body)
 
     def started(self, process: str, client: Client) -> None:
-        """From now on this process answers."""
-        self._answering[process] = self._webhooks.handler(client)
+        """Add a process that handles calls."""
+        self._handlers[process] = self._webhooks.handler(client)
 
     def died(self, process: str) -> None:
-        """It does not any more."""
-        self._answering.pop(process, None)
+        """Remove a process and cancel its calls."""
+        self._handlers.pop(process, None)
         for call in [call for call, answering in self._calls.items() if answering == process]:
             call.cancel()
 
@@ -94,7 +94,7 @@ class SimulatedWebhooks:
         self._failures.append((how, nth))
 
     async def slow(self, longest: float, seconds: float) -> None:
-        """For a while each call takes up to ``longest`` seconds before it arrives."""
+        """For some time each call is delayed by up to ``longest`` seconds."""
         self._slow.append(longest)
         await asyncio.sleep(seconds)
         if longest in self._slow:
@@ -106,7 +106,7 @@ class SimulatedWebhooks:
         self._slow.clear()
 
     def _next_failure(self) -> "faults.WebhookFailure | None":
-        """The failure of this call. Of several that it would meet, the one that was planned first."""
+        """The failure of this call, the first planned one if there are several."""
         due = [how for how, nth in self._failures if nth == 1]
         self._failures = [(how, nth - 1) for how, nth in self._failures if nth > 1]
         return due[0] if due else None
@@ -131,22 +131,22 @@ class SimulatedWebhooks:
         failure = self._next_failure()
         if failure is not None:
             self._story.record(f"webhook {path} fails: {failure}")
-        if failure == "refused" or not self._answering:
+        if failure == "refused" or not self._handlers:
             address = f"{target.host}:{target.port}"
             raise webhook_calls.CallError(f'Post "{target.url}": dial tcp {address}: connect: connection refused')
         if failure == "timed out":
             await asyncio.get_running_loop().create_future()  # until the API server gives up
         if failure == "internal error":
             return 500, b"an internal error\n"
-        answer = await self._answer(target, path, body)
+        response = await self._deliver(target, path, body)
         if failure == "answer lost":
             raise _lost(target)
-        return answer
+        return response
 
-    async def _answer(self, target: "Target", path: str, body: bytes) -> tuple[int, bytes]:
-        """Of one of the living processes, if it lives that long."""
-        process = self._env.stream("webhooks").choice(list(self._answering))
-        call = asyncio.get_running_loop().create_task(self._answering[process](path, body), name=f"webhook {path}")
+    async def _deliver(self, target: "Target", path: str, body: bytes) -> tuple[int, bytes]:
+        """Call one of the running processes; the call fails if the process is killed."""
+        process = self._env.stream("webhooks").choice(list(self._handlers))
+        call = asyncio.get_running_loop().create_task(self._handlers[process](path, body), name=f"webhook {path}")
         self._calls[call] = process
         try:
             await asyncio.wait((call,))
@@ -159,7 +159,8 @@ class SimulatedWebhooks:
 
 
 def _caller() -> str:
-    """The administrator, or anybody else: a call that is to fail must not be one that the scenario waits for."""
+    """The administrator, or empty: calls for requests of the administrator must not be shared with others, which may
+    fail."""
     origin = CURRENT.get()
     return USER if origin is not None and origin.program == USER else ""
 
@@ -169,14 +170,14 @@ def _lost(target: "Target") -> Exception:
 
 
 class Spared:
-    """The transport of the administrator: what webhooks are called for in its requests is spared."""
+    """The transport of the administrator, whose webhook calls do not fail."""
 
     def __init__(self, transport: wire.Transport, story: Story) -> None:
         self._transport = transport
         self._story = story
 
     async def request(self, request: wire.Request) -> wire.Response:
-        """Send, as the administrator."""
+        """Send as the administrator."""
         origin = _of_user(request)
         self._story.requested(origin)
         before = CURRENT.set(origin)
@@ -186,7 +187,7 @@ class Spared:
             CURRENT.reset(before)
 
     async def open(self, request: wire.Request) -> wire.Stream:
-        """Open a watch, whose objects are converted for the administrator, too."""
+        """Open a watch. The conversion of its objects counts as the administrator's, too."""
         origin = _of_user(request)
         self._story.requested(origin)
         before = CURRENT.set(origin)
@@ -196,12 +197,12 @@ class Spared:
             CURRENT.reset(before)
 
     async def close(self) -> None:
-        """Close what is below."""
+        """Close the wrapped transport."""
         await self._transport.close()
 
 
 class _MarkedStream:
-    """A watch whose events are made for somebody (``wire.Stream``)."""
+    """A watch whose events have an origin (``wire.Stream``)."""
 
     def __init__(self, origin: Origin, inner: wire.Stream) -> None:
         self._origin = origin

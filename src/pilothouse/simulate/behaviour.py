@@ -1,7 +1,6 @@
-"""What the pods of a scenario do: times that differ from pod to pod, images that have to be pulled, failures.
+"""The behaviour of pods in a scenario: start times, image pulls, failures.
 
-Every draw has a stream of its own, named by the pod's or node's name and the image: it does not depend on what else
-happens.
+Each draw has its own random stream, named after the pod or node and the image: it does not depend on other events.
 """
 
 import math
@@ -18,13 +17,13 @@ from pilothouse.nodes.views import NodePod
 from pilothouse.simulate.scenario.schema import PodRule, Spread
 
 _P99 = 2.3263478740408408
-"""The normal distribution's, in standard deviations."""
+"""The 99th percentile of the normal distribution, in standard deviations."""
 _RUNS = 50
-"""Failures of one container that are drawn ahead; after them it runs on."""
+"""Maximum number of failures of one container; after that it keeps running."""
 
 
 def drawn_seconds(chance: random.Random, spread: Spread) -> float:
-    """One time."""
+    """Draw from the log-normal distribution with this median and 99th percentile."""
     if spread.p99 is None or not spread.median:
         return float(spread.median)
     deviation = math.log(spread.p99 / spread.median) / _P99
@@ -32,13 +31,13 @@ def drawn_seconds(chance: random.Random, spread: Spread) -> float:
 
 
 class PodBehaviour:
-    """Changes the behaviour of pods as the rules say (``nodes.behaviour.DeriveBehaviour``)."""
+    """Applies the rules of a scenario to the behaviour of pods (``nodes.behaviour.DeriveBehaviour``)."""
 
     def __init__(self, env: Env, rules: Sequence[PodRule]) -> None:
         self._env = env
         self._rules: list[tuple[PodRule, Selector]] = [(rule, parse_selector(rule.selector)) for rule in rules]
         self._images: dict[tuple[str, str], float] = {}
-        """When a node has an image, in loop time."""
+        """By node and image: when the image is present, in loop time."""
 
     def __call__(self, pod: NodePod, profile: Profile) -> Behaviour:
         """The behaviour of a pod."""
@@ -67,7 +66,7 @@ class PodBehaviour:
         return None
 
     def _pull_seconds(self, pod: NodePod, spread: Spread) -> tuple[float, ...]:
-        """Until the node has the image of each container; nodes pull several at once."""
+        """Seconds until the node has the image of each container; a node pulls several images in parallel."""
         now, node, remaining = self._env.monotonic(), pod.spec.node_name, []
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             key = (node, container.image)
@@ -79,15 +78,15 @@ class PodBehaviour:
 
 
 def _reported(pod: NodePod, seconds: Sequence[float], scripts: Sequence[Script]) -> tuple[float, ...]:
-    """The pulls that events report: the first of each image, and not of a container whose image can't be pulled."""
+    """The pulls that events report: the first pull of each image, except for containers whose image can't be pulled."""
     images: set[str] = set()
-    seconds_of = []
+    reported = []
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     for container, pulled, script in zip(containers, seconds, scripts, strict=True):
         is_first = container.image not in images and script.pull is None and not script.waiting
-        seconds_of.append(pulled if is_first else 0.0)
+        reported.append(pulled if is_first else 0.0)
         images.add(container.image)
-    return tuple(seconds_of)
+    return tuple(reported)
 
 
 def _failing(chance: random.Random, rule: PodRule, script: Script) -> Script:
@@ -95,5 +94,5 @@ def _failing(chance: random.Random, rule: PodRule, script: Script) -> Script:
     rate = 1.0 / max(float(rule.fail_every), 1.0)
     seconds = tuple(max(1.0, round(chance.expovariate(rate), 3)) for _ in range(_RUNS))
     if any(not math.isinf(seconds) for seconds in script.run_seconds):
-        return script  # it ends by itself
+        return script  # the container terminates by itself
     return msgspec.structs.replace(script, run_seconds=(*seconds, math.inf), exit_codes=(rule.exit_code,))

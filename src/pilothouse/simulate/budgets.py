@@ -1,6 +1,6 @@
-"""What a run uses: pods that are not available at once, times until pods are ready, restarts, writes; and its budgets.
+"""The measures of a run and its budgets: unavailable pods, times to ready, restarts, writes.
 
-Measured commit by commit; a budget that is exceeded fails the run at its end, so that its measures are complete.
+Updated with every commit. An exceeded budget fails the run at its end, so that the measures are complete.
 """
 
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ from pilothouse.simulate.scenario.schema import WORKLOAD_KINDS, Budget
 from pilothouse.storage import Change
 
 MAX_WORKLOADS = 200
-"""So many have measures of their own."""
+"""Maximum number of workloads with measures."""
 _PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))
 _WORKLOADS = {"apps/deployments/": "Deployment", "apps/statefulsets/": "StatefulSet", "apps/daemonsets/": "DaemonSet"}
 _REPLICASETS = "apps/replicasets/"
 _JOBS = "batch/jobs/"
 _PODS = "/pods/"
 _PODS_NAMED = 20
-"""So many of the pods that were never ready are named."""
+"""Maximum number of named pods that were never ready."""
 _NAMESPACES_NAMED = 5
-"""So many of the namespaces that have a workload of the same name."""
+"""Maximum number of named namespaces that have a workload of the same name."""
 _SLOWEST_NAMED = 5
-"""So many of the pods that have exceeded a time to ready are named."""
+"""Maximum number of named pods that exceeded a time to ready."""
 Workload = tuple[str, str, str]
 """Kind, namespace, name."""
 
@@ -44,7 +44,7 @@ class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
-    owner_references: tuple[_Owner, ...] = ()
+    references: tuple[_Owner, ...] = ()
     deletion_timestamp: str = ""
 
 
@@ -87,20 +87,21 @@ _workload = msgspec.json.Decoder(_WorkloadObject).decode
 
 
 class _Usage(msgspec.Struct):
-    """One workload."""
+    """The measures of one workload."""
 
     desired: int = 0
     required: int = 0
-    """What was desired when it was complete last, or less by now: pods that are still to come were never available. Of
-    a workload that was there before the run: also what was ready at its start."""
+    """Replicas at the time when all of them were ready last, or fewer if it was scaled down since: pods that are not
+    created yet were never available. For a workload that existed before the run at least the number of pods that were
+    ready at the start."""
     ready: dict[str, None] = {}
     most: int = 0
     share: float = 0.0
     exceeded_at: dict[int, float] = {}
-    """By the number of the budget: when first."""
+    """By budget number: when it was exceeded first."""
     closest: dict[int, tuple[int, int]] = {}
-    """By the number of the budget: what was missing, and the limit then, when the budget came closest to its limit or
-    exceeded it most. A limit in percent changes with the replicas."""
+    """By budget number: unavailable pods and limit at the time when the budget came closest to its limit or exceeded it
+    most. A limit in percent changes with the replicas."""
 
 
 class _PodUsage(msgspec.Struct):
@@ -109,22 +110,22 @@ class _PodUsage(msgspec.Struct):
 
 
 class Usage(Invariant):
-    """Measures one run."""
+    """Computes the measures of one run."""
 
     def __init__(self, budgets: tuple[Budget, ...], *, partial: bool = False) -> None:
-        """``partial``: entries were left out, so that workloads may rightly be missing."""
+        """``partial``: entries are left out, so workloads of budgets may be missing."""
         self._budgets = budgets
-        self._missing = set() if partial else {workload_of(limit) for limit in budgets if limit.workload}
-        """Workloads that have a budget and were never there."""
+        self._missing = set() if partial else {workload_of(budget) for budget in budgets if budget.workload}
+        """Workloads with a budget that have not existed so far."""
         self._elsewhere: dict[tuple[str, str], set[str]] = {(kind, name): set() for kind, _, name in self._missing}
-        """By kind and name: the namespaces in which workloads that are called as these are."""
+        """By kind and name: the namespaces that have a workload of that kind and name."""
         self._simulation: Simulation | None = None
         self._began = 0.0
         self._replicasets: dict[str, Workload] = {}
         self._workloads: dict[Workload, _Usage] = {}
         self._pods: dict[str, _PodUsage] = {}
         self.times: TimesToReady | None = None
-        """From ``begin`` on: of the pods that are created since then."""
+        """Covers pods that are created after ``begin``."""
         self._waits: dict[Workload | None, Waits] = {}
         self._is_timed = {workload_of(limit) if limit.workload else None for limit in budgets if limit.time_to_ready}
         self._deleted_unready: list[str] = []
@@ -136,10 +137,10 @@ class Usage(Invariant):
                 self._of_budget.setdefault(workload_of(budget), []).append(number)
 
     def begin(self, simulation: Simulation) -> None:
-        """Measure from now on. What a snapshot has brought along counts as well."""
+        """Start measuring, with the existing objects, for example of a snapshot."""
         self._simulation, self._began = simulation, simulation.env.monotonic()
         self.times = TimesToReady(simulation)
-        self.times.on_end.append(self._waited)
+        self.times.on_end.append(self._wait_ended)
         for prefix, kind in _WORKLOADS.items():
             for record in simulation.store.list(prefix).records:
                 self._workload_changed(kind, "ADDED", record.value)
@@ -148,13 +149,13 @@ class Usage(Invariant):
         for record in simulation.store.list(_JOBS).records:
             self._job_added(record.key)
         for record in simulation.store.list(_PODS).records:
-            self._pod_found(record.key, record.value)
+            self._add_existing_pod(record.key, record.value)
         for usage in self._workloads.values():
             usage.required = min(usage.desired, len(usage.ready))
 
     def begin_timeline(self) -> None:
-        """Count times from now on, as expectations and actions do."""
-        assert self._simulation is not None, "it measures already"
+        """Measure times from now on, as expectations and actions do."""
+        assert self._simulation is not None, "begin was called"
         self._began = self._simulation.env.monotonic()
 
     # Changes
@@ -179,9 +180,7 @@ class Usage(Invariant):
 
     def _replicaset_changed(self, type_: str, value: bytes) -> None:
         metadata = _workload(value).metadata
-        owner = next(
-            (owner_reference for owner_reference in metadata.owner_references if owner_reference.controller), None
-        )
+        owner = next((reference for reference in metadata.references if reference.controller), None)
         if type_ == "ADDED":
             name = ("ReplicaSet", metadata.namespace, metadata.name)
             self._replicasets[metadata.uid] = name if owner is None else (owner.kind, metadata.namespace, owner.name)
@@ -190,9 +189,9 @@ class Usage(Invariant):
 
     def _job_added(self, key: str) -> None:
         namespace, _slash, name = key.removeprefix(_JOBS).partition("/")
-        self._exists(("Job", namespace, name))
+        self._add_existing(("Job", namespace, name))
 
-    def _exists(self, workload: Workload) -> None:
+    def _add_existing(self, workload: Workload) -> None:
         self._missing.discard(workload)
         kind, namespace, name = workload
         if (namespaces := self._elsewhere.get((kind, name))) is not None:
@@ -201,7 +200,7 @@ class Usage(Invariant):
     def _workload_changed(self, kind: str, type_: str, value: bytes) -> None:
         workload = _workload(value)
         name = (kind, workload.metadata.namespace, workload.metadata.name)
-        self._exists(name)
+        self._add_existing(name)
         if type_ == "DELETED":
             if name not in self._of_budget:
                 self._workloads.pop(name, None)
@@ -213,10 +212,10 @@ class Usage(Invariant):
         usage.required = min(usage.required, usage.desired)
         self._count(name, usage)
 
-    def _pod_found(self, key: str, value: bytes) -> None:
-        """One that was there before the run."""
+    def _add_existing_pod(self, key: str, value: bytes) -> None:
+        """A pod that existed before the run."""
         pod = _pod(value)
-        restarts = sum(container_status.restart_count for container_status in pod.status.container_statuses)
+        restarts = sum(status.restart_count for status in pod.status.container_statuses)
         owner = self._owner(pod)
         self._pods[key] = _PodUsage(owner, restarts=restarts)
         usage = self._workloads.get(owner) if owner is not None else None
@@ -229,8 +228,8 @@ class Usage(Invariant):
         pod_usage = self._pods.get(key)
         if change.type == "ADDED" or pod_usage is None:
             pod_usage = self._pods[key] = _PodUsage(self._owner(pod))
-        self._known_times.committed(change)
-        restarts = sum(container_status.restart_count for container_status in pod.status.container_statuses)
+        self._times_to_ready.committed(change)
+        restarts = sum(status.restart_count for status in pod.status.container_statuses)
         if restarts > pod_usage.restarts:
             self._restarts[pod_usage.owner] = self._restarts.get(pod_usage.owner, 0) + restarts - pod_usage.restarts
             pod_usage.restarts = restarts
@@ -247,9 +246,9 @@ class Usage(Invariant):
                     usage.ready.pop(key, None)
                 self._count(pod_usage.owner, usage)
 
-    def _waited(self, wait: Wait) -> None:
-        """A pod waits no longer to be ready."""
-        _add(self._waits, self._pods[wait.key].owner, wait, self._is_timed, self._known_times)
+    def _wait_ended(self, wait: Wait) -> None:
+        """Record a finished wait."""
+        _add(self._waits, self._pods[wait.key].owner, wait, self._is_timed, self._times_to_ready)
         if wait.outcome != "ready":
             if len(self._deleted_unready) < _PODS_NAMED:
                 self._deleted_unready.append(wait.key.removeprefix(_PODS))
@@ -257,14 +256,12 @@ class Usage(Invariant):
                 self._more_deleted_unready += 1
 
     @property
-    def _known_times(self) -> TimesToReady:
+    def _times_to_ready(self) -> TimesToReady:
         assert self.times is not None, "the run has begun"
         return self.times
 
     def _owner(self, pod: _Pod) -> Workload | None:
-        owner = next(
-            (owner_reference for owner_reference in pod.metadata.owner_references if owner_reference.controller), None
-        )
+        owner = next((reference for reference in pod.metadata.references if reference.controller), None)
         if owner is None:
             return None
         if owner.kind == "ReplicaSet":
@@ -294,14 +291,14 @@ class Usage(Invariant):
         assert self._simulation is not None, "the run has begun"
         return self._simulation.env.monotonic()
 
-    # The end
+    # Results
 
     def measures(self) -> dict[str, float]:
-        """What was used, by name."""
+        """The measures by name."""
         assert self._simulation is not None, "the run has begun"
         story = self._simulation.story
         measures: dict[str, float] = {"writes": story.writes, "restarts": sum(self._restarts.values())}
-        times = self._all_waits().get(None, Waits()).ordered()
+        times = self._all_waits().get(None, Waits()).sorted_seconds()
         if times:
             measures |= {f"timeToReady.{name}": percentile(times, share) for name, share in _PERCENTILES}
         for (kind, namespace, name), usage in list(self._workloads.items())[:MAX_WORKLOADS]:
@@ -310,23 +307,24 @@ class Usage(Invariant):
         return measures
 
     def _all_waits(self) -> dict[Workload | None, Waits]:
-        """By workload, None for all pods; with the age of those that wait still."""
+        """By workload, None for all pods; pods that are not ready yet are included with their age."""
         all_waits = {owner: waits.copy() for owner, waits in self._waits.items()}
-        for wait in self._known_times.waiting():
-            _add(all_waits, self._pods[wait.key].owner, wait, self._is_timed, self._known_times)
+        for wait in self._times_to_ready.waiting():
+            _add(all_waits, self._pods[wait.key].owner, wait, self._is_timed, self._times_to_ready)
         return all_waits
 
     def never_ready(self) -> tuple[str, ...]:
-        """The first pods by name, ``NAMESPACE/NAME``, that wait to be ready for the first time, and how many more."""
-        keys = sorted(wait.key.removeprefix(_PODS) for wait in self._known_times.waiting())
+        """The first pods by name, ``NAMESPACE/NAME``, that were never ready until now, and the number of further
+        ones."""
+        keys = sorted(wait.key.removeprefix(_PODS) for wait in self._times_to_ready.waiting())
         return _named(keys[:_PODS_NAMED], len(keys) - _PODS_NAMED)
 
     def deleted_unready(self) -> tuple[str, ...]:
-        """The first pods that were deleted, or have failed, before they were ready, and how many more."""
+        """The first pods that were deleted or failed before they were ready, and the number of further ones."""
         return _named(self._deleted_unready, self._more_deleted_unready)
 
     def results(self) -> tuple[BudgetResult, ...]:
-        """How the budgets were kept."""
+        """The result of each budget."""
         waits = self._all_waits()
         return tuple(
             result for number, budget in enumerate(self._budgets) for result in self._results(number, budget, waits)
@@ -356,7 +354,7 @@ class Usage(Invariant):
             return [BudgetResult(name=name, measured=missing, limit=limit, held=at is None, at=at)]
         if budget.time_to_ready is not None:
             waits = all_waits.get(owner, Waits())
-            times = waits.ordered()
+            times = waits.sorted_seconds()
             return [
                 BudgetResult(
                     name=f"{name} {label}",
@@ -391,7 +389,7 @@ def _add(
     timed: Iterable[Workload | None],
     times: TimesToReady,
 ) -> None:
-    """To those of its owner, and to those of all pods."""
+    """Add to the waits of the owner and to those of all pods."""
     for workload in (None,) if owner is None else (owner, None):
         if workload not in waits:
             waits[workload] = Waits(_SLOWEST_NAMED if workload in timed else 0)
@@ -403,13 +401,13 @@ def _named(pods: list[str], more: int) -> tuple[str, ...]:
 
 
 def workload_of(budget: Budget) -> Workload:
-    """What a budget is about."""
+    """The workload of a budget."""
     kind, _slash, name = budget.workload.partition("/")
     return (WORKLOAD_KINDS[kind.lower()], budget.namespace, name)
 
 
 def budget_name(budget: Budget) -> str:
-    """What a budget without a name is called."""
+    """The name of a budget without ``name``."""
     measure: Any = next(
         name for name in ("max_unavailable", "time_to_ready", "writes", "restarts") if getattr(budget, name) is not None
     )
@@ -419,7 +417,7 @@ def budget_name(budget: Budget) -> str:
 
 
 def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
-    """Of the first budget that was exceeded."""
+    """The failure of the first exceeded budget."""
     for result in results:
         if result.missing and result.elsewhere:
             message = (
@@ -429,7 +427,7 @@ def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
             return Failure(kind="budget", name=result.name, message=message, at=at)
         if result.missing:
             message = (
-                f"{result.missing} never existed in the run, so that the budget measures nothing; correct workload or "
+                f"{result.missing} never existed in the run, so the budget measures nothing; correct workload or "
                 "namespace (pods of a Deployment's ReplicaSet count as the Deployment's)"
             )
             return Failure(kind="budget", name=result.name, message=message, at=at)

@@ -1,4 +1,4 @@
-"""The simulation that a scenario describes."""
+"""Builds the simulation of a scenario."""
 
 import datetime
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ _PROFILES = {**PROFILES, "calm": _CALM}
 
 
 def simulation_options(scenario: Scenario, env: Env) -> SimulationOptions:
-    """The parts of the cluster."""
+    """The options of the simulation."""
     cluster, restored = scenario.spec.cluster, scenario.snapshot
     behaviour = {"derive_behaviour": PodBehaviour(env, cluster.pods)} if cluster.pods else {}
     return SimulationOptions(
@@ -40,17 +40,17 @@ def simulation_options(scenario: Scenario, env: Env) -> SimulationOptions:
         scheduler_rate=scheduler_rate(cluster.scheduler),
         manager=scenario.manager if restored is None else restored_manager(restored, scenario.manager),
         replicas=scenario.spec.manager.replicas,
-        **behaviour,  # type: ignore[arg-type]  # one field, or none
+        **behaviour,  # type: ignore[arg-type] # at most one field
     )
 
 
 def scheduler_rate(scheduler: schema.SchedulerSettings) -> tuple[float, int]:
-    """Requests a second, and at once."""
+    """The scheduler's client rate limit: queries per second and burst."""
     return (scheduler.kube_api_qps, scheduler.kube_api_burst) if scheduler.kube_api_qps else (0.0, 0)
 
 
 def latency(scenario: Scenario) -> Rule | None:
-    """What makes each request of the manager, and of the program, take its time. Opening a watch takes none."""
+    """The delay rule for requests of the manager and the program; opening a watch is not delayed."""
     spread = scenario.spec.cluster.api_server.latency
     if spread is None:
         return None
@@ -60,7 +60,7 @@ def latency(scenario: Scenario) -> Rule | None:
 
 
 def restored_options(restored: "Restored") -> dict[str, Any]:
-    """What a simulation of a snapshot's cluster begins with. Nodes that were not ready are not there any more."""
+    """Options to restore the cluster of a snapshot. Nodes that were not ready are not started."""
     return {
         "records": restored.records,
         "adopted_nodes": tuple(node.name for node in restored.nodes if node.ready),
@@ -70,17 +70,17 @@ def restored_options(restored: "Restored") -> dict[str, Any]:
 
 
 def restored_manager(restored: "Restored", manager: Options) -> Options:
-    """The manager of a snapshot's cluster: it publishes the authority that the cluster publishes."""
+    """The options of the manager for a snapshot's cluster: it publishes the root CA of that cluster."""
     return with_ca_bundle(manager, restored.root_ca.encode()) if restored.root_ca else manager
 
 
 def node_group(group: schema.NodeGroup) -> NodeGroup:
-    """The nodes of a group."""
+    """The node group of the plane."""
     return NodeGroup(group.name, group.count, node_profile(group))
 
 
 def node_profile(group: schema.NodeGroup) -> Profile:
-    """What the nodes of a group are like."""
+    """The node profile of a group."""
     labels = {**({schema.ZONE_LABEL: group.zone} if group.zone else {}), **group.labels}
     return msgspec.structs.replace(
         _PROFILES[group.profile],
@@ -90,11 +90,11 @@ def node_profile(group: schema.NodeGroup) -> Profile:
         pods=group.capacity.pods,
         labels=labels,
         taints=tuple(msgspec.convert(parse_taint(taint), Taint) for taint in group.taints),
-        # The node lifecycle controller does it where it runs.
+        # Otherwise the node lifecycle controller removes it.
         clears_start_taint=True,
     )
 
 
 def start_of(scenario: Scenario) -> datetime.datetime:
-    """What the clock shows at the start."""
+    """The virtual time at the start."""
     return parse_time(scenario.spec.cluster.start)

@@ -1,8 +1,8 @@
-"""What becomes of a cluster when nodes of it are drained: a snapshot of it, in virtual time.
+"""Previews a drain of nodes: on a snapshot of the cluster, in virtual time.
 
-The cluster of the snapshot is given time to come to rest; then the nodes are drained as ``kubectl drain`` does it. The
-result has what people ask: does the drain end, how long does it take, what stops it, which workloads have fewer pods
-meanwhile, and which pods find no place afterwards.
+First the cluster of the snapshot runs until it is quiet; then the nodes are drained as by ``kubectl drain``. The
+result: whether the drain completes, its duration, what blocks it, which workloads have fewer ready pods meanwhile, and
+which pods remain pending.
 """
 
 import asyncio
@@ -33,23 +33,23 @@ from pilothouse.snapshots.restoring import Restored
 from pilothouse.storage import Change
 
 REST_SECONDS = 60.0
-"""Before and after the drain the cluster is at rest when nothing but heartbeats was written for so long."""
+"""The cluster is quiet after this time without writes except heartbeats."""
 SETTLE_SECONDS = 3600.0
-"""What is still pending or changing after so long is reported as it is."""
+"""The maximum time to wait until the cluster is quiet."""
 _decode = msgspec.json.decode
 Object = dict[str, Any]
 
 
 class NodeResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of one node."""
+    """The result of one node."""
 
     name: str
     pods: int
-    """Those that had to leave it: all but those of DaemonSets, and mirror pods."""
+    """The pods that were evicted: all except mirror pods and those of DaemonSets."""
     drained: bool
     seconds: float
     reason: str = ""
-    """Why it was not drained."""
+    """Why the node was not drained."""
 
 
 class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -59,61 +59,61 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     namespace: str
     name: str
     ready: int
-    """Before the drain."""
+    """Ready pods before the drain."""
     least: int
     end: int
     seconds: float
-    """How long it had fewer."""
+    """How long fewer pods were ready."""
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod without a node at the end."""
+    """A pod that is not scheduled at the end."""
 
     namespace: str
     name: str
     reason: str
     before: bool = False
-    """Whether the same pod had no node before the drain either."""
+    """Whether the pod was pending before the drain."""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The whole result."""
+    """The result."""
 
     objects: int
     nodes: tuple[NodeResult, ...]
     workloads: tuple[WorkloadResult, ...]
     pending: tuple[Pending, ...]
     at_rest: bool
-    """Whether the cluster came to rest in the end."""
+    """Whether the cluster was quiet at the end."""
     seconds: float
-    """From the first eviction until then."""
+    """From the start of the drain until the last write."""
     writes: int
 
     @property
     def succeeded(self) -> bool:
-        """All nodes were drained, and no pod is pending that was not pending before."""
+        """Whether all nodes were drained, and no further pods are pending."""
         return all(node.drained for node in self.nodes) and all(pod.before for pod in self.pending)
 
 
 class DrainOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """As the flags of ``kubectl drain``."""
+    """The flags of ``kubectl drain``."""
 
     names: tuple[str, ...] = ()
     selector: str = ""
     timeout: float = 3600.0
-    """Of one node."""
+    """The time limit for each node."""
     grace_period: float | None = None
     force: bool = False
     parallel: bool = False
 
 
 class UnknownNodes(ValueError):
-    """The snapshot has no such nodes."""
+    """Nodes that are not in the snapshot."""
 
 
 def preview(restored: Restored, options: DrainOptions, *, seed: int = 0) -> Preview:
-    """Drain the nodes. Raises ``UnknownNodes``."""
-    names = chosen(restored, options)
+    """Preview the drain. Raises ``UnknownNodes``."""
+    names = select_nodes(restored, options)
     previews: list[Preview] = []
 
     async def main(env: Env) -> None:
@@ -128,8 +128,8 @@ def preview(restored: Restored, options: DrainOptions, *, seed: int = 0) -> Prev
     return previews[0]
 
 
-def chosen(restored: Restored, options: DrainOptions) -> list[str]:
-    """The nodes that are meant, in their order. Raises ``UnknownNodes``."""
+def select_nodes(restored: Restored, options: DrainOptions) -> list[str]:
+    """The names of the selected nodes, in order. Raises ``UnknownNodes``."""
     nodes = [_decode(record.value) for record in restored.records if record.key.startswith("/nodes/")]
     nodes.sort(key=lambda node: node["metadata"]["name"])
     names = [node["metadata"]["name"] for node in nodes]
@@ -151,11 +151,12 @@ def chosen(restored: Restored, options: DrainOptions) -> list[str]:
 
 
 class Readiness(Invariant):
-    """Follows how many pods of each workload are ready: now, at the least, and for how long fewer than at ``begin``."""
+    """Counts the ready pods of each workload: the current number, the minimum, and how long it was lower than at
+    ``begin``."""
 
     def __init__(self) -> None:
         self._workload_of: dict[str, tuple[str, str, str]] = {}
-        """Of ready pods, by key."""
+        """The workload of each ready pod, by key."""
         self._owners: dict[str, tuple[str, str]] = {}
         """Kind and name of the Deployment of a ReplicaSet, by uid."""
         self._now: Counter[tuple[str, str, str]] = Counter()
@@ -166,14 +167,14 @@ class Readiness(Invariant):
         self._env: Env | None = None
 
     def follow(self, simulation: Simulation) -> None:
-        """Begin with what is there."""
+        """Start with the existing objects."""
         self._env = simulation.env
         for prefix in ("apps/replicasets/", "/pods/"):
             for record in simulation.store.list(prefix).records:
                 self._take(record.key, _decode(record.value))
 
     def begin(self) -> None:
-        """What is ready now is what should be ready."""
+        """Set the reference: the number of pods that are ready now."""
         self._before = Counter(self._now)
         self._least = dict(self._now)
         self._fewer.clear()
@@ -226,7 +227,7 @@ class Readiness(Invariant):
             self._fewer_since[workload] = now
 
     def results(self) -> tuple[WorkloadResult, ...]:
-        """Workloads that have had fewer, the most affected first."""
+        """Workloads that had fewer ready pods, the most affected first."""
         for workload in list(self._fewer_since):
             self._measure(workload)
         results = [
@@ -283,7 +284,7 @@ class _Drain:
         )
 
     async def _rest(self) -> bool:
-        """Wait until the cluster is at rest. Whether that happened in time."""
+        """Wait until the cluster is quiet. Returns whether that was in time."""
         simulation, env = self._simulation, self._simulation.env
         began = env.monotonic()
         while env.monotonic() - began < SETTLE_SECONDS:
@@ -320,7 +321,7 @@ class _Drain:
         )
 
     async def _budgets(self, name: str) -> str:
-        """What rejects the evictions of the pods that are left."""
+        """The reason why an eviction of a remaining pod is rejected."""
         for pod in await pods.evictable(self._client, name):
             try:
                 await pods.evict(self._client, pod, dry_run=True)
@@ -330,9 +331,11 @@ class _Drain:
         return ""
 
     def _without_node(self) -> list[Object]:
-        """The pods that no scheduler has given a node and that are not being deleted."""
-        pods = [_decode(record.value) for record in self._simulation.store.list("/pods/").records]
-        return [pod for pod in pods if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")]
+        """The pods that are neither scheduled nor being deleted."""
+        stored = [_decode(record.value) for record in self._simulation.store.list("/pods/").records]
+        return [
+            pod for pod in stored if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
+        ]
 
     def _pending(self, before: AbstractSet[str]) -> tuple[Pending, ...]:
         pending = []

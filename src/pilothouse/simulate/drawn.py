@@ -1,4 +1,4 @@
-"""Faults at random times, drawn from the seed of a run."""
+"""Random faults at random times, derived from the seed of a run."""
 
 import random  # noqa: TID251  # the type of a stream
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ RESOURCES = ("pods", "nodes", "replicasets", "deployments", "statefulsets", "dae
 
 
 class NodeOutage(msgspec.Struct, frozen=True):
-    """A node fails for a while."""
+    """A temporary outage of a node."""
 
     at: float
     node: str
@@ -28,7 +28,7 @@ class NodeOutage(msgspec.Struct, frozen=True):
 
 
 class PodCrash(msgspec.Struct, frozen=True):
-    """The containers of one of the pods that run then end: ``share`` (from 0 to 1) says which."""
+    """The containers of a running pod terminate; ``share`` (from 0 to 1) selects the pod."""
 
     at: float
     share: float
@@ -41,23 +41,23 @@ Drawn = faults.Fault | NodeOutage | PodCrash
 
 
 def draw(wanted: Faults | None, seed: int, nodes: Sequence[str], *, program: bool) -> tuple[Drawn, ...]:
-    """The faults of a seed, in their order. Pure: the same seed draws the same."""
+    """The random faults of a seed, in order. Pure."""
     if wanted is None:
         return ()
     chance = Chance(seed).stream("faults")
     first, last = float(wanted.after), float(wanted.after + wanted.within)
     times = sorted(round(chance.uniform(first, last), 3) for _ in range(wanted.number))
     resources = (*(wanted.resources or RESOURCES), "")
-    faults: list[Drawn] = []
+    drawn: list[Drawn] = []
     for at in times:
         match chance.choice(wanted.of):
             case "nodes" if nodes:
-                faults.append(_node_outage(chance, at, nodes))
+                drawn.append(_node_outage(chance, at, nodes))
             case "pods":
-                faults.append(PodCrash(at, round(chance.random(), 4)))
+                drawn.append(PodCrash(at, round(chance.random(), 4)))
             case _:
-                faults.append(_of_manager(chance, at, chance.choice(resources), program=program))
-    return tuple(faults)
+                drawn.append(_of_manager(chance, at, chance.choice(resources), program=program))
+    return tuple(drawn)
 
 
 def _node_outage(chance: random.Random, at: float, nodes: Sequence[str]) -> NodeOutage:
@@ -70,7 +70,8 @@ def _node_outage(chance: random.Random, at: float, nodes: Sequence[str]) -> Node
 
 
 def _of_manager(chance: random.Random, at: float, resource: str, *, program: bool) -> faults.Fault:
-    """Faults of one write rather than a share of them, so that the same one happens when others are left out."""
+    """Faults of single writes rather than of a share of them: they happen in the same way when other faults are left
+    out."""
     kinds = ("write",) * 4 + ("crash",) * 4 + ("drop", "slow", "hold", "read", "requests", "lag", "move", "compact")
     lasts = round(chance.choice((0.2, 2.0, 10.0, 40.0)) * (0.5 + chance.random()), 3)
     match chance.choice((*kinds, "second") if program else kinds):

@@ -1,9 +1,8 @@
-"""What has to hold in a run: ``always``, ``eventually``, ``atEnd``, and the conditions of entries (``when``).
+"""The expectations of a run: ``always``, ``eventually``, ``atEnd``, and the conditions of entries (``when``).
 
-Rules about single objects, and those that name objects by constant keys, are evaluated with every write that concerns
-them. Rules over all objects of a resource are evaluated a millisecond after such a write: what many requests of one
-instant do is one evaluation. What has to hold eventually, and conditions, are evaluated ten times a second if they read
-more than a hundred objects.
+Rules about single objects, and rules that select objects by constant keys, are evaluated with every write of such an
+object. Rules over all objects of a resource are evaluated a millisecond after a write, once for many writes of the same
+instant. ``eventually`` rules and conditions are evaluated ten times a second if they read more than a hundred objects.
 """
 
 import asyncio
@@ -25,11 +24,11 @@ from pilothouse.storage import Change
 _PAUSE = 0.001
 _LONG_PAUSE = 0.1
 _FEW = 100
-"""Objects that are read within the shorter pause."""
+"""Maximum number of objects for the shorter pause."""
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
-    """A rule with its expression, and where it stands."""
+    """A rule with its compiled expression and its path in the scenario."""
 
     kind: FailureKind
     path: str
@@ -38,7 +37,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of the rule, or its place."""
+        """The name of the rule, or its path."""
         return self.rule.name or self.path.removeprefix("spec.expect.")
 
 
@@ -51,7 +50,7 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 def compile_all(scenario: Scenario) -> Compiled:
-    """Raises ``ScenarioError``, with the line of the expression."""
+    """Compile the expressions. Raises ``ScenarioError`` with the line of the expression."""
     expect = scenario.spec.expect
     rules = []
     kinds: tuple[tuple[FailureKind, tuple[Rule, ...]], ...] = (
@@ -79,17 +78,17 @@ def _compiled(scenario: Scenario, path: str, source: str, for_each: str = "") ->
 
 
 class _Obligation:
-    """Something that has to hold in time."""
+    """An ``eventually`` expectation that has not held yet."""
 
     def __init__(self, compiled: CompiledRule, since: float) -> None:
         self.compiled = compiled
         self.since = since
-        self.last = Value(False, "it was never evaluated")
+        self.last = Value(False, "not evaluated")
         rule = compiled.rule
         self.must_fail_first = isinstance(rule, EventuallyRule) and rule.again
-        """Whether it counts only after it was false."""
+        """Whether it must be false first (``again``)."""
         self.failing: dict[str, Value] | None = None
-        """Of a rule about single objects, those for which it does not hold, and why; None for other rules."""
+        """For a rule about single objects: the objects for which it is false, with the values; None for other rules."""
 
 
 class Expectations(Invariant):
@@ -105,7 +104,7 @@ class Expectations(Invariant):
         self._by_prefix: dict[str, list[tuple[str, CompiledRule]]] = {}
         self._waiting: dict[str, list[tuple[str, Expression, Callable[[], object]]]] = {}
         self._evaluated: set[str] = set()
-        """Rules that came to true or false at least once."""
+        """Paths of rules that evaluated to true or false at least once."""
         self._last: dict[str, Value] = {}
         self._due: dict[str, tuple[CompiledRule, Change | None]] = {}
         self._due_conditions: dict[int, tuple[Expression, Callable[[], object]]] = {}
@@ -114,20 +113,20 @@ class Expectations(Invariant):
         self._obligations: list[_Obligation] = []
         self._failed = False
         self.seconds: dict[str, float] = {}
-        """Of expectations with a name that hold in time: how long that took, the longest time."""
+        """By name of an ``eventually`` expectation: the time until it held, the longest of several."""
         self._kept_at: dict[str, float] = {}
-        """By the path of an ``eventually`` or ``atEnd`` expectation: when it held, of several times the last."""
+        """By path of an ``eventually`` or ``atEnd`` expectation: when it held, the latest of several times."""
         self._violated: dict[str, tuple[float, str]] = {}
         self.notices: dict[str, None] = {}
-        """Expectations that may not be what was meant."""
+        """Hints about expectations that are probably not as intended."""
         self._awaited = {rule.rule.after for rule in compiled.rules if isinstance(rule.rule, EventuallyRule)} - {""}
-        """Names of entries that expectations are about and that have not begun."""
+        """Names in ``after`` of entries that have not started."""
 
-    # The life of a run
+    # Start and end
 
     def begin(self, simulation: Simulation, defined: list[str], *, left_out: Collection[str] = ()) -> None:
-        """Check from now on. ``defined`` are the resources of the scenario's own definitions, ``left_out`` the names
-        of entries that are not performed in this run. Raises ``ScenarioError``."""
+        """Start checking. ``defined`` are the resources of CRDs that the scenario creates, ``left_out`` the names of
+        entries that are not performed in this run. Raises ``ScenarioError``."""
         self._awaited.difference_update(left_out)
         self._simulation = simulation
         self._objects = ObservedObjects(simulation.store, simulation.plane.server.core.table)
@@ -149,10 +148,10 @@ class Expectations(Invariant):
                 for name in {*rule.expression.reads.resources, *filter(None, [rule.expression.for_each])}:
                     self._by_prefix.setdefault(self._objects.prefix_of(name), []).append((name, rule))
                 self._evaluate_always(rule, None)
-        self.started_action("", self._began, self.holding(""))
+        self.start_entry("", self._began, self.true_expectations(""))
 
-    def holding(self, after: str) -> frozenset[str]:
-        """The paths of those ``eventually`` expectations after an entry that hold already."""
+    def true_expectations(self, after: str) -> frozenset[str]:
+        """The paths of ``eventually`` expectations after this entry that are true now."""
         return frozenset(
             rule.path
             for rule in self._compiled.rules
@@ -161,36 +160,37 @@ class Expectations(Invariant):
             and self._value(rule.expression, rule.path).holds
         )
 
-    def started_action(self, name: str, began: float, held: frozenset[str]) -> None:
-        """An entry of that name has begun to be performed then; the empty name is the start. ``held`` are the
-        expectations that held before."""
+    def start_entry(self, name: str, began: float, held: frozenset[str]) -> None:
+        """Start the expectations after the entry ``name``, which started at ``began``; an empty name is the start of
+        the timeline. ``held`` are the paths of expectations that were true before."""
         self._awaited.discard(name)
         for rule in self._compiled.rules:
             if isinstance(rule.rule, EventuallyRule) and rule.rule.after == name:
                 obligation = _Obligation(rule, began)
                 if self._is_kept(obligation):
                     if rule.path in held:
-                        when = f'the entry "{name}" began' if name else "the time line began"
+                        when = f'the entry "{name}" began' if name else "the timeline began"
                         self.notices[
-                            f"eventually {rule.name}: it held already when {when}; with again: true it must first be "
-                            "false"
+                            f"eventually {rule.name}: it was true already when {when}; "
+                            "with again: true it must first be false"
                         ] = None
                 else:
                     self._obligations.append(obligation)
                     asyncio.get_running_loop().call_at(began + rule.rule.within, self._expire, obligation)
 
     def when(self, number: int, then: Callable[[], object]) -> None:
-        """Call ``then`` once, as soon as the condition of an entry holds."""
+        """Call ``then`` once, as soon as the condition of the entry is true."""
         expression = self._compiled.whens[number]
         if self._value(expression, f"spec.timeline[{number}].when").holds:
             then()
             return
         for name in expression.reads.resources:
-            prefix = self._known_objects.prefix_of(name)
+            prefix = self._observed_objects.prefix_of(name)
             self._waiting.setdefault(prefix, []).append((name, expression, then))
 
     def finish(self) -> None:
-        """The end of the run: what has to hold then, what has not happened, and what was never true or false."""
+        """Check at the end of the run: ``atEnd`` rules, expectations that did not become true, and rules that were
+        never evaluated to true or false."""
         for obligation in self._obligations:
             if not self._is_fulfilled(obligation):
                 self._fail_obligation(obligation, "the run ended before")
@@ -211,8 +211,8 @@ class Expectations(Invariant):
                 self._fail(rule, f"it was never true or false{_detail(last)}")
 
     def results(self) -> tuple[ExpectationResult, ...]:
-        """What came of each expectation so far. Of ``always`` and ``eventually`` only the first violation is known,
-        which has ended the run."""
+        """The outcome of each expectation so far. For ``always`` and ``eventually`` only the first violation is
+        recorded; it ended the run."""
         return tuple(map(self._result, self._compiled.rules))
 
     def _result(self, rule: CompiledRule) -> ExpectationResult:
@@ -248,7 +248,7 @@ class Expectations(Invariant):
             if rule.expression.for_each == name and change.type != "DELETED":
                 self._evaluate_object(rule, key, change)
             if rule.expression.reads.concerns(name, key):
-                if rule.expression.is_whole or rule.expression.for_each:
+                if rule.expression.reads_all_objects or rule.expression.for_each:
                     self._due[rule.path] = (rule, change)
                     self._schedule()
                 else:
@@ -262,7 +262,7 @@ class Expectations(Invariant):
             self._changed_for(obligation, prefix, key)
 
     def _changed_for(self, obligation: _Obligation, prefix: str, key: str) -> None:
-        objects, expression = self._known_objects, obligation.compiled.expression
+        objects, expression = self._observed_objects, obligation.compiled.expression
         if obligation.failing is not None:
             if objects.prefix_of(expression.for_each) == prefix:
                 self._evaluate_one(obligation, key)
@@ -276,7 +276,7 @@ class Expectations(Invariant):
     def _evaluate_one(self, obligation: _Obligation, key: str) -> None:
         assert obligation.failing is not None, "it is about single objects"
         expression = obligation.compiled.expression
-        about = self._known_objects.of(expression.for_each).get(key)
+        about = self._observed_objects.of(expression.for_each).get(key)
         obligation.failing.pop(key, None)
         if about is not None:
             value = self._valued(expression, obligation.compiled.path, key, about)
@@ -289,7 +289,7 @@ class Expectations(Invariant):
                 name for expression in expressions for name, keys in expression.reads.resources.items() if keys is None
             }
             names |= {expression.for_each for expression in expressions if expression.for_each}
-            count = sum(len(self._known_objects.of(name)) for name in names)
+            count = sum(len(self._observed_objects.of(name)) for name in names)
             pause = _PAUSE if count <= _FEW else _LONG_PAUSE
             self._later_timer = asyncio.get_running_loop().call_later(pause, self._evaluate_later)
 
@@ -318,7 +318,7 @@ class Expectations(Invariant):
     # Evaluation
 
     @property
-    def _known_objects(self) -> ObservedObjects:
+    def _observed_objects(self) -> ObservedObjects:
         assert self._objects is not None, "the run has begun"
         return self._objects
 
@@ -327,10 +327,11 @@ class Expectations(Invariant):
         return self._simulation.env.monotonic()
 
     def _value(self, expression: Expression, path: str) -> Value:
-        """Of a rule about each object: whether it holds for all; the first error or counterexample otherwise."""
+        """The value of the expression. For a rule about each object: true if it is true for all objects, else the first
+        error or counterexample."""
         if not expression.for_each:
             return self._valued(expression, path)
-        for key, about in list(self._known_objects.of(expression.for_each).items()):
+        for key, about in list(self._observed_objects.of(expression.for_each).items()):
             value = self._valued(expression, path, key, about)
             if not value.holds:
                 return _about(expression, key, value)
@@ -338,14 +339,14 @@ class Expectations(Invariant):
 
     def _valued(self, expression: Expression, path: str, key: str = "", about: Any = None) -> Value:
         try:
-            return expression.evaluate(self._known_objects, key, about)
+            return expression.evaluate(self._observed_objects, key, about)
         except ExpressionError as error:
             raise ScenarioError(f"{self._scenario.where(path)}: {error}") from None
 
     def _evaluate_object(self, rule: CompiledRule, key: str, change: Change) -> None:
-        about = self._known_objects.of(rule.expression.for_each).get(key)
+        about = self._observed_objects.of(rule.expression.for_each).get(key)
         try:
-            value = rule.expression.evaluate(self._known_objects, key, about)
+            value = rule.expression.evaluate(self._observed_objects, key, about)
         except ExpressionError as error:
             self._report_error(rule, error)
             return
@@ -362,7 +363,7 @@ class Expectations(Invariant):
             return
         self._last[rule.path] = value
         if value.is_missing:
-            return  # what it is about is not there yet, or no more
+            return  # the object does not exist yet, or no longer
         self._evaluated.add(rule.path)
         if not value.holds and not (rule.expression.for_each and NO_KEY in value.error):
             self._fail(rule, f"it does not hold{_detail(value)}", change)
@@ -372,7 +373,7 @@ class Expectations(Invariant):
         if expression.for_each and not expression.reads.resources:
             if obligation.failing is None:
                 obligation.failing = {}
-                for key in list(self._known_objects.of(expression.for_each)):
+                for key in list(self._observed_objects.of(expression.for_each)):
                     self._evaluate_one(obligation, key)
             key, value = next(iter(obligation.failing.items()), ("", Value(True)))
             obligation.last = value if value.holds else _about(expression, key, value)

@@ -1,7 +1,8 @@
-"""CEL over the objects of the cluster: compiled once, evaluated where something has changed, within bounds.
+"""CEL expressions over the objects of the cluster: compiled once, evaluated after changes of the objects that they
+read, with cost limits.
 
-Variables: ``objects`` (a map of resources, of objects by ``NAMESPACE/NAME``), and for rules about each object
-``object`` and ``key``. An expression that names objects only by constant keys is given only these.
+Variables: ``objects`` (a map of resources, of objects by ``NAMESPACE/NAME``), and ``object`` and ``key`` in rules about
+each object. An expression that selects objects only by constant keys gets only these objects.
 """
 
 import difflib
@@ -18,39 +19,39 @@ from pilothouse.simulate.objects import ObservedObjects
 
 MAX_CHARACTERS = 20_000
 MAX_WEIGHT = 2_000_000_000
-"""Values that one expression may read in one run, all evaluations together: some minutes."""
+"""Maximum number of values that one expression reads in one run, over all evaluations: some minutes of CPU."""
 NO_SUCH_KEY = "no such key"
 
 
 class ExpressionError(ValueError):
-    """An expression that is none, or that costs too much."""
+    """An invalid expression, or one that exceeds the cost limits."""
 
 
 class Reads(msgspec.Struct, frozen=True):
-    """What an expression reads: resources, each with the keys, or None for all objects."""
+    """The resources that an expression reads, each with the keys, or None for all objects."""
 
     resources: dict[str, frozenset[str] | None]
 
     def concerns(self, name: str, key: str) -> bool:
-        """Whether an object is among it."""
+        """Whether the expression reads this object."""
         keys = self.resources.get(name, frozenset())
         return keys is None or key in keys
 
 
 class Value(msgspec.Struct, frozen=True):
-    """What an evaluation came to: true, false, or an error."""
+    """The result of an evaluation: true, false, or an error."""
 
     holds: bool
     error: str = ""
 
     @property
     def is_missing(self) -> bool:
-        """Whether something is not there that the expression reads."""
+        """Whether the expression reads an object that does not exist."""
         return self.error.startswith(NO_SUCH_KEY)
 
 
 class Expression:
-    """One expression."""
+    """A compiled expression."""
 
     def __init__(self, source: str, *, for_each: str = "") -> None:
         """Raises ``ExpressionError``."""
@@ -72,21 +73,23 @@ class Expression:
         self._weight = 0
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it reads all objects of some resource."""
+    def reads_all_objects(self) -> bool:
+        """Whether it reads all objects of a resource."""
         return any(keys is None for keys in self.reads.resources.values())
 
-    def evaluate(self, objects: ObservedObjects, key: str = "", about: Any = None) -> Value:
-        """Whether it holds. Raises ``ExpressionError`` when it has cost too much."""
-        given: dict[str, Any] = {}
+    def evaluate(self, objects: ObservedObjects, key: str = "", obj: Any = None) -> Value:
+        """Evaluate. Raises ``ExpressionError`` if a cost limit is exceeded."""
+        variables: dict[str, Any] = {}
         for name, keys in self.reads.resources.items():
             all_objects = objects.of(name)
-            given[name] = (
-                all_objects if keys is None else {name: all_objects[name] for name in keys if name in all_objects}
+            variables[name] = (
+                all_objects
+                if keys is None
+                else {each_key: all_objects[each_key] for each_key in keys if each_key in all_objects}
             )
-        values: dict[str, Any] = {"objects": given}
+        values: dict[str, Any] = {"objects": variables}
         if self.for_each:
-            values |= {"object": about, "key": key}
+            values |= {"object": obj, "key": key}
         extent = measured(values)
         self._weight += min(extent.weight, 1 << 20)
         if self._weight > MAX_WEIGHT:
@@ -109,7 +112,7 @@ class Expression:
         return Value(result)
 
     def check_names(self, names: list[str]) -> None:
-        """Raises ``ExpressionError`` for resources that are not among the known ones."""
+        """Raises ``ExpressionError`` for resources that are not in ``names``."""
         for name in (*self.reads.resources, *((self.for_each,) if self.for_each else ())):
             if name not in names:
                 near = difflib.get_close_matches(name, names, n=1)

@@ -1,4 +1,5 @@
-"""Runs to be made, and how they are made in this process. ``workers`` makes them in several."""
+"""The runs of a search, and a runner that executes them in this process; ``workers`` executes them in several
+processes."""
 
 import contextlib
 import sys
@@ -16,7 +17,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One run."""
 
     number: int
-    """In the order of all runs."""
+    """Its position among all runs."""
     seed: int
     variant: int = 0
     only: frozenset[int] | None = None
@@ -24,20 +25,21 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Runner(Protocol):
-    """Makes runs of scenarios, one for each variant."""
+    """Executes runs of scenarios, one scenario for each variant."""
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Result]]:
-        """The results as they come. The next job is taken when there is room for it. Raises ``ScenarioError``."""
+        """Execute the jobs and yield results in the order of completion. The next job is taken when a slot is free.
+        Raises ``ScenarioError``."""
 
     def abandon(self, after: int) -> None:
-        """Give up the runs with a higher number, which ``run`` then does not return."""
+        """Abort the runs with a higher number; ``run`` does not yield their results."""
 
     def close(self) -> None:
-        """End what is still running."""
+        """Abort the remaining runs."""
 
 
 class LocalRunner:
-    """Runs in this process, one after the other: what debuggers want."""
+    """Executes runs one after the other in this process, for debuggers."""
 
     def __init__(self, scenarios: Sequence[Scenario]) -> None:
         self._scenarios = scenarios
@@ -49,17 +51,18 @@ class LocalRunner:
             yield job, perform(self._scenarios, job, self.running)
 
     def abandon(self, after: int) -> None:
-        """Nothing runs beside the consumer."""
+        """A no-op: there are no parallel runs."""
 
     def close(self) -> None:
-        """Nothing is left."""
+        """A no-op."""
 
     def virtual_seconds(self) -> float:
-        """Of the run that is being made; may be called from another thread."""
+        """The virtual time of the current run; may be called from another thread."""
         return self.running.seconds
 
 
 def perform(scenarios: Sequence[Scenario], job: Job, running: Running) -> Result:
-    """Make a run. Standard output belongs to the command's result: what a program prints goes to standard error."""
+    """Execute one run. Standard output is reserved for the result of the command: output of a program goes to standard
+    error."""
     with contextlib.redirect_stdout(sys.stderr):
         return run(scenarios[job.variant], job.seed, only=job.only, record=job.record, running=running)

@@ -1,4 +1,4 @@
-"""The invariants of ``pilothouse.sim.invariants`` by the names of their classes."""
+"""Looks up the invariants of ``pilothouse.sim.invariants`` by class name."""
 
 import difflib
 import functools
@@ -16,8 +16,8 @@ from pilothouse.sim.invariants.replicasets import ReplicaSets
 
 
 @functools.cache
-def known() -> dict[str, Callable[[], Invariant]]:
-    """Those that need nothing but what is known here."""
+def factories_by_name() -> dict[str, Callable[[], Invariant]]:
+    """The factories of invariants without required arguments, by class name."""
     factories: dict[str, Callable[[], Invariant]] = {
         "ReplicaSets": lambda: ReplicaSets(burst=BURST),
         "Garbage": _garbage,
@@ -27,7 +27,7 @@ def known() -> dict[str, Callable[[], Invariant]]:
             is_own = (
                 isinstance(member, type) and issubclass(member, Invariant) and member.__module__.endswith(module.name)
             )
-            if is_own and not name.startswith("_") and _needs_nothing(member):
+            if is_own and not name.startswith("_") and _has_no_required_arguments(member):
                 factories[name] = member
     return dict(sorted(factories.items()))
 
@@ -36,7 +36,7 @@ def _garbage() -> Invariant:
     return Garbage({(info.api_version, info.kind): (info.resource, info.namespaced) for info in built_in()})
 
 
-def _needs_nothing(kind: type[Invariant]) -> bool:
+def _has_no_required_arguments(kind: type[Invariant]) -> bool:
     parameters = inspect.signature(kind).parameters.values()
     return all(
         parameter.default is not parameter.empty or parameter.kind is parameter.VAR_POSITIONAL
@@ -45,10 +45,10 @@ def _needs_nothing(kind: type[Invariant]) -> bool:
 
 
 def create(name: str) -> Invariant:
-    """A new one. Raises ``LookupError``."""
-    factory = known().get(name)
+    """Create an invariant. Raises ``LookupError``."""
+    factory = factories_by_name().get(name)
     if factory is None:
-        near = difflib.get_close_matches(name, known(), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known())}"
+        near = difflib.get_close_matches(name, factories_by_name(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(factories_by_name())}"
         raise LookupError(f'no invariant is called "{name}"; {hint}')
     return factory()

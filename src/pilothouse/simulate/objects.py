@@ -1,6 +1,6 @@
-"""The objects of the cluster as expressions see them: ``objects.deployments['default/web']``.
+"""The objects of the cluster as variables of expressions: ``objects.deployments['default/web']``.
 
-They follow the store commit by commit; only resources that some expression reads are kept.
+Updated with every commit; only resources that an expression reads are kept.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class ObservedObjects:
 
     @property
     def names(self) -> Iterable[str]:
-        """The resources that are known by now."""
+        """The known resources."""
         return self._by_name
 
     def follow(self, name: str) -> None:
@@ -52,7 +52,7 @@ class ObservedObjects:
         return self._kept[self._prefix(name)]
 
     def committed(self, change: Change) -> tuple[str, str] | None:
-        """Keep up. The prefix and key of what has changed, None if nobody reads it."""
+        """Apply the change. Returns prefix and key of the object, None if no expression reads the resource."""
         first = change.key.find("/")
         prefix = change.key[: change.key.find("/", first + 1) + 1]
         kept = self._kept.get(prefix)
@@ -66,12 +66,12 @@ class ObservedObjects:
         return prefix, key
 
     def prefix_of(self, name: str) -> str:
-        """What the keys of a resource begin with."""
+        """The storage prefix of a resource."""
         return self._prefix(name)
 
 
 def _decoded(value: bytes) -> Any:
     obj = _decode(value)
-    # Half of an object, and of no use to expressions.
+    # Half of the size of an object, and not useful in expressions.
     obj.get("metadata", {}).pop("managedFields", None)
     return obj

@@ -1,4 +1,4 @@
-"""How long one pod has waited to be ready, as results, reports and budgets show it."""
+"""The wait of a pod to be ready, as in results, reports and budgets."""
 
 import msgspec
 
@@ -6,12 +6,12 @@ from pilothouse.simulate.scenario.scalars import shown_seconds
 
 
 class PodWait(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How long a pod has waited to be ready for the first time, and for what."""
+    """How long a pod waited to be ready for the first time, and the causes."""
 
     pod: str
     """``NAMESPACE/NAME``."""
     node: str
-    """Empty if it had none."""
+    """Empty if it was not scheduled."""
     seconds: float
     outcome: str
     """How the wait ended: ``ready``, ``marked for deletion``, ``failed``, ``removed``, or ``the end`` of the run."""
@@ -19,7 +19,7 @@ class PodWait(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def ended(self) -> str:
-        """Whether it became ready, and if not how that ended."""
+        """Whether it became ready, or else how the wait ended."""
         if self.outcome == "ready":
             return "ready"
         how = {"the end": "the end of the run", "failed": "it failed"}.get(self.outcome, f"it was {self.outcome}")

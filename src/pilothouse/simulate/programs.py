@@ -1,4 +1,4 @@
-"""Operators and controllers under test in a scenario. They meet the faults in the manager's place."""
+"""Loads operators and controllers under test. Faults apply to them instead of the manager."""
 
 import functools
 
@@ -10,8 +10,8 @@ from pilothouse.testing.simulated_program import simulated_program
 
 @functools.cache
 def load(reference: str) -> Program:
-    """The operator in ``FILE`` or ``FILE:NAME``. Raises ``ScenarioError``; what the file itself raises is its author's
-    to see."""
+    """Load the operator in ``FILE`` or ``FILE:NAME``. Raises ``ScenarioError``; exceptions of the file itself are not
+    caught."""
     try:
         return simulated_program(load_app(reference))
     except AppFileError as error:

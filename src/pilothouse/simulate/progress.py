@@ -1,4 +1,5 @@
-"""How far a search is, on standard error: a line that is rewritten on a terminal, or one every half minute."""
+"""Prints the progress of a search to standard error: one updated line on a terminal, otherwise a line every half
+minute."""
 
 from collections.abc import Sequence
 from typing import TextIO
@@ -14,7 +15,7 @@ _ERASE = "\r\x1b[K"
 
 
 class Progress:
-    """Prints to a stream."""
+    """Prints progress to a stream."""
 
     def __init__(self, stream: TextIO, total: int) -> None:
         self._stream = stream
@@ -27,19 +28,19 @@ class Progress:
         self._shown = False
 
     def finished(self, result: Result) -> None:
-        """A run has come to its end."""
+        """A run has finished."""
         self._runs += 1
         self._failed += result.failure is not None
         self._virtual += result.seconds
         self._show([])
 
     def shrinking(self, failed: "FailedRun[int, Result]") -> None:
-        """A run that has failed is being shrunk."""
+        """A failed run is being shrunk."""
         self._shrinking = failed
         self._show([])
 
     def tick(self, running: Sequence[float]) -> None:
-        """Time passes; ``running`` is how far each run is."""
+        """Update the output; ``running`` has the virtual time of each current run."""
         self._show(running)
 
     def _show(self, running: Sequence[float]) -> None:
@@ -53,7 +54,7 @@ class Progress:
         self._shown = True
 
     def line(self, elapsed: float, running: Sequence[float]) -> str:
-        """What is shown after so many real seconds."""
+        """The line after ``elapsed`` real seconds."""
         if self._shrinking is not None:
             failed = self._shrinking
             at = f", the run is at {shown_seconds(round(running[0]))}" if running else ""

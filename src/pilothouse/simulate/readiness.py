@@ -1,16 +1,17 @@
-"""``TimesToReady``: how long pods wait until they are ready for the first time, and for what.
+"""``TimesToReady``: the time from a pod's creation until it is ready for the first time, and the causes.
 
-The one measure behind ``timeToReady`` budgets, the lines of the command, its JSON and the reports: each of them is
-called with the same ``Wait`` of each pod.
+The only measurement behind ``timeToReady`` budgets, the output of the command, its JSON and the reports: each of them
+receives the same ``Wait`` of each pod.
 
-A pod that is created in the run waits until the first of these:
+The wait of a pod that is created in the run ends when one of these happens:
 
-* It is ready and not marked for deletion. Endpoints leave a terminating pod out, whatever its condition says: the
-  kubelet of a node that was silent may report a pod as ready long after it was given up.
-* It is marked for deletion, fails, or is removed, without having been ready. What it has waited by then counts: without
-  these pods a measure would leave out the very ones that were stuck.
-* It succeeds without having been seen as ready, as a short Job does while its node is silent: no time to ready.
-* The run ends: its age counts.
+* It is ready and not marked for deletion. Endpoints exclude terminating pods, whatever their condition: the kubelet of
+  a node that was unreachable may report a pod as ready long after its eviction.
+* It is marked for deletion, fails, or is removed, without having been ready. The time until then counts: otherwise the
+  measure would exclude exactly the pods that were stuck.
+* It succeeds without an observed ready condition, as a short Job does while its node is silent: it has no time to
+  ready.
+* The run ends: the age of the pod counts.
 """
 
 import math
@@ -27,7 +28,7 @@ from pilothouse.storage import Change
 _PODS = "/pods/"
 _LONGEST_DETAIL = 160
 _SHORT = 0.5
-"""Stages of a wait that took fewer seconds are left out, unless they are the last one."""
+"""Shorter stages of a wait are not shown, except for the last one."""
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,14 +82,14 @@ _read_node = msgspec.json.Decoder(_Node).decode
 
 
 class Wait:
-    """The wait of one pod, which may still go on."""
+    """The wait of one pod until it is ready; it may not be finished."""
 
     def __init__(self, key: str, created: float) -> None:
         self.key = key
-        """In the store: ``/pods/NAMESPACE/NAME``."""
+        """Storage key: ``/pods/NAMESPACE/NAME``."""
         self.seconds = 0.0
         self.outcome = ""
-        """``ready``, or why it ended: ``marked for deletion``, ``failed``, ``removed``; ``the end`` of the run."""
+        """``ready``, or how it ended: ``marked for deletion``, ``failed``, ``removed``, ``the end`` of the run."""
         self._created = created
         self._scheduled: float | None = None
         self._started: float | None = None
@@ -96,11 +97,11 @@ class Wait:
 
     @property
     def was_ready(self) -> bool:
-        """Whether it has become ready."""
+        """Whether the pod became ready."""
         return self.outcome == "ready"
 
     def observe(self, pod: _Pod, at: float) -> None:
-        """The pod as it was written now."""
+        """Process a write of the pod."""
         self._pod = pod
         if self._scheduled is None and pod.spec.node_name:
             self._scheduled = at
@@ -108,12 +109,12 @@ class Wait:
             self._started = at
 
     def end(self, outcome: str, at: float) -> None:
-        """It waits no longer."""
+        """Finish the wait."""
         self.outcome = outcome
         self.seconds = round(at - self._created, 3)
 
     def described(self, node_is_ready: Callable[[str], bool]) -> PodWait:
-        """For people: where the pod is, and what it has waited for."""
+        """For users: the node of the pod, and the stages of its wait."""
         node = self._pod.spec.node_name or ""
         ended = self._created + self.seconds
         scheduled = ended if self._scheduled is None else self._scheduled
@@ -123,7 +124,7 @@ class Wait:
             stages.append(("its containers to start", started - scheduled))
         if self._started is not None:
             stages.append(("its containers to be ready", ended - started))
-        if self.was_ready:  # most of its time, wherever that was
+        if self.was_ready:  # only the stages that took most of the time
             shown = [stage for stage in stages if stage[1] >= _SHORT] or stages[-1:]
         else:
             shown = [*(stage for stage in stages[:-1] if stage[1] >= _SHORT), stages[-1]]
@@ -137,7 +138,7 @@ class Wait:
         return PodWait(pod=pod, node=node, seconds=self.seconds, outcome=self.outcome, waited_for=waited_for)
 
     def _reason(self) -> str:
-        """What the pod says of it."""
+        """The reason in the pod's status."""
         status = self._pod.status
         named = "PodScheduled" if not self._pod.spec.node_name else "ContainersReady"
         reasons = [
@@ -151,7 +152,7 @@ class Wait:
 
 
 class TimesToReady:
-    """Follows the pods that are created from now on. ``on_end`` is called with each wait that is over."""
+    """Measures the pods that are created from now on. ``on_end`` is called with each finished wait."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
@@ -159,7 +160,7 @@ class TimesToReady:
         self.on_end: list[Callable[[Wait], None]] = []
 
     def committed(self, change: Change) -> None:
-        """A pod was written."""
+        """Process a write of a pod."""
         key, at = change.key, self._simulation.env.monotonic()
         if change.type == "ADDED":
             self._waiting[key] = Wait(key, at)
@@ -177,14 +178,14 @@ class TimesToReady:
                     observe(wait)
 
     def waiting(self) -> Iterator[Wait]:
-        """Those pods that wait still, with their age, in the order of their creation."""
+        """The pods that are not ready yet, with their age, in the order of creation."""
         now = self._simulation.env.monotonic()
         for wait in self._waiting.values():
             wait.end("the end", now)
             yield wait
 
     def node_is_ready(self, name: str) -> bool:
-        """As its condition says now."""
+        """Whether the node's Ready condition is true now."""
         record = self._simulation.store.get(f"/nodes/{name}")
         if record is None:
             return False
@@ -193,7 +194,7 @@ class TimesToReady:
 
 
 def _outcome(pod: _Pod, *, removed: bool) -> str:
-    """Why the wait is over; empty if it is not."""
+    """How the wait ended; empty if it has not ended."""
     phase = pod.status.phase
     if phase == "Succeeded":
         return "succeeded"
@@ -208,7 +209,7 @@ def _outcome(pod: _Pod, *, removed: bool) -> str:
 
 
 class Waits:
-    """Waits that are over: all of their seconds, eight bytes each, and the slowest ones for people."""
+    """Finished waits: all durations, eight bytes each, and the slowest ones with details."""
 
     def __init__(self, most_named: int = 0) -> None:
         self._most_named = most_named
@@ -216,7 +217,7 @@ class Waits:
         self._slowest: list[PodWait] = []
 
     def add(self, wait: Wait, node_is_ready: Callable[[str], bool]) -> None:
-        """One more."""
+        """Add a finished wait."""
         self._seconds.append(wait.seconds)
         if self._most_named:
             if len(self._slowest) >= self._most_named and wait.seconds <= self._slowest[-1].seconds:
@@ -226,7 +227,7 @@ class Waits:
             del self._slowest[self._most_named :]
 
     def copy(self) -> "Waits":
-        """What is known so far, to add those to it that have not come to their end."""
+        """A copy, to which unfinished waits are added."""
         copied = Waits(self._most_named)
         copied._seconds = self._seconds[:]
         copied._slowest = self._slowest[:]
@@ -234,16 +235,16 @@ class Waits:
 
     @property
     def slowest(self) -> tuple[PodWait, ...]:
-        """The slowest first."""
+        """The slowest waits, slowest first."""
         return tuple(self._slowest)
 
-    def ordered(self) -> list[float]:
-        """All seconds, the fewest first."""
+    def sorted_seconds(self) -> list[float]:
+        """All durations, shortest first."""
         return sorted(self._seconds)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that so large a share does not exceed; 0 for none at all."""
+    """The nearest-rank percentile of sorted values; 0 if there are none."""
     if not ordered:
         return 0.0
     return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 3)

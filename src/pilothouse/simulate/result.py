@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The result of a run."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -13,41 +13,42 @@ FailureKind = Literal[
     "always", "eventually", "atEnd", "invariant", "budget", "action", "unsettled", "error", "crash", "timeout"
 ]
 ERRORS: tuple[FailureKind, ...] = ("crash", "timeout", "error")
-"""Runs that have not come to their end."""
+"""Kinds of failures of runs that did not finish."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a run has failed."""
+    """The failure of a run."""
 
     kind: FailureKind
     name: str
-    """Of the expectation, invariant or entry; with ``kind`` it says whether two failures are the same."""
+    """The name of the expectation, invariant or entry; failures with equal ``kind`` and ``name`` are considered the
+    same."""
     message: str
     at: float
-    """Virtual seconds since the start."""
+    """Virtual seconds since the start of the timeline."""
     why: str = ""
     """The chain of causes of the write that was rejected, for invariants and ``always``."""
 
     @property
     def summary(self) -> str:
-        """What, and why, without the chain of causes."""
+        """Kind, name and message, without the chain of causes."""
         return f"{self.kind} {self.name}: {self.message}"
 
     @property
     def signature(self) -> tuple[str, str]:
-        """Two failures with the same are of the same kind."""
+        """Equal for failures that are considered the same."""
         return self.kind, self.name
 
 
 class Part(msgspec.Struct, frozen=True):
-    """An entry of the time line or a drawn fault: what shrinking may leave out."""
+    """An entry of the timeline or a random fault; shrinking may leave it out."""
 
     number: int
     text: str
 
 
 class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One budget: what was used at most, and what might be."""
+    """The result of one budget: measured value and limit."""
 
     name: str
     measured: float
@@ -56,63 +57,64 @@ class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
     at: float | None = None
     """When it was exceeded for the first time."""
     is_time: bool = False
-    """Whether it is in seconds."""
+    """Whether the values are seconds."""
     missing: str = ""
     """The workload, if it never existed in the run."""
     namespace: str = ""
-    """In which it never existed."""
+    """The namespace of the missing workload."""
     elsewhere: tuple[str, ...] = ()
-    """Namespaces in which there was one of that name."""
+    """Other namespaces that have a workload of this name."""
     pods: tuple[PodWait, ...] = ()
-    """Of a time to ready that was exceeded: the slowest pods."""
+    """The slowest pods, if a time to ready was exceeded."""
 
 
 ExpectationOutcome = Literal["held", "violated", "open"]
 
 
 class ExpectationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One expectation: whether it held."""
+    """The result of one expectation."""
 
     kind: FailureKind
     name: str
     outcome: ExpectationOutcome
-    """``open``: the run ended before it was known, by another failure, or nothing was there that it is about."""
+    """``open``: the run ended before with another failure, or the objects of the expectation never existed."""
     at: float | None = None
-    """Seconds since the start of the time line: when it was violated, or when what has to hold in time held."""
+    """Seconds since the start of the timeline: when it was violated, or when an ``eventually`` or ``atEnd`` expectation
+    held."""
     message: str = ""
-    """How it was violated."""
+    """The violation."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one run of one seed."""
+    """The result of one run with one seed."""
 
     scenario: str
     seed: int
     failure: Failure | None
     writes: int
     digest: str
-    """Of every write, its time and its origin: two runs with the same digest were the same."""
+    """A digest of all writes with their times and origins: runs with equal digests are identical."""
     seconds: float
-    """Virtual."""
+    """Virtual seconds."""
     cpu: float
     budgets: tuple[BudgetResult, ...] = ()
     expectations: tuple[ExpectationResult, ...] = ()
     """``always``, ``eventually`` and ``atEnd``, in the order of the file."""
     measures: dict[str, float] = {}
     parts: tuple[Part, ...] = ()
-    """What happened, as far as it was not left out."""
+    """The parts that were not left out."""
     log: str = ""
-    """The last lines of the run's log, if it has failed."""
+    """The last lines of the log, if the run failed."""
     recording: "Recording | None" = None
-    """What a report shows, where it was asked for."""
+    """The recording, if requested."""
     notices: tuple[str, ...] = ()
-    """What did not fail the run, but may not be what was meant."""
+    """Warnings about the scenario that do not fail the run."""
     never_ready: tuple[str, ...] = ()
-    """Pods that were not ready at the end, and never before; the first ones by name."""
+    """Pods that were never ready by the end of the run; the first ones by name."""
     deleted_unready: tuple[str, ...] = ()
-    """The first pods that were deleted, or have failed, before they were ready."""
+    """The first pods that were deleted or failed before they were ready."""
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it has come to its end, so that its measures can be compared with others."""
+    def is_complete(self) -> bool:
+        """Whether the run finished, so that its measures can be compared with those of other runs."""
         return self.failure is None or self.failure.kind in ("budget", "atEnd")

@@ -1,4 +1,4 @@
-"""``run``: a scenario once, for one seed, in this process and in virtual time."""
+"""``run``: executes a scenario once, for one seed, in this process and in virtual time."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ _LINES = 60
 
 
 def parts_of(scenario: Scenario, seed: int) -> tuple[Part, ...]:
-    """Everything that shrinking may leave out, by number: the entries of the time line, then the drawn faults."""
+    """The numbered parts that shrinking may leave out: the entries of the timeline, then the random faults."""
     entries = [entry_text(entry) for entry in scenario.spec.timeline]
     return tuple(Part(number, text) for number, text in enumerate([*entries, *map(fault_text, _drawn(scenario, seed))]))
 
@@ -45,14 +45,14 @@ def _drawn(scenario: Scenario, seed: int) -> tuple[drawn.Drawn, ...]:
 
 
 class Running:
-    """How far a run is, for another thread that shows it."""
+    """The progress of a run, read by another thread."""
 
     def __init__(self) -> None:
         self.simulation: Simulation | None = None
 
     @property
     def seconds(self) -> float:
-        """Virtual, since the start of the run that is being made; 0 if there is none."""
+        """Virtual seconds since the start of the current run; 0 if there is none."""
         simulation = self.simulation
         return 0.0 if simulation is None else simulation.env.monotonic()
 
@@ -65,11 +65,10 @@ def run(
     record: bool = False,
     running: Running | None = None,
 ) -> Result:
-    """One run. ``only`` leaves out all parts but these (see ``parts_of``). Failures of every kind are a part of the
-    result.
+    """Execute one run. ``only`` selects the parts (see ``parts_of``). All kinds of failures are in the result.
 
-    Raises ``ScenarioError`` for what is wrong with the scenario itself and can only be seen while it runs: manifests
-    that the API server rejects, expressions about resources that do not exist or that cost too much.
+    Raises ``ScenarioError`` for errors of the scenario that are only detected at run time: manifests that the API
+    server rejects, expressions about resources that do not exist or that exceed the cost limits.
     """
     began = processor_seconds()
     one = _Run(scenario, seed, only, record=record, running=running or Running())
@@ -79,7 +78,7 @@ def run(
 
 
 def validate(scenario: Scenario) -> None:
-    """Compile every expression, find every invariant and load the program. Raises ``ScenarioError``."""
+    """Compile the expressions, look up the invariants and load the program. Raises ``ScenarioError``."""
     compile_all(scenario)
     if scenario.program:
         try:
@@ -97,7 +96,7 @@ def validate(scenario: Scenario) -> None:
 
 
 def check_parts(scenarios: Sequence[Scenario], seeds: Iterable[int], only: Collection[int]) -> None:
-    """Raises ``ValueError`` for numbers that no part of any run has (``parts_of``)."""
+    """Raises ``ValueError`` for numbers that are no part of any run (``parts_of``)."""
     unknown, most = set(only), 0
     for scenario in scenarios:
         for seed in seeds:
@@ -139,15 +138,15 @@ class _Run:
         self._timeline: Timeline | None = None
         self._rested = False
         self._unfinished: tuple[str, ...] = ()
-        """Entries of the time line that something still kept from their end when the run ended."""
+        """Blocked entries of the timeline at the end of the run."""
         self._never_ready: tuple[str, ...] = ()
         self._deleted_unready: tuple[str, ...] = ()
 
     def run(self) -> Exception | None:
-        """Returns what ended it, if that was an error."""
+        """Execute the run. Returns the error that ended it, if any."""
         try:
             virtual.run(self._main, seed=self._seed, start=cluster.start_of(self._scenario))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is what the run has found
+        except Exception as error:  # noqa: BLE001 # any error is the result of the run
             cause: BaseException = error
             while isinstance(cause, BaseExceptionGroup):
                 cause = cause.exceptions[0]
@@ -160,7 +159,7 @@ class _Run:
         if self._failure is None:
             self._failure = failure
             if self._recorder is not None and self._recording is None:
-                # Budgets are evaluated at the end, and have the time at which they were exceeded.
+                # Budgets are evaluated at the end, with the time at which they were exceeded.
                 at = failure.at if failure.kind == "budget" else None
                 self._recorder.mark(recording.VIOLATION, failure.summary, why=failure.why, at=at)
         if self._failed is not None:
@@ -191,7 +190,7 @@ class _Run:
                 self._deleted_unready = self._usage.deleted_unready()
 
     def _measured(self, simulation: Simulation) -> dict[str, float]:
-        """What the run took and used, by name."""
+        """The measures by name: durations of entries and expectations, and usage."""
         measures: dict[str, float] = {}
         if self._rested:
             measures["time until quiet"] = round(max(0.0, simulation.last_write - self._began), 3)
@@ -255,7 +254,7 @@ class _Run:
                 rest = max(simulation.last_write, self._began) + until.quiet - now
                 if rest <= 0 and timeline.is_over:
                     self._rested = True
-                    self._settled(simulation)
+                    self._check_settled(simulation)
                     return
                 wait = min(wait, rest if rest > 0 else 60.0)
             await self._sleep(wait)
@@ -266,7 +265,7 @@ class _Run:
             async with asyncio.timeout(seconds):
                 await self._failed.wait()
 
-    def _settled(self, simulation: Simulation) -> None:
+    def _check_settled(self, simulation: Simulation) -> None:
         for invariant in self._invariants:
             try:
                 invariant.settled()
@@ -278,17 +277,17 @@ class _Run:
     def _unsettled(self, simulation: Simulation, timeline: Timeline, recent: Counter[str]) -> Failure:
         until, now = self._scenario.spec.until, simulation.env.monotonic()
         quiet = until.quiet or 0.0
-        asked = f"nothing was to be written for {shown_seconds(quiet)} within {shown_seconds(until.time or 0.0)}, but "
+        expected = f"the cluster was not quiet for {shown_seconds(quiet)} within {shown_seconds(until.time or 0.0)}: "
         unfinished = list(timeline.unfinished())
         if max(simulation.last_write, self._began) + quiet > now:
             most = ", ".join(f"{key} ({counted(times, 'time')})" for key, times in recent.most_common(3))
-            said = "; ".join([f"the cluster is still writing; lately {most}", *unfinished])
+            actual = "; ".join([f"objects are still written, recently {most}", *unfinished])
         else:
-            said = f"the time line has not ended: {'; '.join(unfinished) or 'entries or faults are still to come'}"
-        return Failure(kind="unsettled", name="until", message=asked + said, at=now - self._began)
+            actual = f"the timeline has not finished: {'; '.join(unfinished) or 'entries or faults are pending'}"
+        return Failure(kind="unsettled", name="until", message=expected + actual, at=now - self._began)
 
     def _mark_late(self) -> None:
-        """A failure that has ended the run is known when the recording is complete."""
+        """Add a failure that was raised after the recording was finished."""
         if self._recording is not None and self._failure is not None:
             failure = self._failure
             at = max(0.0, self._recording.seconds)
@@ -298,7 +297,7 @@ class _Run:
             )
 
     def result(self, error: Exception | None, cpu: float) -> Result:
-        """What has come of it. Raises ``ScenarioError``."""
+        """The result of the run. Raises ``ScenarioError``."""
         simulation = self._simulation
         if isinstance(error, ScenarioError):
             raise error
@@ -347,7 +346,7 @@ class _Run:
 
 
 def _violated(error: BaseException, checked: Sequence[Invariant]) -> str:
-    """The class of the invariant that has raised it."""
+    """The class name of the invariant that raised the error."""
     trace = error.__traceback__
     name = ""
     while trace is not None:
@@ -359,7 +358,7 @@ def _violated(error: BaseException, checked: Sequence[Invariant]) -> str:
 
 
 def _defined(scenario: Scenario) -> list[str]:
-    """The resources of the definitions that the scenario brings along."""
+    """The resources of the CRDs in the scenario and of its program."""
     documents = [*scenario.objects, *(obj for applied in scenario.applied.values() for obj in applied)]
     specs = [document.get("spec") or {} for document in documents if document["kind"] == "CustomResourceDefinition"]
     if scenario.program:

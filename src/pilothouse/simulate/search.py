@@ -1,7 +1,7 @@
-"""``Search``: runs seeds until one fails, or all of them, and shrinks what has failed.
+"""``Search``: runs seeds until the first failure, or all of them, and shrinks failures.
 
-What is reported does not depend on the number of processes: after a failure the runs before it are completed, and the
-first failure in the order of the seeds is the one that counts.
+The result does not depend on the number of processes: after a failure the runs with lower numbers are completed, and
+the failure with the lowest number is reported.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from pilothouse.simulate.result import Failure, Part, Result
 from pilothouse.testing.shrinking import FailedRun
 
 MAX_RECORDINGS = 100
-"""So many of the first runs are recorded, where that is asked for; and those that are reported as failures."""
+"""Maximum number of recorded runs, if recordings are requested; failures are recorded in addition."""
 Finished = tuple[Job, Result]
 
 
@@ -22,29 +22,29 @@ class Observer(Protocol):
     """Receives the progress of a search."""
 
     def finished(self, result: Result) -> None:
-        """A run has come to its end."""
+        """A run has finished."""
 
     def shrinking(self, failed: "FailedRun[int, Result]") -> None:
-        """A run that has failed is being shrunk. Called before every further run."""
+        """A failed run is being shrunk. Called before every further run."""
 
 
 class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure, shrunk."""
+    """A failure with the smallest set of parts that reproduces it."""
 
     job: Job
     failure: Failure
     result: Result
-    """Of the run with the fewest parts."""
+    """The result of the run with the fewest parts."""
     parts: tuple[Part, ...]
-    """The fewest that still fail in the same way."""
+    """The remaining parts; the run with them fails in the same way."""
     of: int
-    """How many there were."""
+    """The number of parts before."""
     runs: int
-    """Made to find out."""
+    """The number of runs for shrinking."""
 
 
 class Search:
-    """Runs one after the other, or several at a time."""
+    """Executes the runs of a command."""
 
     def __init__(
         self, runner: Runner, observer: Observer, *, keep_going: bool, shrink_runs: int, record: bool = False
@@ -56,13 +56,13 @@ class Search:
         self._record = record
         self._first_failure: int | None = None
         self.finished: list[Finished] = []
-        """All runs, in their order, without what only a failure needs."""
+        """All runs in order, without the details of failures."""
         self.failures: list[ShrunkFailure] = []
         """The first failure of each kind, per variant."""
         self.interrupted = False
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Make the runs. Raises ``ScenarioError``. Ctrl-C ends it with what is known by then."""
+        """Execute the runs. Raises ``ScenarioError``. Ctrl-C stops it; the results so far remain."""
         failed: list[Finished] = []
         try:
             self._run(jobs, failed)
@@ -75,7 +75,7 @@ class Search:
 
     def _run(self, jobs: Sequence[Job], failed: list[Finished]) -> None:
         signatures: set[tuple[int, tuple[str, str]]] = set()
-        for job, result in self._runner.run(self._wanted(jobs)):
+        for job, result in self._runner.run(self._next_jobs(jobs)):
             self._observer.finished(result)
             self.finished.append((job, msgspec.structs.replace(result, parts=(), log="")))
             if result.failure is None:
@@ -85,7 +85,7 @@ class Search:
                 signatures.add(signature)
                 failed.append((job, result))
             else:
-                self._replace_later(failed, job, result)
+                self._keep_lowest(failed, job, result)
             if not self._keep_going and (self._first_failure is None or job.number < self._first_failure):
                 self._first_failure = job.number
                 self._runner.abandon(job.number)
@@ -94,17 +94,18 @@ class Search:
             self.finished = [run for run in self.finished if run[0].number <= last]
             failed[:] = [run for run in failed if run[0].number <= last]
 
-    def _replace_later(self, failed: list[Finished], job: Job, result: Result) -> None:
-        """Of a kind of failure the first seed counts, whatever came to its end first."""
+    def _keep_lowest(self, failed: list[Finished], job: Job, result: Result) -> None:
+        """Of failures with the same signature, the one with the lowest number is reported, in whatever order the runs
+        finish."""
         assert result.failure is not None, "the run has failed"
         for index, (other, before) in enumerate(failed):
-            assert before.failure is not None, "only failures are here"
+            assert before.failure is not None, "failed has failures only"
             if other.variant == job.variant and before.failure.signature == result.failure.signature:
                 if job.number < other.number:
                     failed[index] = (job, result)
                 return
 
-    def _wanted(self, jobs: Sequence[Job]) -> Iterator[Job]:
+    def _next_jobs(self, jobs: Sequence[Job]) -> Iterator[Job]:
         for job in jobs:
             if self._first_failure is not None:
                 return
@@ -112,24 +113,24 @@ class Search:
 
     def _shrink(self, job: Job, result: Result) -> None:
         failure = result.failure
-        assert failure is not None, "only what has failed is shrunk"
+        assert failure is not None, "only failures are shrunk"
         failed = FailedRun(tuple(part.number for part in result.parts), result)
 
-        def again(numbers: tuple[int, ...]) -> Result:
+        def rerun(numbers: tuple[int, ...]) -> Result:
             self._observer.shrinking(failed)
             subset = msgspec.structs.replace(job, only=frozenset(numbers), record=self._record)
             return next(iter(self._runner.run([subset])))[1]
 
-        def fails_alike(tried: Result) -> bool:
+        def fails_the_same_way(tried: Result) -> bool:
             return tried.failure is not None and tried.failure.signature == failure.signature
 
         try:
-            # What takes too long would take as long again and again.
+            # A run that timed out would time out again in each attempt.
             if result.parts and failure.kind != "timeout":
-                failed.shrink(again, fails_alike, most=self._shrink_runs)
+                failed.shrink(rerun, fails_the_same_way, most=self._shrink_runs)
         finally:
             last = failed.result
-            assert last.failure is not None, "it fails alike"
+            assert last.failure is not None, "the last result is a failure"
             kept = set(failed.parts)
             self.failures.append(
                 ShrunkFailure(

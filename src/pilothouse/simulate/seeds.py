@@ -1,4 +1,4 @@
-"""Which seeds are run: ``17``, ``1-1000``, ``3,7,100-199``."""
+"""Parses the seeds of a search: ``17``, ``1-1000``, ``3,7,100-199``."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 
 class Seeds:
-    """Seeds in their order, each once for every time that it is named."""
+    """Seeds in the given order, with duplicates."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
         self._ranges = tuple(ranges)
@@ -25,7 +25,7 @@ class Seeds:
 
 
 def parse_seeds(text: str) -> Seeds:
-    """Raises ``ValueError``."""
+    """Parse seeds and ranges. Raises ``ValueError``."""
     ranges = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -42,7 +42,7 @@ def parse_seeds(text: str) -> Seeds:
 
 
 def parse_parts(text: str) -> frozenset[int]:
-    """Numbers of parts, ``none`` for none at all. Raises ``ValueError``."""
+    """Parse numbers of parts; ``none`` is the empty set. Raises ``ValueError``."""
     if text == "none":
         return frozenset()
     parts = text.split(",")
@@ -52,5 +52,5 @@ def parse_parts(text: str) -> frozenset[int]:
 
 
 def shown_parts(numbers: Sequence[int]) -> str:
-    """What ``parse_parts`` reads."""
+    """Format numbers for ``parse_parts``."""
     return ",".join(map(str, numbers)) or "none"

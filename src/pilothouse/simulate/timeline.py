@@ -1,4 +1,4 @@
-"""The time line of a run: entries at their time, again and again, or as soon as a condition holds; drawn faults."""
+"""The timeline of a run: entries at fixed times, periodically, or when a condition becomes true; random faults."""
 
 import asyncio
 import functools
@@ -19,16 +19,16 @@ from pilothouse.simulate.scenario import Scenario, actions
 from pilothouse.simulate.scenario.scalars import shown_seconds
 
 _LASTING = ("drain", "load", "nodes", "manager", "program", "api_server")
-"""Actions that may take their time. What has to hold after one is looked for from its beginning on."""
+"""Actions with a duration. Expectations after one are checked from its start on."""
 _OUTAGES = {"silent": "goes silent", "slow": "becomes slow", "vanished": "vanishes", "rebooted": "reboots"}
 _NAMED = 3
-"""So many obstacles of an entry are named."""
+"""Maximum number of obstacles in a message."""
 Mark = Callable[[str, str], object]
-"""Kind (``action``, ``fault``) and text of something that happens now."""
+"""Kind (``action``, ``fault``) and text of an event of the run."""
 
 
 class Timeline:
-    """Performs the entries and faults that are not left out."""
+    """Performs the selected entries and faults."""
 
     def __init__(
         self,
@@ -47,30 +47,30 @@ class Timeline:
         self._began = 0.0
         self._performing = 0
         self._pending = 0
-        """Entries and faults that are still to come, conditions aside."""
+        """Entries and faults that have not started, without entries with a condition."""
         self.actions = Actions(simulation, scenario)
         self.seconds: dict[str, float] = {}
-        """Of entries with a name: how long they took, the longest time."""
+        """By name of an entry: its duration, the longest of several."""
         self._unmet: dict[int, actions.Entry] = {}
-        """Entries whose conditions have not held."""
+        """Entries whose conditions have not been true."""
         self._active = Counter[int]()
-        """Entries that are being performed, by number."""
+        """Running entries, by number."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is being done and nothing will be, unless a condition comes to hold."""
+        """Whether no action is running or pending, except for entries with a condition."""
         return not self._pending and not self._performing
 
     def notices(self) -> Iterator[str]:
-        """Entries that never began."""
+        """Notices about entries that never started."""
         for number, entry in self._unmet.items():
             path = f"spec.timeline[{number}]"
             name = f'the entry "{entry.name}"' if entry.name else f"{self._scenario.where(path)}: the entry"
             yield f"{name} never began: its condition (when) never held"
 
     def unfinished(self, *, blocked: bool = False) -> Iterator[str]:
-        """Entries that have begun and not ended, each with what keeps it from that; ``blocked``: only those of which
-        that is known. Others may be meant to last as long as the run."""
+        """Entries that have started and not finished, each with the reason; ``blocked``: only those with a known
+        reason. Others may be intended to last as long as the run."""
         for number in +self._active:
             obstacles = self.actions.obstacles(number)
             if blocked and not obstacles:
@@ -85,7 +85,7 @@ class Timeline:
         return entry.name or f"{self._scenario.where(f'spec.timeline[{number}]')}: {action_text(entry)}"
 
     def start(self, group: TaskGroup, entries: Sequence[int], faults: Sequence[Drawn]) -> None:
-        """Begin. ``entries`` are the numbers of those that are not left out."""
+        """Start. ``entries`` are the numbers of the entries that are not left out."""
         self._began = self._simulation.env.monotonic()
         for number in entries:
             entry = self._scenario.spec.timeline[number]
@@ -116,7 +116,7 @@ class Timeline:
         times = 0
         while entry.until is None or first + times * entry.every <= entry.until:
             await self._until(first + times * entry.every)
-            # What takes longer than its period goes on beside the next one.
+            # An action that takes longer than its period runs in parallel with the next one.
             group.start(self._perform(number, entry), name=f"entry {number}")
             times += 1
         self._pending -= 1
@@ -136,16 +136,16 @@ class Timeline:
         self._active[number] += 1
         try:
             began = self._simulation.env.monotonic()
-            held = self._expectations.holding(entry.name) if entry.name else frozenset[str]()
+            held = self._expectations.true_expectations(entry.name) if entry.name else frozenset[str]()
             if entry.name and entry.action in _LASTING:
-                self._expectations.started_action(entry.name, began, held)
+                self._expectations.start_entry(entry.name, began, held)
             await self.actions.perform(number)
             if getattr(getattr(entry, entry.action), "for_", None):
                 self._mark("action", f"end of {entry.name or text}")
             if entry.name:
                 if entry.action not in _LASTING:
-                    # What holds before the request has been answered is not what came of it.
-                    self._expectations.started_action(entry.name, began, held)
+                    # A state from before the response is not an effect of the action.
+                    self._expectations.start_entry(entry.name, began, held)
                 took = round(self._simulation.env.monotonic() - began, 3)
                 self.seconds[entry.name] = max(self.seconds.get(entry.name, 0.0), took)
         except ActionError as error:
@@ -203,7 +203,7 @@ class Timeline:
 
 
 def entry_text(entry: actions.Entry) -> str:
-    """When and what, in a line."""
+    """The time and the action of an entry, in one line."""
     if entry.when is not None:
         when = f"when {' '.join(entry.when.split())[:80]}"
     elif entry.every is not None:
@@ -215,12 +215,12 @@ def entry_text(entry: actions.Entry) -> str:
 
 
 def action_text(entry: actions.Entry) -> str:
-    """What an entry does, in a line."""
+    """The action of an entry, in one line."""
     action: Any = getattr(entry, entry.action)
     words = entry.action.replace("_", " ")
     if isinstance(action, str | dict | tuple):
         return f"{words} {_manifests(action)}"
-    given = {
+    fields = {
         field.encode_name: value
         for field in msgspec.structs.fields(action)
         if (value := getattr(action, field.name)) not in (None, False, "", (), {}, []) and value != field.default
@@ -230,8 +230,8 @@ def action_text(entry: actions.Entry) -> str:
         subject = str(action)
         shown = {"namespace", "object", "selector", "name", "names", "group", "zone", "count", "node"}
         shown |= {"deployment", "statefulSet", "daemonSet", "replicaSet", "job", "cronJob"}
-        given = {key: value for key, value in given.items() if key not in shown}
-    details = " ".join(_detail(key, value) for key, value in given.items())
+        fields = {key: value for key, value in fields.items() if key not in shown}
+    details = " ".join(_detail(key, value) for key, value in fields.items())
     return " ".join(filter(None, (words, subject, details)))
 
 
@@ -252,13 +252,13 @@ def _manifests(value: Any) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def fault_text(fault: Drawn) -> str:
-    """A drawn fault, in a line."""
+    """A random fault, in one line."""
     if isinstance(fault, NodeOutage | PodCrash):
         return f"at {shown_seconds(fault.at)}: {fault}"
-    given = {
+    fields = {
         field.name: value
         for field in msgspec.structs.fields(fault)
         if field.name != "at" and (value := getattr(fault, field.name)) not in ("", False, None)
     }
     name = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(fault).__name__).strip()
-    return f"at {shown_seconds(fault.at)}: {name} " + " ".join(_detail(key, value) for key, value in given.items())
+    return f"at {shown_seconds(fault.at)}: {name} " + " ".join(_detail(key, value) for key, value in fields.items())

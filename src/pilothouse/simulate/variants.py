@@ -1,4 +1,4 @@
-"""Variants of a scenario: every combination of the values that ``--vary`` gives, and what they come to."""
+"""Variants of a scenario, one for each combination of the values of ``--vary``, and summaries of their measures."""
 
 import itertools
 import statistics
@@ -14,23 +14,24 @@ MAX_VARIANTS = 200
 
 
 class Variant(msgspec.Struct, frozen=True):
-    """One combination."""
+    """One combination of values."""
 
     overrides: tuple[tuple[str, Any], ...]
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """``PATH=VALUE`` of each."""
+        """The settings as ``PATH=VALUE``."""
         return tuple(f"{path}={_shown(value)}" for path, value in self.overrides)
 
     @property
     def title(self) -> str:
-        """As short as it can be understood: ``node-monitor-grace-period=20s``."""
+        """A short title: ``node-monitor-grace-period=20s``."""
         return ", ".join(f"{short_name(path)}={_shown(value)}" for path, value in self.overrides)
 
 
 def variants_of(variations: Sequence[str]) -> list[Variant]:
-    """All combinations, the last one varied first; one without any if nothing is varied. Raises ``ValueError``."""
+    """All combinations, with the last variation changing fastest; a single empty one without variations. Raises
+    ``ValueError``."""
     parsed = [parse_variation(variation) for variation in variations]
     total = 1
     for path, values in parsed:
@@ -49,14 +50,14 @@ def short_name(path: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """As YAML that is read as the same value again."""
+    """As YAML that parses to the same value."""
     if isinstance(value, str) and parse_setting(f"a={value}")[1] == value:
         return value
     return msgspec.json.encode(value).decode()
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One measure of one variant over its seeds."""
+    """A measure of one variant over its seeds."""
 
     median: float
     least: float
@@ -65,13 +66,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary(results: Sequence[Result], measure: str) -> Summary | None:
-    """None if no run has the measure. Runs that ended early do not count."""
-    values = [result.measures[measure] for result in results if result.is_whole and measure in result.measures]
+    """Summarize a measure; None if no run has it. Runs that ended early are excluded."""
+    values = [result.measures[measure] for result in results if result.is_complete and measure in result.measures]
     if not values:
         return None
     return Summary(median=statistics.median(values), least=min(values), most=max(values), runs=len(values))
 
 
 def measures_of(results: Sequence[Result]) -> Iterator[str]:
-    """All measures, in the order of their appearance."""
+    """The names of all measures, in the order of first appearance."""
     return iter(dict.fromkeys(name for result in results for name in result.measures))

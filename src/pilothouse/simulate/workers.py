@@ -1,7 +1,7 @@
-"""Runs in several processes. A process that dies or takes too long fails the run that it was making, no other.
+"""Executes runs in several processes. If a process crashes or times out, only its run fails.
 
-Each process makes one run at a time and reports how far it is, so that what dies is known by its seed. On Linux they
-are forked where that is safe, which saves each of them a second of imports.
+Each process executes one run at a time and reports its progress, so a crash is attributed to its seed. On Linux
+processes are forked where that is safe, which saves a second of imports each.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ from pilothouse.simulate.scenario.scalars import shown_seconds
 _REPORT_SECONDS = 0.5
 _END_SECONDS = 5.0
 Tick = Callable[[Sequence[float]], None]
-"""Called twice a second with the virtual seconds of each run that is being made."""
+"""Called twice a second with the virtual time of each current run."""
 
 
 class ProcessRunner:
-    """Makes runs in up to ``processes`` processes, each within ``timeout`` seconds of real time (0: no limit)."""
+    """Executes runs in up to ``processes`` processes, each within ``timeout`` seconds of real time (0: no limit)."""
 
     def __init__(self, scenarios: Sequence[Scenario], processes: int, *, timeout: float, tick: Tick) -> None:
         self._scenarios = scenarios
@@ -43,7 +43,7 @@ class ProcessRunner:
         waiting = iter(jobs)
         ticked = stopwatch_seconds()
         while True:
-            self._hand_out(waiting)
+            self._assign_jobs(waiting)
             busy = [worker for worker in self._workers if worker.job is not None]
             if not busy:
                 return
@@ -67,7 +67,7 @@ class ProcessRunner:
         for worker in list(self._workers):
             self._end(worker)
 
-    def _hand_out(self, waiting: Iterator[Job]) -> None:
+    def _assign_jobs(self, waiting: Iterator[Job]) -> None:
         while True:
             worker = next((candidate for candidate in self._workers if candidate.job is None), None)
             if worker is None and len(self._workers) >= self._processes:
@@ -89,10 +89,12 @@ class ProcessRunner:
                 message = worker.connection.recv()
             except (EOFError, OSError):
                 code = self._end(worker, kill=False)
-                return job, self._lost(job, worker, "crash", f"the process that ran it has ended: {_shown_code(code)}")
+                return job, self._lost(
+                    job, worker, "crash", f"the process of the run has terminated: {_shown_code(code)}"
+                )
             match message:
                 case ("begins", _):
-                    # Its imports are behind it: they are none of the run's time.
+                    # The time of imports is not part of the run.
                     worker.began = stopwatch_seconds()
                 case ("at", at):
                     worker.at = at
@@ -145,11 +147,11 @@ class _Worker:
         other.close()
         self.job: Job | None = None
         self.began = self.at = 0.0
-        """The real time when the run began, 0 before that; and the virtual time of the run."""
+        """Real time at the start of the run, 0 before that; virtual time of the run."""
 
     def begin(self, job: Job) -> None:
         self.job, self.at, self.began = job, 0.0, 0.0
-        with contextlib.suppress(OSError):  # it has died: what is read next says so
+        with contextlib.suppress(OSError):  # it crashed; the next read reports that
             self.connection.send(job)
 
     def end(self, *, kill: bool) -> int | None:
@@ -166,7 +168,8 @@ class _Worker:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """What is started here ignores Ctrl-C, which a terminal sends to all processes: the command ends them."""
+    """Ignore SIGINT in processes started within the block. A terminal sends Ctrl-C to all processes; the command stops
+    them itself."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -184,14 +187,14 @@ def _shown_code(code: int | None) -> str:
     return f"{name}; perhaps the machine has run out of memory" if name == "SIGKILL" else name
 
 
-# In the process
+# The worker process
 
 
 def _serve(connection: Connection, others: Connection, forked: bool, scenarios: Sequence[Scenario]) -> None:
     if forked:
         others.close()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Standard output belongs to the command's result.
+    # Standard output is reserved for the result of the command.
     os.dup2(2, 1)
     reports = _Reports(connection)
     threading.Thread(target=reports.send_all, name="reports", daemon=True).start()
@@ -214,7 +217,7 @@ def _message(scenarios: Sequence[Scenario], job: Job, running: Running) -> tuple
 
 
 class _Reports:
-    """Sends how far the run is, from a thread: runs do not wait."""
+    """Sends the progress of the run from a thread, without delaying it."""
 
     def __init__(self, connection: Connection) -> None:
         self.running = Running()
@@ -232,4 +235,4 @@ class _Reports:
             with self._lock:
                 self._connection.send(message)
         except OSError:
-            os._exit(1)  # the command is gone
+            os._exit(1)  # the command has exited

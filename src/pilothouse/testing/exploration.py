@@ -34,7 +34,7 @@ SEEDS = "PILOTHOUSE_SEEDS"
 with only the first and the fourth of its faults."""
 FAULTS = "PILOTHOUSE_FAULTS"
 """The environment variable with the faults that override those of the call: ``8``, ``sieve``, ``stale,unobserved``."""
-MOST_POINTS = 500
+MAX_POINTS = 500
 """The default number of runs with a systematic fault per seed."""
 _CHOSEN = re.compile(r"(\d+)(?:-(\d+)|:((?:\d+(?:,\d+)*)?))?")
 
@@ -87,7 +87,7 @@ def explore(
     shrink_runs: int = 100,
     keep_going: bool = False,
     same_end: bool = True,
-    most_points: int = MOST_POINTS,
+    most_points: int = MAX_POINTS,
 ) -> Explored:
     """Run ``scenario(cluster)`` against the operator, with ``faults`` faults within ``seconds``, once for each of the
     seeds (a number: that many, from 0; 20 by default). The same seed gives the same run in every process.

@@ -37,7 +37,7 @@ _DENIED = " cannot "
 """In the message of a 403 of the authorizer (``authorizer.forbidden``); admission words its own differently."""
 _ESCALATES = " is attempting to grant RBAC permissions not currently held:\n"
 """In the message about a role or a binding that grants more than its writer has (``escalation_check``)."""
-_MOST_SHOWN = 200
+_MAX_SHOWN = 200
 
 
 class MissingRight(AssertionError):
@@ -140,7 +140,7 @@ class ProgramUnderTest:
     def _escalation(self, call: RequestInfo, rules: str) -> str:
         way = "escalate on it" if call.resource in ("roles", "clusterroles") else "bind on its role"
         where = f" in namespace {call.namespace}" if call.namespace else ""
-        shown = rules.replace("\n", " ")[:_MOST_SHOWN]
+        shown = rules.replace("\n", " ")[:_MAX_SHOWN]
         return (
             f"{self.user} may not {call.verb} {call.resource}{where} that grant what it has not: {shown}; "
             f"add that, or the verb {way}, to rights="

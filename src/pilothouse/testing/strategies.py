@@ -31,7 +31,7 @@ with lazy_imports():
 
 Schema = Mapping[str, Any]
 """A schema of a CustomResourceDefinition (``openAPIV3Schema``)."""
-_MOST_ITEMS = 3
+_MAX_ITEMS = 3
 """Elements of lists and maps, unless a schema requires more."""
 _DEEPEST = 8
 """Level below which optional fields are omitted."""
@@ -295,7 +295,7 @@ def _numbers(node: Schema) -> "Strategy":
 def _lists(node: Schema, depth: int) -> "Strategy":
     items: Schema = node.get("items") or {"x-kubernetes-int-or-string": True}
     least = node.get("minItems", 0)
-    most = min(node.get("maxItems", max(least, _MOST_ITEMS)), max(least, _MOST_ITEMS))
+    most = min(node.get("maxItems", max(least, _MAX_ITEMS)), max(least, _MAX_ITEMS))
     if depth >= _DEEPEST:
         most = least
     strategy = _values(items, depth + 1)
@@ -322,7 +322,7 @@ def _mappings(node: Schema, depth: int) -> "Strategy":
         return _embedded(node, depth)
     if isinstance(additional, Mapping) and additional:
         least = node.get("minProperties", 0)
-        most = min(node.get("maxProperties", max(least, _MOST_ITEMS)), max(least, _MOST_ITEMS))
+        most = min(node.get("maxProperties", max(least, _MAX_ITEMS)), max(least, _MAX_ITEMS))
         names = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=10)
         return st.dictionaries(names, _values(additional, depth + 1), min_size=least, max_size=most)
     if not properties:

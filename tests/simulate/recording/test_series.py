@@ -6,8 +6,8 @@ import pytest
 from tests.tables import cases
 
 from pilothouse.simulate.recording.series import (
-    MOST_BUCKETS,
-    MOST_POINTS,
+    MAX_BUCKETS,
+    MAX_POINTS,
     OTHERS,
     Durations,
     RateSeries,
@@ -43,7 +43,7 @@ def test_steps_are_bounded_and_keep_their_extremes(span: float) -> None:
     changes = sorted((round(chance.uniform(0, span), 3), chance.randrange(100)) for _ in range(20_000))
     changes[7000] = (changes[7000][0], 999)
     found = _steps(changes)
-    assert MOST_POINTS // 4 < len(found.at) <= MOST_POINTS
+    assert MAX_POINTS // 4 < len(found.at) <= MAX_POINTS
     assert found.at == sorted(set(found.at))
     assert found.most == 999
     assert found.last[-1] == changes[-1][1]
@@ -62,8 +62,8 @@ def test_rates_are_bounded_and_lose_nothing() -> None:
     rates = series.rates()
     assert rates.total == 100_000
     assert set(rates.counts) == {"client-0", "client-1", "client-2", OTHERS}
-    assert max(map(len, rates.counts.values())) <= MOST_BUCKETS
-    assert rates.width * MOST_BUCKETS < 4 * 100_000
+    assert max(map(len, rates.counts.values())) <= MAX_BUCKETS
+    assert rates.width * MAX_BUCKETS < 4 * 100_000
 
 
 def test_rates_have_the_time_at_which_it_happened() -> None:

@@ -52,12 +52,12 @@ def test_the_worst_run_is_shown_whole() -> None:
     few = ExpectationResult(kind="always", name="few", outcome="violated", at=40.0, message="it does not hold")
     text = " ".join(page_of(comparison_html(RUNS, runs=6, replay="again", expectations=[few])).texts)
     _before, _found, shown = text.partition("The worst run: seed 2 with surge=5 always few: it does not hold")
-    for expected in ("few always ✗ violated it does not hold 40s", "Pods of each workload", "Run it again:  again"):
+    for expected in ("few always ✗ violated it does not hold 40s", "Pods of each workload", "Repeat this run:  again"):
         assert expected in shown, expected
 
 
 def test_runs_that_were_not_recorded_are_counted() -> None:
-    assert "Runs in all 1,000" in " ".join(page_of(comparison_html(RUNS[:3], runs=1000)).texts)
+    assert "All runs 1,000" in " ".join(page_of(comparison_html(RUNS[:3], runs=1000)).texts)
 
 
 def test_a_number_over_several_runs() -> None:

@@ -137,7 +137,7 @@ def error_of(folder: Path, text: str) -> str:
         ),
         "an unknown name of an entry": (
             "  expect:\n    eventually:\n    - {cel: 'true', within: 1m, after: outage}\n",
-            's.yaml:7: spec.expect.eventually[0].after: no entry of the time line is named "outage"',
+            's.yaml:7: spec.expect.eventually[0].after: no entry of the timeline is named "outage"',
         ),
         "an entry after the end": (
             "  until: {time: 5m}\n  timeline:\n  - {name: late, at: 10m, uncordon: {name: node-0}}\n",
@@ -407,8 +407,8 @@ def test_durations_as_people_write_them(seconds: float, text: str) -> None:
 def test_files_without_an_end_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for spec, expected in (
-        ("  objects: [pipe]\n", "spec.objects\\[0\\]: .*pipe: it is no regular file"),
-        ("  objects: [/dev/zero]\n", "/dev/zero: it is no regular file"),
+        ("  objects: [pipe]\n", "spec.objects\\[0\\]: .*pipe: it is not a regular file"),
+        ("  objects: [/dev/zero]\n", "/dev/zero: it is not a regular file"),
         ("  cluster: {stages: /dev/zero}\n", "spec.cluster.stages: /dev/zero is neither a file nor a folder"),
         ("  manager: {flags: {root-ca-file: /dev/zero}}\n", "root-ca-file: /dev/zero is neither a file nor a folder"),
     ):
@@ -419,5 +419,5 @@ def test_files_without_an_end_are_not_read(tmp_path: Path) -> None:
         )
         with pytest.raises(ScenarioError, match=expected):
             load(str(path))
-    with pytest.raises(ScenarioError, match="unable to read the scenario: it is no regular file"):
+    with pytest.raises(ScenarioError, match="unable to read the scenario: it is not a regular file"):
         load(str(tmp_path / "pipe"))

@@ -1,4 +1,5 @@
-"""Invariants of volumes on nodes: on no two at once unless they may be, and not taken from under a pod that runs.
+"""Invariants of attached volumes: exclusive volumes are attached to one node only, and no volume is detached while a
+pod uses it.
 
 Computed from the committed objects after every write.
 """
@@ -17,9 +18,9 @@ _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
 class Attachments(Invariant):
-    """All volumes of drivers that attach, of a cluster in which users delete no VolumeAttachments.
+    """All volumes of drivers that attach, in a cluster in which users delete no VolumeAttachments.
 
-    ``attached`` and ``moved`` count (for tests).
+    ``attached`` and ``moved`` count attachments (for tests).
     """
 
     def __init__(self) -> None:
@@ -35,13 +36,13 @@ class Attachments(Invariant):
         if self._claims.follow(change) or self._pods.follow(change):
             return
         if update := self._attachments.follow(change):
-            self._see_attachment(*update)
+            self._check_attachment(*update)
         elif node := self._nodes.follow(change):
-            self._see_node(*node)
+            self._check_node(*node)
         elif volume := self._volumes.follow(change):
-            self._see_volume(*volume)
+            self._check_volume(*volume)
 
-    def _see_attachment(self, _name: str, before: VolumeAttachment | None, now: VolumeAttachment | None) -> None:
+    def _check_attachment(self, _name: str, before: VolumeAttachment | None, now: VolumeAttachment | None) -> None:
         was, is_ = before is not None and before.status.attached, now is not None and now.status.attached
         if now is not None and is_ and not was:
             self._check_attached(now)
@@ -70,19 +71,19 @@ class Attachments(Invariant):
         if disk is None or node is None:
             return
         if disk.name in [attached.name for attached in node.status.volumes_attached]:
-            raise Violation(f"{volume} is detached from {name}, which still believes to have it")
+            raise Violation(f"{volume} is detached from {name}, which still reports it in volumesAttached")
         if not is_node_ready(node) or any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints):
             return
         for key, pod in self._pods.items():
             if pod.spec.node_name == name and volume in self._volumes_of(pod) and _runs(pod):
                 raise Violation(f"{volume} is detached from {name}, where {key} runs")
 
-    def _see_node(self, name: str, before: Node | None, now: Node | None) -> None:
+    def _check_node(self, name: str, before: Node | None, now: Node | None) -> None:
         if now is None:
             return
         attached_before = set() if before is None else {attached.name for attached in before.status.volumes_attached}
         new = [attached.name for attached in now.status.volumes_attached if attached.name not in attached_before]
-        attachable = {
+        attached_disks = {
             disk.name
             for attachment in self._attachments.values()
             if attachment.spec.node_name == name and attachment.status.attached
@@ -90,10 +91,10 @@ class Attachments(Invariant):
             if disk is not None
         }
         for volume in new:
-            if volume not in attachable:
-                raise Violation(f"{name} is told that it has {volume}, which is not attached")
+            if volume not in attached_disks:
+                raise Violation(f"{name} reports {volume} in volumesAttached, which is not attached")
 
-    def _see_volume(self, name: str, _before: PersistentVolume | None, now: PersistentVolume | None) -> None:
+    def _check_volume(self, name: str, _before: PersistentVolume | None, now: PersistentVolume | None) -> None:
         if now is not None:
             return
         for attachment in self._attachments.values():
@@ -109,7 +110,7 @@ class Attachments(Invariant):
         return [claim.spec.volume_name for claim in claims if claim is not None]
 
     def settled(self) -> None:
-        """Attached volumes are used, running pods have their volumes, and no finalizer remains."""
+        """At the end attached volumes are used, running pods have their volumes, and no finalizer remains."""
         used = {
             (volume, pod.spec.node_name)
             for pod in self._pods.values()
@@ -121,7 +122,7 @@ class Attachments(Invariant):
             pair = (attachment.spec.source.persistent_volume_name or "", attachment.spec.node_name)
             if attachment.metadata.deletion_timestamp is not None:
                 raise Violation(
-                    f"the attachment of {pair} was to go, and is still there: {attachment.metadata.finalizers}"
+                    f"the attachment of {pair} is being deleted, and still exists: {attachment.metadata.finalizers}"
                 )
             if pair not in used:
                 raise Violation(f"{pair} is attached and unused")
@@ -134,11 +135,10 @@ class Attachments(Invariant):
         for name, node in self._nodes.items():
             names = {disk.name for volume, source in attached_pairs if source == name and (disk := self._disk(volume))}
             if {attached.name for attached in node.status.volumes_attached} != names:
-                raise Violation(f"{name} believes to have {node.status.volumes_attached}, and has {sorted(names)}")
+                raise Violation(f"{name} reports {node.status.volumes_attached}, attached are {sorted(names)}")
 
 
 def _runs(pod: Pod) -> bool:
     return not is_terminal(pod) and any(
-        container_status.state.terminated is None and container_status.ready
-        for container_status in pod.status.container_statuses
+        status.state.terminated is None and status.ready for status in pod.status.container_statuses
     )

@@ -1,4 +1,4 @@
-"""Invariants of classes of volume attributes: none is let go while somebody names it.
+"""Invariants of VolumeAttributesClasses: the finalizer of a class is not removed while claims or volumes use the class.
 
 Computed from the committed objects after every write.
 """
@@ -18,25 +18,25 @@ FINALIZER = "kubernetes.io/vac-protection"
 
 
 class AttributesClasses(Invariant):
-    """For all classes of a cluster whose caches have all claims and volumes when classes are deleted. Classes that no
-    manager has observed are not checked. ``kept`` counts deletions that had to wait."""
+    """All VolumeAttributesClasses, if caches have all claims and volumes when classes are deleted. Classes that no
+    manager has observed are not checked. ``kept`` counts deletions that were delayed."""
 
     def __init__(self) -> None:
         self._classes = Objects("storage.k8s.io/volumeattributesclasses/", VolumeAttributesClass)
         self._names: dict[str, tuple[str, ...]] = {}
-        """By claim or volume: the classes that it refers to."""
+        """By claim or volume: the names of its classes."""
         self.kept = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         _group, sort, name = change.key.split("/", 2)
         if update := self._classes.follow(change):
-            self._see(*update)
+            self._check(*update)
         elif change.key.startswith(("/persistentvolumeclaims/", "/persistentvolumes/")):
             self._names.pop(f"{sort} {name}", None)
             if change.type != "DELETED":
-                self._names[f"{sort} {name}"] = _named(sort, change.value)
+                self._names[f"{sort} {name}"] = _class_names(sort, change.value)
 
-    def _see(self, name: str, before: VolumeAttributesClass | None, now: VolumeAttributesClass | None) -> None:
+    def _check(self, name: str, before: VolumeAttributesClass | None, now: VolumeAttributesClass | None) -> None:
         if before is None:
             return
         users = self._users(name)
@@ -44,24 +44,24 @@ class AttributesClasses(Invariant):
             if now is not None and now.metadata.deletion_timestamp is not None:
                 self.kept += bool(users)
             return
-        let_go = FINALIZER in before.metadata.finalizers and (now is None or FINALIZER not in now.metadata.finalizers)
-        if let_go and users:
-            raise Violation(f"class {name} was let go while {users} name it")
+        released = FINALIZER in before.metadata.finalizers and (now is None or FINALIZER not in now.metadata.finalizers)
+        if released and users:
+            raise Violation(f"class {name} was released while {users} use it")
 
     def _users(self, name: str) -> list[str]:
         return sorted(user for user, names in self._names.items() if name in names)
 
     def settled(self) -> None:
-        """Classes that are not being deleted are protected, and unused ones are deleted."""
+        """At the end classes that are not being deleted have the finalizer, and unused ones are deleted."""
         for name, attributes_class in self._classes.items():
             protected = FINALIZER in attributes_class.metadata.finalizers
             if attributes_class.metadata.deletion_timestamp is None and not protected:
-                raise Violation(f"class {name} lives without protection")
+                raise Violation(f"class {name} has no finalizer")
             if attributes_class.metadata.deletion_timestamp is not None and protected and not self._users(name):
                 raise Violation(f"class {name} is being deleted and unused, and still exists")
 
 
-def _named(sort: str, value: bytes) -> tuple[str, ...]:
+def _class_names(sort: str, value: bytes) -> tuple[str, ...]:
     if sort == "persistentvolumes":
         return (_volume(value).spec.volume_attributes_class_name or "",)
     claim = _claim(value)

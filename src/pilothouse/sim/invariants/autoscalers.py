@@ -1,7 +1,7 @@
-"""Invariants of workloads that are scaled: never outside the bounds, never faster than the policies say.
+"""Invariants of autoscaled workloads: never outside the bounds, and never faster than the policies allow.
 
-Checks the sizes of Deployments that a manager wrote through ``scale``. As upstream, a manager does not have the history
-of its predecessor: policies limit one process.
+Checks the replicas that a manager sets through ``scale``. As upstream, a manager does not have the history of its
+predecessor: policies limit one process.
 """
 
 import math
@@ -24,14 +24,14 @@ _deployment = msgspec.json.Decoder(Deployment).decode
 
 
 class Autoscalers(Invariant):
-    """Of Deployments, each with an autoscaler with its name whose spec does not change. ``now`` is loop time.
+    """Deployments that each have an autoscaler with their name, whose spec does not change. ``now`` returns loop time.
     ``changes`` counts scalings by a manager."""
 
     def __init__(self, now: "Callable[[], float]") -> None:
         self._now = now
         self._autoscalers = Objects("autoscaling/horizontalpodautoscalers/", HorizontalPodAutoscaler)
         self._sizes: dict[str, list[tuple[float, int]]] = {}
-        """All sizes since the start of this process."""
+        """By Deployment: all replicas since the start of this process, with times."""
         self.changes = 0
 
     def started(self, process: "Process") -> None:
@@ -59,7 +59,7 @@ class Autoscalers(Invariant):
         spec, before = autoscaler.spec, self._sizes[key][-1][1]
         least = 1 if spec.min_replicas is None else spec.min_replicas
         if not least <= size <= spec.max_replicas:
-            raise Violation(f"{key} is set to {size}, between {least} and {spec.max_replicas} it may be")
+            raise Violation(f"{key} is scaled to {size}, outside of {least} to {spec.max_replicas}")
         if not least <= before <= spec.max_replicas:
             return  # corrected at once, whatever the difference
         up = size > before
@@ -69,13 +69,13 @@ class Autoscalers(Invariant):
             return
         rules = spec.behavior.scale_up if up else spec.behavior.scale_down
         assert rules is not None, "the server fills in both"
-        allowed = [self._reach(key, policy, 1 if up else -1) for policy in rules.policies]
+        allowed = [self._policy_limit(key, policy, 1 if up else -1) for policy in rules.policies]
         furthest = max(allowed) if up else min(allowed)
         if (size > furthest) if up else (size < furthest):
             raise Violation(f"{key} goes from {before} to {size}, the policies allow {furthest}: {self._sizes[key]}")
 
-    def _reach(self, key: str, policy: HPAScalingPolicy, direction: int) -> int:
-        """The limit of a policy, from the size at the start of its period."""
+    def _policy_limit(self, key: str, policy: HPAScalingPolicy, direction: int) -> int:
+        """The limit of a policy, relative to the size at the start of its period."""
         since = self._now() - policy.period_seconds
         sizes = self._sizes[key]
         start = next((size for at, size in reversed(sizes) if at <= since), sizes[0][1])
@@ -83,7 +83,7 @@ class Autoscalers(Invariant):
         return math.ceil(start + step) if direction > 0 else math.trunc(start - step)
 
     def settled(self) -> None:
-        """The size equals the autoscaler's desired one, and the metrics are available."""
+        """At the end the replicas equal ``desiredReplicas``, and metrics are available."""
         for key, autoscaler in self._autoscalers.items():
             size, status = self._sizes[key][-1][1], autoscaler.status
             if status.desired_replicas != size:

@@ -1,6 +1,6 @@
-"""Invariants of load balancers: none without its Service, and every Service that wants one has it.
+"""Invariants of load balancers: each Service of type LoadBalancer has one, and no others exist.
 
-Computed from the committed objects after every write, and compared with the cloud's.
+Computed from the committed objects after every write, and compared with those of the cloud.
 """
 
 from pilothouse.api.core import Service
@@ -15,7 +15,7 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 class Balancers(Invariant):
     """The load balancers of a cloud, in a cluster in which users remove no finalizers.
 
-    ``lost`` counts Services that lost theirs (for tests).
+    ``lost`` counts deleted Services with a load balancer (for tests).
     """
 
     def __init__(self, cloud: SimulatedCloud) -> None:
@@ -28,22 +28,22 @@ class Balancers(Invariant):
         if before is not None and now is None:
             self.lost += bool(before.status.load_balancer.ingress)
             if before.metadata.uid in self._cloud.balancers:
-                raise Violation(f"service {key} is gone, and its load balancer is not")
+                raise Violation(f"service {key} was removed before its load balancer")
 
     def settled(self) -> None:
-        """All required load balancers exist, their status is correct, and there are no others."""
+        """At the end all required load balancers exist with correct status, and no others."""
         desired: dict[str, str] = {}
         for key, service in self._services.items():
             balancer = self._cloud.balancers.get(service.metadata.uid)
-            said = tuple(ingress.ip for ingress in service.status.load_balancer.ingress)
+            reported = tuple(ingress.ip for ingress in service.status.load_balancer.ingress)
             if service.spec.type == "LoadBalancer" and service.spec.load_balancer_class is None:
                 desired[service.metadata.uid] = key
-                if balancer is None or said != balancer.addresses:
-                    raise Violation(f"service {key} says {said}, and its load balancer is {balancer}")
+                if balancer is None or reported != balancer.addresses:
+                    raise Violation(f"service {key} reports {reported}, and its load balancer is {balancer}")
                 if balancer.source_ranges != service.spec.load_balancer_source_ranges:
-                    raise Violation(f"the load balancer of {key} lets in {balancer.source_ranges}")
-            elif said or FINALIZER in service.metadata.finalizers:
-                raise Violation(f"service {key} wants no load balancer, and looks as if it had one")
+                    raise Violation(f"the load balancer of {key} has the source ranges {balancer.source_ranges}")
+            elif reported or FINALIZER in service.metadata.finalizers:
+                raise Violation(f"service {key} needs no load balancer, and has its status or finalizer")
         for uid, balancer in self._cloud.balancers.items():
             if uid not in desired:
                 raise Violation(f"load balancer {balancer.name} of {balancer.service} was left behind")

@@ -1,4 +1,4 @@
-"""Invariants of evictions: a disruption budget is never overdrawn."""
+"""Invariants of evictions: PodDisruptionBudgets are respected."""
 
 import asyncio
 
@@ -11,10 +11,10 @@ from pilothouse.storage import Change
 
 
 class Budgets(Invariant):
-    """A budget for all pods, of which ``least`` must be healthy.
+    """A PodDisruptionBudget for all pods, of which ``least`` must be healthy.
 
-    Checked at each eviction of a healthy pod: that many must remain. Pods that were removed otherwise within ``lag``
-    seconds count as remaining, because no manager can have observed that yet.
+    Checked at each eviction of a healthy pod: ``least`` pods must remain. Pods that were removed otherwise within
+    ``lag`` seconds count as remaining, because a manager may not have observed that yet.
     """
 
     def __init__(self, *, least: int, lag: float = 60.0) -> None:
@@ -24,7 +24,7 @@ class Budgets(Invariant):
         self._budgets = Objects("policy/poddisruptionbudgets/", PodDisruptionBudget)
         self._lost: list[float] = []
         self.evicted = 0
-        """How many healthy pods were evicted."""
+        """The number of evicted healthy pods."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if not self._budgets.follow(change) and (update := self._pods.follow(change)):
@@ -44,15 +44,15 @@ class Budgets(Invariant):
                 )
 
     def settled(self) -> None:
-        """The status of the budget is right, and it waits for no pods."""
+        """At the end the status of the budget is correct, with no disrupted pods."""
         healthy = sum(1 for pod in self._pods.values() if _is_healthy(pod))
         for key, budget in self._budgets.items():
             status = budget.status
-            said = (status.current_healthy, status.desired_healthy, status.disruptions_allowed)
-            if said != (healthy, self._least, max(0, healthy - self._least)):
-                raise Violation(f"{key} says {said}, and {healthy} pods are healthy")
+            reported = (status.current_healthy, status.desired_healthy, status.disruptions_allowed)
+            if reported != (healthy, self._least, max(0, healthy - self._least)):
+                raise Violation(f"{key} reports {reported}, and {healthy} pods are healthy")
             if status.disrupted_pods or status.observed_generation != budget.metadata.generation:
-                raise Violation(f"{key} still waits: {status}")
+                raise Violation(f"{key} is not up to date: {status}")
 
 
 def _is_healthy(pod: Pod) -> bool:

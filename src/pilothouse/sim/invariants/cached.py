@@ -1,6 +1,6 @@
-"""The state of one resource that was delivered to a manager process: its cache, derived from its traffic.
+"""The state of one resource as delivered to a manager process: its cache, derived from its traffic.
 
-Only lists and watches of informers count; live reads of controllers do not.
+Only lists and watches of informers count, not live reads of controllers.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Cached)
 INFORMERS = "/shared-informers"
 """The suffix of the User-Agent of informers."""
 METADATA_INFORMERS = "/metadata-informers"
-"""And that of the metadata informers' client."""
+"""The suffix of the User-Agent of metadata informers."""
 
 
 class _Event(View, Generic[T], frozen=True):
@@ -28,11 +28,11 @@ class _Event(View, Generic[T], frozen=True):
 
 class _List(View, Generic[T], frozen=True):
     items: tuple[T, ...] | None = None
-    """Lists of metadata are null when they are empty."""
+    """Empty lists of metadata are null."""
 
 
 class Shown(Generic[T]):
-    """The objects of a resource as a process was last shown them.
+    """The objects of a resource as last delivered to a process.
 
     ``on_change(old, new)`` is called for each object that is added, changed or removed; within one list the cache is
     complete before the first call.
@@ -48,14 +48,14 @@ class Shown(Generic[T]):
     ) -> None:
         self._resource = resource
         self._informers = informers
-        # The types are put together at run time, where no checker can follow.
+        # The types are created at run time, which type checkers can't follow.
         event, many = cast("Any", _Event)[view], cast("Any", _List)[view]
         self._event: msgspec.json.Decoder[_Event[T]] = msgspec.json.Decoder(event)
         self._list: msgspec.json.Decoder[_List[T]] = msgspec.json.Decoder(many)
         self._on_change = on_change
         self._objects: dict[str, T] = {}
         self.is_filled = False
-        """Whether there was a complete list whose objects were all reported."""
+        """Whether a complete list was delivered and all its objects were reported."""
         self._streams: dict[int, tuple[RequestInfo, dict[str, T] | None]] = {}
         """Open watches by identity, with the initial events so far."""
 
@@ -65,7 +65,7 @@ class Shown(Generic[T]):
         return self._objects
 
     def observe(self, seen: Observation) -> None:
-        """Something passed between the process and the server."""
+        """Process a request or response of the process."""
         match seen:
             case Opened(call, request, 200) if call.resource == self._resource and self._is_informer(request.headers):
                 self._streams[id(call)] = (call, {} if "sendInitialEvents=true" in request.target else None)
@@ -104,10 +104,10 @@ class Shown(Generic[T]):
             self._objects[key] = new
         self._on_change(old, new)
 
-    def _replace(self, found: dict[str, T]) -> None:
-        before, self._objects = self._objects, found
-        for key in [*before, *(key for key in found if key not in before)]:
-            self._on_change(before.get(key), found.get(key))
+    def _replace(self, objects: dict[str, T]) -> None:
+        before, self._objects = self._objects, objects
+        for key in [*before, *(key for key in objects if key not in before)]:
+            self._on_change(before.get(key), objects.get(key))
         self.is_filled = True
 
     def _is_informer(self, headers: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Invariants of certificates: none is issued without approval, and each approved request gets one.
+"""Invariants of certificates: each is for an approved request, and each approved request gets one.
 
 Computed from the committed objects after every write.
 """
@@ -17,7 +17,7 @@ with lazy_imports():
 
 
 class Certificates(Invariant):
-    """All requests to these signers, for which no other program issues certificates.
+    """All requests for these signers, which no other program signs.
 
     ``issued`` counts certificates (for tests).
     """
@@ -37,21 +37,23 @@ class Certificates(Invariant):
             self._check(name, before, now)
 
     def _check(self, name: str, before: CertificateSigningRequest | None, now: CertificateSigningRequest) -> None:
-        """A certificate was just issued. The conditions before that count."""
+        """Check a certificate that was just issued, against the conditions before."""
         self.issued += 1
         if before is None or not is_approved(before):
             raise Violation(f"{name} was issued a certificate that was not approved")
         if has_failed(before):
-            raise Violation(f"{name} was issued a certificate after its signer had given it up")
+            raise Violation(f"{name} was issued a certificate after it had been marked as failed")
         if now.spec.signer_name not in self._signers:
-            raise Violation(f"{name} was issued a certificate by {now.spec.signer_name}, which is not ours")
+            raise Violation(
+                f"{name} was issued a certificate by {now.spec.signer_name}, which is not one of the checked signers"
+            )
         certificate = x509.load_pem_x509_certificate(now.status.certificate)
         desired = parse_request(now.spec.request)
         if certificate.public_key() != desired.public_key() or set(certificate.subject) != set(desired.subject):
-            raise Violation(f"{name} was issued somebody else's certificate")
+            raise Violation(f"{name} was issued a certificate for another request")
 
     def settled(self) -> None:
-        """No approved request is pending."""
+        """At the end no approved request is pending."""
         for name, request in self._requests.items():
             waits = is_approved(request) and not has_failed(request) and not request.status.certificate
             if waits and request.spec.signer_name in self._signers:

@@ -1,4 +1,4 @@
-"""Invariants of CronJobs: a moment brings one Job and no second one, none comes early, and ``Forbid`` forbids.
+"""Invariants of CronJobs: one Job for each scheduled time, not before that time, and ``Forbid`` is respected.
 
 Computed from the committed objects after every write.
 """
@@ -16,14 +16,14 @@ SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
 class CronJobs(Invariant):
-    """All CronJobs. ``forbid``: of each at most one Job runs at a time."""
+    """All CronJobs. ``forbid``: at most one Job of each runs at a time."""
 
     def __init__(self, *, forbid: bool = False) -> None:
         self._forbid = forbid
         self._owners = Objects("batch/cronjobs/", CronJob)
         self._jobs = Objects("batch/jobs/", Job)
         self.moments: dict[str, list[str]] = {}
-        """By name of the CronJob, the moments that brought a Job, in their order."""
+        """By name of the CronJob: the scheduled times of its Jobs, in order."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if not self._owners.follow(change) and (update := self._jobs.follow(change)):
@@ -43,17 +43,17 @@ class CronJobs(Invariant):
         owner = next((cron_job for cron_job in self._owners.values() if cron_job.metadata.uid == reference.uid), None)
         due, created = datetime.datetime.fromisoformat(moment), job.metadata.creation_timestamp
         if created is not None and created < due:
-            raise Violation(f"{job.metadata.name} was made at {created}, before {moment}")
+            raise Violation(f"{job.metadata.name} was created at {created}, before {moment}")
         since = owner.metadata.creation_timestamp if owner is not None else None
         if since is not None and due < since:
-            raise Violation(f"{job.metadata.name} is for {moment}, when there was no {reference.name}")
+            raise Violation(f"{job.metadata.name} is for {moment}, before {reference.name} was created")
         if self._forbid:
             running = [other.metadata.name for other in self._jobs.values() if not is_finished(other)]
             if len(running) > 1:
-                raise Violation(f"of {reference.name} run at once: {sorted(running)}")
+                raise Violation(f"concurrent Jobs of {reference.name}: {sorted(running)}")
 
     def settled(self) -> None:
-        """No finished or deleted Job is listed as active."""
+        """At the end no finished or deleted Job is listed as active."""
         alive = {job.metadata.uid for job in self._jobs.values() if not is_finished(job)}
         for owner in self._owners.values():
             stale = [reference.name for reference in owner.status.active if reference.uid not in alive]

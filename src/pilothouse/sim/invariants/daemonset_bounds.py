@@ -1,7 +1,7 @@
-"""A rolling update of a DaemonSet stays within its bounds, checked at each write of a manager.
+"""Invariants of rolling updates of DaemonSets: the bounds, checked at each write of a manager.
 
 For runs in which only managers delete pods and change nodes, and requests are not delayed: then a pod that was observed
-available is available, and a manager's decision is based on what it had observed when the request arrived.
+available is available, and a manager's decision is based on its observations at the time of the request.
 """
 
 from typing import TYPE_CHECKING
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 class DaemonSetBounds(Daemons):
     """Without surge: when a manager deletes a pod that it had observed as available, at most ``maxUnavailable`` nodes
-    have no available pod. With surge: it deletes such a pod only if another one is available, and creates a pod beside
-    one only if at most ``maxSurge`` nodes have a new pod that is not available yet. Processes that started with an old
-    list of pods may each exceed it by the same amount.
+    have no available pod. With surge: it deletes such a pod only if another one is available, and creates a second pod
+    on a node only if at most ``maxSurge`` nodes have a new pod that is not available yet. Each process that started
+    with an old list of pods may exceed this by the same amount.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class DaemonSetBounds(Daemons):
         shown.observe(seen)
 
     def pod_changed(self, key: str, old: Pod | None, new: Pod | None, origin: Origin | None) -> None:
-        """A manager deletes, or creates."""
+        """Check a deletion or creation by the DaemonSet controller."""
         if origin is None or origin.controller != "daemon-set-controller":
             return
         number = int(origin.program.partition("#")[2])
@@ -53,7 +53,7 @@ class DaemonSetBounds(Daemons):
 
     def _deleted(self, process: int, pod: Pod) -> None:
         owner, node = self.sets.get(owner_of(pod) or ""), target_node(pod)
-        if owner is None or not self._serves_as_shown(process, pod):
+        if owner is None or not self._was_observed_available(process, pod):
             return
         desired = [name for name, placement in self.placements(owner).items() if placement.should_run]
         live = [other for other in self.live_pods(owner.metadata.uid) if other.metadata.name != pod.metadata.name]
@@ -64,12 +64,14 @@ class DaemonSetBounds(Daemons):
         bounds = self._bounds(owner, len(desired))
         if bounds.surge:
             if node not in serving and not self.stale:
-                raise Violation(f"{pod.metadata.name} was the only pod that served {node}")
+                raise Violation(f"{pod.metadata.name} was the only available pod on {node}")
             return
         missing = sorted(name for name in desired if name not in serving)
         allowed = bounds.unavailable * (1 + len(self.stale))
         if len(missing) > allowed:
-            raise Violation(f"after {pod.metadata.name} no pod serves {missing}; {allowed} may be missing")
+            raise Violation(
+                f"after the deletion of {pod.metadata.name} no pod is available on {missing}; {allowed} are allowed"
+            )
 
     def _created(self, process: int, pod: Pod) -> None:
         owner, node = self.sets.get(owner_of(pod) or ""), target_node(pod)
@@ -79,7 +81,7 @@ class DaemonSetBounds(Daemons):
         desired = sum(1 for placement in self.placements(owner).values() if placement.should_run)
         bounds = self._bounds(owner, desired)
         beside = [other for other in live if target_node(other) == node and other.metadata.name != pod.metadata.name]
-        if not bounds.surge or not any(self._serves_as_shown(process, other) for other in beside):
+        if not bounds.surge or not any(self._was_observed_available(process, other) for other in beside):
             return
         self.surges += 1
         current = pod.metadata.labels.get(HASH_LABEL)
@@ -89,15 +91,15 @@ class DaemonSetBounds(Daemons):
             coming = [
                 other for other in here if other.metadata.labels.get(HASH_LABEL) == current and not is_ready(other)
             ]
-            # Beside an unavailable pod a new one may be created in any case.
-            leaving = [other for other in here if other not in coming and self._serves_as_shown(process, other)]
+            # A new pod may always be created next to an unavailable one.
+            leaving = [other for other in here if other not in coming and self._was_observed_available(process, other)]
             if coming and leaving:
                 surging.append(name)
         allowed = bounds.surge * (1 + len(self.stale))
         if len(surging) > allowed:
-            raise Violation(f"with {pod.metadata.name} there are two pods on {surging}; {allowed} may have two")
+            raise Violation(f"with {pod.metadata.name} there are two pods on {surging}; {allowed} are allowed")
 
-    def _serves_as_shown(self, process: int, pod: Pod) -> bool:
+    def _was_observed_available(self, process: int, pod: Pod) -> bool:
         shown = self._shown[process].objects.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
         return shown is not None and is_active(shown) and is_ready(shown)
 

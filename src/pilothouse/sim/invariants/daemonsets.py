@@ -1,4 +1,5 @@
-"""Invariants of DaemonSets: one live pod on a node, during a surge one old and one new, and an honest end.
+"""Invariants of DaemonSets: one live pod on each node, two of different revisions during a surge, and a correct final
+status.
 
 The nodes that need a pod are computed by ``placement``, the pure decision that is tested with upstream's tables;
 everything else is computed here from the committed objects. ``daemonset_bounds`` checks the bounds of rolling updates.
@@ -35,12 +36,12 @@ _template = msgspec.json.Decoder(PodTemplateSpec).decode
 
 
 class Daemons(Invariant):
-    """The committed DaemonSets with their pods, nodes and revisions, and which processes started with old pods. Checks
-    nothing by itself."""
+    """The committed DaemonSets with their pods, nodes and revisions, and the processes that started with old pods.
+    Performs no checks itself."""
 
     def __init__(self) -> None:
         self.sets: dict[str, DaemonSet] = {}
-        """By uid; those that exist."""
+        """The existing DaemonSets, by uid."""
         self.pods = Objects("/pods/", Pod)
         self.nodes = Objects("/nodes/", Node)
         self.revisions = Objects("apps/controllerrevisions/", ControllerRevision)
@@ -61,10 +62,10 @@ class Daemons(Invariant):
                 self.set_changed(old_owner, owner)
 
     def pod_changed(self, key: str, old: Pod | None, new: Pod | None, origin: Origin | None) -> None:
-        """A pod was written."""
+        """Called for each write of a pod."""
 
     def set_changed(self, old: DaemonSet | None, new: DaemonSet) -> None:
-        """A DaemonSet was written."""
+        """Called for each write of a DaemonSet."""
 
     def observed(self, process: "Process", seen: Observation) -> None:
         self.stale.observed(process, seen)
@@ -80,25 +81,25 @@ class Daemons(Invariant):
 
 
 class DaemonSets(Daemons):
-    """Checked at each creation by a manager: without surge there is only a finished pod of the DaemonSet on that node;
-    if a surge was ever allowed at most one active pod, of another revision. Each process that started with an old list
-    of pods may add one. At each commit: a pod has one controller, which is never replaced without a release;
+    """Checked at each creation by a manager: without surge the node has only finished pods of the DaemonSet; if a surge
+    was ever allowed, at most one active pod, of another revision. Each process that started with an old list of pods
+    may add one. At each commit: a pod has one controller, which is never replaced without a release;
     ``observedGeneration`` does not decrease; no count is negative. For the final state see ``settled``.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._surged: dict[str, None] = {}
-        """Uids of those that ever allowed a surge."""
+        """Uids of DaemonSets that ever allowed a surge."""
         self.created = 0
 
     def set_changed(self, old: DaemonSet | None, new: DaemonSet) -> None:
-        """Its status is honest about its generation."""
-        said, name = new.status.observed_generation, new.metadata.name
-        if said > new.metadata.generation:
-            raise Violation(f"{name} observed generation {said} of {new.metadata.generation}")
-        if old is not None and said < old.status.observed_generation:
-            raise Violation(f"{name} observed generation {old.status.observed_generation}, now {said}")
+        """Check the generation and counts in its status."""
+        reported, name = new.status.observed_generation, new.metadata.name
+        if reported > new.metadata.generation:
+            raise Violation(f"{name} observed generation {reported} of {new.metadata.generation}")
+        if old is not None and reported < old.status.observed_generation:
+            raise Violation(f"{name} observed generation {old.status.observed_generation}, now {reported}")
         numbers = [value for value in msgspec.structs.astuple(new.status) if isinstance(value, int)]
         if min(numbers) < 0:
             raise Violation(f"{name} reports a number below 0: {new.status}")
@@ -107,7 +108,7 @@ class DaemonSets(Daemons):
             self._surged[new.metadata.uid] = None
 
     def pod_changed(self, key: str, old: Pod | None, new: Pod | None, origin: Origin | None) -> None:
-        """One controller; and no pod too many."""
+        """Check the controller of a pod, and the number of pods on its node."""
         if new is None:
             return
         controllers = [reference.uid for reference in new.metadata.owner_references if reference.controller]
@@ -139,12 +140,12 @@ class DaemonSets(Daemons):
             many = len(others)
         if many > len(self.stale):
             names = sorted(other.metadata.name for other in others)
-            raise Violation(f"{key} is one too many on {node}, which has {names}")
+            raise Violation(f"{key} is one pod too many on {node}, which has {names}")
 
     def settled(self) -> None:
-        """Every node that needs a pod has one, of the latest template, and no other node has one, except because of
-        NoSchedule taints. The status is correct, the latest revision has the template, and old ones are within the
-        limit or used by a pod."""
+        """At the end each node that needs a pod has one with the latest template, and other nodes have none, except
+        because of NoSchedule taints. The status is correct, the latest revision has the template, and old revisions are
+        within the limit or used by a pod."""
         for owner in self.sets.values():
             if owner.metadata.deletion_timestamp is None:
                 self._check(owner)
@@ -175,12 +176,12 @@ class DaemonSets(Daemons):
         if status.observed_generation != owner.metadata.generation:
             raise Violation(f"{name} observed {status.observed_generation}, is {owner.metadata.generation}")
         if status.current_number_scheduled + status.number_misscheduled != len(pods):
-            raise Violation(f"{name} has {len(pods)} pods and says {status}")
+            raise Violation(f"{name} has {len(pods)} pods and reports {status}")
         if any(on[node] for node in kept):
             return  # as upstream, a NoSchedule taint on the node of a pod is observed with the next event only
         ready = sum(1 for pod in pods if is_ready(pod))
         updated = sum(1 for pod in pods if new(pod))
-        said = (
+        reported = (
             status.desired_number_scheduled,
             status.current_number_scheduled,
             status.number_ready,
@@ -188,13 +189,13 @@ class DaemonSets(Daemons):
             status.updated_number_scheduled,
             status.number_unavailable,
         )
-        if said != (len(desired), len(pods), ready, ready, updated, len(desired) - ready):
+        if reported != (len(desired), len(pods), ready, ready, updated, len(desired) - ready):
             raise Violation(
-                f"{name} wants {len(desired)}, has {len(pods)}, {ready} ready, {updated} new; says {status}"
+                f"{name} wants {len(desired)}, has {len(pods)}, {ready} ready, {updated} new; reports {status}"
             )
 
     def _check_revisions(self, owner: DaemonSet, pods: list[Pod]) -> str:
-        """Returns the hash of the current one."""
+        """Check the revisions. Returns the hash of the current one."""
         name = owner.metadata.name
         own = [
             revision
@@ -205,7 +206,7 @@ class DaemonSets(Daemons):
             raise Violation(f"{name} has no revision")
         patch = template_patch(owner.spec.template)
         current = newest(sorted(own, key=lambda revision: revision.metadata.name))
-        # There may be two: one that somebody else creates is only found by the next sync.
+        # There may be two with the same template: if a user creates one, the controller finds it with the next sync.
         same = [revision.metadata.name for revision in own if equal_revision(revision.data, patch)]
         if current.metadata.name not in same:
             raise Violation(f"the template of {name} is held by {same}; the newest revision is {current.metadata.name}")

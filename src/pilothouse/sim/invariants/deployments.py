@@ -1,6 +1,6 @@
-"""Invariants of Deployments that are rolled and not scaled: the bounds, after every write.
+"""Invariants of rollouts of Deployments without scaling: their bounds.
 
-Sizes of ReplicaSets and the pods themselves are checked, both as they are in the store.
+Checked for the replicas of ReplicaSets and for the pods, both as committed.
 """
 
 from pilothouse.api.apps import Deployment, ReplicaSet
@@ -14,7 +14,7 @@ from pilothouse.storage import Change
 
 class Deployments(Invariant):
     """The bounds of one Deployment with constant ``replicas``. At most ``most`` pods are desired at any time, and after
-    all were available at least ``least`` are."""
+    all were available once, at least ``least`` remain available."""
 
     def __init__(self, *, replicas: int, most: int, least: int) -> None:
         self._replicas = replicas
@@ -25,14 +25,14 @@ class Deployments(Invariant):
         self._pods = Objects("/pods/", Pod)
         self._complete = False
         self.lowest = replicas
-        """The fewest pods that were available."""
+        """The minimum number of available pods."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         self._deployments.follow(change)
         if self._sets.follow(change):
             total = sum(replica_set.spec.replicas or 0 for replica_set in self._sets.values())
             if total > self._most:
-                raise Violation(f"{change.key}: {total} pods are wanted in all, {self._most} may be")
+                raise Violation(f"{change.key}: {total} pods are desired in total, {self._most} are allowed")
         elif self._pods.follow(change):
             available = sum(1 for pod in self._pods.values() if is_active(pod) and is_ready(pod))
             self._complete = self._complete or available >= self._replicas
@@ -42,14 +42,14 @@ class Deployments(Invariant):
                     raise Violation(f"{change.key}: {available} pods are available, {self._least} must be")
 
     def settled(self) -> None:
-        """One ReplicaSet has all pods, and the status is correct."""
+        """At the end one ReplicaSet has all pods, and the status is correct."""
         for owner in self._deployments.values():
             own = [replica_set for replica_set in self._sets.values() if _is_of(replica_set, owner)]
             used = [replica_set.metadata.name for replica_set in own if replica_set.spec.replicas]
             status = owner.status
-            said = (status.updated_replicas, status.replicas, status.available_replicas, status.observed_generation)
-            if len(used) != 1 or said != (self._replicas,) * 3 + (owner.metadata.generation,):
-                raise Violation(f"{owner.metadata.name} has pods of {used} and says {said}")
+            reported = (status.updated_replicas, status.replicas, status.available_replicas, status.observed_generation)
+            if len(used) != 1 or reported != (self._replicas,) * 3 + (owner.metadata.generation,):
+                raise Violation(f"{owner.metadata.name} has pods of {used} and reports {reported}")
 
 
 def _is_of(replica_set: ReplicaSet, owner: Deployment) -> bool:

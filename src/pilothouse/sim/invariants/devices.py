@@ -1,4 +1,4 @@
-"""Invariants of claims for devices: who uses one keeps it, and who is done lets it go.
+"""Invariants of ResourceClaims: claims in use stay allocated and reserved, and unused ones are released.
 
 Computed from the committed objects after every write.
 """
@@ -13,7 +13,7 @@ from pilothouse.storage import Change
 
 
 class DeviceClaims(Invariant):
-    """All claims of a cluster whose schedulers reserve a claim before they bind the pod.
+    """All ResourceClaims, if schedulers reserve a claim before they bind the pod.
 
     ``made`` counts claims created for pods, ``cleared`` deallocations (for tests).
     """
@@ -26,18 +26,18 @@ class DeviceClaims(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if pod := self._pods.follow(change):
-            self._see_pod(*pod)
+            self._check_pod_change(*pod)
         elif claim := self._claims.follow(change):
-            self._see_claim(*claim)
+            self._check_claim_change(*claim)
 
-    def _see_pod(self, key: str, before: Pod | None, now: Pod | None) -> None:
+    def _check_pod_change(self, key: str, before: Pod | None, now: Pod | None) -> None:
         if now is not None and before is not None and before.metadata.uid == now.metadata.uid and _may_run(before):
             for entry in before.spec.resource_claims:
                 old, new = claim_of(before, entry), claim_of(now, entry)
                 if isinstance(old, ClaimOfEntry) and old != new:
-                    raise Violation(f"pod {key} runs with claim {old.name} for {entry.name}, and its status says {new}")
+                    raise Violation(f"pod {key} runs with claim {old.name} for {entry.name}, and its status has {new}")
 
-    def _see_claim(self, key: str, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
+    def _check_claim_change(self, key: str, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
         if before is None:
             self.made += now is not None and bool(now.metadata.owner_references)
             return
@@ -55,7 +55,7 @@ class DeviceClaims(Invariant):
                 raise Violation(f"claim {key} is not reserved any more for pod {user.name}, which uses it")
 
     def settled(self) -> None:
-        """Every pod has its claims, and no claim is reserved for a pod that does not exist."""
+        """At the end each pod has its claims, and no claim is reserved for a pod that does not exist."""
         for key, pod in self._pods.items():
             if pod.metadata.deletion_timestamp is None and not is_terminal(pod):
                 self._check_pod(key, pod)
@@ -82,7 +82,7 @@ class DeviceClaims(Invariant):
         for owner in claim.metadata.owner_references:
             pod = self._pods.get(f"{namespace}/{owner.name}")
             if not users and pod is not None and pod.metadata.uid == owner.uid and is_terminal(pod):
-                raise Violation(f"claim {key} was made for {owner.name}, which has ended, and is still there")
+                raise Violation(f"claim {key} was created for {owner.name}, which has terminated, and still exists")
 
 
 def _may_run(pod: Pod) -> bool:
@@ -90,5 +90,5 @@ def _may_run(pod: Pod) -> bool:
 
 
 def _uses(pod: Pod) -> bool:
-    """Whether the pod runs, or may be about to be scheduled."""
+    """Whether the pod runs or may be scheduled."""
     return not is_terminal(pod) and (bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is None)

@@ -1,6 +1,6 @@
-"""Invariants of the final state of Services: slices and Endpoints have the existing pods, each once.
+"""Invariants of the final state of Services: EndpointSlices and Endpoints have each existing pod once.
 
-Before that little is guaranteed, because endpoints follow the pods with a delay.
+Little is guaranteed before, because endpoints follow the pods with a delay.
 """
 
 from collections import Counter
@@ -20,9 +20,9 @@ MANAGED_BY = "endpointslice-controller.k8s.io"
 
 
 class ServiceEndpoints(Invariant):
-    """One service that selects pods by ``app``. ``per_slice``: so many endpoints fit into a slice.
+    """One Service that selects pods by the label ``app``. ``per_slice`` is the maximum number of endpoints of a slice.
 
-    ``slices`` of it are there at most at any time, beyond those that are needed.
+    ``spare`` is the number of slices that may exist in addition to the required ones.
     """
 
     def __init__(self, service: str, app: str, *, per_slice: int = 100, spare: int = 0) -> None:
@@ -34,7 +34,7 @@ class ServiceEndpoints(Invariant):
         self._endpoints = Objects("/endpoints/", Endpoints)
         self._pods = Objects("/pods/", Pod)
         self.most_slices = 0
-        """The most that were there at once."""
+        """The maximum number of slices at any time."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if self._endpoints.follow(change) or self._pods.follow(change):
@@ -50,24 +50,24 @@ class ServiceEndpoints(Invariant):
                 self.most_slices = max(self.most_slices, len(self._slices))
 
     def settled(self) -> None:
-        """Both contain every pod that has an address, with its readiness, and no others."""
+        """At the end both have each pod with an address, with its readiness, and no others."""
         desired = {
             pod.metadata.name: is_ready(pod)
             for pod in self._pods.values()
             if pod.metadata.labels.get("app") == self._app and pod.status.pod_ip and not is_terminal(pod)
         }
         named: Counter[str] = Counter()
-        said: dict[str, bool | None] = {}
+        reported: dict[str, bool | None] = {}
         for endpoint_slice in self._slices.values():
             for endpoint in endpoint_slice.endpoints or ():
                 name = endpoint.target_ref.name if endpoint.target_ref is not None else ""
                 named[name] += 1
-                said[name] = endpoint.conditions.ready
-        doubled = sorted(name for name, count in named.items() if count > 1)
-        if doubled:
-            raise Violation(f"{doubled} are in more than one place of the slices of {self._service}")
-        if said != desired:
-            raise Violation(f"the slices of {self._service} say {said}, there is {desired}")
+                reported[name] = endpoint.conditions.ready
+        duplicated = sorted(name for name, count in named.items() if count > 1)
+        if duplicated:
+            raise Violation(f"{duplicated} are in several endpoints of the slices of {self._service}")
+        if reported != desired:
+            raise Violation(f"the slices of {self._service} have {reported}, expected {desired}")
         needed = max(1, -(-len(desired) // self._per_slice))
         if len(self._slices) > needed + self._spare:
             raise Violation(f"{self._service} has {len(self._slices)} slices for {len(desired)} pods")
@@ -81,4 +81,4 @@ class ServiceEndpoints(Invariant):
             if address.target_ref is not None
         }
         if older != desired:
-            raise Violation(f"the Endpoints of {self._service} say {older}, there is {desired}")
+            raise Violation(f"the Endpoints of {self._service} have {older}, expected {desired}")

@@ -1,4 +1,4 @@
-"""Invariants of ephemeral volumes: each has its claim, which is its pod's and goes with it.
+"""Invariants of generic ephemeral volumes: each has a claim, which is owned by the pod and deleted with it.
 
 Computed from the committed objects after every write.
 """
@@ -12,14 +12,14 @@ from pilothouse.storage import Change
 
 
 class EphemeralClaims(Invariant):
-    """All pods with ephemeral volumes of a cluster, and all claims owned by pods. Claims with such names that users
-    create are not checked. ``made`` counts (for tests)."""
+    """All pods with ephemeral volumes, and all claims owned by pods. Claims of users with such names are not checked.
+    ``made`` counts created claims (for tests)."""
 
     def __init__(self) -> None:
         self._pods = Objects("/pods/", Pod)
         self._claims = Objects("/persistentvolumeclaims/", PersistentVolumeClaim)
         self._expected: dict[str, str] = {}
-        """Of every pod that ever existed: by uid and claim, the volume."""
+        """The volume, by pod uid and claim, for every pod that ever existed."""
         self.made = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
@@ -42,10 +42,11 @@ class EphemeralClaims(Invariant):
             return
         self.made += 1
         if f"{owner.uid}:{key}" not in self._expected:
-            raise Violation(f"claim {key} was made for {owner.name}, which has no such volume")
+            raise Violation(f"claim {key} was created for {owner.name}, which has no such volume")
 
     def settled(self) -> None:
-        """Every existing pod has its claims, unless other objects have their names; no claim has outlived its pod."""
+        """At the end each pod has its claims, unless other objects have their names, and no claim remains without its
+        pod."""
         living = {pod.metadata.uid for pod in self._pods.values()}
         for key, pod in self._pods.items():
             if pod.metadata.deletion_timestamp is not None:

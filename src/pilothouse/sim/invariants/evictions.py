@@ -1,4 +1,4 @@
-"""Invariants of taint eviction: no pod is deleted that tolerates the taints, or before its toleration ends."""
+"""Invariants of taint eviction: no pod is deleted that tolerates the taints, or before its tolerationSeconds expire."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CONTROLLER = "node-controller"
 MAX_AGE = 8.0
-"""A read is used for a second; patch and deletion may each take three seconds."""
+"""Maximum age of a live read: it is used for a second; patch and deletion may each take three seconds."""
 FOREVER = float("inf")
 
 _node = msgspec.json.Decoder(Node).decode
@@ -27,7 +27,7 @@ Taints = tuple[Taint, ...]
 
 
 class _Bound:
-    """A pod since it was bound."""
+    """The history of a pod since it was bound."""
 
     def __init__(self, pod: Pod, now: float) -> None:
         self.uid = pod.metadata.uid
@@ -36,18 +36,18 @@ class _Bound:
 
 
 class Evictions(Invariant):
-    """Checked is each deletion of a pod that was not being deleted.
+    """Checks each deletion of a pod that was not being deleted.
 
     A live read of the node, not older than ``MAX_AGE``, must have returned a taint that the pod does not tolerate
-    without limit, or no node. If the pod tolerates all of them for some time, there must have been taints for the
-    shortest of these times. A moment without taints restarts that, unless it cannot be detected afterwards: the next
-    taints were others, or have no time.
+    without limit, or no node. If the pod tolerates all of them for some time, the node must have been tainted for the
+    shortest of these times. A moment without taints restarts that time, unless it cannot be detected afterwards: the
+    next taints are different ones, or have no ``timeAdded``.
     """
 
     def __init__(self) -> None:
         self._reads = LiveReads()
         self._taints: dict[str, list[tuple[float, Taints]]] = {}
-        """By node: its taints, and since when. A deleted node has none."""
+        """By node: its taints, with the time of each change. A deleted node has none."""
         self._pods: dict[str, Pod] = {}
         self._bound: dict[str, _Bound] = {}
         self.evicted = 0
@@ -72,9 +72,9 @@ class Evictions(Invariant):
                 and before.metadata.deletion_timestamp is None
             ):
                 self._check(change.key, before, origin, now)
-            self._note(change, pod, now)
+            self._record(change, pod, now)
 
-    def _note(self, change: Change, pod: Pod, now: float) -> None:
+    def _record(self, change: Change, pod: Pod, now: float) -> None:
         key = change.key
         if change.type == "DELETED":
             self._pods.pop(key, None)
@@ -93,7 +93,7 @@ class Evictions(Invariant):
         self.evicted += 1
         body: dict[str, Any] = msgspec.json.decode(origin.body) if origin.body else {}
         if (body.get("preconditions") or {}).get("uid") != pod.metadata.uid:
-            raise Violation(f"{key}: {origin} does not mean the uid {pod.metadata.uid}")
+            raise Violation(f"{key}: {origin} has no precondition for the uid {pod.metadata.uid}")
         name = pod.spec.node_name
         read = self._reads.newest(origin, name, max_age=MAX_AGE)
         if read is None:
@@ -110,15 +110,15 @@ class Evictions(Invariant):
             raise Violation(f"{key} is evicted and tolerates what node {name} had {now - at:.3f} s ago: {taints}")
         if any(seconds is None for seconds in stays):
             return
-        began, least = self._stretch(name, bound, at)
+        began, least = self._tainted_since(name, bound, at)
         if now - began < least - 0.001:
             raise Violation(
                 f"{key} is evicted {now - began:.3f} s after node {name} was tainted; it tolerates {least} s"
             )
 
-    def _stretch(self, name: str, bound: _Bound, at: float) -> tuple[float, float]:
-        """Since when the pod was observably on a node with taints, and the shortest time for which it tolerated any of
-        them."""
+    def _tainted_since(self, name: str, bound: _Bound, at: float) -> tuple[float, float]:
+        """The time since which the pod was observably on a node with taints, and the shortest time for which it
+        tolerated any of them."""
         history = [entry for entry in self._taints[name] if entry[0] <= at]
         began, least = at, FOREVER
         next_taints: Taints = ()
@@ -140,7 +140,7 @@ class Evictions(Invariant):
         self._reads.observe(process, seen)
 
     def settled(self) -> None:
-        """No pod remains that does not tolerate its node's taints, or only for some time."""
+        """At the end no pod remains that does not tolerate its node's taints, or only for some time."""
         for key, pod in self._pods.items():
             history = self._taints.get(pod.spec.node_name)
             if not history or pod.metadata.deletion_timestamp is not None:
@@ -151,19 +151,19 @@ class Evictions(Invariant):
 
 
 def no_execute(node: Node) -> Taints:
-    """The taints that evict pods."""
+    """The NoExecute taints."""
     return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
 
 
 def shortest(taints: Taints, tolerations: tuple[Toleration, ...]) -> float | None:
-    """How long a pod tolerates the taints; None for not at all."""
+    """The minimum time for which a pod tolerates the taints; None if it does not tolerate one of them."""
     times = [toleration_seconds(taint, tolerations) for taint in taints]
     finite = [seconds for seconds in times if seconds is not None]
     return None if len(finite) < len(times) else min(finite, default=FOREVER)
 
 
 def _shows_a_gap(before: list[tuple[float, Taints]], after: Taints) -> bool:
-    """Whether taints are recognizably not the previous ones: the same key, and another time."""
+    """Whether the taints are observably not the previous ones: same key, different ``timeAdded``."""
     last: Taints = next((taints for _since, taints in reversed(before) if taints), ())
     times = {(taint.key, taint.effect): taint.time_added for taint in last}
     return not any(taint in last for taint in after) and any(

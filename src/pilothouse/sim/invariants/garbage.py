@@ -27,8 +27,8 @@ _IGNORED = ("/events/", "coordination.k8s.io/leases/", "/nodes/")
 
 
 class Garbage(Invariant):
-    """Checks every write of the garbage collector. ``kinds`` are the (apiVersion, kind) pairs that are served and
-    whose references can therefore be checked, each with its resource and whether it is namespaced."""
+    """Checks each write of the garbage collector. ``kinds`` are the served (apiVersion, kind) pairs, whose references
+    can be checked, each with its resource and whether it is namespaced."""
 
     def __init__(self, kinds: dict[tuple[str, str], tuple[str, bool]]) -> None:
         self._kinds = kinds
@@ -39,8 +39,8 @@ class Garbage(Invariant):
         self._waiting: set[str] = set()
         """Uids of objects that are or were in foreground deletion."""
         self._orphaning: dict[str, tuple[int, frozenset[str]]] = {}
-        """By the uid of an owner that orphans its dependents: the process that was running when that was requested, and
-        the keys of the dependents that it had observed by then."""
+        """By the uid of an owner with finalizer ``orphan``: the process that was running when its deletion was
+        requested, and the keys of the dependents that this process had observed."""
         self._shown: dict[int, dict[str, Shown[Object]]] = {}
         self._process = 0
         self.deleted = 0
@@ -69,14 +69,14 @@ class Garbage(Invariant):
         new = None if change.type == "DELETED" else _object(change.value)
         if origin is not None and origin.controller == COLLECTOR and old is not None:
             self._check(change.key, old, new, origin)
-        self._remember(change.key, old, new)
+        self._record(change.key, old, new)
 
     def _check(self, key: str, old: Object, new: Object | None, origin: Origin) -> None:
         goes = old.metadata.deletion_timestamp is None and (new is None or new.metadata.deletion_timestamp is not None)
         if goes:
-            living = [ref.name for ref in old.metadata.owner_references if self._lives(old, ref)]
+            living = [ref.name for ref in old.metadata.owner_references if self._exists(old, ref)]
             if living or not old.metadata.owner_references:
-                raise Violation(f"{key} is deleted by the garbage collector; its living owners: {living}")
+                raise Violation(f"{key} is deleted by the garbage collector; its existing owners: {living}")
             unknown = [
                 ref.kind for ref in old.metadata.owner_references if (ref.api_version, ref.kind) not in self._kinds
             ]
@@ -91,8 +91,8 @@ class Garbage(Invariant):
                 continue
             if ref.uid in self._orphaning:
                 self.orphaned += 1
-            elif self._lives(old, ref):
-                raise Violation(f"{key} loses its living owner {ref.kind} {ref.name}: {origin}")
+            elif self._exists(old, ref):
+                raise Violation(f"{key} loses its existing owner {ref.kind} {ref.name}: {origin}")
         if ORPHAN in old.metadata.finalizers and ORPHAN not in new.metadata.finalizers:
             self._check_orphans(key, old)
 
@@ -100,11 +100,13 @@ class Garbage(Invariant):
         process, shown = self._orphaning.get(owner.metadata.uid, (0, frozenset()))
         if process != self._process:
             return
-        left = [source for source in sorted(shown) if source in self._objects and _names(self._objects[source], owner)]
+        left = [
+            source for source in sorted(shown) if source in self._objects and _refers_to(self._objects[source], owner)
+        ]
         if left:
-            raise Violation(f"{key} is let go although {left} still name it, which it was to leave behind")
+            raise Violation(f"{key} is released although {left} still refer to it and should have been orphaned")
 
-    def _remember(self, key: str, old: Object | None, new: Object | None) -> None:
+    def _record(self, key: str, old: Object | None, new: Object | None) -> None:
         if old is not None:
             self._uids.pop(_coordinates(old), None)
             del self._objects[key]
@@ -118,23 +120,27 @@ class Garbage(Invariant):
         if FOREGROUND in meta.finalizers:
             self._waiting.add(meta.uid)
         if ORPHAN in meta.finalizers and meta.uid not in self._orphaning:
-            self._orphaning[meta.uid] = (self._process, frozenset(self._dependents_shown(new)))
+            self._orphaning[meta.uid] = (self._process, frozenset(self._observed_dependents(new)))
 
-    def _dependents_shown(self, owner: Object) -> list[str]:
+    def _observed_dependents(self, owner: Object) -> list[str]:
         shown = self._shown.get(self._process, {})
-        return [key for key, obj in self._objects.items() if _names(obj, owner) and self._was_shown(shown, obj, owner)]
+        return [
+            key
+            for key, obj in self._objects.items()
+            if _refers_to(obj, owner) and self._was_observed(shown, obj, owner)
+        ]
 
-    def _was_shown(self, shown: dict[str, Shown[Object]], obj: Object, owner: Object) -> bool:
+    def _was_observed(self, shown: dict[str, Shown[Object]], obj: Object, owner: Object) -> bool:
         resource, _namespaced = self._kinds.get((obj.api_version, obj.kind), ("", False))
         if resource not in shown:
             return False
         seen = shown[resource].objects.get(f"{obj.metadata.namespace}/{obj.metadata.name}")
-        return seen is not None and seen.metadata.uid == obj.metadata.uid and _names(seen, owner)
+        return seen is not None and seen.metadata.uid == obj.metadata.uid and _refers_to(seen, owner)
 
-    def _lives(self, dependent: Object, ref: OwnerReference) -> bool:
-        return ref.uid not in self._waiting and self._is_there(dependent, ref)
+    def _exists(self, dependent: Object, ref: OwnerReference) -> bool:
+        return ref.uid not in self._waiting and self._has_owner_object(dependent, ref)
 
-    def _is_there(self, dependent: Object, ref: OwnerReference) -> bool:
+    def _has_owner_object(self, dependent: Object, ref: OwnerReference) -> bool:
         _resource, namespaced = self._kinds.get((ref.api_version, ref.kind), ("", False))
         namespace = dependent.metadata.namespace if namespaced else ""
         if namespaced and not namespace:
@@ -144,7 +150,8 @@ class Garbage(Invariant):
     # Final state
 
     def settled(self) -> None:
-        """Every reference is to an existing owner, and nothing waits except for objects that cannot be collected."""
+        """At the end each reference is to an existing owner, and no deletion is pending except for objects that cannot
+        be collected."""
         excused = self._excused()
         for key, obj in self._objects.items():
             meta = obj.metadata
@@ -156,13 +163,13 @@ class Garbage(Invariant):
             gone = [
                 f"{ref.kind} {ref.name}"
                 for ref in meta.owner_references
-                if not self._lives(obj, ref) and not (ref.uid in excused and self._is_there(obj, ref))
+                if not self._exists(obj, ref) and not (ref.uid in excused and self._has_owner_object(obj, ref))
             ]
             if gone:
-                raise Violation(f"{key} still names owners that do not live: {gone}")
+                raise Violation(f"{key} still refers to owners that do not exist: {gone}")
 
     def _excused(self) -> set[str]:
-        """Uids of those that wait for an object that can never be collected, or for one that waits so."""
+        """Uids of owners that wait for a dependent that can never be collected, directly or indirectly."""
         excused: set[str] = set()
         while True:
             more = {
@@ -177,7 +184,8 @@ class Garbage(Invariant):
             excused |= more
 
     def _cannot_be_collected(self, obj: Object) -> bool:
-        """One of its references is to a kind that is not served, or out of the cluster's scope into a namespace."""
+        """Whether it has a reference to a kind that is not served, or from a cluster-scoped object to a namespaced
+        one."""
         return any(
             kind is None or (kind[1] and not obj.metadata.namespace)
             for ref in obj.metadata.owner_references
@@ -185,9 +193,9 @@ class Garbage(Invariant):
         )
 
 
-def _names(dependent: Object, owner: Object) -> bool:
-    """Whether a reference is to this owner. One with its uid and another kind or name has no owner: the object is
-    garbage, not an orphaned dependent."""
+def _refers_to(dependent: Object, owner: Object) -> bool:
+    """Whether the dependent has a reference to this owner. A reference with its uid and another kind or name has no
+    owner: the object is garbage, not an orphaned dependent."""
     meta = owner.metadata
     return any(
         (ref.uid, ref.api_version, ref.kind, ref.name) == (meta.uid, owner.api_version, owner.kind, meta.name)

@@ -1,7 +1,7 @@
 """Invariants of Jobs: pods are counted correctly, not too many run, and no finalizer remains.
 
-Computed from the committed objects after every write. If somebody else deletes pods or changes parallelism, less can be
-checked: see the arguments.
+Computed from the committed objects after every write. If users delete pods or change parallelism, fewer conditions can
+be checked: see the arguments.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-class _Lives:
+class _PodResults:
     """The results of the pods of one Job, by uid."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class _Lives:
         self.succeeded: dict[str, str] = {}
         """The completion index of the pod, "" if it has none."""
         self.lost: dict[str, None] = {}
-        """Failed, or deleted."""
+        """Failed or deleted pods."""
 
 
 class Jobs(Invariant):
@@ -43,13 +43,13 @@ class Jobs(Invariant):
     def __init__(self, *, bounded: bool = True) -> None:
         self._bounded = bounded
         self._jobs = Objects("batch/jobs/", Job)
-        self._lives: dict[str, _Lives] = {}
+        self._results: dict[str, _PodResults] = {}
         self._pods: dict[str, Pod] = {}
 
     @property
     def made(self) -> int:
         """The number of pods created for Jobs."""
-        return sum(len(lives.made) for lives in self._lives.values())
+        return sum(len(results.made) for results in self._results.values())
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         gone = change.type == "DELETED"
@@ -62,58 +62,61 @@ class Jobs(Invariant):
             pod = _pod(change.value)
             if not gone:
                 self._pods[change.key] = pod
-            self._note(change.key, pod, gone)
+            self._record(change.key, pod, gone)
 
-    def _note(self, key: str, pod: Pod, gone: bool) -> None:
+    def _record(self, key: str, pod: Pod, gone: bool) -> None:
         reference = controller_of(pod.metadata)
         if reference is None or reference.kind != "Job":
             return
-        lives = self._lives.setdefault(reference.uid, _Lives())
+        results = self._results.setdefault(reference.uid, _PodResults())
         uid, phase = pod.metadata.uid, pod.status.phase
-        lives.pods.pop(uid, None)
+        results.pods.pop(uid, None)
         if phase == "Succeeded":
-            lives.succeeded.setdefault(uid, pod.metadata.annotations.get(INDEX, ""))
+            results.succeeded.setdefault(uid, pod.metadata.annotations.get(INDEX, ""))
         if phase == "Failed" or pod.metadata.deletion_timestamp is not None or gone:
-            lives.lost[uid] = None
+            results.lost[uid] = None
         if gone:
             return
-        lives.pods[uid] = pod
-        is_new = uid not in lives.made
-        lives.made[uid] = None
+        results.pods[uid] = pod
+        is_new = uid not in results.made
+        results.made[uid] = None
         job = next((other for other in self._jobs.values() if other.metadata.uid == reference.uid), None)
         if is_new and self._bounded and job is not None:
-            self._check_new(key, job, lives)
+            self._check_new(key, job, results)
 
-    def _check_new(self, key: str, job: Job, lives: _Lives) -> None:
-        active = [pod for pod in lives.pods.values() if is_active(pod)]
+    def _check_new(self, key: str, job: Job, results: _PodResults) -> None:
+        active = [pod for pod in results.pods.values() if is_active(pod)]
         most = 1 if job.spec.parallelism is None else job.spec.parallelism
         if len(active) > most:
-            raise Violation(f"{key} is active pod number {len(active)} of {job.metadata.name}, {most} may be")
+            raise Violation(f"{key} is active pod number {len(active)} of {job.metadata.name}, {most} are allowed")
         desired = job.spec.completions
-        if desired is not None and len(active) + len(lives.succeeded) > desired:
-            done = len(lives.succeeded)
-            raise Violation(f"{key} was made for {job.metadata.name}: {done} of {desired} are done, {len(active)} run")
+        if desired is not None and len(active) + len(results.succeeded) > desired:
+            done = len(results.succeeded)
+            raise Violation(
+                f"{key} was created for {job.metadata.name}: {done} of {desired} are done, {len(active)} run"
+            )
 
     def _check_status(self, job: Job, before: Job | None) -> None:
-        """Nothing is counted that has not happened, and counts do not decrease."""
+        """Counts do not exceed the observed results, and do not decrease."""
         name, status = job.metadata.name, job.status
-        lives = self._lives.get(job.metadata.uid, _Lives())
+        results = self._results.get(job.metadata.uid, _PodResults())
         if min(status.active, status.succeeded, status.failed) < 0:
-            raise Violation(f"{name} counts pods below nothing: {status}")
-        if status.succeeded > len(lives.succeeded):
-            raise Violation(f"{name} counts {status.succeeded} as succeeded, {len(lives.succeeded)} have")
-        if status.failed > len(lives.lost):
-            raise Violation(f"{name} counts {status.failed} as failed, {len(lives.lost)} have")
+            raise Violation(f"{name} has a negative count: {status}")
+        if status.succeeded > len(results.succeeded):
+            raise Violation(f"{name} counts {status.succeeded} as succeeded, {len(results.succeeded)} have")
+        if status.failed > len(results.lost):
+            raise Violation(f"{name} counts {status.failed} as failed, {len(results.lost)} have")
         if before is None or before.metadata.uid != job.metadata.uid:
             return
         counts, former = (status.succeeded, status.failed), (before.status.succeeded, before.status.failed)
         if self._bounded and (counts[0] < former[0] or counts[1] < former[1]):
             raise Violation(f"{name} counted {former} as succeeded and failed, and now {counts}")
         if is_finished(before) and (not is_finished(job) or counts != former):
-            raise Violation(f"{name} had ended with {former} and now says {counts}")
+            raise Violation(f"{name} had finished with {former}, and now reports {counts}")
 
     def settled(self) -> None:
-        """Every Job is finished with the correct result; pods of finished or deleted Jobs have no finalizer."""
+        """At the end each Job is finished with the correct result; pods of finished or deleted Jobs have no
+        finalizer."""
         alive = {job.metadata.uid: job for job in self._jobs.values()}
         for key, pod in self._pods.items():
             reference = controller_of(pod.metadata)
@@ -130,15 +133,17 @@ class Jobs(Invariant):
         if job.spec.suspend or job.spec.managed_by is not None:
             return
         if not is_finished(job):
-            raise Violation(f"{name} has not ended: {status}")
+            raise Violation(f"{name} has not finished: {status}")
         uncounted = status.uncounted_terminated_pods
         rest = (status.active, status.terminating, status.ready)
         if any(rest) or (uncounted is not None and (uncounted.succeeded or uncounted.failed)):
-            raise Violation(f"{name} has ended and says {status}")
-        lives = self._lives.get(job.metadata.uid, _Lives())
-        done = len({*lives.succeeded.values()}) if job.spec.completion_mode == "Indexed" else len(lives.succeeded)
-        if self._bounded and (status.succeeded != done or status.failed != len(lives.lost.keys() - lives.succeeded)):
-            raise Violation(f"{name} says {status}; {done} succeeded and {len(lives.lost)} were lost")
+            raise Violation(f"{name} has finished and reports {status}")
+        results = self._results.get(job.metadata.uid, _PodResults())
+        done = len({*results.succeeded.values()}) if job.spec.completion_mode == "Indexed" else len(results.succeeded)
+        if self._bounded and (
+            status.succeeded != done or status.failed != len(results.lost.keys() - results.succeeded)
+        ):
+            raise Violation(f"{name} reports {status}; {done} succeeded and {len(results.lost)} were lost")
         desired = job.spec.completions or 0
         if true_condition(job, "Complete") and job.spec.success_policy is None and status.succeeded < desired:
             raise Violation(f"{name} is complete with {status.succeeded} of {desired}")

@@ -30,11 +30,11 @@ _FAR = re.compile(
 
 
 class LabelWarnings(Invariant):
-    """All warnings of a cluster. ``reports`` counts them (for tests)."""
+    """All SELinux warning Events of a cluster. ``reports`` counts them (for tests)."""
 
     def __init__(self) -> None:
         self._pods: dict[str, MountingPod] = {}
-        """All that ever were, by uid."""
+        """All pods that ever existed, by uid."""
         self._named: dict[str, list[MountingPod]] = {}
         self._handles: dict[str, str] = {}
         """By volume."""
@@ -66,7 +66,7 @@ class LabelWarnings(Invariant):
         about = event.involved_object
         pod = self._pods.get(about.uid)
         if pod is None:
-            raise Violation(f"a warning is about pod {about.name}, which never was")
+            raise Violation(f"a warning is about pod {about.name}, which never existed")
         self.reports += 1
         message = event.message.removeprefix(COMBINED)
         near, far = _NEAR.fullmatch(message), _FAR.fullmatch(message)
@@ -79,10 +79,10 @@ class LabelWarnings(Invariant):
             return
         others = self._named.get(f"{about.namespace}/{near[3]}", [])
         if near[2] == near[4] or not any(_has(other, near[1], near[4]) and self._share(pod, other) for other in others):
-            raise Violation(f"pod {about.name} is warned of {near[3]}, with which it has no conflict")
+            raise Violation(f"pod {about.name} has a warning about {near[3]}, with which it has no conflict")
 
     def _share(self, one: MountingPod, other: MountingPod) -> bool:
-        """Whether they ever had a volume in common."""
+        """Whether the two pods ever used the same volume."""
         return one.metadata.uid != other.metadata.uid and not self._used(one).isdisjoint(self._used(other))
 
     def _used(self, pod: MountingPod) -> set[str]:
@@ -92,7 +92,7 @@ class LabelWarnings(Invariant):
 
 
 def _has(pod: MountingPod, about: str, value: str) -> bool:
-    """Whether that is the pod's label or policy, of all its containers. Without a label the volume is relabeled
+    """Whether the pod, with all its containers, has this label or policy. Without a label the volume is relabeled
     recursively."""
     context = pod.spec.security_context
     options = context.se_linux_options if context is not None else None

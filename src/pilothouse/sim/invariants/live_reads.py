@@ -1,4 +1,4 @@
-"""Which nodes a manager process has read live, and the results; for the invariants of deletions."""
+"""The live reads of nodes by manager processes, with their results, for the invariants of deletions."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ class LiveReads:
         self._reads: dict[_Key, tuple[float, Node | None]] = {}
 
     def observe(self, process: "Process", seen: Observation) -> None:
-        """Something passed between a process and the server."""
+        """Process a request or response of a process."""
         if not isinstance(seen, Answered) or seen.injected:
             return
         call = seen.call
@@ -37,7 +37,8 @@ class LiveReads:
             self._reads[key] = (asyncio.get_running_loop().time(), node)
 
     def newest(self, origin: Origin, node: str, *, max_age: float) -> tuple[float, Node | None] | None:
-        """When the sender of this request last read that node, and the result; None if that is too long ago."""
+        """The time and result of the last live read of the node by the sender of this request; None if it is too
+        old."""
         newest = self._reads.get((origin.program, origin.controller, node))
         if newest is None or asyncio.get_running_loop().time() - newest[0] > max_age:
             return None

@@ -27,8 +27,7 @@ CONTROLLER = "storage-version-migrator-controller"
 
 
 class Migrations(Invariant):
-    """The migrations of one custom resource. ``stored_anew`` and ``forgotten`` count objects and versions (for
-    tests)."""
+    """The migrations of one custom resource. ``rewritten`` and ``removed`` count objects and versions (for tests)."""
 
     def __init__(self, resource: GroupResource) -> None:
         self._resource = resource
@@ -36,44 +35,44 @@ class Migrations(Invariant):
         self._objects: dict[str, dict[str, Any]] = {}
         self._migrations: dict[str, StorageVersionMigration] = {}
         self._stored: tuple[str, ...] = ()
-        self.stored_anew = 0
-        self.forgotten = 0
+        self.rewritten = 0
+        self.removed = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         gone = change.type == "DELETED"
         if change.key.startswith(self._prefix):
-            self._see(change.key, None if gone else _object(change.value), origin)
+            self._check_object(change.key, None if gone else _object(change.value), origin)
         elif change.key == f"{_DEFINITIONS}{self._resource.resource}.{self._resource.group}" and not gone:
-            self._see_definition(_definition.one(change.value, lambda: change.key), origin)
+            self._check_definition(_definition.one(change.value, lambda: change.key), origin)
         elif change.key.startswith(_MIGRATIONS):
-            self._see_migration(change.key.removeprefix(_MIGRATIONS), None if gone else _migration(change.value))
+            self._check_migration(change.key.removeprefix(_MIGRATIONS), None if gone else _migration(change.value))
 
-    def _see(self, key: str, now: dict[str, Any] | None, origin: Origin | None) -> None:
+    def _check_object(self, key: str, now: dict[str, Any] | None, origin: Origin | None) -> None:
         before = self._objects.pop(key, None)
         if now is not None:
             self._objects[key] = now
         if origin is None or origin.controller != CONTROLLER:
             return
         if before is None or now is None:
-            raise Violation(f"{key} was made or deleted by the migrator")
-        if _said(before) != _said(now):
-            raise Violation(f"{key} says something else since it was migrated")
+            raise Violation(f"{key} was created or deleted by the migrator")
+        if _content(before) != _content(now):
+            raise Violation(f"{key} was changed by its migration")
         if before["apiVersion"] == now["apiVersion"]:
             raise Violation(f"{key} was written again in the version in which it was stored")
-        self.stored_anew += 1
+        self.rewritten += 1
 
-    def _see_definition(self, now: CustomResourceDefinition, origin: Origin | None) -> None:
+    def _check_definition(self, now: CustomResourceDefinition, origin: Origin | None) -> None:
         forgotten = [version for version in self._stored if version not in now.status.stored_versions]
         for key, obj in self._objects.items():
             version = obj["apiVersion"].rpartition("/")[2]
             if version in forgotten:
-                raise Violation(f"{version} is forgotten, in which {key} is stored: {origin}")
+                raise Violation(f"{version} was removed, in which {key} is stored: {origin}")
         if self._stored and not now.status.stored_versions:
-            raise Violation(f"every version is forgotten: {origin}")
-        self.forgotten += len(forgotten)
+            raise Violation(f"every version was removed: {origin}")
+        self.removed += len(forgotten)
         self._stored = now.status.stored_versions
 
-    def _see_migration(self, name: str, now: StorageVersionMigration | None) -> None:
+    def _check_migration(self, name: str, now: StorageVersionMigration | None) -> None:
         before = self._migrations.pop(name, None)
         if now is None:
             return
@@ -81,13 +80,13 @@ class Migrations(Invariant):
         if before is not None and before.metadata.uid == now.metadata.uid:
             begun, begins = before.status.resource_version, now.status.resource_version
             if begun and begun != begins:
-                raise Violation(f"migration {name} began at {begun}, and now at {begins}")
+                raise Violation(f"migration {name} started at {begun}, and now at {begins}")
         runs = sorted(one for one, migration in self._migrations.items() if _runs(migration))
         if len(runs) > 1:
-            raise Violation(f"migrations {runs} run together")
+            raise Violation(f"migrations {runs} run concurrently")
 
     def settled(self) -> None:
-        """None is pending or running."""
+        """At the end no migration is pending or running."""
         for name, migration in self._migrations.items():
             conditions = migration.status.conditions
             if is_condition_true(conditions, "Running"):
@@ -102,7 +101,7 @@ def _runs(migration: StorageVersionMigration) -> bool:
     return is_condition_true(conditions, "Running") and not over
 
 
-def _said(obj: dict[str, Any]) -> dict[str, Any]:
-    """All but the version that it is stored in."""
+def _content(obj: dict[str, Any]) -> dict[str, Any]:
+    """The content without the stored version."""
     meta = {name: value for name, value in obj["metadata"].items() if name not in _OWN}
     return {**{name: value for name, value in obj.items() if name != "apiVersion"}, "metadata": meta}

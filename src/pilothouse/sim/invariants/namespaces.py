@@ -16,8 +16,8 @@ class Namespaces(Invariant):
     empty; at the end none is terminating."""
 
     def __init__(self) -> None:
-        self._going: dict[str, Object] = {}
-        """By name, those that are being deleted."""
+        self._terminating: dict[str, Object] = {}
+        """The terminating namespaces, by name."""
         self._content: dict[str, set[str]] = {}
         """Keys by namespace."""
         self.ended = 0
@@ -31,7 +31,7 @@ class Namespaces(Invariant):
         parts = change.key.split("/")
         if len(parts) < 4:
             if origin is not None and origin.controller == CONTROLLER:
-                raise Violation(f"{change.key} is in no namespace, and was written by {origin}")
+                raise Violation(f"{change.key} is cluster-scoped, and was written by {origin}")
             return
         self._check(change, parts[2], origin)
         content = self._content.setdefault(parts[2], set())
@@ -41,22 +41,22 @@ class Namespaces(Invariant):
             content.add(change.key)
 
     def _check(self, change: Change, namespace: str, origin: Origin | None) -> None:
-        if origin is not None and origin.controller == CONTROLLER and namespace not in self._going:
+        if origin is not None and origin.controller == CONTROLLER and namespace not in self._terminating:
             raise Violation(f"{change.key} is not in a namespace that is being deleted, and was written by {origin}")
 
     def _namespace_changed(self, change: Change, name: str) -> None:
         if change.type == "DELETED":
             self.ended += 1
-            self._going.pop(name, None)
+            self._terminating.pop(name, None)
             left = sorted(self._content.get(name, ()))
             if left:
-                raise Violation(f"namespace {name} is gone, and these are left: {left}")
+                raise Violation(f"namespace {name} was removed before its content: {left}")
             return
         namespace = _object(change.value)
         if namespace.metadata.deletion_timestamp is not None:
-            self._going[name] = namespace
+            self._terminating[name] = namespace
 
     def settled(self) -> None:
-        """None is terminating."""
-        if self._going:
-            raise Violation(f"namespaces are still being deleted: {sorted(self._going)}")
+        """At the end no namespace is terminating."""
+        if self._terminating:
+            raise Violation(f"namespaces are still being deleted: {sorted(self._terminating)}")

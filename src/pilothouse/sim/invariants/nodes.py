@@ -1,5 +1,5 @@
-"""Invariants of the node lifecycle controller: which nodes are marked unreachable, which pods not ready, how fast zones
-are tainted, and that all of it is reverted."""
+"""Invariants of the node lifecycle controller: when nodes are marked unreachable and pods not ready, the rate of taints
+in zones, and that all of it is reverted."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ _pod = msgspec.json.Decoder(Pod).decode
 
 
 class NodeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the controller, and the tolerated delay. Without faults there is none."""
+    """The options of the controller, and the tolerated delay, which is 0 without faults."""
 
     period: float = 5.0
     grace: float = 50.0
@@ -36,7 +36,7 @@ class NodeLimits(msgspec.Struct, frozen=True, kw_only=True):
     large: int = 50
     """Larger zones have a reduced eviction rate when they are disrupted, which is not checked."""
     slack: float = 1.0
-    """How much later than the token was taken a taint may be there."""
+    """The maximum delay of a taint after its token was taken from the rate limiter."""
     patience: float = 12.0
     """The time until every process has observed how many nodes of a zone are down: a pass, and the delivery of
     events."""
@@ -52,15 +52,15 @@ class NodeHealth(Invariant):
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._signs: dict[tuple[str, str], list[float]] = {}
-        """When a process observed a sign of life of a node: a changed Lease or heartbeat."""
+        """When a process last observed a changed Lease or heartbeat of a node."""
         self._heartbeats: dict[str, float] = {}
-        """When each node last reported."""
+        """The last report of each node."""
         self._down_until: dict[str, float] = {}
-        """When each node was last not ready; infinity while it is."""
+        """When each node was last not ready; infinity while it is not ready."""
         self._tainted: dict[tuple[str, str], list[float]] = {}
         """When nodes were tainted, by process and zone."""
         self._disrupted: dict[str, float] = {}
-        """Zones in which no node may be tainted, and since when."""
+        """Zones in which no node may be tainted, with the time of the disruption."""
         self._shown: dict[int, tuple[Shown[Lease], Shown[Node]]] = {}
         self._last_write = 0.0
         self.tainted = 0
@@ -69,24 +69,24 @@ class NodeHealth(Invariant):
     # Events
 
     def started(self, process: "Process") -> None:
-        """Apply its observations of Leases and nodes."""
+        """Process observations of Leases and nodes."""
 
-        def hear(name: str) -> None:
+        def record(name: str) -> None:
             self._signs.setdefault((process.name, name), []).append(_now())
 
-        def hear_lease(old: Lease | None, new: Lease | None) -> None:
+        def lease_changed(old: Lease | None, new: Lease | None) -> None:
             if new is not None and (old is None or old.spec.renew_time != new.spec.renew_time):
-                hear(new.metadata.name)
+                record(new.metadata.name)
             elif new is None and old is not None:
                 # Changes that are reverted before the next pass are not observed.
                 signs = self._signs[process.name, old.metadata.name]
                 signs[:] = [at for at in signs if _now() - at > self._limits.period]
 
-        def hear_node(old: Node | None, new: Node | None) -> None:
+        def node_changed(old: Node | None, new: Node | None) -> None:
             if new is not None and (old is None or _heartbeat(old) != _heartbeat(new)):
-                hear(new.metadata.name)
+                record(new.metadata.name)
 
-        self._shown[process.number] = (Shown("leases", Lease, hear_lease), Shown("nodes", Node, hear_node))
+        self._shown[process.number] = (Shown("leases", Lease, lease_changed), Shown("nodes", Node, node_changed))
 
     def observed(self, process: "Process", seen: Observation) -> None:
         for shown in self._shown[process.number]:
@@ -100,7 +100,7 @@ class NodeHealth(Invariant):
             if origin is not None and ours and before is not None and change.type == "MODIFIED":
                 self._last_write = _now()
                 self._check_node(name, before, node, origin)
-            self._note_node(name, before, None if change.type == "DELETED" else node)
+            self._record_node(name, before, None if change.type == "DELETED" else node)
         elif change.key.startswith("/pods/"):
             before_pod, pod = self._pods.get(change.key), _pod(change.value)
             if origin is not None and ours and before_pod is not None and origin.call.subresource == "status":
@@ -110,7 +110,7 @@ class NodeHealth(Invariant):
             else:
                 self._pods[change.key] = pod
 
-    def _note_node(self, name: str, before: Node | None, node: Node | None) -> None:
+    def _record_node(self, name: str, before: Node | None, node: Node | None) -> None:
         now = _now()
         if node is None:
             self._nodes.pop(name, None)
@@ -133,10 +133,10 @@ class NodeHealth(Invariant):
         if _ready(node) == "Unknown" and _ready(before) not in (None, "Unknown"):
             heard = max([self._heartbeats[name], *self._signs.get((origin.program, name), ())])
             if now - heard <= self._limits.grace:
-                raise Violation(f"{name} is called silent {now - heard:.3f} s after it was heard of")
-        if _leave_for(node) and not _leave_for(before):
+                raise Violation(f"{name} is marked unknown {now - heard:.3f} s after its last observed heartbeat")
+        if _expected_taints(node) and not _expected_taints(before):
             self._check_taint(name, node, origin, now)
-        new = [key for key in _leave_for(node) if key not in _leave_for(before)]
+        new = [key for key in _expected_taints(node) if key not in _expected_taints(before)]
         if new and tuple(new) != EXPECTED.get(_ready(before) or "", ()):
             raise Violation(f"{name} is Ready={_ready(before)} and gets the NoExecute taints {new}")
 
@@ -145,7 +145,7 @@ class NodeHealth(Invariant):
         limits, zone = self._limits, zone_of(node)
         since = self._disrupted.get(zone, now)
         if now - since > limits.patience:
-            raise Violation(f"{name} is tainted, though zone {zone!r} is disrupted since {now - since:.3f} s")
+            raise Violation(f"{name} is tainted, although zone {zone!r} was disrupted {now - since:.3f} s")
         times = self._tainted.setdefault((origin.program, zone), [])
         times.append(now)
         for count, began in enumerate(reversed(times[:-1]), start=2):
@@ -166,10 +166,10 @@ class NodeHealth(Invariant):
             raise Violation(f"{key} is marked as not ready; node {name} is ready since {late:.3f} s")
 
     def settled(self) -> None:
-        """Taints match conditions, and pods of unresponsive nodes are not ready."""
+        """At the end taints match conditions, and pods of unresponsive nodes are not ready."""
         quiet = _now() - self._last_write
         if quiet < 600.0:
-            raise Violation(f"the node controller still wrote on a node {quiet:.0f} s ago")
+            raise Violation(f"the node controller wrote to a node {quiet:.0f} s ago")
         for name, node in self._nodes.items():
             status = _ready(node)
             desired = EXPECTED.get(status or "", ())
@@ -178,14 +178,14 @@ class NodeHealth(Invariant):
             )
             if taints != desired:
                 raise Violation(f"{name} is Ready={status}; its NoSchedule taints are {taints}")
-            leave = _leave_for(node)
+            leave = _expected_taints(node)
             if leave != desired and (leave or zone_of(node) not in self._disrupted):
                 raise Violation(f"{name} is Ready={status}; its NoExecute taints are {leave}")
         for key, pod in self._pods.items():
             on = self._nodes.get(pod.spec.node_name)
             ready = ready_condition(pod)
             if on is not None and _ready(on) == "Unknown" and ready is not None and ready.status != "False":
-                raise Violation(f"{key} says that it is ready, on {pod.spec.node_name} which is silent")
+                raise Violation(f"{key} is ready, on {pod.spec.node_name}, which is unreachable")
 
 
 def zone_of(node: Node) -> str:
@@ -208,8 +208,8 @@ def disrupted_zones(nodes: dict[str, Node], large: int) -> list[str]:
     return sorted(z for z, count in down.items() if 2 < count < size[z] <= large and count / size[z] >= 0.55)
 
 
-def _leave_for(node: Node) -> tuple[str, ...]:
-    """The keys of the controller's taints that evict pods."""
+def _expected_taints(node: Node) -> tuple[str, ...]:
+    """The keys of the NoExecute taints that the node should have."""
     return tuple(
         sorted(t.key for t in node.spec.taints if t.effect == NO_EXECUTE and t.key in (NOT_READY, UNREACHABLE))
     )

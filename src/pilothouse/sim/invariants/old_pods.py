@@ -1,4 +1,4 @@
-"""Which processes started with a stale list of pods: they may act once on each stale pod."""
+"""Processes that started with a stale list of pods: they may act once on each stale pod."""
 
 from typing import TYPE_CHECKING
 

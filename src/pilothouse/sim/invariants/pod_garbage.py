@@ -1,4 +1,4 @@
-"""Invariants of pod garbage collection: each deletion is confirmed by a live read of the node, and has the uid as
+"""Invariants of pod garbage collection: each deletion follows a live read of the node, and has the uid as
 precondition."""
 
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 COLLECTOR = "pod-garbage-collector"
 MAX_AGE = 8.0
-"""A read is used for a second; patch and deletion may each take three seconds."""
+"""Maximum age of a live read: it is used for a second; patch and deletion may each take three seconds."""
 
 
 class PodGarbage(Invariant):
-    """Checked at each deletion, and each pod that is set to Failed, by the garbage collector.
+    """Checks each deletion, and each pod that is set to Failed, by the garbage collector.
 
     With fewer finished pods than the threshold: none is collected because of it.
     """
@@ -41,8 +41,10 @@ class PodGarbage(Invariant):
                 self._check(change.key, before, origin)
 
     def _check(self, key: str, pod: Pod, origin: Origin) -> None:
-        if _meant(origin) != pod.metadata.uid:
-            raise Violation(f"{key}: {origin} does not mean the uid {pod.metadata.uid}, but {_meant(origin)!r}")
+        if _uid_precondition(origin) != pod.metadata.uid:
+            raise Violation(
+                f"{key}: {origin} has the uid precondition {_uid_precondition(origin)!r}, not {pod.metadata.uid}"
+            )
         self.collected += origin.call.verb == "delete"
         name = pod.spec.node_name
         leaving = pod.metadata.deletion_timestamp is not None
@@ -55,32 +57,32 @@ class PodGarbage(Invariant):
             raise Violation(f"{key}: {origin}, and node {name} was not read live before that")
         _at, node = read
         if node is not None and not (leaving and is_out_of_service(node)):
-            raise Violation(f"{key}: {origin}, but node {name} is there, and when last read it was not out of service")
+            raise Violation(f"{key}: {origin}, but node {name} exists, and when last read it was not out of service")
 
     def observed(self, process: "Process", seen: Observation) -> None:
         self._reads.observe(process, seen)
 
     def settled(self) -> None:
-        """No garbage remains, except objects with finalizers."""
+        """At the end no garbage remains, except objects with finalizers."""
         for key, pod in self._pods.items():
             if pod.metadata.finalizers and is_terminal(pod):
                 continue
             name, leaving = pod.spec.node_name, pod.metadata.deletion_timestamp is not None
             if name and name not in self._nodes:
-                raise Violation(f"{key} is left of node {name}, which is gone")
+                raise Violation(f"{key} remains of node {name}, which was removed")
             if leaving and not name:
-                raise Violation(f"{key} was never bound, is being deleted, and is left")
+                raise Violation(f"{key} was never bound, is being deleted, and still exists")
             if leaving and name and is_out_of_service(self._nodes[name]):
-                raise Violation(f"{key} is left on node {name}, which is out of service")
+                raise Violation(f"{key} remains on node {name}, which is out of service")
 
 
 def is_out_of_service(node: Node) -> bool:
-    """Tainted as out of service, and not ready."""
+    """Whether the node is tainted as out of service, and not ready."""
     return not is_node_ready(node) and any(t.key == "node.kubernetes.io/out-of-service" for t in node.spec.taints)
 
 
-def _meant(origin: Origin) -> str:
-    """The uid that a deletion or patch names, or nothing."""
+def _uid_precondition(origin: Origin) -> str:
+    """The uid in the preconditions of a deletion or patch, or empty."""
     body: dict[str, Any] = msgspec.json.decode(origin.body) if origin.body else {}
     part: dict[str, Any] = body.get("preconditions" if origin.call.verb == "delete" else "metadata") or {}
     uid: str = part.get("uid", "")

@@ -1,4 +1,4 @@
-"""Invariants of PodGroups: none is released while pods belong to it, and none is kept without pods.
+"""Invariants of PodGroups: the finalizer remains while pods belong to the group, and is removed when there are none.
 
 Checked against the committed objects, and against the cached pods of the process that removes the finalizer: other pods
 do not count.
@@ -29,7 +29,7 @@ SLOWEST_REQUEST = 10.0
 
 
 class PodGroups(Invariant):
-    """All PodGroups of a cluster in which users don't remove the finalizer of one that is being deleted.
+    """All PodGroups, if users don't remove the finalizer of one that is being deleted.
 
     ``kept`` counts groups that were deleted while pods belonged to them (for tests).
     """
@@ -45,13 +45,13 @@ class PodGroups(Invariant):
 
     def started(self, process: "Process") -> None:
         self._shown, self._since = {}, {}
-        self._feed = Shown(PODS.resource, Pod, self._show)
+        self._feed = Shown(PODS.resource, Pod, self._observe_pod)
 
     def observed(self, process: "Process", seen: Observation) -> None:
         assert self._feed is not None, "the process has started"
         self._feed.observe(seen)
 
-    def _show(self, old: Pod | None, new: Pod | None) -> None:
+    def _observe_pod(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._shown.pop(old.metadata.uid, None)
             self._since.pop(old.metadata.uid, None)
@@ -61,9 +61,9 @@ class PodGroups(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if not self._pods.follow(change) and (update := self._groups.follow(change)):
-            self._see(*update, ours=origin is not None and origin.controller == CONTROLLER)
+            self._check(*update, ours=origin is not None and origin.controller == CONTROLLER)
 
-    def _see(self, key: str, before: dict[str, Any] | None, now: dict[str, Any] | None, *, ours: bool) -> None:
+    def _check(self, key: str, before: dict[str, Any] | None, now: dict[str, Any] | None, *, ours: bool) -> None:
         if before is None:
             return
         was, lost = _meta(before), _protected(before) and not _protected(now)
@@ -72,11 +72,11 @@ class PodGroups(Invariant):
         if not ours:
             return
         if lost and was.deletion_timestamp is None:
-            raise Violation(f"group {key} lost its protection while it lives")
+            raise Violation(f"group {key} lost its finalizer while it is not being deleted")
         if _protected(now) and not _protected(before):
-            raise Violation(f"group {key} got a protection that only admission gives")
-        if now is not None and _said(before) != _said(now):
-            raise Violation(f"group {key} says something else since its finalizer was written")
+            raise Violation(f"group {key} got a finalizer that only admission sets")
+        if now is not None and _content(before) != _content(now):
+            raise Violation(f"group {key} was changed by the write of its finalizer")
         visible_since = asyncio.get_running_loop().time() - SLOWEST_REQUEST
         users = sorted(
             pod.metadata.name
@@ -84,7 +84,7 @@ class PodGroups(Invariant):
             if self._since[uid] < visible_since and _group_of(pod) == key and not is_terminal(pod)
         )
         if lost and users:
-            raise Violation(f"group {key} was let go while {users} belong to it")
+            raise Violation(f"group {key} was released while {users} belong to it")
 
     def _members(self, key: str) -> list[str]:
         return sorted(
@@ -92,7 +92,7 @@ class PodGroups(Invariant):
         )
 
     def settled(self) -> None:
-        """Nothing that has no pods is kept."""
+        """At the end no PodGroup without pods is being deleted."""
         for key, group in self._groups.items():
             if _meta(group).deletion_timestamp is not None and _protected(group) and not self._members(key):
                 raise Violation(f"group {key} is being deleted and has no pods, and still exists")
@@ -111,7 +111,7 @@ def _protected(group: dict[str, Any] | None) -> bool:
     return group is not None and FINALIZER in group["metadata"].get("finalizers", ())
 
 
-def _said(group: dict[str, Any]) -> dict[str, Any]:
-    """All but the finalizers."""
+def _content(group: dict[str, Any]) -> dict[str, Any]:
+    """The content without the finalizers."""
     own = ("finalizers", "resourceVersion", "managedFields", "generation")
     return {**group, "metadata": {name: value for name, value in group["metadata"].items() if name not in own}}

@@ -25,22 +25,22 @@ _PREFIX = "certificates.k8s.io/podcertificaterequests/"
 
 KEPT_FOR = datetime.timedelta(minutes=15)
 MUCH_OLDER = datetime.timedelta(minutes=21)
-"""The cleaner runs every five minutes."""
+"""Tolerated age: the cleaner runs every five minutes."""
 ON_ITS_WAY = 60.0
 """Maximum seconds from a decision to the deletion: earlier deletions may be slow."""
 
 
 class PodRequests(Invariant):
-    """All requests of a cluster. ``cleaned`` counts those that the cleaner took (for tests)."""
+    """All PodCertificateRequests of a cluster. ``cleaned`` counts those that the cleaner deleted (for tests)."""
 
     def __init__(self) -> None:
-        self._made: dict[str, datetime.datetime] = {}
+        self._created: dict[str, datetime.datetime] = {}
         self._env: Env | None = None
         self.cleaned = 0
 
     @property
     def env(self) -> Env:
-        """That of the simulation."""
+        """The environment of the simulation."""
         assert self._env is not None, "who deletes was started"
         return self._env
 
@@ -54,24 +54,24 @@ class PodRequests(Invariant):
         if not change.key.startswith(_PREFIX):
             return
         key = change.key.removeprefix(_PREFIX)
-        before = self._made.pop(key, None)
+        before = self._created.pop(key, None)
         if change.type == "DELETED":
             if is_cleaners:
                 assert before is not None, "what is deleted was made"
                 self._check(key, before)
             return
         created = _request(change.value).metadata.creation_timestamp
-        assert created is not None, "the server says when something was made"
-        self._made[key] = created
+        assert created is not None, "the server sets creationTimestamp"
+        self._created[key] = created
 
-    def _check(self, key: str, made: datetime.datetime) -> None:
+    def _check(self, key: str, created: datetime.datetime) -> None:
         self.cleaned += 1
-        age = latest(self.env, ON_ITS_WAY) - made
+        age = latest(self.env, ON_ITS_WAY) - created
         if age < KEPT_FOR:
-            raise Violation(f"request {key} was taken after {age}")
+            raise Violation(f"request {key} was deleted after {age}")
 
     def settled(self) -> None:
-        """No expired one remains. One created while the clock was ahead may remain for long."""
-        for key, created in self._made.items():
+        """At the end no expired request remains. One that was created while the clock was ahead may remain for long."""
+        for key, created in self._created.items():
             if self.env.now() - created > MUCH_OLDER:
-                raise Violation(f"request {key} of {created} is still there")
+                raise Violation(f"request {key} of {created} still exists")

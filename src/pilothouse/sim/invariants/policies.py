@@ -40,7 +40,7 @@ class _Policy(View, frozen=True):
 
 
 class PolicyStatuses(Invariant):
-    """All policies of a cluster in which each expression is wrong, or not, whatever the policy is about.
+    """All ValidatingAdmissionPolicies, if the validity of an expression does not depend on the matched resources.
 
     ``reports`` counts the status writes, and ``warned`` those that found something.
     """
@@ -57,33 +57,35 @@ class PolicyStatuses(Invariant):
             return
         generation, observed = now.metadata.generation, now.status.observed_generation
         if observed > generation:
-            raise Violation(f"policy {name}: generation {observed} was observed, and it has got to {generation} only")
+            raise Violation(
+                f"policy {name}: generation {observed} was observed before it existed: the policy is at {generation}"
+            )
         if before is not None and before.metadata.uid == now.metadata.uid:
             earlier = before.status.observed_generation
             if observed < earlier:
                 raise Violation(f"policy {name}: {observed} was observed after {earlier}")
         if origin is not None and origin.controller == CONTROLLER:
             if observed != generation:
-                raise Violation(f"policy {name}: something is said of {observed} while it is at {generation}")
+                raise Violation(f"policy {name}: the status is of {observed} while the policy is at {generation}")
             self.reports += 1
             self.warned += bool(self._check(name, now))
 
     def _check(self, name: str, policy: _Policy) -> list[str]:
-        """The fields with warnings, which must be those with errors."""
+        """The fields with warnings, which must be those with invalid expressions."""
         checking = policy.status.type_checking
-        said = [] if checking is None else [warning.field_ref for warning in checking.expression_warnings]
+        reported = [] if checking is None else [warning.field_ref for warning in checking.expression_warnings]
         wrong = []
         for number, validation in enumerate(policy.spec.validations):
             texts = {"expression": validation.expression, "messageExpression": validation.message_expression}
             wrong += [f"spec.validations[{number}].{field}" for field, text in texts.items() if self._is_wrong(text)]
-        if said != wrong:
-            raise Violation(f"policy {name}: wrong are {wrong}, and warned of {said}")
-        return said
+        if reported != wrong:
+            raise Violation(f"policy {name}: invalid are {wrong}, and warnings are about {reported}")
+        return reported
 
     def settled(self) -> None:
-        """Every generation was observed."""
+        """At the end every generation was observed."""
         for name, policy in self._policies.items():
             generation, observed = policy.metadata.generation, policy.status.observed_generation
             if observed != generation:
-                raise Violation(f"policy {name}: generation {generation} was never looked at, only {observed}")
+                raise Violation(f"policy {name}: generation {generation} was never observed, only {observed}")
             self._check(name, policy)

@@ -56,8 +56,8 @@ _request = msgspec.json.Decoder(_Request).decode
 
 
 class PoolRequests(Invariant):
-    """All requests of a cluster. ``answered`` counts statuses, ``incomplete`` those without the counts of a pool,
-    ``expired`` requests that the manager has deleted."""
+    """All ResourcePoolStatusRequests of a cluster. ``answered`` counts statuses, ``incomplete`` those without the
+    counts of a pool, ``expired`` requests that the manager deleted."""
 
     def __init__(self) -> None:
         self._open: dict[str, None] = {}
@@ -83,7 +83,7 @@ class PoolRequests(Invariant):
         if now.status is None:
             self._open[name] = None
         if before is not None and before.status is not None and now.status != before.status:
-            raise Violation(f"request {name} had an answer, and has another one")
+            raise Violation(f"request {name} had a status, and has another one")
         if now.status is not None and (before is None or before.status is None):
             self.answered += 1
             self._check(name, now.spec.limit, now.status)
@@ -93,7 +93,9 @@ class PoolRequests(Invariant):
         if names != sorted(set(names)):
             raise Violation(f"request {name} reports pools {names}")
         if len(names) != min(limit, status.pool_count):
-            raise Violation(f"request {name} reports {len(names)} pools of {status.pool_count}, and asked for {limit}")
+            raise Violation(
+                f"request {name} reports {len(names)} pools of {status.pool_count}, and the limit is {limit}"
+            )
         for pool in status.pools:
             self.incomplete += pool.validation_error is not None
             counts = (pool.total_devices, pool.allocated_devices, pool.unavailable_devices, pool.available_devices)
@@ -113,11 +115,11 @@ class PoolRequests(Invariant):
             since, ttl = request.status.conditions[0].last_transition_time, COMPLETED_TTL
         assert self._env is not None, "who deletes was started"
         assert since is not None, "the server says when something was made"
-        # Clocks jump in simulations, also between a decision and the write.
+        # Clocks may jump between a decision and its write.
         if self._env.now() - since < ttl / 2:
             raise Violation(f"request {name} was deleted after {self._env.now() - since}")
 
     def settled(self) -> None:
-        """No request is without a status."""
+        """At the end each request has a status."""
         if self._open:
-            raise Violation(f"requests {sorted(self._open)} are not answered")
+            raise Violation(f"requests {sorted(self._open)} have no status")

@@ -1,4 +1,5 @@
-"""Invariants of objects in use: the protection finalizer is not removed before the last user is gone, but soon after.
+"""Invariants of the protection of claims and volumes: the finalizer is not removed before the last user is removed, and
+soon after that.
 
 Computed from the committed objects after every write.
 """
@@ -20,7 +21,7 @@ CLAIM, VOLUME = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
 
 
 class Protection(Invariant):
-    """All claims and volumes of a cluster in which users do not remove finalizers of objects that are being deleted.
+    """All claims and volumes, if users do not remove finalizers of objects that are being deleted.
 
     A pod that gets its node after the deletion of its claim does not count: a real kubelet would not start it.
     ``kept`` counts claims that were deleted while pods used them (for tests).
@@ -31,7 +32,7 @@ class Protection(Invariant):
         self._claims = Objects("/persistentvolumeclaims/", PersistentVolumeClaim)
         self._volumes = Objects("/persistentvolumes/", PersistentVolume)
         self._pods: dict[str, tuple[int, Pod]] = {}
-        """Those with a node, and when they got it."""
+        """Scheduled pods, with the time of scheduling."""
         self._deleted: dict[str, int] = {}
         self.kept = 0
 
@@ -39,19 +40,19 @@ class Protection(Invariant):
         self._clock += 1
         gone = change.type == "DELETED"
         if change.key.startswith(_PODS):
-            self._see_pod(change.key.removeprefix(_PODS), None if gone else _pod(change.value))
+            self._record_pod(change.key.removeprefix(_PODS), None if gone else _pod(change.value))
         elif claim := self._claims.follow(change):
-            self._see_claim(*claim)
+            self._check_claim(*claim)
         elif volume := self._volumes.follow(change):
-            self._see_volume(*volume)
+            self._check_volume(*volume)
 
-    def _see_pod(self, key: str, pod: Pod | None) -> None:
+    def _record_pod(self, key: str, pod: Pod | None) -> None:
         before = self._pods.pop(key, None)
         if pod is not None and pod.spec.node_name:
             self._pods[key] = (before[0] if before is not None else self._clock, pod)
 
     def _users(self, key: str, claim: PersistentVolumeClaim) -> dict[str, int]:
-        """The pods with a node that use a claim, and when they got that node."""
+        """The scheduled pods that use a claim, with the time of scheduling."""
         namespace = key.partition("/")[0]
         return {
             name: since
@@ -59,7 +60,7 @@ class Protection(Invariant):
             if pod.metadata.namespace == namespace and _uses(pod, claim)
         }
 
-    def _see_claim(self, key: str, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim | None) -> None:
+    def _check_claim(self, key: str, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim | None) -> None:
         if before is None:
             return
         if before.metadata.deletion_timestamp is None:
@@ -71,16 +72,16 @@ class Protection(Invariant):
             deleted = self._deleted.pop(key)
             users = sorted(pod for pod, since in self._users(key, before).items() if since < deleted)
             if users:
-                raise Violation(f"claim {key} was let go while {users} use it")
+                raise Violation(f"claim {key} was released while {users} use it")
 
-    def _see_volume(self, name: str, before: PersistentVolume | None, now: PersistentVolume | None) -> None:
+    def _check_volume(self, name: str, before: PersistentVolume | None, now: PersistentVolume | None) -> None:
         if before is None or before.metadata.deletion_timestamp is None or VOLUME not in before.metadata.finalizers:
             return
         if not _has(now, VOLUME) and before.status.phase == "Bound":
-            raise Violation(f"volume {name} was let go while it is bound")
+            raise Violation(f"volume {name} was released while it is bound")
 
     def settled(self) -> None:
-        """Objects that are not being deleted are protected, and unused ones are deleted."""
+        """At the end objects that are not being deleted have the finalizer, and unused ones are deleted."""
         for key, claim in self._claims.items():
             self._check(f"claim {key}", claim.metadata, CLAIM, used=bool(self._users(key, claim)))
         for name, volume in self._volumes.items():
@@ -89,13 +90,13 @@ class Protection(Invariant):
     def _check(self, what: str, meta: ObjectMeta, finalizer: str, *, used: bool) -> None:
         if meta.deletion_timestamp is None:
             if finalizer not in meta.finalizers:
-                raise Violation(f"{what} lives without protection")
+                raise Violation(f"{what} has no finalizer")
         elif finalizer in meta.finalizers and not used:
             raise Violation(f"{what} is being deleted and unused, and still exists")
 
 
 def _uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """By name, or by an ephemeral volume of the pod, until that is finally deleted."""
+    """Whether the pod uses the claim, by name or as a generic ephemeral volume, until the pod is removed."""
     name, meta = claim.metadata.name, pod.metadata
     if any(
         v.persistent_volume_claim is not None and v.persistent_volume_claim.claim_name == name for v in pod.spec.volumes

@@ -11,7 +11,7 @@ from pilothouse.storage import Change
 
 
 class Quotas(Invariant):
-    """Of every namespace. ``writes`` counts writes of quotas."""
+    """The ResourceQuotas of all namespaces. ``writes`` counts writes of quotas."""
 
     def __init__(self) -> None:
         self.pods = Objects("/pods/", Pod)
@@ -28,17 +28,17 @@ class Quotas(Invariant):
     def _check(self, quota: ResourceQuota, old: ResourceQuota | None) -> None:
         name, status = quota.metadata.name, quota.status
         if set(status.used) - set(status.hard):
-            raise Violation(f"quota {name} tells of what it does not limit: {sorted(status.used)}")
+            raise Violation(f"quota {name} reports resources without a limit: {sorted(status.used)}")
         if any(int(amount) < 0 for amount in status.used.values()):
-            raise Violation(f"quota {name} has less than nothing in use: {status.used}")
+            raise Violation(f"quota {name} has negative usage: {status.used}")
         if old is not None and status.hard not in (old.status.hard, old.spec.hard):
-            raise Violation(f"quota {name} brings {status.hard} into force, asked for was {old.spec.hard}")
+            raise Violation(f"quota {name} sets status.hard to {status.hard}, spec.hard was {old.spec.hard}")
 
     def settled(self) -> None:
         for quota in self.quotas.values():
             meta = quota.metadata
             live = [p for p in self.pods.values() if p.metadata.namespace == meta.namespace and not is_terminal(p)]
             if quota.status.hard != quota.spec.hard:
-                raise Violation(f"quota {meta.name} has {quota.status.hard} in force, not {quota.spec.hard}")
+                raise Violation(f"quota {meta.name} has status.hard {quota.status.hard}, not {quota.spec.hard}")
             if quota.status.used != {"pods": str(len(live))}:
-                raise Violation(f"quota {meta.name} says {quota.status.used}, there are {len(live)} pods")
+                raise Violation(f"quota {meta.name} reports {quota.status.used}, there are {len(live)} pods")

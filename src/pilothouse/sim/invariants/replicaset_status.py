@@ -28,7 +28,7 @@ _patch = msgspec.json.Decoder(_Patch).decode
 
 
 class _Counts:
-    """All counts of the pods of one ReplicaSet at any moment of one cache."""
+    """The counts of the pods of one ReplicaSet at all times of one cache."""
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
@@ -37,10 +37,10 @@ class _Counts:
         self.ready: set[int] = set()
         self.terminating: set[int] = set()
         self.ever: set[str] = set()
-        """Uids of all pods that were shown and that it could have counted."""
+        """Uids of all observed pods that it could have counted."""
         self.adopts = False
-        """The process has sent patches to adopt or release: between them and their events no instant of the cache has
-        the number that is reported, but the pods are known all the same."""
+        """Whether the process sent patches to adopt or release: between them and their events the reported number may
+        differ from the cache at any time, but not from the observed pods."""
 
 
 class StatusBehindCache(Invariant):
@@ -91,20 +91,20 @@ class _Cache:
             counts = self.counts[uid] = _Counts(selector_from(new.spec.selector))
             counts.adopts = uid in self._claims
             for pod in self.pods.objects.values():
-                self._know(uid, counts, pod)
+                self._record_pod(uid, counts, pod)
         counts.generation = max(counts.generation, new.metadata.generation)
         self._count(uid, counts)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None:
             for uid, counts in self.counts.items():
-                self._know(uid, counts, new)
+                self._record_pod(uid, counts, new)
         for pod in (old, new):
             reference = controller_of(pod.metadata) if pod is not None else None
             if reference is not None and reference.uid in self.counts:
                 self._count(reference.uid, self.counts[reference.uid])
 
-    def _know(self, uid: str, counts: _Counts, pod: Pod) -> None:
+    def _record_pod(self, uid: str, counts: _Counts, pod: Pod) -> None:
         reference = controller_of(pod.metadata)
         if (reference is None or reference.uid == uid) and counts.selector.matches(pod.metadata.labels):
             counts.ever.add(pod.metadata.uid)
@@ -130,17 +130,17 @@ def _check(cache: _Cache, written: ReplicaSet) -> None:
     name = f"the status of {meta.namespace}/{meta.name} ({meta.uid})"
     counts = cache.counts.get(meta.uid)
     if counts is None:
-        raise Violation(f"{name} is written by a process that was never shown it")
+        raise Violation(f"{name} is written by a process that never observed the ReplicaSet")
     if status.observed_generation > counts.generation:
-        raise Violation(f"{name} is about generation {status.observed_generation}, {counts.generation} was shown")
+        raise Violation(f"{name} has generation {status.observed_generation}, {counts.generation} was observed")
     if counts.adopts:
         if status.replicas > len(counts.ever):
-            raise Violation(f"{name} says {status.replicas} replicas, {len(counts.ever)} pods were shown in all")
+            raise Violation(f"{name} has {status.replicas} replicas, {len(counts.ever)} pods were observed in total")
         return
-    for what, said, shown in (
+    for what, reported, shown in (
         ("replicas", status.replicas, counts.active),
         ("readyReplicas", status.ready_replicas, counts.ready),
         ("terminatingReplicas", status.terminating_replicas or 0, counts.terminating),
     ):
-        if said not in shown:
-            raise Violation(f"{name} says {what} {said}; the cache came to {sorted(shown)}")
+        if reported not in shown:
+            raise Violation(f"{name} has {what} {reported}; the cache had {sorted(shown)}")

@@ -28,7 +28,7 @@ _set = msgspec.json.Decoder(ReplicaSet).decode
 
 
 class ReplicaSets(Invariant):
-    """Numbers of pods, checked whenever one is created.
+    """The number of pods, checked whenever a pod is created.
 
     Pods that somebody created and a ReplicaSet adopted may exceed the desired number for a moment. Therefore each
     *creation* is checked: the active pods of its owner must not exceed the largest ``replicas`` that the owner ever
@@ -38,7 +38,7 @@ class ReplicaSets(Invariant):
     def __init__(self, *, burst: int) -> None:
         self._burst = burst
         self._sets: dict[str, ReplicaSet] = {}
-        """By uid; those that exist."""
+        """The existing ReplicaSets, by uid."""
         self._largest: dict[str, int] = {}
         self._pods: dict[str, Pod] = {}
         """By key."""
@@ -59,11 +59,13 @@ class ReplicaSets(Invariant):
             else:
                 before = self._sets.get(uid)
                 self._sets[uid] = owner
-                said = owner.status.observed_generation
-                if said > owner.metadata.generation:
-                    raise Violation(f"{change.key} observed generation {said} of {owner.metadata.generation}")
-                if before is not None and said < before.status.observed_generation:
-                    raise Violation(f"{change.key} observed generation {before.status.observed_generation}, now {said}")
+                reported = owner.status.observed_generation
+                if reported > owner.metadata.generation:
+                    raise Violation(f"{change.key} observed generation {reported} of {owner.metadata.generation}")
+                if before is not None and reported < before.status.observed_generation:
+                    raise Violation(
+                        f"{change.key} observed generation {before.status.observed_generation}, now {reported}"
+                    )
                 self._largest[uid] = max(self._largest.get(uid, 0), _wanted(owner))
 
     def _pod_changed(self, change: Change, origin: Origin | None) -> None:
@@ -100,7 +102,7 @@ class ReplicaSets(Invariant):
         self._stale.observed(process, seen)
 
     def settled(self) -> None:
-        """Every ReplicaSet has exactly the desired pods, and reports that."""
+        """At the end each ReplicaSet has exactly the desired pods, and reports that."""
         for owner in self._sets.values():
             meta, status = owner.metadata, owner.status
             if meta.deletion_timestamp is not None:
@@ -110,16 +112,16 @@ class ReplicaSets(Invariant):
             matches = selector_from(owner.spec.selector).matches
             if len(pods) != _wanted(owner):
                 raise Violation(f"{name} wants {_wanted(owner)} pods and has {len(pods)}")
-            strangers = [pod.metadata.name for pod in pods if not matches(pod.metadata.labels)]
-            if strangers:
-                raise Violation(f"{name} controls pods that it does not select: {strangers}")
+            unselected = [pod.metadata.name for pod in pods if not matches(pod.metadata.labels)]
+            if unselected:
+                raise Violation(f"{name} controls pods that it does not select: {unselected}")
             ready = sum(
                 1 for pod in pods if any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
             )
-            said = (status.replicas, status.ready_replicas, status.observed_generation, status.conditions)
-            if said != (len(pods), ready, meta.generation, ()):
+            reported = (status.replicas, status.ready_replicas, status.observed_generation, status.conditions)
+            if reported != (len(pods), ready, meta.generation, ()):
                 raise Violation(
-                    f"{name} has {len(pods)} pods, {ready} ready, generation {meta.generation}; says {said}"
+                    f"{name} has {len(pods)} pods, {ready} ready, generation {meta.generation}; reports {reported}"
                 )
 
 
@@ -128,7 +130,7 @@ def _wanted(owner: ReplicaSet) -> int:
 
 
 def _active_owner(pod: Pod | None) -> str | None:
-    """The uid of the ReplicaSet under which an active pod counts."""
+    """The uid of the ReplicaSet for which an active pod counts."""
     if pod is None or not is_active(pod):
         return None
     reference = controller_of(pod.metadata)

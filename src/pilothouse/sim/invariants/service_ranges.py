@@ -27,84 +27,84 @@ GRACE_SECONDS = 9.0
 
 
 class ServiceRanges(Invariant):
-    """All ServiceCIDRs of a cluster in which none is deleted before it has its finalizer, and no other program removes
-    the finalizer. ``kept`` counts deletions that had to wait for an address, ``gone`` removed ServiceCIDRs."""
+    """All ServiceCIDRs, if none is deleted before it has its finalizer, and no other program removes the finalizer.
+    ``kept`` counts deletions that were delayed by an address, ``removed`` removed ServiceCIDRs."""
 
     def __init__(self) -> None:
         self._ranges = Objects(_RANGES, ServiceCIDR)
         self._addresses: set[Address] = set()
         self._deleted: dict[str, float] = {}
-        """When those that go were deleted."""
+        """The deletion times of terminating ServiceCIDRs."""
         self.kept = 0
-        self.gone = 0
+        self.removed = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         gone = change.type == "DELETED"
         if update := self._ranges.follow(change):
-            self._see(*update, origin)
+            self._check(*update, origin)
         elif change.key.startswith(_ADDRESSES):
             address = ipaddress.ip_address(change.key.removeprefix(_ADDRESSES))
             self._addresses.discard(address)
             if not gone and MANAGED.items() <= _address(change.value).metadata.labels.items():
                 self._addresses.add(address)
 
-    def _see(self, name: str, before: ServiceCIDR | None, now: ServiceCIDR | None, origin: Origin | None) -> None:
+    def _check(self, name: str, before: ServiceCIDR | None, now: ServiceCIDR | None, origin: Origin | None) -> None:
         if before is None:
             return
         lost = FINALIZER in before.metadata.finalizers and not _is_protected(now)
         if before.metadata.deletion_timestamp is None:
             if lost and origin is not None and origin.controller == CONTROLLER:
-                raise Violation(f"range {name} lost its protection while it lives")
+                raise Violation(f"range {name} lost its finalizer while it is not being deleted")
             if now is not None and now.metadata.deletion_timestamp is not None:
                 self._deleted[name] = asyncio.get_running_loop().time()
-                self.kept += bool(self._only_given_by(name))
+                self.kept += bool(self._addresses_only_in(name))
             return
         if lost:
-            self._let_go(name, before)
+            self._check_release(name, before)
 
-    def _let_go(self, name: str, before: ServiceCIDR) -> None:
+    def _check_release(self, name: str, before: ServiceCIDR) -> None:
         after = asyncio.get_running_loop().time() - self._deleted.pop(name)
         if after < GRACE_SECONDS:
-            raise Violation(f"range {name} was let go after {after:.1f} s")
-        orphans = [str(ip) for ip in sorted(self._given_by(before), key=str) if not self._others_giving(name, ip)]
+            raise Violation(f"range {name} was released after {after:.1f} s")
+        orphans = [str(ip) for ip in sorted(self._addresses_in(before), key=str) if not self._other_ranges_of(name, ip)]
         if orphans:
             raise Violation(f"range {name} was released, and no other range contains {orphans}")
-        self.gone += 1
+        self.removed += 1
 
-    def _given_by(self, cidr: ServiceCIDR) -> set[Address]:
-        return {address for address in self._addresses if _gives(cidr, address)}
+    def _addresses_in(self, cidr: ServiceCIDR) -> set[Address]:
+        return {address for address in self._addresses if _contains(cidr, address)}
 
-    def _others_giving(self, name: str, address: Address) -> list[ServiceCIDR]:
+    def _other_ranges_of(self, name: str, address: Address) -> list[ServiceCIDR]:
         return [
             service_cidr
             for other, service_cidr in self._ranges.items()
-            if other != name and _gives(service_cidr, address)
+            if other != name and _contains(service_cidr, address)
         ]
 
-    def _only_given_by(self, name: str) -> list[str]:
-        """The addresses for which the range is needed: of the others those count that stay."""
+    def _addresses_only_in(self, name: str) -> list[str]:
+        """The addresses for which the range is required: no other range that is not terminating contains them."""
         return [
             str(ip)
-            for ip in sorted(self._given_by(self._ranges[name]), key=str)
-            if all(other.metadata.deletion_timestamp is not None for other in self._others_giving(name, ip))
+            for ip in sorted(self._addresses_in(self._ranges[name]), key=str)
+            if all(other.metadata.deletion_timestamp is not None for other in self._other_ranges_of(name, ip))
         ]
 
     def settled(self) -> None:
-        """Existing ones have the finalizer and are ready; terminating ones are needed, and report that."""
+        """At the end ServiceCIDRs have the finalizer and are ready; terminating ones are required, and report that."""
         for name, cidr in self._ranges.items():
             ready = {condition.type: (condition.status, condition.reason) for condition in cidr.status.conditions}.get(
                 "Ready"
             )
             if cidr.metadata.deletion_timestamp is None:
                 if FINALIZER not in cidr.metadata.finalizers or ready != ("True", ""):
-                    raise Violation(f"range {name} lives, has {cidr.metadata.finalizers} and is ready: {ready}")
-            elif not self._only_given_by(name):
+                    raise Violation(f"range {name} has the finalizers {cidr.metadata.finalizers} and Ready: {ready}")
+            elif not self._addresses_only_in(name):
                 raise Violation(f"range {name} is being deleted and not needed, and still exists")
             elif ready != ("False", "Terminating"):
-                raise Violation(f"range {name} is kept for its addresses, and is ready: {ready}")
+                raise Violation(f"range {name} is kept for its addresses, and has Ready: {ready}")
 
 
-def _gives(cidr: ServiceCIDR, address: Address) -> bool:
+def _contains(cidr: ServiceCIDR, address: Address) -> bool:
     return any(prefix_contains_ip(parse_cidr(text), address) for text in cidr.spec.cidrs)
 
 

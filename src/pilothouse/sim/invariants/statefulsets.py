@@ -48,7 +48,7 @@ class StatefulSets(Invariant):
         self.made = 0
         """The number of created pods."""
         self.most_missing = 0
-        """The most that were missing at once, after all had been there."""
+        """The maximum number of missing pods, after all were ready once."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if self._claims.follow(change) or self._revisions.follow(change):
@@ -60,7 +60,7 @@ class StatefulSets(Invariant):
             name, before, now = update
             if now is not None and before is None:
                 self._check_new(name, now)
-            elif now is not None and before is not None and _goes(now) and not _goes(before):
+            elif now is not None and before is not None and _is_terminating(now) and not _is_terminating(before):
                 self._check_deletion(name)
             self._check_missing(change.key)
 
@@ -68,53 +68,55 @@ class StatefulSets(Invariant):
         status = owner.status
         counts = (status.replicas, status.ready_replicas, status.current_replicas, status.updated_replicas)
         if min(counts) < 0:
-            raise Violation(f"{owner.metadata.name} counts pods below nothing: {counts}")
+            raise Violation(f"{owner.metadata.name} has a negative count: {counts}")
 
     def _check_new(self, name: str, pod: Pod) -> None:
-        """A pod was created: it has the identity of its name, and was next in order."""
+        """Check a created pod: it has the identity of its name, and is next in order."""
         self.made += 1
         parent, _dash, ordinal = name.rpartition("-")
         labels = pod.metadata.labels
-        said = (
+        reported = (
             labels.get("statefulset.kubernetes.io/pod-name"),
             labels.get("apps.kubernetes.io/pod-index"),
             pod.spec.hostname,
         )
-        if said != (name, ordinal, name):
-            raise Violation(f"{name} says that it is {said}")
+        if reported != (name, ordinal, name):
+            raise Violation(f"{name} has the identity {reported}")
         for template in self._templates:
             desired = f"{template}-{name}"
             mounted = [v.persistent_volume_claim.claim_name for v in pod.spec.volumes if v.persistent_volume_claim]
             if desired not in mounted or desired not in self._claims:
-                raise Violation(f"{name} was made with the claims {mounted}, there are {sorted(self._claims)}")
+                raise Violation(f"{name} was created with the claims {mounted}, existing are {sorted(self._claims)}")
         revision = labels.get(REVISION, "")
         if int(ordinal) < self._held and self._first.setdefault(name, revision) != revision:
-            raise Violation(f"{name} is below the partition and was made from {revision}, not {self._first[name]}")
+            raise Violation(f"{name} is below the partition and was created from {revision}, not {self._first[name]}")
         if not self._ordered:
             return
         for lower in range(int(ordinal)):
             other = self._pods.get(f"{parent}-{lower}")
-            if other is None or not _serves(other):
-                raise Violation(f"{name} was made while {parent}-{lower} is not there or not ready")
+            if other is None or not _is_serving(other):
+                raise Violation(f"{name} was created while {parent}-{lower} is missing or not ready")
 
     def _check_deletion(self, name: str) -> None:
-        """A pod was deleted. One below it may be terminating because of an update that started before a scale-down."""
-        above = [other for other, pod in self._pods.items() if _goes(pod) and _ordinal(other) > _ordinal(name)]
+        """Check a deletion. A pod below it may be terminating because of an update that started before a scale-down."""
+        above = [
+            other for other, pod in self._pods.items() if _is_terminating(pod) and _ordinal(other) > _ordinal(name)
+        ]
         if self._ordered and above:
-            raise Violation(f"{name} was deleted while {sorted(above)} are still going")
+            raise Violation(f"{name} was deleted while {sorted(above)} are still terminating")
 
     def _check_missing(self, key: str) -> None:
         if self._missing is None:
             return
-        serving = sum(1 for pod in self._pods.values() if _serves(pod))
+        serving = sum(1 for pod in self._pods.values() if _is_serving(pod))
         self._complete = self._complete or serving >= self._replicas
         if self._complete:
             self.most_missing = max(self.most_missing, self._replicas - serving)
             if self._replicas - serving > self._missing:
-                raise Violation(f"{key}: {serving} of {self._replicas} pods serve, {self._missing} may be missing")
+                raise Violation(f"{key}: {serving} of {self._replicas} pods are ready, {self._missing} may be missing")
 
     def settled(self) -> None:
-        """All desired pods exist with the desired revision, and the status is correct."""
+        """At the end all desired pods exist with the desired revision, and the status is correct."""
         for owner in self._owners.values():
             name, spec, status = owner.metadata.name, owner.spec, owner.status
             start = spec.ordinals.start if spec.ordinals is not None else 0
@@ -123,11 +125,11 @@ class StatefulSets(Invariant):
             partition = (rolling.partition or 0) if rolling is not None else 0
             names = {f"{name}-{ordinal}" for ordinal in range(start, start + desired)}
             own = {key: pod for key, pod in self._pods.items() if _is_of(pod, owner)}
-            if set(own) != names or not all(map(_serves, own.values())):
+            if set(own) != names or not all(map(_is_serving, own.values())):
                 raise Violation(f"{name} wants {sorted(names)}, there are {sorted(own)}")
             newest = max(self._revisions.values(), key=lambda revision: revision.revision).metadata.name
             if status.update_revision != newest:
-                raise Violation(f"{name} calls {status.update_revision} its update, the newest is {newest}")
+                raise Violation(f"{name} has updateRevision {status.update_revision}, the newest is {newest}")
             old = sorted(
                 key
                 for key, pod in own.items()
@@ -136,17 +138,17 @@ class StatefulSets(Invariant):
             if old and spec.update_strategy.type == "RollingUpdate":
                 raise Violation(f"{old} were not updated to {newest}")
             updated = sum(1 for pod in own.values() if pod.metadata.labels.get(REVISION) == newest)
-            said = (
+            reported = (
                 status.observed_generation,
                 status.replicas,
                 status.ready_replicas,
                 status.available_replicas,
                 status.updated_replicas,
             )
-            if said != (owner.metadata.generation, desired, desired, desired, updated):
-                raise Violation(f"{name} says {said}")
+            if reported != (owner.metadata.generation, desired, desired, desired, updated):
+                raise Violation(f"{name} reports {reported}")
             if updated == desired and status.current_revision != newest:
-                raise Violation(f"{name} calls {status.current_revision} current, all pods are of {newest}")
+                raise Violation(f"{name} has currentRevision {status.current_revision}, all pods are of {newest}")
             live = {status.current_revision, newest, *(pod.metadata.labels.get(REVISION, "") for pod in own.values())}
             spare = [revision for revision in self._revisions if revision not in live]
             if len(spare) > self._limit:
@@ -157,12 +159,12 @@ def _ordinal(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-def _goes(pod: Pod) -> bool:
+def _is_terminating(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
 
 
-def _serves(pod: Pod) -> bool:
-    return not _goes(pod) and pod.status.phase == "Running" and is_ready(pod)
+def _is_serving(pod: Pod) -> bool:
+    return not _is_terminating(pod) and pod.status.phase == "Running" and is_ready(pod)
 
 
 def _is_of(pod: Pod, owner: StatefulSet) -> bool:

@@ -21,16 +21,17 @@ _LEASES, _PREFIX = "coordination.k8s.io/leases/kube-system/", "internal.apiserve
 _LABEL, _VALUE = "apiserver.kubernetes.io/identity", "kube-apiserver"
 
 ON_ITS_WAY = 60.0
-"""Maximum seconds between reading the Lease and the write: there may be many slow writes before it."""
+"""Maximum seconds between reading the Lease and the write: many slow writes may precede it."""
 
 
 class StorageVersions(Invariant):
-    """All of a cluster. ``removed`` and ``deleted`` count the entries and objects that the collector removed."""
+    """All StorageVersions of a cluster. ``removed`` and ``deleted`` count entries and objects that the collector
+    removed."""
 
     def __init__(self) -> None:
         self._clock = 0
-        self._came: dict[str, tuple[int, float]] = {}
-        """The running servers: the commit and time since which they run."""
+        self._running: dict[str, tuple[int, float]] = {}
+        """The running API servers, with commit and time of their start."""
         self._versions: dict[str, dict[str, Any]] = {}
         self._written: dict[tuple[str, str], int] = {}
         """By object and server: the commit that wrote the current entry."""
@@ -41,21 +42,21 @@ class StorageVersions(Invariant):
         self._clock += 1
         gone = change.type == "DELETED"
         if change.key.startswith(_LEASES):
-            self._see_lease(change.key.removeprefix(_LEASES), None if gone else _lease(change.value))
+            self._record_lease(change.key.removeprefix(_LEASES), None if gone else _lease(change.value))
         is_collectors = origin is not None and origin.controller == DESCRIPTOR.client_name
         if change.key.startswith(_PREFIX):
             name = change.key.removeprefix(_PREFIX)
-            self._see_version(name, None if gone else _version(change.value), is_collectors=is_collectors)
+            self._check_version(name, None if gone else _version(change.value), is_collectors=is_collectors)
         elif is_collectors:
             raise Violation(f"the collector has written {change.key}")
 
-    def _see_lease(self, name: str, lease: Lease | None) -> None:
+    def _record_lease(self, name: str, lease: Lease | None) -> None:
         if lease is None or lease.metadata.labels.get(_LABEL) != _VALUE:
-            self._came.pop(name, None)
-        elif name not in self._came:
-            self._came[name] = self._clock, asyncio.get_running_loop().time()
+            self._running.pop(name, None)
+        elif name not in self._running:
+            self._running[name] = self._clock, asyncio.get_running_loop().time()
 
-    def _see_version(self, name: str, now: dict[str, Any] | None, *, is_collectors: bool) -> None:
+    def _check_version(self, name: str, now: dict[str, Any] | None, *, is_collectors: bool) -> None:
         before = self._versions.pop(name, None)
         old, new = entries(before), entries(now)
         if is_collectors:
@@ -79,33 +80,33 @@ class StorageVersions(Invariant):
             self.deleted += 1
             return
         if list(new.items()) != [(server, entry) for server, entry in old.items() if server in new] or not gone:
-            raise Violation(f"{name} said {list(old.values())}, and the collector made that {list(new.values())}")
-        if _besides(before) != _besides(now):
-            raise Violation(f"{name} says something else since {gone} were taken out")
+            raise Violation(f"{name} had {list(old.values())}, which the collector changed to {list(new.values())}")
+        if _user_content(before) != _user_content(now):
+            raise Violation(f"{name} was changed by the removal of {gone}")
         said = {entry["encodingVersion"] for entry in new.values()}
         common = said.pop() if len(said) == 1 else None
         status = {one["type"]: one["status"] for one in now["status"]["conditions"]}
         if now["status"].get("commonEncodingVersion") != common or status["AllEncodingVersionsEqual"] != str(
             common is not None
         ):
-            raise Violation(f"{name} does not say that {common} is what all agree on: {now['status']}")
+            raise Violation(f"{name} does not have the common version {common}: {now['status']}")
 
     def _check_removal(self, name: str, server: str) -> None:
-        came = self._came.get(server)
+        came = self._running.get(server)
         if came is None:
             return
         commit, at = came
         if self._written[name, server] > commit:
-            raise Violation(f"{name} has lost what {server} has said since it came")
+            raise Violation(f"{name} has lost the entry that {server} has written since its start")
         if asyncio.get_running_loop().time() - at > ON_ITS_WAY:
-            raise Violation(f"{name} has lost {server}, which has been there for long")
+            raise Violation(f"{name} has lost {server}, which is running")
 
     def settled(self) -> None:
-        """No entry of a server that does not exist."""
+        """At the end there are no entries of servers that do not exist."""
         for name, storage_version in self._versions.items():
-            left = [server for server in entries(storage_version) if server not in self._came]
+            left = [server for server in entries(storage_version) if server not in self._running]
             if left:
-                raise Violation(f"{name} still names {left}")
+                raise Violation(f"{name} still has entries of {left}")
 
 
 def entries(storage_version: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
@@ -114,7 +115,7 @@ def entries(storage_version: dict[str, Any] | None) -> dict[str, dict[str, Any]]
     return {entry["apiServerID"]: entry for entry in listed}
 
 
-def _besides(storage_version: dict[str, Any]) -> dict[str, Any]:
+def _user_content(storage_version: dict[str, Any]) -> dict[str, Any]:
     """The parts that only users change."""
     metadata = storage_version["metadata"].items()
     meta = {key: value for key, value in metadata if key not in ("resourceVersion", "managedFields")}

@@ -21,12 +21,13 @@ WITHIN = 30
 
 
 class Tokens(Invariant):
-    """All token Secrets of a cluster. ``filled`` and ``deleted`` count writes of the manager (for tests)."""
+    """All ServiceAccount token Secrets of a cluster. ``filled`` and ``deleted`` count writes of the manager (for
+    tests)."""
 
     def __init__(self) -> None:
         self._clock = 0
         self._accounts: dict[str, tuple[str, int]] = {}
-        """Uid, and since when, by key."""
+        """Uid and creation commit of each account, by key."""
         self._uids: set[tuple[str, str]] = set()  # never iterated
         self._secrets: dict[str, Secret] = {}
         self.filled = 0
@@ -36,7 +37,7 @@ class Tokens(Invariant):
         self._clock += 1
         gone = change.type == "DELETED"
         if change.key.startswith(_ACCOUNTS):
-            self._see_account(change.key.removeprefix(_ACCOUNTS), None if gone else _account(change.value))
+            self._record_account(change.key.removeprefix(_ACCOUNTS), None if gone else _account(change.value))
         elif change.key.startswith(_SECRETS):
             by_manager = origin is not None and origin.program.startswith("manager")
             key = change.key.removeprefix(_SECRETS)
@@ -52,7 +53,7 @@ class Tokens(Invariant):
             else:
                 self._secrets[key] = now
 
-    def _see_account(self, key: str, account: ServiceAccount | None) -> None:
+    def _record_account(self, key: str, account: ServiceAccount | None) -> None:
         if account is None:
             self._accounts.pop(key, None)
             return
@@ -67,21 +68,21 @@ class Tokens(Invariant):
         if before.data.get(TOKEN_KEY) not in (None, b"", now.data.get(TOKEN_KEY)):
             raise Violation(f"secret {key} had a token, and has another one")
         if (_account_key(now), now.metadata.annotations.get(ACCOUNT_UID, "")) not in self._uids:
-            raise Violation(f"secret {key} has a token of an account that never was")
+            raise Violation(f"secret {key} has a token of an account that never existed")
         self.filled += not before.data.get(TOKEN_KEY)
 
     def _check_deletion(self, key: str, before: Secret) -> None:
         self.deleted += 1
         uid, since = self._accounts.get(_account_key(before), ("", 0))
         if uid and before.metadata.annotations.get(ACCOUNT_UID, "") in ("", uid) and self._clock - since > WITHIN:
-            raise Violation(f"secret {key} was deleted, and its account is there")
+            raise Violation(f"secret {key} was deleted, and its account exists")
 
     def settled(self) -> None:
-        """Every Secret has an account, and all its fields."""
+        """At the end each Secret has an account, and all its fields."""
         for key, secret in self._secrets.items():
             uid, _since = self._accounts.get(_account_key(secret), ("", 0))
             if not uid or secret.metadata.annotations.get(ACCOUNT_UID, "") not in ("", uid):
-                raise Violation(f"secret {key} is there, and its account is not")
+                raise Violation(f"secret {key} exists without its account")
 
 
 def _account_key(secret: Secret) -> str:

@@ -24,24 +24,24 @@ _SIGNER = "kubernetes.io/kube-apiserver-serving"
 
 
 def name_of(content: str) -> str:
-    """The name of the bundle with that content."""
+    """The name of the bundle with this content."""
     return f"kubernetes.io:kube-apiserver-serving:{hashlib.sha256(content.encode()).hexdigest()[:24]}"
 
 
-class _Life:
-    """One process: the contents that it may publish, and which of them it has observed."""
+class _ProcessState:
+    """The contents that one process may publish and that it has observed."""
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.known: set[str] = set()  # never iterated
-        self.shown = Shown("clustertrustbundles", ClusterTrustBundle, self._learn)
+        self.shown = Shown("clustertrustbundles", ClusterTrustBundle, self._bundle_changed)
 
-    def _learn(self, _old: ClusterTrustBundle | None, new: ClusterTrustBundle | None) -> None:
+    def _bundle_changed(self, _old: ClusterTrustBundle | None, new: ClusterTrustBundle | None) -> None:
         if new is not None:
-            self.learn(new)
+            self.add(new)
 
-    def learn(self, bundle: ClusterTrustBundle) -> None:
-        """It is there."""
+    def add(self, bundle: ClusterTrustBundle) -> None:
+        """Record an observed bundle."""
         if bundle.metadata.name == name_of(bundle.spec.trust_bundle):
             self.known.add(bundle.spec.trust_bundle)
 
@@ -55,13 +55,13 @@ class TrustBundles(Invariant):
 
     def __init__(self, contents: Sequence[str]) -> None:
         self._contents = contents
-        self._lives: dict[str, _Life] = {}
+        self._lives: dict[str, _ProcessState] = {}
         self._bundles = Objects(_PREFIX, ClusterTrustBundle)
         self.written = 0
         self.removed = 0
 
     def started(self, process: "Process") -> None:
-        self._lives[process.name] = _Life(len(self._contents) - 1)
+        self._lives[process.name] = _ProcessState(len(self._contents) - 1)
 
     def observed(self, process: "Process", seen: Observation) -> None:
         self._lives[process.name].shown.observe(seen)
@@ -75,39 +75,39 @@ class TrustBundles(Invariant):
             raise Violation(f"the publisher has written {change.key}")
         _name, before, now = update
         assert origin is not None, "as just found"
-        life = self._lives[origin.program]
+        state = self._lives[origin.program]
         if now is not None:
-            self._check_write(life, before, now)
+            self._check_write(state, before, now)
         elif before is not None:
-            self._check_removal(life, before)
+            self._check_removal(state, before)
 
-    def _check_write(self, life: _Life, before: ClusterTrustBundle | None, now: ClusterTrustBundle) -> None:
+    def _check_write(self, state: _ProcessState, before: ClusterTrustBundle | None, now: ClusterTrustBundle) -> None:
         self.written += 1
         name, content = now.metadata.name, now.spec.trust_bundle
         if now.spec.signer_name != _SIGNER or (before is not None and before.spec.signer_name != _SIGNER):
-            raise Violation(f"bundle {name} of {now.spec.signer_name} is somebody else's")
-        if content not in self._contents[life.first :] or name != name_of(content):
+            raise Violation(f"bundle {name} of {now.spec.signer_name} is of another signer")
+        if content not in self._contents[state.first :] or name != name_of(content):
             raise Violation(f"bundle {name} has {content!r}, which no publisher has written")
-        if before is not None and _said(before) != _said(now):
-            raise Violation(f"bundle {name} has lost what people wrote on it")
-        life.learn(now)
+        if before is not None and _user_content(before) != _user_content(now):
+            raise Violation(f"bundle {name} lost metadata that users set")
+        state.add(now)
 
-    def _check_removal(self, life: _Life, before: ClusterTrustBundle) -> None:
+    def _check_removal(self, state: _ProcessState, before: ClusterTrustBundle) -> None:
         self.removed += 1
         name = before.metadata.name
         if before.spec.signer_name != _SIGNER:
-            raise Violation(f"bundle {name} of {before.spec.signer_name} was removed, and is somebody else's")
-        desired = [content for content in self._contents[life.first :] if content in life.known]
+            raise Violation(f"bundle {name} of {before.spec.signer_name} was removed, and is of another signer")
+        desired = [content for content in self._contents[state.first :] if content in state.known]
         if not any(name_of(content) != name for content in desired):
-            raise Violation(f"bundle {name} was removed before there was another one")
+            raise Violation(f"bundle {name} was removed before the current one existed")
 
     def settled(self) -> None:
-        """The right one is there, and no other."""
+        """At the end the current bundle exists, and no other."""
         names = sorted(name for name, bundle in self._bundles.items() if bundle.spec.signer_name == _SIGNER)
         content = self._contents[-1]
         if names != [name_of(content)] or self._bundles[names[0]].spec.trust_bundle != content:
-            raise Violation(f"{names} are there, and {name_of(content)} should be")
+            raise Violation(f"bundles {names} exist, expected {name_of(content)}")
 
 
-def _said(bundle: ClusterTrustBundle) -> tuple[object, object]:
+def _user_content(bundle: ClusterTrustBundle) -> tuple[object, object]:
     return bundle.metadata.labels, bundle.metadata.annotations

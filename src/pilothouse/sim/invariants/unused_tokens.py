@@ -39,7 +39,7 @@ ON_ITS_WAY = 10.0
 """Maximum seconds until a request is sent."""
 
 
-class _Life:
+class _ProcessState:
     """One process: its observations since the start of its sync, with times.
 
     A sync takes time. It may use any state of Secrets, accounts and pods that was observed during that.
@@ -54,7 +54,7 @@ class _Life:
         self._old_accounts: list[ServiceAccount] = []
         self._named: frozenset[str] = frozenset()
         self._was_free: set[str] = set()  # never iterated
-        """Secrets that were not used by any pod at some moment."""
+        """Secrets that no pod used at some moment."""
         self.moments: list[datetime.datetime] = []
         """The time of the sync. It reads the clock once, and possibly again for the next steps."""
         self._is_answered = True
@@ -79,7 +79,7 @@ class _Life:
             self._old_secrets.clear()
             self._old_accounts.clear()
             self._was_free.clear()
-        # It may have read the clock earlier: requests may be sent late.
+        # The process may have read the clock earlier: requests may be delayed.
         self.moments += recent(self._env, ON_ITS_WAY)
 
     def _keep(self, olds: list[Any], old: Any) -> None:
@@ -119,12 +119,12 @@ class UnusedTokens(Invariant):
 
     def __init__(self, period: datetime.timedelta) -> None:
         self._period = period
-        self._lives: dict[str, _Life] = {}
+        self._lives: dict[str, _ProcessState] = {}
         self.marked = 0
         self.deleted = 0
 
     def started(self, process: "Process") -> None:
-        self._lives[process.name] = _Life(process)
+        self._lives[process.name] = _ProcessState(process)
 
     def observed(self, process: "Process", seen: Observation) -> None:
         self._lives[process.name].observe(seen)
@@ -153,14 +153,14 @@ class UnusedTokens(Invariant):
             since + DAY, datetime.time(), datetime.UTC
         )
 
-    def _check_label(self, key: str, life: _Life, before: dict[str, Any], now: dict[str, Any]) -> None:
+    def _check_label(self, key: str, life: _ProcessState, before: dict[str, Any], now: dict[str, Any]) -> None:
         said = now["metadata"]["labels"][INVALID_SINCE]
         if said not in [moment.date().isoformat() for moment in life.moments]:
             raise Violation(f"secret {key} is said to be invalid since {said}, and it is {life.moments[0]}")
-        if _besides(before) != _besides(now):
+        if _user_content(before) != _user_content(now):
             raise Violation(f"secret {key} says something else since it was marked")
 
-    def _check(self, key: str, life: _Life, states: list[Secret], what: str, *, is_marked: bool) -> None:
+    def _check(self, key: str, life: _ProcessState, states: list[Secret], what: str, *, is_marked: bool) -> None:
         """Whether it was due, in one of its states at one of the moments."""
         reason = "was never shown"
         for moment in life.moments:
@@ -171,7 +171,9 @@ class UnusedTokens(Invariant):
                 reason = protection
         raise Violation(f"secret {key} was {what}, and {reason}")
 
-    def _protection(self, life: _Life, secret: Secret, moment: datetime.datetime, *, is_marked: bool) -> str | None:
+    def _protection(
+        self, life: _ProcessState, secret: Secret, moment: datetime.datetime, *, is_marked: bool
+    ) -> str | None:
         meta = secret.metadata
         long_ago = moment - self._period
         created, used, since = meta.creation_timestamp, meta.labels.get(LAST_USED), meta.labels.get(INVALID_SINCE, "")
@@ -193,14 +195,14 @@ class UnusedTokens(Invariant):
 
 
 def date_of(text: str) -> datetime.date | None:
-    """The date; None if it is invalid."""
+    """Parse a date; None if it is invalid."""
     try:
         return datetime.datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=datetime.UTC).date()
     except ValueError:
         return None
 
 
-def _besides(found: dict[str, Any]) -> dict[str, Any]:
+def _user_content(found: dict[str, Any]) -> dict[str, Any]:
     """All but the mark."""
     meta = {key: value for key, value in found["metadata"].items() if key not in ("resourceVersion", "managedFields")}
     meta["labels"] = {key: value for key, value in meta.get("labels", {}).items() if key != INVALID_SINCE}

@@ -21,7 +21,7 @@ _CLAIMS, _VOLUMES = "/persistentvolumeclaims/", "/persistentvolumes/"
 class Volumes(Invariant):
     """All claims and volumes of a cluster in which users delete no volumes and remove no links.
 
-    ``made`` and ``bound`` count what happened (for tests).
+    ``made`` and ``bound`` count created claims and bound volumes (for tests).
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""What happens to a cluster, performed: ``perform.Actions`` takes an entry of the time line.
+"""The actions of a scenario; ``perform.Actions`` performs the entries of the timeline.
 
-Actions are those of an administrator, whose requests never fail by a fault of the scenario. One that the API server
-rejects fails the run.
+Actions are requests of an administrator, which the faults of the scenario never affect. If the API server rejects one,
+the run fails.
 """

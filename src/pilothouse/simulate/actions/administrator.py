@@ -1,4 +1,4 @@
-"""Requests of an administrator: what kubectl would send."""
+"""Requests of an administrator, as kubectl sends them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _ESTABLISHED_SECONDS = 60.0
 
 
 class ActionError(ValueError):
-    """An action that could not be performed: names the object and the reason."""
+    """An action failed. The message has the object and the reason."""
 
     document: dict[str, Any] | None = None
     """The object that could not be applied."""
@@ -37,7 +37,8 @@ class Administrator:
     # Kinds
 
     async def resource(self, text: str) -> Resource:
-        """The resource that kubectl takes ``text`` for. Raises ``ActionError``."""
+        """Resolve a resource argument of kubectl: plural, singular, kind or short name, optionally with the group.
+        Raises ``ActionError``."""
         for again in (False, True):
             resolved = _find(await self._discovered(again=again), text)
             if resolved is not None:
@@ -48,7 +49,7 @@ class Administrator:
         raise ActionError(f'the cluster has no resource type "{text}"{hint}')
 
     async def kind_of(self, document: dict[str, Any]) -> Kind[Any]:
-        """Of an object. Raises ``ActionError``."""
+        """The kind of an object, from discovery. Raises ``ActionError``."""
         for again in (False, True):
             resolved = (await self._discovered(again=again)).find(document["apiVersion"], document["kind"])
             if resolved is not None:
@@ -68,8 +69,7 @@ class Administrator:
     # Objects
 
     async def apply(self, documents: Sequence[dict[str, Any]]) -> None:
-        """Create the objects, or merge them into those that are there; with the namespaces that they need. Raises
-        ``ActionError``."""
+        """Create the objects, or patch existing ones; missing namespaces are created. Raises ``ActionError``."""
         own = {namespace["metadata"].get("name") for namespace in documents if namespace["kind"] == "Namespace"}
         for document in documents:
             try:

@@ -1,4 +1,4 @@
-"""The load on workloads over time: what autoscalers measure. The annotations are those of simulated nodes."""
+"""The load of workloads over time, as annotations that simulated nodes report as usage to autoscalers."""
 
 import asyncio
 import datetime
@@ -16,7 +16,7 @@ _DAY = 86400.0
 
 
 async def follow(administrator: Administrator, env: Env, load: actions.Load) -> None:
-    """Change the load until the end of its curve, or of the run. Raises ``ActionError``."""
+    """Update the load until its curve ends, or until the run ends. Raises ``ActionError``."""
     began, last = env.monotonic(), None
     while True:
         elapsed = env.monotonic() - began
@@ -31,7 +31,7 @@ async def follow(administrator: Administrator, env: Env, load: actions.Load) -> 
 
 
 def amounts_at(load: actions.Load, elapsed: float, now: datetime.datetime) -> Iterator[tuple[str, str]]:
-    """The load by resource. Pure."""
+    """The quantity of each resource at that time. Pure."""
     if load.daily_cpu is not None:
         yield "cpu", f"{_daily(load.daily_cpu, now)}m"
         return
@@ -43,17 +43,17 @@ def amounts_at(load: actions.Load, elapsed: float, now: datetime.datetime) -> It
         return
     at = elapsed % load.period if load.period else elapsed
     for resource, unit in (("cpu", "m"), ("memory", "")):
-        known = [
+        points = [
             (float(point.at), _units(str(text), resource))
             for point in load.points
             if (text := getattr(point, resource)) is not None
         ]
-        if known:
-            yield resource, f"{round(_between(known, at))}{unit}"
+        if points:
+            yield resource, f"{round(_interpolate(points, at))}{unit}"
 
 
 def _daily(curve: actions.Daily, now: datetime.datetime) -> int:
-    """In thousandths of a processor."""
+    """In millicores."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     share = (1 + math.cos(2 * math.pi * ((now - midnight).total_seconds() - curve.peak) / _DAY)) / 2
     low, high = _units(str(curve.low), "cpu"), _units(str(curve.high), "cpu")
@@ -65,7 +65,7 @@ def _units(text: str, resource: str) -> int:
     return quantity.milli_value if resource == "cpu" else quantity.value
 
 
-def _between(points: list[tuple[float, int]], at: float) -> float:
+def _interpolate(points: list[tuple[float, int]], at: float) -> float:
     before = points[0]
     for point in points:
         if point[0] >= at:

@@ -1,4 +1,4 @@
-"""Actions about nodes: which ones are meant, outages, taints."""
+"""Actions on nodes: selection, outages, taints."""
 
 import asyncio
 import random  # noqa: TID251  # the type of a stream
@@ -50,19 +50,19 @@ class Nodes:
 
     @property
     def names(self) -> list[str]:
-        """Of all nodes."""
+        """The names of all nodes."""
         return list(self._groups)
 
     @property
     def simulator(self) -> NodeSimulator:
-        """What runs them. Raises ``ActionError`` where there are none."""
+        """The simulator of the nodes. Raises ``ActionError`` if there are no nodes."""
         if self._simulation.plane.nodes is None:
             raise ActionError("the cluster has no nodes")
         return self._simulation.plane.nodes
 
     def select(self, selection: actions.NodeSelection, chance: random.Random, *, vanished: bool = False) -> list[str]:
-        """The nodes that are meant, in their order. Those without a Node object are not, unless they are named or
-        ``vanished`` is set. Raises ``ActionError`` if there is none."""
+        """The names of the selected nodes, in order. Nodes without a Node object are selected by name only, unless
+        ``vanished`` is set. Raises ``ActionError`` if no node is selected."""
         named = {*selection.names, *([selection.name] if selection.name else [])}
         if missing := named - set(self._groups):
             raise ActionError(f"there is no node {sorted(missing)[0]}")
@@ -82,8 +82,8 @@ class Nodes:
             labels, matches = self._labels(), parse_selector(selection.selector).matches
             names = [name for name in names if name in labels and matches(labels[name])]
         if not names:
-            raise ActionError(f"there are no such nodes: {selection}")
-        # Of nodes that have vanished fewer may be left, and that is no mistake.
+            raise ActionError(f"no nodes match: {selection}")
+        # If nodes have vanished, a count larger than the rest is no error.
         if selection.count is not None and selection.count > len(names) + absent:
             have = "1 node matches" if len(names) == 1 else f"only {len(names)} nodes match"
             raise ActionError(f"{selection}: count is {selection.count}, and {have}")
@@ -99,7 +99,7 @@ class Nodes:
     # Outages
 
     async def fault(self, fault: actions.NodeFault, names: Sequence[str], by: str) -> None:
-        """Bring it about; with ``for`` undo it afterwards. ``by`` says in explanations what has asked for it."""
+        """Inject the fault; with ``for`` revert it afterwards. ``by`` is its origin in explanations."""
         apply, undo = self._effect(fault)
         what = _EFFECTS.get(fault.effect) or f"comes under {fault.pressure} pressure"
         for name in names:

@@ -1,4 +1,4 @@
-"""``Actions``: performs the entries of a time line, and drawn faults."""
+"""``Actions`` performs the entries of a timeline."""
 
 import asyncio
 import random  # noqa: TID251  # the type of a stream
@@ -23,7 +23,7 @@ class Actions:
         self._scenario = scenario
         self._entry = scenario.spec.timeline
         self._rejected: dict[int, pods.Rejected] = {}
-        """By number: evictions of drains."""
+        """Rejected evictions of drains, by the number of the entry."""
         self.administrator = Administrator(simulation.user)
         restored = scenario.snapshot
         self.nodes = Nodes(simulation, scenario.spec.cluster.node_groups, () if restored is None else restored.nodes)
@@ -47,7 +47,7 @@ class Actions:
         }
 
     async def perform(self, number: int) -> None:
-        """The entry of that number. Raises ``ActionError``."""
+        """Perform the entry of that number. Raises ``ActionError``."""
         entry = self._entry[number]
         chance = self._simulation.env.stream(f"actions/{number}")
         try:
@@ -76,7 +76,7 @@ class Actions:
         await pods.drain(self._simulation.user, self.nodes, names, action, rejected)
 
     def obstacles(self, number: int) -> list[str]:
-        """What keeps the entry of that number, which is being performed, from its end, as far as that is known."""
+        """Why the entry of that number is not finished, as far as that is known: the rejected evictions of a drain."""
         return pods.rejected_lines(self._rejected.get(number, {}))
 
     async def _cordon(self, action: actions.NodeSelection, chance: random.Random) -> None:

@@ -1,7 +1,7 @@
-"""Actions about pods: which ones are meant, evictions, and ``kubectl drain``.
+"""Actions on pods: selection, evictions, and ``kubectl drain``.
 
-Facts: kubectl v0.36 ``pkg/drain``: filters in ``filters.go``, evictions every five seconds while a budget rejects them,
-a second between reads while a pod terminates.
+As kubectl v0.36 ``pkg/drain``: filters as in ``filters.go``, evictions every five seconds while a budget rejects them,
+a read per second while a pod terminates.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from pilothouse.simulate.scenario.scalars import counted, shown_seconds
 EVICTION_RETRY_SECONDS = 5.0
 _POLL_SECONDS = 1.0
 _NAMED = 5
-"""So many pods are named in a message."""
+"""Maximum number of pods in a message."""
 _MIRROR = "kubernetes.io/config.mirror"
 Pod = dict[str, Any]
 Rejected = dict[str, dict[str, str]]
-"""Why evictions are rejected that are tried again: by node, by ``NAMESPACE/NAME`` of the pod."""
+"""The reasons of rejected evictions that are retried, by node and by ``NAMESPACE/NAME`` of the pod."""
 
 
 async def select(client: Client, selection: actions.PodSelection, chance: random.Random) -> list[Pod]:
-    """The pods that are meant, by name. Raises ``ActionError`` if there is none."""
+    """The selected pods, by name. Raises ``ActionError`` if there are none."""
     pods = [
         pod
         for pod in await _pods(client, selection.namespace, selection.selector, selection.node)
@@ -41,7 +41,7 @@ async def select(client: Client, selection: actions.PodSelection, chance: random
         chosen = {pod["metadata"]["uid"] for pod in chance.sample(pods, selection.count)}
         pods = [pod for pod in pods if pod["metadata"]["uid"] in chosen]
     if not pods:
-        raise ActionError(f"there are no such pods: {selection}")
+        raise ActionError(f"no pods match: {selection}")
     return pods
 
 
@@ -52,7 +52,7 @@ async def _pods(client: Client, namespace: str, selector: str, node: str) -> lis
 
 
 async def evict(client: Client, pod: Pod, grace_period: float | None = None, *, dry_run: bool = False) -> None:
-    """Once. Raises ``ApiError``."""
+    """Send one eviction. Raises ``ApiError``."""
     meta = pod["metadata"]
     delete_options: dict[str, Any] = {} if grace_period is None else {"gracePeriodSeconds": round(grace_period)}
     if dry_run:
@@ -70,7 +70,7 @@ async def evict(client: Client, pod: Pod, grace_period: float | None = None, *, 
 async def drain(
     client: Client, nodes: Nodes, names: Sequence[str], drained: actions.Drain, rejected: Rejected | None = None
 ) -> None:
-    """Cordon the nodes and evict their pods; ``rejected`` has meanwhile why evictions are rejected. Raises
+    """Cordon the nodes and evict their pods. ``rejected`` is updated with the currently rejected evictions. Raises
     ``ActionError``."""
     rejected = {} if rejected is None else rejected
     await nodes.cordon(names, unschedulable=True)
@@ -105,8 +105,8 @@ async def drain_node(
     force_option: str = "force: true",
     rejected: Rejected | None = None,
 ) -> None:
-    """Evict the pods of one node, which is cordoned. ``force_option`` is what the user sets for ``drained.force``;
-    ``rejected`` has while it goes on why evictions are rejected. Raises ``ActionError``."""
+    """Evict the pods of one node, which is cordoned. ``force_option`` is how users set ``drained.force``; ``rejected``
+    is updated with the currently rejected evictions. Raises ``ActionError``."""
     pods = await evictable(client, name)
     if reasons := [reason for pod in pods if (reason := _obstacle(pod, drained, force_option))]:
         raise ActionError(f"unable to drain node {name}: {'; '.join(reasons[:_NAMED])}")
@@ -126,7 +126,8 @@ async def drain_node(
 
 
 async def _evict_and_wait(client: Client, pod: Pod, grace_period: float | None, rejected: dict[str, str]) -> None:
-    """``rejected`` has the reason, by pod, while evictions are rejected."""
+    """Evict with retries, then wait for the deletion. ``rejected`` has the pod and the reason while evictions are
+    rejected."""
     meta = pod["metadata"]
     key = f"{meta['namespace']}/{meta['name']}"
     while True:
@@ -154,7 +155,7 @@ async def _evict_and_wait(client: Client, pod: Pod, grace_period: float | None, 
 
 
 def _is_evictable(pod: Pod) -> bool:
-    """Neither a mirror pod nor one of a DaemonSet, as with --ignore-daemonsets."""
+    """Whether the pod is neither a mirror pod nor one of a DaemonSet, as with --ignore-daemonsets."""
     if _MIRROR in (pod["metadata"].get("annotations") or {}):
         return False
     owner = _controller(pod)
@@ -174,11 +175,7 @@ def _obstacle(pod: Pod, drained: actions.Drain, force_option: str) -> str:
 
 def _controller(pod: Pod) -> dict[str, Any] | None:
     return next(
-        (
-            owner_reference
-            for owner_reference in pod["metadata"].get("ownerReferences") or ()
-            if owner_reference.get("controller")
-        ),
+        (reference for reference in pod["metadata"].get("ownerReferences") or () if reference.get("controller")),
         None,
     )
 

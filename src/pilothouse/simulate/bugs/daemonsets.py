@@ -106,7 +106,7 @@ CRASH_AFTER_CREATE = Bug(
     "with new lists",
     options=OPTIONS,
     invariants=invariants,
-    unguarded=Unguarded("is one too many", lambda: synced_without("pods")),
+    unguarded=Unguarded("is one pod too many", lambda: synced_without("pods")),
     cases={"": {"stale": False}},
 )
 async def crash_after_create(simulation: Simulation, stale: bool) -> None:
@@ -143,7 +143,7 @@ STALE_CACHE = Bug(
     "lag of more than five minutes",
     options=options(wait_for_own_writes=True),
     invariants=invariants,
-    unguarded=Unguarded("is one too many", options=options(wait_for_own_writes=False)),
+    unguarded=Unguarded("is one pod too many", options=options(wait_for_own_writes=False)),
 )
 async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
     """The DaemonSet is created, and for six minutes no event of pods arrives."""

@@ -82,7 +82,7 @@ BACK_AND_FORTH = Bug(
 @BACK_AND_FORTH.scenario(
     "the old ReplicaSet was changed meanwhile",
     options=OPTIONS,
-    unguarded=Unguarded("120 s after the template had changed to a pods run {'b': 5}", NO_COLLISION_COUNT),
+    unguarded=Unguarded("120 s after the change of the template to a, pods run {'b': 5}", NO_COLLISION_COUNT),
 )
 async def old_set_was_changed(simulation: Simulation) -> None:
     """While B runs, somebody annotates the template of A's ReplicaSet, which is then no longer A's."""
@@ -127,7 +127,7 @@ COLLISION = Bug(
 @COLLISION.scenario(
     "the name is in use",
     options=OPTIONS,
-    unguarded=Unguarded("120 s after the template had changed to a pods run {}", NO_COLLISION_COUNT),
+    unguarded=Unguarded("120 s after the change of the template to a, pods run {}", NO_COLLISION_COUNT),
 )
 async def name_is_anothers(simulation: Simulation) -> None:
     """Another ReplicaSet has the name that results from the hash of the template."""
@@ -168,7 +168,7 @@ OLD_REVISIONS = Bug(
     "every template has the same hash",
     options=OPTIONS,
     patches=((sync_context, "template_hash", weak_hash),),
-    unguarded=Unguarded("120 s after the template had changed to b pods run {'a': 5}", NO_COLLISION_COUNT),
+    unguarded=Unguarded("120 s after the change of the template to b, pods run {'a': 5}", NO_COLLISION_COUNT),
 )
 async def every_template_has_the_same_hash(simulation: Simulation) -> None:
     """Four revisions are rolled out one after another, and their hashes collide."""

@@ -60,7 +60,7 @@ def owned_by(owner: Doc, name: str, *, kind: str = "Secret") -> Doc:
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded(
-        "configmaps/kube-public/good is deleted by the garbage collector; its living owners", by_uid_only
+        "configmaps/kube-public/good is deleted by the garbage collector; its existing owners", by_uid_only
     ),
 )
 async def owner_in_another_namespace(simulation: Simulation) -> None:
@@ -82,7 +82,9 @@ async def owner_in_another_namespace(simulation: Simulation) -> None:
     "an owner of another kind",
     options=OPTIONS,
     invariants=invariants,
-    unguarded=Unguarded("configmaps/default/good is deleted by the garbage collector; its living owners", by_uid_only),
+    unguarded=Unguarded(
+        "configmaps/default/good is deleted by the garbage collector; its existing owners", by_uid_only
+    ),
 )
 async def owner_of_another_kind(simulation: Simulation) -> None:
     """One dependent refers to its owner, a Secret, as a ConfigMap. It is garbage, the owner's other dependent is

@@ -86,7 +86,7 @@ OLD_TAINT = Bug(
     options=options("nodelifecycle", "podgc"),
     invariants=collecting,
     unguarded=Unguarded(
-        "is there, and when last read it was not out of service",
+        "exists, and when last read it was not out of service",
         ((PodGarbageCollector, "_get_live_node", read_cached),),
     ),
 )

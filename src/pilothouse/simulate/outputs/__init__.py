@@ -1,2 +1,2 @@
-"""What ``pilothouse simulate`` prints and writes: ``text`` for people, ``documents`` as JSON, ``junit`` for CI systems,
-``recordings`` for reports."""
+"""The outputs of ``pilothouse simulate``: ``text``, ``documents`` (JSON), ``junit`` for CI systems, ``recordings`` and
+``reports``, with ``replay`` commands."""

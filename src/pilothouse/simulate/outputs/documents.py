@@ -20,7 +20,7 @@ def document(
     *,
     interrupted: bool,
 ) -> dict[str, Any]:
-    """Everything that is known."""
+    """The complete result."""
     return {
         "scenario": scenario,
         "passed": sum(result.failure is None for _job, result in finished),
@@ -75,5 +75,5 @@ def _failure(failure: ShrunkFailure, replay: Replay, settings: Sequence[str]) ->
 
 
 def text(value: Any) -> str:
-    """As it is printed."""
+    """Format as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,4 +1,4 @@
-"""The result of a search for CI systems: a test suite for each variant, a test case for each seed."""
+"""The result of a search as JUnit XML: a test suite for each variant, a test case for each seed."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -19,7 +19,7 @@ def document(
     replay: Replay,
     variants: Sequence[Sequence[str]],
 ) -> str:
-    """The XML. A process that died or took too long is an error, everything else a failure."""
+    """The XML document. Crashes and timeouts of processes are errors, everything else failures."""
     root = ET.Element("testsuites", name="pilothouse simulate")
     shown = {(failure.job.variant, failure.job.seed): failure for failure in failures}
     for number, settings in enumerate(variants):
@@ -69,5 +69,5 @@ def _case(
 
 
 def _text(text: str) -> str:
-    """Without what XML can't have."""
+    """Replace characters that XML does not allow."""
     return _FORBIDDEN.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""Recordings in a file: one line of JSON for each run."""
+"""Reads and writes files of recordings: one line of JSON for each run."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,18 +13,18 @@ _decode = msgspec.json.Decoder(Recording).decode
 
 
 class RecordingError(ValueError):
-    """A file without recordings."""
+    """The file is not a valid file of recordings."""
 
 
 def write(path: Path, recordings: Iterable[Recording]) -> None:
-    """Raises ``OSError``."""
+    """Write recordings. Raises ``OSError``."""
     with path.open("wb") as file:
         for recording in recordings:
             file.write(_encode(recording) + b"\n")
 
 
 def read(path: Path) -> Iterator[Recording]:
-    """Raises ``RecordingError`` and ``OSError``."""
+    """Read recordings. Raises ``RecordingError`` and ``OSError``."""
     with path.open("rb") as file:
         number = 0
         while line := file.readline(MAX_LINE_BYTES + 1):

@@ -1,4 +1,4 @@
-"""The command line that makes a run again."""
+"""The command line that repeats a run."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from pilothouse.simulate.seeds import shown_parts
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line has said besides the seeds."""
+    """The arguments of the command besides the seeds."""
 
     program: str
     path: str
@@ -17,7 +17,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """``PATH=VALUE``, for every run."""
 
     def command(self, seed: int, parts: Sequence[int] | None, settings: Sequence[str] = ()) -> str:
-        """In a shell. ``parts`` None: all of them; ``settings`` are those of the variant."""
+        """The quoted command line. ``parts`` None selects all parts; ``settings`` are those of the variant."""
         words = [*self.program.split(), self.path, "--seeds", str(seed)]
         if parts is not None:
             words += ["--only", shown_parts(parts)]

@@ -1,4 +1,4 @@
-"""Which of the runs of a search a report is about: a failure, the only run, or all of them compared."""
+"""Selects the runs of a report: a failure, the only run, or all runs for a comparison."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from pilothouse.simulate.variants import Variant
 
 
 class One(msgspec.Struct, frozen=True):
-    """One run is shown."""
+    """A report of one run."""
 
     recording: Recording
     result: Result
@@ -22,18 +22,18 @@ class One(msgspec.Struct, frozen=True):
 
 
 class All(msgspec.Struct, frozen=True):
-    """Runs are compared."""
+    """A comparison of runs."""
 
     recordings: list[Recording]
     runs: int
-    """With those that were not recorded."""
+    """The number of runs, including those that were not recorded."""
     worst: Result | None
     replay: str
-    """Makes a report of the worst run."""
+    """The command for a report of the worst run."""
 
 
 def chosen(searched: Search, variants: Sequence[Variant], replay: Replay) -> One | All:
-    """The first failure, with the fewest actions and faults, unless variants are compared; the only run; or all."""
+    """Select the first shrunk failure, unless variants are compared; else the only run; else all."""
     recorded = [(job, result) for job, result in searched.finished if result.recording is not None]
     if len(variants) == 1:
         for failure in searched.failures:
@@ -43,7 +43,7 @@ def chosen(searched: Search, variants: Sequence[Variant], replay: Replay) -> One
                 return One(failure.result.recording, failure.result, command)
         if len(recorded) == 1:
             job, result = recorded[0]
-            assert result.recording is not None, "only those are here"
+            assert result.recording is not None, "recorded has recordings only"
             return One(result.recording, result, replay.command(job.seed, None))
     named = [
         msgspec.structs.replace(result.recording, variant=variants[job.variant].title)
@@ -58,7 +58,7 @@ def chosen(searched: Search, variants: Sequence[Variant], replay: Replay) -> One
 
 
 def page(shown: One | All) -> str:
-    """As HTML."""
+    """Render as HTML."""
     if isinstance(shown, One):
         result = shown.result
         return report.html(
@@ -74,5 +74,5 @@ def page(shown: One | All) -> str:
 
 
 def plot(shown: One | All) -> str:
-    """As SVG."""
+    """Render as SVG."""
     return report.svg(shown.recording) if isinstance(shown, One) else report.comparison_svg(shown.recordings)

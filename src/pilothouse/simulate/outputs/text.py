@@ -1,4 +1,4 @@
-"""The result of a search in lines for people."""
+"""The result of a search as text."""
 
 import statistics
 from collections import Counter
@@ -13,18 +13,18 @@ from pilothouse.simulate.variants import Variant, measures_of
 _LOG_LINES = 20
 _NOTICES = 20
 _WORKLOADS = 10
-"""So many of the workloads are shown."""
+"""Maximum number of workloads."""
 
 
 def shown_number(value: float, *, is_time: bool) -> str:
-    """Seconds, or a number."""
+    """Format a number or a duration."""
     if is_time:
         return shown_seconds(round(value, 2))
     return f"{value:,g}" if value < 1e5 else f"{value:,.0f}"
 
 
 def run_lines(result: Result) -> Iterator[str]:
-    """One run."""
+    """The result of a single run."""
     state = "failed" if result.failure is not None else "passed"
     rate = f"{result.seconds / result.cpu:,.0f}" if result.cpu else "?"
     yield (
@@ -41,7 +41,7 @@ def run_lines(result: Result) -> Iterator[str]:
 
 
 def search_lines(scenario: str, finished: Sequence[Finished], asked: int) -> Iterator[str]:
-    """Many runs of one variant."""
+    """The result of several runs of one variant."""
     results = [result for _job, result in finished]
     failed = sum(result.failure is not None for result in results)
     more = f" of {asked:,}" if len(results) != asked else ""
@@ -53,7 +53,7 @@ def search_lines(scenario: str, finished: Sequence[Finished], asked: int) -> Ite
 
 
 def _notice_lines(results: Sequence[Result]) -> Iterator[str]:
-    """Each notice once, with the number of runs that have it."""
+    """Each distinct notice, with the number of its runs."""
     counts = Counter(notice for result in results for notice in result.notices)
     waiting = sum(bool(result.never_ready) for result in results)
     if waiting and len(results) > 1:
@@ -61,7 +61,7 @@ def _notice_lines(results: Sequence[Result]) -> Iterator[str]:
     for notice, count in list(counts.items())[:_NOTICES]:
         yield f"  notice: {notice}" + (f" (in {count:,} of {len(results):,} runs)" if len(results) > 1 else "")
     if len(counts) > _NOTICES:
-        yield f"  and {len(counts) - _NOTICES} notices more (-o json has all)"
+        yield f"  and {len(counts) - _NOTICES} more notices (-o json has all)"
 
 
 def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
@@ -86,11 +86,12 @@ def _measure_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     for name in shown:
         yield name, spread(_values(results, name), is_time=is_time(name))
     if left:
-        yield f"and {left} workloads more (-o json has all)", ""
+        yield f"and {left} more workloads (-o json has all)", ""
 
 
 def _shown_names(names: Sequence[str], results: Sequence[Result]) -> tuple[list[str], int]:
-    """Of many workloads those with the most unavailable pods; and how many are left out."""
+    """The names of the measures to show, and the number of omitted workloads. Of many workloads those with the most
+    unavailable pods are shown."""
     workloads = [name for name in names if name.startswith("maxUnavailable ")]
     most = sorted(workloads, key=lambda name: -max(_values(results, name), default=0))[:_WORKLOADS]
     return [name for name in names if name not in workloads or name in most], len(workloads) - len(most)
@@ -113,18 +114,18 @@ def spread(values: Sequence[float], *, is_time: bool) -> str:
 def failure_lines(
     shrunk: ShrunkFailure, replay: Replay, settings: Sequence[str] = (), *, brief: bool = False
 ) -> Iterator[str]:
-    """One failure: what, why, what is enough for it, and how to see it again."""
+    """One failure: message, causes, shrunk parts and replay command."""
     failure = shrunk.failure
     variant = f" with {', '.join(settings)}" if settings else ""
     yield f"seed {shrunk.job.seed}{variant} fails after {shown_seconds(round(failure.at, 1))}: {failure.summary}"
     if failure.why and not brief:
         yield from (f"  {line}" for line in failure.why.splitlines())
-    if shrunk.result.log and not brief and failure.kind != "action":  # whose message says it all
+    if shrunk.result.log and not brief and failure.kind != "action":  # whose message is complete
         yield "  the end of the log:"
         yield from (f"    {line}" for line in shrunk.result.log.splitlines()[-_LOG_LINES:])
     if shrunk.runs:
         runs = counted(shrunk.runs, "run")
-        yield f"  {len(shrunk.parts)} of {shrunk.of} actions and faults are enough, found in {runs}:"
+        yield f"  {len(shrunk.parts)} of {shrunk.of} actions and faults reproduce the failure, found in {runs}:"
     elif shrunk.of and not brief:
         yield f"  actions and faults ({shrunk.of}):"
     if not brief:
@@ -148,7 +149,7 @@ def _columns(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
 def variant_lines(
     scenario: str, finished: Sequence[Finished], variants: Sequence[Variant], width: int
 ) -> Iterator[str]:
-    """A table of variants and measures, in blocks that fit; what does not differ is said once."""
+    """A table of variants and measures, in blocks that fit the width; measures without differences are listed once."""
     by_variant = [[result for job, result in finished if job.variant == number] for number in range(len(variants))]
     results = [result for variant_results in by_variant for result in variant_results]
     failed = sum(result.failure is not None for result in results)
@@ -158,8 +159,10 @@ def variant_lines(
     columns: list[list[str]] = [["failed", *(_failed(variant_results) for variant_results in by_variant)]]
     for name in names:
         if name not in same:
-            whole = [[result for result in variant_results if result.is_whole] for variant_results in by_variant]
-            cells = [spread(_values(variant_results, name), is_time=is_time(name)) or "-" for variant_results in whole]
+            complete = [[result for result in variant_results if result.is_complete] for variant_results in by_variant]
+            cells = [
+                spread(_values(variant_results, name), is_time=is_time(name)) or "-" for variant_results in complete
+            ]
             columns.append([name, *cells])
     yield from _blocks([["", *(variant.title for variant in variants)], *columns], width)
     if same:
@@ -169,7 +172,7 @@ def variant_lines(
             for line in _columns((name, spread(_values(results, name), is_time=is_time(name))) for name in same)
         )
     if left:
-        yield f"{left} workloads more are not shown (-o json has all)"
+        yield f"{left} more workloads (-o json has all)"
     yield from _notice_lines(results)
 
 
@@ -179,15 +182,15 @@ def _failed(results: Sequence[Result]) -> str:
 
 
 def _values(results: Sequence[Result], name: str) -> list[float]:
-    """Of runs that have come to their end, if there are any."""
-    whole = [result for result in results if result.is_whole] or results
-    return [result.measures[name] for result in whole if name in result.measures]
+    """Values of the finished runs, or of all runs if none finished."""
+    complete = [result for result in results if result.is_complete] or results
+    return [result.measures[name] for result in complete if name in result.measures]
 
 
 def _is_constant(results: Sequence[Result], name: str) -> bool:
-    whole = [result for result in results if result.is_whole]
-    values = _values(whole, name)
-    return bool(values) and len(values) == len(whole) and min(values) == max(values)
+    complete = [result for result in results if result.is_complete]
+    values = _values(complete, name)
+    return bool(values) and len(values) == len(complete) and min(values) == max(values)
 
 
 def _blocks(columns: list[list[str]], width: int) -> Iterator[str]:

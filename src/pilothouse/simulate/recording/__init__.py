@@ -1,12 +1,13 @@
-"""What happened in a run, at bounded size: ``Recorder`` observes a simulation, ``Recording`` is what it has seen.
+"""Recordings of runs, of bounded size: a ``Recorder`` observes a simulation and returns a ``Recording``.
 
-A recorder reads what is committed, and what asks the API servers. It never waits, writes or sets a timer, so a run with
-one and a run without make the same writes at the same times.
+A recorder only observes commits and requests. It never waits, writes or starts timers, so a recorded run has the same
+writes at the same times as one without a recorder.
 
-* ``structs`` are the values; ``series`` keeps numbers over time within bounds.
-* ``views`` is what is read of objects. ``pods`` says what a pod counts as, ``workload`` counts the pods of one owner,
-  ``workloads`` knows whose pod each is.
-* ``bounds`` says how many pods have to be ready; ``nodes``, ``events`` and ``clients`` are about those.
+* ``structs`` has the types of a recording; ``series`` stores time series with bounded length.
+* ``views`` has the decoded fields of objects. ``pods`` classifies a pod, ``workload`` counts the pods of one owner,
+  ``workloads`` maps pods to owners.
+* ``bounds`` computes the required number of ready pods; ``nodes``, ``events`` and ``clients`` record nodes, events and
+  the origin of requests.
 """
 
 from pilothouse.simulate.recording.recorder import Recorder

@@ -1,4 +1,4 @@
-"""How many pods of a workload have to be ready, by its own strategy and by disruption budgets. Pure."""
+"""The number of pods of a workload that have to be ready, by its update strategy and by PodDisruptionBudgets. Pure."""
 
 from typing import NamedTuple
 
@@ -9,17 +9,18 @@ from pilothouse.simulate.recording.views import Owner
 
 
 class Demand(NamedTuple):
-    """What is demanded, by what."""
+    """A minimum number of ready pods and its origin."""
 
     name: str
     least: int
 
 
 def strategy_demand(kind: str, owner: Owner, desired: int) -> Demand | None:
-    """What the strategy of a Deployment, DaemonSet or StatefulSet keeps ready during a rollout; None if it keeps
-    nothing.
+    """The minimum that the update strategy of a Deployment, DaemonSet or StatefulSet guarantees during a rollout; None
+    if there is none.
 
-    Of 10 replicas and ``maxUnavailable`` 25 %, a Deployment keeps 8, a DaemonSet 7: as upstream they round differently.
+    With 10 replicas and ``maxUnavailable`` 25 % it is 8 for a Deployment and 7 for a DaemonSet, because they round
+    differently upstream.
     """
     strategy = owner.spec.strategy if kind == "Deployment" else owner.spec.update_strategy
     if kind not in ("Deployment", "DaemonSet", "StatefulSet") or strategy is None or strategy.type != "RollingUpdate":
@@ -40,7 +41,7 @@ def strategy_demand(kind: str, owner: Owner, desired: int) -> Demand | None:
 
 
 def budget_demand(name: str, spec: PodDisruptionBudgetSpec, desired: int) -> Demand | None:
-    """What a PodDisruptionBudget demands of a workload of this size; None if it demands nothing."""
+    """The minimum that a PodDisruptionBudget requires of a workload of this size; None if it has no limit."""
     if spec.min_available is None and spec.max_unavailable is None:
         return None
     try:

@@ -1,16 +1,16 @@
-"""Who sent a request or made a change, by the name that a reader of a report knows. Pure."""
+"""The name of the client of a request or change, as in reports. Pure."""
 
 from pilothouse.sim import Origin
 
 API_SERVER = "kube-apiserver"
 _PROGRAMS = {"manager": "kube-controller-manager", "scheduler": "kube-scheduler", "nodes": "kubelet", "user": "user"}
 _SHARED = frozenset({"", "controller-discovery", "leader-election", "metadata-informers", "shared-informers"})
-"""How the User-Agents of the manager's own clients end, which belong to no controller."""
+"""Suffixes of the manager's User-Agents that belong to no controller."""
 
 
 def client_name(origin: Origin | None) -> str:
-    """``deployment-controller``, ``kubelet``, ``user``; of an operator under test its name. None stands for what the
-    API server does by itself."""
+    """``deployment-controller``, ``kubelet``, ``user``, or the name of the operator under test. None is the API server
+    itself."""
     if origin is None:
         return API_SERVER
     program = origin.program.partition("#")[0]

@@ -1,4 +1,4 @@
-"""``Events``: what was reported, grouped: ten thousand pods of one owner, or all nodes, take one line."""
+"""``Events``: recorded Events, aggregated: those of ten thousand pods of one owner, or of all nodes, are one group."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from pilothouse.simulate.recording import structs, views
 from pilothouse.simulate.recording.series import RateSeries
 from pilothouse.simulate.recording.workloads import Workloads, Write
 
-MOST_GROUPS = 300
+MAX_GROUPS = 300
 MAX_OBJECTS = 2000
 """Maximum number of objects of a group that are distinguished."""
 LONGEST_MESSAGE = 400
@@ -19,22 +19,22 @@ class _GroupTracker:
         self.first = self.last = at
         self.event = event
         self.count = 0
-        self.uids: set[str] = set()  # only counted
+        self.uids: set[str] = set()  # only their number is used
 
 
 class Events:
-    """The first ``MOST_GROUPS`` groups: of one type and reason, about objects of one kind and owner."""
+    """The first ``MAX_GROUPS`` groups of Events with the same type, reason, kind of object and owner."""
 
     def __init__(self, workloads: Workloads) -> None:
         self._workloads = workloads
         self._groups: dict[_Group, _GroupTracker] = {}
         self._counts: dict[str, int] = {}
-        """Of the events that are there, by key: how often each has happened so far."""
+        """The last observed count of each existing Event, by key."""
         self._rates = RateSeries(most_names=4)
         self._more = 0
 
     def changed(self, write: Write) -> None:
-        """An Event was written."""
+        """Process a write of an Event."""
         if write.type == "DELETED":
             self._counts.pop(write.key, None)
             return
@@ -49,7 +49,7 @@ class Events:
         key = (event.type or "Normal", event.reason or "", about.kind, about.namespace, self._owner(about))
         group = self._groups.get(key)
         if group is None:
-            if len(self._groups) >= MOST_GROUPS:
+            if len(self._groups) >= MAX_GROUPS:
                 self._more += more
                 return
             group = self._groups[key] = _GroupTracker(write.at, event)
@@ -65,7 +65,7 @@ class Events:
         return owner or about.name
 
     def events(self) -> tuple[list[structs.Event], int]:
-        """The groups in the order of their first event, and how many events were of none of them."""
+        """The groups, ordered by their first Event, and the number of Events without a group."""
         events = []
         for (type_, reason, kind, namespace, _owner), group in self._groups.items():
             message = group.event.message or ""
@@ -85,5 +85,5 @@ class Events:
         return events, self._more
 
     def rates(self) -> structs.Rates:
-        """How many there were, by type."""
+        """Event rates by type."""
         return self._rates.rates()

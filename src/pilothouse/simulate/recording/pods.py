@@ -1,4 +1,4 @@
-"""What a pod counts as in the series of its owner. Pure."""
+"""The state of a pod in the series of its owner. Pure."""
 
 from typing import NamedTuple
 
@@ -8,25 +8,25 @@ _HASHES = ("pod-template-hash", "controller-revision-hash")
 
 
 class PodState(NamedTuple):
-    """One pod, as far as it is counted."""
+    """The counted properties of a pod."""
 
     revision: str
     image: str
     active: bool
-    """Neither terminating nor at its end."""
+    """Neither terminating nor in a terminal phase."""
     ready: bool
-    """Active, and its condition Ready is true."""
+    """Active, with condition Ready true."""
     pending: bool
-    """Active, and without a node."""
+    """Active, and not scheduled."""
     terminating: bool
     phase: str
     restarts: int
     evicted: bool
-    """It says that it was evicted, by whomever."""
+    """Whether its status reports an eviction or disruption, by any client."""
 
 
 def pod_state(pod: Pod) -> PodState:
-    """What the pod counts as."""
+    """Classify the pod."""
     labels, status = pod.metadata.labels or {}, pod.status
     phase = status.phase or ""
     ended = phase in ("Succeeded", "Failed")

@@ -1,7 +1,7 @@
-"""``Recorder``: observes a simulation, and keeps what its report shows.
+"""``Recorder``: observes a simulation and records the data of its report.
 
-Everything happens in the hooks of commits and requests. A change costs the decoding of one object, whatever the size of
-the cluster.
+It only uses the hooks of commits and requests. A change costs the decoding of one object, whatever the size of the
+cluster.
 """
 
 from typing import Any
@@ -20,26 +20,26 @@ from pilothouse.simulate.recording.series import OTHERS, Durations, RateSeries, 
 from pilothouse.simulate.recording.workloads import Workloads, Write
 from pilothouse.storage import Change
 
-MOST_MARKS = 1000
-MOST_WRITERS = 300
-MOST_CLIENTS = 300
-MOST_QUEUES = 100
+MAX_MARKS = 1000
+MAX_WRITERS = 300
+MAX_CLIENTS = 300
+MAX_QUEUES = 100
 LONGEST_TEXT = 1000
 LONGEST_WHY = 20_000
 _COMMITS_BETWEEN_SAMPLES = 8
 _SAMPLES_OF_A_RUN = 512
-"""A cluster at rest has its queues read so often; one at work more often."""
+"""Minimum number of queue samples in a run with few writes; with more writes there are more samples."""
 _FIRST = (
     *("batch/cronjobs", "apps/deployments", "apps/statefulsets", "apps/daemonsets", "apps/replicasets", "batch/jobs"),
     *("/replicationcontrollers", "apps/controllerrevisions", "policy/poddisruptionbudgets", "/nodes", "/pods"),
     "/events",
 )
-"""What is there already is read in this order: owners before what they own."""
+"""The order in which existing objects are read: owners before their objects."""
 _COLUMNS = {"ADDED": 0, "MODIFIED": 1, "DELETED": 2}
 
 
 class Recorder:
-    """Observes from its creation until ``finish``. Objects that are there already are read once."""
+    """Records from its creation until ``finish``. Existing objects are read once."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Recorder:
         variant: str = "",
         times: TimesToReady | None = None,
     ) -> None:
-        """``name`` of the scenario, ``variant``: what is different from other runs of the same. ``times`` is given
-        by somebody who measures the same run, and calls it with each write before the recorder sees it."""
+        """``name`` is the name of the scenario, ``variant`` the settings in which this run differs from others.
+        ``times`` is shared with another observer of the run, which calls it for each write before the recorder."""
         self._simulation = simulation
         self._env = simulation.env
         self._names = {"name": name, "seed": seed, "variant": variant}
@@ -60,13 +60,13 @@ class Recorder:
         self._zero = 0.0
         self._times = TimesToReady(simulation) if times is None else times
         self._is_shared = times is not None
-        self._times.on_end.append(self._waited)
+        self._times.on_end.append(self._wait_ended)
         self._durations = Durations()
         self._workloads = Workloads()
         self._nodes = Nodes()
         self._events = Events(self._workloads)
         self._handlers = {**self._workloads.handlers, "/nodes": self._nodes.changed, "/events": self._events.changed}
-        self._requests = RateSeries(most_names=MOST_CLIENTS)
+        self._requests = RateSeries(most_names=MAX_CLIENTS)
         self._writes: dict[tuple[str, str], list[int]] = {}
         self._queues: dict[str, StepSeries] = {}
         self._unsampled = 0
@@ -74,17 +74,17 @@ class Recorder:
         self._marks: list[structs.Mark] = []
         self._more_marks = 0
         self._clients: dict[tuple[str, str], str] = {}
-        self._read_what_is_there()
+        self._read_existing()
         simulation.store.on_commit.append(self._committed)
         simulation.story.on_request.append(self._requested)
 
     @property
     def now(self) -> float:
-        """Virtual seconds since the start."""
+        """Virtual seconds since the start of the run."""
         return self._env.monotonic() - self._began
 
     def begin_timeline(self) -> None:
-        """The times of a scenario count from now on."""
+        """The timeline starts now; times in the report are relative to it."""
         self._zero = self.now
 
     def mark(
@@ -96,9 +96,9 @@ class Recorder:
         why: str = "",
         at: float | None = None,
     ) -> None:
-        """Put an ACTION, FAULT or VIOLATION on the axis, now or ``at`` a time of the timeline. ``why`` explains a
-        violation, in the lines of a tree."""
-        if len(self._marks) >= MOST_MARKS and kind != structs.VIOLATION:
+        """Add an ACTION, FAULT or VIOLATION to the time axis, now or ``at`` a time of the timeline. ``why`` is the
+        explanation of a violation, formatted as a tree."""
+        if len(self._marks) >= MAX_MARKS and kind != structs.VIOLATION:
             self._more_marks += 1
             return
         self._marks.append(
@@ -112,13 +112,13 @@ class Recorder:
         )
 
     def finish(self, *, failure: str = "") -> structs.Recording:
-        """Stop observing, and return what was seen. ``failure``: why the run has failed, if it has."""
+        """Stop, and return the recording. ``failure`` is the failure of the run, if any."""
         self._simulation.store.on_commit.remove(self._committed)
         self._simulation.story.on_request.remove(self._requested)
-        self._times.on_end.remove(self._waited)
+        self._times.on_end.remove(self._wait_ended)
         now = self.now
         for wait in self._times.waiting():
-            self._waited(wait)
+            self._wait_ended(wait)
         workloads, more_workloads = self._workloads.workloads(now)
         events, more_events = self._events.events()
         writes = [
@@ -156,11 +156,11 @@ class Recorder:
 
     # Hooks
 
-    def _waited(self, wait: Wait) -> None:
+    def _wait_ended(self, wait: Wait) -> None:
         self._durations.add(wait.seconds)
         self._workloads.pod_waited(wait.key, wait.seconds, was_ready=wait.was_ready)
 
-    def _read_what_is_there(self) -> None:
+    def _read_existing(self) -> None:
         for resource in _FIRST:
             for record in self._simulation.store.list(f"{resource}/").records:
                 self._handlers[resource](Write(0.0, record.key, "ADDED", record.value, "", False, False))
@@ -199,14 +199,14 @@ class Recorder:
         key = (client, resource)
         counts = self._writes.get(key)
         if counts is None:
-            if len(self._writes) >= MOST_WRITERS:
+            if len(self._writes) >= MAX_WRITERS:
                 key = (OTHERS, OTHERS)
             counts = self._writes.setdefault(key, [0, 0, 0])
         counts[_COLUMNS[type_]] += 1
 
     def _sample_queues(self, at: float) -> None:
-        """Read the depths of the manager's queues. Between commits there is nobody to do it: a timer would change the
-        order of what is due at one instant."""
+        """Record the depths of the manager's queues. Only sampled at commits: a timer would change the order of events
+        that are due at the same instant."""
         self._unsampled = 0
         self._next_sample = at + at / _SAMPLES_OF_A_RUN
         process = self._simulation.process
@@ -219,7 +219,7 @@ class Recorder:
                 series = self._queues.get(pool.queue.name)
                 if series is not None:
                     series.set(at, depth)
-                elif depth and len(self._queues) < MOST_QUEUES:
+                elif depth and len(self._queues) < MAX_QUEUES:
                     series = self._queues[pool.queue.name] = StepSeries()
                     series.set(at, depth)
 

@@ -1,7 +1,7 @@
-"""Series of bounded length: however long a run is, each takes no more than some thousand numbers.
+"""Time series of bounded length: each has at most some thousand numbers, however long the run is.
 
-``StepSeries`` follows a number, ``RateSeries`` counts by name, ``Durations`` has percentiles. When there is too much,
-neighbours are merged; the extremes between them stay.
+``StepSeries`` is a gauge, ``RateSeries`` has counters by name, ``Durations`` computes percentiles. If a series gets too
+long, neighboring points are merged, keeping their minimum and maximum.
 """
 
 import math
@@ -10,18 +10,18 @@ from array import array
 from pilothouse.simulate.readiness import percentile
 from pilothouse.simulate.recording.structs import Percentiles, Rates, Steps
 
-MOST_POINTS = 600
-MOST_BUCKETS = 512
-MOST_NAMES = 64
+MAX_POINTS = 600
+MAX_BUCKETS = 512
+MAX_NAMES = 64
 OTHERS = "others"
 _FIRST_WIDTH = 0.125
-"""Seconds of a bucket of rates. A power of two: buckets of any run can be merged to those of any other."""
+"""Initial bucket width of rates, in seconds. A power of two, so that the buckets of two runs can be merged."""
 _FINEST = 2.0**-10
-"""Seconds of a bucket, when points have to be merged for the first time."""
+"""Bucket width in seconds of the first merge of points."""
 
 
 class StepSeries:
-    """A number over time, with at most ``MOST_POINTS`` changes. A change costs O(1) on average."""
+    """A gauge with at most ``MAX_POINTS`` changes. A change costs amortized O(1)."""
 
     __slots__ = ("_at", "_high", "_last", "_low", "_width", "value")
 
@@ -34,21 +34,21 @@ class StepSeries:
         self._high = array("q", (value,))
 
     def set(self, at: float, value: int) -> None:
-        """It is ``value`` from now on, to the millisecond. ``at`` is never earlier than it was."""
+        """Set the value from ``at`` on, with millisecond resolution. ``at`` must not decrease."""
         if value == self.value:
             return
         at = round(at, 3)
         self.value = value
-        if len(self._at) >= MOST_POINTS and self._bucket(self._at[-1]) != self._bucket(at):
+        if len(self._at) >= MAX_POINTS and self._bucket(self._at[-1]) != self._bucket(at):
             self._merge()
         self._put(at, value, value, value)
 
     def add(self, at: float, difference: int) -> None:
-        """It has changed by so much."""
+        """Change the value by ``difference``."""
         self.set(at, self.value + difference)
 
     def _put(self, at: float, last: int, low: int, high: int) -> None:
-        """Add a point, or make it a part of the last one."""
+        """Append a point, or merge it into the last one."""
         if self._at and self._bucket(self._at[-1]) == self._bucket(at):
             self._last[-1] = last
             self._low[-1] = min(self._low[-1], low)
@@ -63,10 +63,10 @@ class StepSeries:
         return math.floor(at / self._width) if self._width else at
 
     def _merge(self) -> None:
-        """Make buckets so wide that at least half of the points are free."""
+        """Widen the buckets until at most half of the points are used."""
         self._width = self._width or _FINEST
-        while (count := self._count()) > MOST_POINTS // 2:
-            self._width *= max(2.0, 2.0 ** math.floor(math.log2(count / (MOST_POINTS // 2))))
+        while (count := self._count()) > MAX_POINTS // 2:
+            self._width *= max(2.0, 2.0 ** math.floor(math.log2(count / (MAX_POINTS // 2))))
         columns = zip(self._at, self._last, self._low, self._high, strict=True)
         self._at, self._last, self._low, self._high = array("d"), array("q"), array("q"), array("q")
         for at, last, low, high in columns:
@@ -76,27 +76,28 @@ class StepSeries:
         return len({self._bucket(at) for at in self._at})
 
     def steps(self) -> Steps:
-        """What is known, as values."""
+        """The series as plain values."""
         return Steps(self._at.tolist(), self._last.tolist(), self._low.tolist(), self._high.tolist())
 
 
 class RateSeries:
-    """Counts by name in at most ``MOST_BUCKETS`` buckets of equal width. Names beyond ``MOST_NAMES`` are one."""
+    """Counters by name in at most ``MAX_BUCKETS`` buckets of equal width. Names beyond ``MAX_NAMES`` are summed as
+    ``others``."""
 
-    def __init__(self, *, most_names: int = MOST_NAMES) -> None:
+    def __init__(self, *, most_names: int = MAX_NAMES) -> None:
         self._width = _FIRST_WIDTH
         self._most_names = most_names
         self._counts: dict[str, list[int]] = {}
 
     def add(self, at: float, name: str, count: int = 1) -> None:
-        """It happened."""
+        """Count an occurrence."""
         counts = self._counts.get(name)
         if counts is None:
             if len(self._counts) >= self._most_names:
                 name = OTHERS
             counts = self._counts.setdefault(name, [])
         bucket = int(max(at, 0.0) / self._width)
-        if bucket >= MOST_BUCKETS:
+        if bucket >= MAX_BUCKETS:
             self._merge(at)
             bucket = int(at / self._width)
         if bucket >= len(counts):
@@ -104,7 +105,7 @@ class RateSeries:
         counts[bucket] += count
 
     def _merge(self, at: float) -> None:
-        while at / self._width >= MOST_BUCKETS:
+        while at / self._width >= MAX_BUCKETS:
             self._width *= 2
             for counts in self._counts.values():
                 if len(counts) % 2:
@@ -112,22 +113,22 @@ class RateSeries:
                 counts[:] = [a + b for a, b in zip(counts[::2], counts[1::2], strict=True)]
 
     def rates(self) -> Rates:
-        """What is known, as values."""
+        """The series as plain values."""
         return Rates(width=self._width, counts={name: list(counts) for name, counts in sorted(self._counts.items())})
 
 
 class Durations:
-    """Durations, eight bytes each: as many as there were pods, whatever the length of the run."""
+    """All durations, eight bytes each: their number depends on the number of pods, not on the length of the run."""
 
     def __init__(self) -> None:
         self._seconds = array("d")
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Add a duration."""
         self._seconds.append(seconds)
 
     def percentiles(self) -> Percentiles:
-        """By the nearest rank."""
+        """Nearest-rank percentiles."""
         ordered = sorted(self._seconds)
         if not ordered:
             return Percentiles()

@@ -1,7 +1,7 @@
-"""What a report shows of one run: plain values that are JSON.
+"""The types of a recording: plain values, stored as JSON.
 
 Times are virtual seconds since the start of the run. Every list is bounded, whatever the size of the cluster and the
-length of the run; where something had to be left out, the value says how much.
+length of the run; if entries are omitted, their number is recorded.
 """
 
 import msgspec
@@ -12,10 +12,10 @@ VIOLATION = "violation"
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """A number that changes at instants and stays in between.
+    """A step function.
 
-    ``at[i]`` is when it became ``last[i]``. In a long run neighbouring changes are merged: ``low[i]`` and ``high[i]``
-    are the least and the most that it was from ``at[i]`` on, until the next point.
+    ``last[i]`` is the value from ``at[i]`` on. In long runs neighboring changes are merged: ``low[i]`` and ``high[i]``
+    are the minimum and maximum between ``at[i]`` and the next point.
     """
 
     at: list[float] = []
@@ -25,21 +25,21 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> int:
-        """The highest that it ever was; 0 if nothing is known."""
+        """The maximum; 0 for an empty series."""
         return max(self.high, default=0)
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """How often something happened, by name, in buckets of equal width."""
+    """Counts by name, in buckets of equal width."""
 
     width: float
-    """Seconds of a bucket. The first one begins at 0."""
+    """Bucket width in seconds. The first bucket starts at 0."""
     counts: dict[str, list[int]] = {}
-    """By name; each list ends with the last bucket in which there was something."""
+    """Each list ends with the last bucket that is not empty."""
 
     @property
     def total(self) -> int:
-        """Of all names."""
+        """The sum over all names."""
         return sum(map(sum, self.counts.values()))
 
 
@@ -54,29 +54,29 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods of one revision of a workload."""
+    """The pods of one revision of a workload."""
 
     name: str
     """The value of the pods' label ``pod-template-hash`` or ``controller-revision-hash``; empty if they have none."""
     number: str = ""
-    """Of the rollout: ``2``. After a rollback a revision has several: ``1, 3``."""
+    """The revision number: ``2``. After a rollback a revision has several: ``1, 3``."""
     image: str = ""
-    """Of the first container."""
+    """The image of the first container."""
     pods: Steps
-    """How many there are that are neither terminating nor at their end."""
+    """The number of pods that are neither terminating nor in a terminal phase."""
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods have to be there."""
+    """A required number of ready pods."""
 
     name: str
-    """What demands it: ``maxUnavailable 25%``, ``PodDisruptionBudget web``."""
+    """Where it comes from: ``maxUnavailable 25%``, ``PodDisruptionBudget web``."""
     least: Steps
-    """The number of ready pods that it demands."""
+    """The required number of ready pods."""
     seconds_below: float = 0.0
-    """For how long there were fewer, after all that it demands were ready once."""
+    """How long fewer pods were ready, after the required number was ready once."""
     most_below: int = 0
-    """How many were missing then, at most."""
+    """The maximum number of missing pods during that time."""
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,15 +86,16 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     number: str = ""
     began: float
     finished: float | None = None
-    """When every pod was of it and as many as desired were ready; None if that never came, or another one began."""
+    """When all pods were of this revision and the desired number was ready; None if it was never complete, or was
+    superseded."""
     fewest_ready: int = 0
     most_pods: int = 0
-    """Terminating ones, too."""
+    """Including terminating pods."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A Deployment, StatefulSet, DaemonSet, CronJob, Job, ReplicaSet or ReplicationController without an owner, and its
-    pods."""
+    """A Deployment, StatefulSet, DaemonSet or CronJob, or a Job, ReplicaSet or ReplicationController without an owner,
+    with its pods."""
 
     kind: str
     namespace: str
@@ -106,29 +107,30 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     ready: Steps = Steps()
     """Pods that are ready and not terminating."""
     unavailable: Steps = Steps()
-    """How many of the desired pods that had been ready once are not: new ones of a start or a scale-up do not count."""
+    """The number of desired pods that were ready before and are not now; new pods of a start or a scale-up do not
+    count."""
     pending: Steps = Steps()
-    """Pods without a node."""
+    """Pods that are not scheduled."""
     terminating: Steps = Steps()
     succeeded: Steps = Steps()
-    """Pods of a Job that have ended well, since the beginning; empty for other kinds."""
+    """Succeeded pods of a Job since the start; empty for other kinds."""
     failed: Steps = Steps()
-    """Pods that have failed, since the beginning."""
+    """Failed pods since the start."""
     bounds: list[Bound] = []
     rollouts: list[Rollout] = []
     time_to_ready: Percentiles = Percentiles()
-    """From a pod's creation until it is ready for the first time, or until it is given up or the run ends: see
+    """From a pod's creation until it is ready for the first time, or until it is deleted, fails or the run ends: see
     ``pilothouse.simulate.readiness``."""
     never_ready: int = 0
-    """Pods that were never ready: those that wait still at the end, and those that were deleted or failed before."""
+    """Pods that were never ready: not ready yet at the end, or deleted or failed before."""
     most_unavailable: int = 0
     pods_created: int = 0
     pods_deleted: int = 0
-    """Marked for deletion, or removed without."""
+    """Pods marked for deletion, or removed without that."""
     restarts: int = 0
-    """Of containers."""
+    """Container restarts."""
     evictions: int = 0
-    """Pods that were evicted: by the API, by a taint, by their kubelet, or for a pod of higher priority."""
+    """Evicted pods: by the API, by taint eviction, by the kubelet, or by preemption."""
     deleted_by: dict[str, int] = {}
     """Deletions by client."""
 
@@ -148,23 +150,23 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Events of one type, reason and owner: the first message, and how many there were."""
+    """Events with the same type, reason and owner: the first message and the number."""
 
     first: float
     last: float
     type: str
     reason: str
     object: str
-    """``pod/web-1``, the first that it was about."""
+    """The involved object of the first Event: ``pod/web-1``."""
     namespace: str = ""
     message: str = ""
     count: int = 1
     objects: int = 1
-    """About so many objects."""
+    """The number of involved objects."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is marked on the axis of time."""
+    """A mark on the time axis."""
 
     at: float
     kind: str
@@ -172,64 +174,64 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     object: str = ""
     why: str = ""
-    """Of a violation: the explanation, as the lines of a tree."""
+    """The explanation of a violation, formatted as a tree."""
 
 
 class Writes(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes that a client has made to objects of a resource."""
+    """The writes of one client to one resource."""
 
     client: str
     resource: str
-    """As a group resource: ``replicasets.apps``."""
+    """In the format RESOURCE.GROUP: ``replicasets.apps``."""
     created: int = 0
     modified: int = 0
     deleted: int = 0
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The total number of writes."""
         return self.created + self.modified + self.deleted
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, as its report shows it."""
+    """The recording of one run."""
 
     name: str = ""
-    """Of the scenario."""
+    """The name of the scenario."""
     seed: int = 0
     variant: str = ""
-    """What is varied, and how, if there are several: ``maxUnavailable=25%``."""
+    """The varied settings, if there are several variants: ``maxUnavailable=25%``."""
     began: str = ""
-    """What the virtual clock said at the start of the run, in RFC 3339."""
+    """The virtual time at the start of the run, in RFC 3339."""
     seconds: float = 0.0
-    """Virtual, from the start to the end."""
+    """The virtual duration of the run."""
     zero: float = 0.0
-    """When the time line of the scenario began: its times count from there."""
+    """When the timeline started; reported times are relative to it."""
     failure: str = ""
-    """Why the run has failed; empty if it has not."""
+    """The failure; empty if the run passed."""
     digest: str = ""
     time_to_ready: Percentiles = Percentiles()
-    """Of the pods of all workloads."""
+    """The pods of all workloads."""
     workloads: list[Workload] = []
     more_workloads: int = 0
-    """Those that came after the first ones are only counted."""
+    """The number of workloads that are not in ``workloads``."""
     nodes: list[Node] = []
-    """In the order of their appearance, only the first ones; the numbers of all of them are in ``node_states``."""
+    """The first nodes, in the order of registration; ``node_states`` counts all nodes."""
     node_states: dict[str, Steps] = {}
     requests: Rates = Rates(width=1.0)
-    """API requests that have reached a server, by ``client verb``. A watch counts when it is opened."""
+    """API requests that reached a server, by ``client verb``. A watch is counted when it is opened."""
     queues: dict[str, Steps] = {}
-    """Depths of the work queues by name. Between writes nothing is looked at: an empty queue may have been in use."""
+    """Depths of the work queues by name. Sampled at writes only: a queue with depth 0 may have been used in between."""
     events: list[Event] = []
     more_events: int = 0
     event_rates: Rates = Rates(width=1.0)
-    """By type: ``Normal``, ``Warning``."""
+    """By Event type: ``Normal``, ``Warning``."""
     marks: list[Mark] = []
     more_marks: int = 0
     writes: list[Writes] = []
-    """The most first."""
+    """Sorted by their number, descending."""
 
     @property
     def total_writes(self) -> int:
-        """All changes, heartbeats too."""
+        """All writes, including heartbeats."""
         return sum(write.total for write in self.writes)

@@ -1,4 +1,4 @@
-"""What a recorder reads of stored objects. Everything else is skipped while decoding, which is most of an object."""
+"""The fields of stored objects that a recorder decodes. All others are skipped, which is most of an object."""
 
 import msgspec
 
@@ -27,7 +27,7 @@ class Metadata(_View):
 
 
 def controller_of(metadata: Metadata) -> OwnerReference | None:
-    """The reference to the owner that controls the object."""
+    """The controller reference, as ``metav1.GetControllerOf``."""
     return next((reference for reference in metadata.owner_references or () if reference.controller), None)
 
 
@@ -38,7 +38,7 @@ class Condition(_View):
 
 
 class PodMetadata(_View):
-    """Without annotations, which no pod needs here."""
+    """Pod metadata, without annotations."""
 
     name: str = ""
     namespace: str = ""
@@ -85,7 +85,7 @@ class Strategy(_View):
 
 
 class OwnerSpec(_View):
-    """Of everything that has pods: each kind has some of these."""
+    """The fields of all workload kinds together."""
 
     replicas: int | None = None
     strategy: Strategy | None = None

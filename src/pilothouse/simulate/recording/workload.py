@@ -1,14 +1,14 @@
-"""``WorkloadTracker``: the pods of one owner, counted with each change."""
+"""``WorkloadTracker``: counts the pods of one owner, updated with each change."""
 
 from pilothouse.simulate.recording import structs
 from pilothouse.simulate.recording.bounds import Demand
 from pilothouse.simulate.recording.pods import PodState
 from pilothouse.simulate.recording.series import Durations, StepSeries
 
-MOST_REVISIONS = 12
-MOST_ROLLOUTS = 50
-MOST_BOUNDS = 4
-MOST_CLIENTS = 12
+MAX_REVISIONS = 12
+MAX_ROLLOUTS = 50
+MAX_BOUNDS = 4
+MAX_CLIENTS = 12
 OTHERS = "others"
 _JOBS = ("Job", "CronJob")
 
@@ -25,7 +25,7 @@ class _RevisionTracker:
 
 
 class _BoundTracker:
-    """A demand, and for how long it was not met after it was met once."""
+    """A required number of ready pods, and how long it was not met after it was met once."""
 
     def __init__(self, name: str, at: float) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class _BoundTracker:
         self._below_since: float | None = None
 
     def recount(self, at: float, ready: int, owed: int) -> None:
-        """``owed``: as many were ready once."""
+        """``owed``: the number of pods that were ready before, at most the desired number."""
         least = self.least.value
         below = least - ready if owed >= least else 0
         if below > 0:
@@ -46,7 +46,7 @@ class _BoundTracker:
             self.close(at)
 
     def close(self, at: float) -> None:
-        """It is met, or nobody counts any more."""
+        """The requirement is met, or recording ends."""
         if self._below_since is not None:
             self.seconds_below += at - self._below_since
             self._below_since = None
@@ -67,21 +67,21 @@ class _RolloutTracker:
 
 
 class WorkloadTracker:
-    """One workload. Times are those of the run; nothing is ever earlier than what came before."""
+    """One workload. Times are those of the run and must not decrease."""
 
     def __init__(self, kind: str, namespace: str, name: str, at: float) -> None:
         self.kind = kind
         self.namespace = namespace
         self.name = name
         self.labels: dict[str, str] = {}
-        """Of the last pod that was created: what budgets select."""
+        """The labels of the pod that was created last; selectors of PodDisruptionBudgets are matched against them."""
         self.created_in_run = True
         self._created = at
         self._deleted: float | None = None
         self._revisions: dict[str, _RevisionTracker] = {}
         self._desired = StepSeries(at)
         self._parts: dict[str, int] = {}
-        """Desired pods by the uid of what desires them: a CronJob has several Jobs."""
+        """Desired pods by the uid of the owner: a CronJob has several Jobs."""
         self._ready = StepSeries(at)
         self._unavailable = StepSeries(at)
         self._pending = StepSeries(at)
@@ -90,7 +90,7 @@ class WorkloadTracker:
         self._failed = StepSeries(at)
         self._active = 0
         self._owed = 0
-        """So many of the desired pods were ready at once, since the number of desired ones was last smaller."""
+        """The maximum number of ready pods since the desired number was last lower."""
         self._most_unavailable = 0
         self._bounds: dict[str, _BoundTracker] = {}
         self._target: tuple[int, str] | None = None
@@ -100,15 +100,15 @@ class WorkloadTracker:
         self._pods_created = self._pods_deleted = self._restarts = self._evictions = 0
         self._deleted_by: dict[str, int] = {}
 
-    # What the owner says
+    # Owner
 
     @property
     def desired(self) -> int:
-        """How many pods are desired now."""
+        """The desired number of pods."""
         return self._desired.value
 
     def desire(self, at: float, uid: str, pods: int) -> None:
-        """So many are desired by the object of that uid."""
+        """Set the desired number of pods of the owner with this uid."""
         if pods:
             self._parts[uid] = pods
         else:
@@ -117,10 +117,10 @@ class WorkloadTracker:
         self._recount(at)
 
     def demand(self, at: float, demands: list[Demand]) -> None:
-        """These and no others hold from now on."""
-        names = {demand.name: demand.least for demand in demands[:MOST_BOUNDS]}
+        """Replace the requirements."""
+        names = {demand.name: demand.least for demand in demands[:MAX_BOUNDS]}
         for name, least in names.items():
-            if name not in self._bounds and len(self._bounds) < 2 * MOST_BOUNDS:
+            if name not in self._bounds and len(self._bounds) < 2 * MAX_BOUNDS:
                 self._bounds[name] = _BoundTracker(name, at)
             if name in self._bounds:
                 self._bounds[name].least.set(at, least)
@@ -130,7 +130,7 @@ class WorkloadTracker:
         self._recount(at)
 
     def revise(self, at: float, revision: str, number: int) -> None:
-        """This revision has that number now. The one with the highest is rolled out."""
+        """Set the number of a revision. The revision with the highest number is rolled out."""
         tracker = self._revision(revision, at)
         if str(number) not in tracker.numbers:
             tracker.numbers = [*tracker.numbers, str(number)][-3:]
@@ -139,18 +139,18 @@ class WorkloadTracker:
         first, self._target = self._target is None, (number, revision)
         if first and not self.created_in_run:
             return
-        if len(self._rollouts) < MOST_ROLLOUTS:
+        if len(self._rollouts) < MAX_ROLLOUTS:
             self._rollouts.append(_RolloutTracker(revision, str(number), at))
         self._recount(at)
 
     def delete(self, at: float) -> None:
-        """The owner is gone."""
+        """The owner was removed."""
         self._deleted = at
 
-    # What its pods say
+    # Pods
 
     def pod_changed(self, at: float, before: PodState | None, now: PodState | None) -> None:
-        """Count a pod again."""
+        """Update the counts for a changed pod."""
         if before is not None and before.active:
             self._count_active(at, before, -1)
         if now is not None and now.active:
@@ -180,25 +180,25 @@ class WorkloadTracker:
     def _revision(self, name: str, at: float) -> _RevisionTracker:
         revision = self._revisions.get(name)
         if revision is None:
-            if len(self._revisions) >= MOST_REVISIONS:
+            if len(self._revisions) >= MAX_REVISIONS:
                 name = OTHERS
             revision = self._revisions.setdefault(name, _RevisionTracker(name, at))
         return revision
 
     def pod_created(self) -> None:
-        """One more, in this run."""
+        """Count a pod that was created in this run."""
         self._pods_created += 1
 
     def pod_waited(self, seconds: float, *, was_ready: bool) -> None:
-        """It is ready for the first time, so long after its creation, or will never be."""
+        """Record a finished wait of a pod to be ready."""
         self._durations.add(seconds)
         self._never_ready += not was_ready
 
     def pod_deleted(self, client: str, *, evicted: bool) -> None:
-        """It was marked for deletion, or removed without."""
+        """Count a pod that was marked for deletion, or removed without that."""
         self._pods_deleted += 1
         self._evictions += evicted
-        if client not in self._deleted_by and len(self._deleted_by) >= MOST_CLIENTS:
+        if client not in self._deleted_by and len(self._deleted_by) >= MAX_CLIENTS:
             client = OTHERS
         self._deleted_by[client] = self._deleted_by.get(client, 0) + 1
 
@@ -222,7 +222,7 @@ class WorkloadTracker:
                 rollout.finished = at
 
     def workload(self, at: float) -> structs.Workload:
-        """What is known at the end of the run."""
+        """The recorded values at the end of the run."""
         for bound in self._bounds.values():
             bound.close(at)
         jobs = self.kind in _JOBS

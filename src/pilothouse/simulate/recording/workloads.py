@@ -1,7 +1,7 @@
-"""``Workloads``: which pods there are, whose each is, and what their owners and budgets demand.
+"""``Workloads``: the pods and their owners, with the requirements of strategies and PodDisruptionBudgets.
 
-A pod of a ReplicaSet of a Deployment is the Deployment's, one of a Job of a CronJob the CronJob's. Pods without an
-owner are counted together for each namespace. An owner of a kind that is not built in is known by the reference alone.
+A pod of a Deployment's ReplicaSet counts for the Deployment, a pod of a CronJob's Job for the CronJob. Pods without an
+owner are counted together, per namespace. Owners of custom kinds are known by their reference only.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from pilothouse.simulate.recording.bounds import budget_demand, strategy_demand
 from pilothouse.simulate.recording.pods import PodState, pod_state
 from pilothouse.simulate.recording.workload import WorkloadTracker
 
-MOST_WORKLOADS = 500
+MAX_WORKLOADS = 500
 _NUMBER = "deployment.kubernetes.io/revision"
 _KINDS = {
     "apps/deployments": "Deployment",
@@ -28,7 +28,7 @@ _KINDS = {
     "batch/cronjobs": "CronJob",
 }
 _ABOVE = {"ReplicaSet": "Deployment", "Job": "CronJob"}
-"""What owners of these kinds are looked for."""
+"""The kinds whose owners are resolved, with the kind of the owner."""
 
 _read_pod = msgspec.json.Decoder(views.Pod).decode
 _read_owner = msgspec.json.Decoder(views.Owner).decode
@@ -37,7 +37,7 @@ _read_budget = msgspec.json.Decoder(views.Budget).decode
 
 
 class Write(NamedTuple):
-    """One change, as the trackers get it. ``is_new`` is false for what was there before the recorder."""
+    """A change with the data that trackers use. ``is_new`` is false for objects that existed before the recorder."""
 
     at: float
     key: str
@@ -60,7 +60,7 @@ class _Budget(NamedTuple):
 
 
 class Workloads:
-    """All workloads of the cluster, of which the first ``MOST_WORKLOADS`` are kept."""
+    """All workloads of the cluster; the first ``MAX_WORKLOADS`` are recorded."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, Callable[[Write], None]] = {
@@ -73,9 +73,9 @@ class Workloads:
         self._trackers: list[WorkloadTracker] = []
         self._more = 0
         self._by_uid: dict[str, WorkloadTracker | None] = {}
-        """By the uid of each owner that lives. None: there were too many already."""
+        """By the uid of each existing owner. None: there were too many workloads."""
         self._owners: dict[str, views.Owner] = {}
-        """The owners that live, by the uid."""
+        """The existing owners, by uid."""
         self._pods: dict[str, _Pod] = {}
         self._budgets: dict[str, dict[str, _Budget]] = {}
         """By namespace and name."""
@@ -111,7 +111,7 @@ class Workloads:
             self._demand(write.at, tracker, owner)
 
     def _tracker_of(self, kind: str, metadata: views.Metadata, write: Write) -> WorkloadTracker | None:
-        """Of the owner with this metadata, or of what owns it in turn."""
+        """The tracker of the owner with this metadata, or of its own controller."""
         uid = metadata.uid
         if uid in self._by_uid:
             return self._by_uid[uid]
@@ -123,7 +123,7 @@ class Workloads:
         return tracker
 
     def _new_tracker(self, kind: str, namespace: str, name: str, write: Write) -> WorkloadTracker | None:
-        if len(self._trackers) >= MOST_WORKLOADS:
+        if len(self._trackers) >= MAX_WORKLOADS:
             self._more += 1
             return None
         tracker = WorkloadTracker(kind, namespace, name, write.at)
@@ -177,7 +177,7 @@ class Workloads:
         pod = _read_pod(write.value)
         tracker = before.tracker if before is not None else self._tracker_of_pod(pod, write)
         if write.type == "DELETED":
-            self._pod_gone(write, before, tracker)
+            self._pod_removed(write, before, tracker)
             return
         state = pod_state(pod)
         counted = before.is_counted_as_deleted if before is not None else False
@@ -195,7 +195,7 @@ class Workloads:
         self._pods[write.key] = _Pod(state, counted, tracker)
 
     def pod_waited(self, key: str, seconds: float, *, was_ready: bool) -> None:
-        """The pod of that key, which is there, is ready for the first time, or will never be."""
+        """Record the finished wait of an existing pod to be ready."""
         pod = self._pods.get(key)
         if pod is not None and pod.tracker is not None:
             pod.tracker.pod_waited(seconds, was_ready=was_ready)
@@ -212,13 +212,13 @@ class Workloads:
                 self._demand(write.at, tracker, owner)
 
     def _top_uid(self, uid: str) -> str:
-        """Of the owner whose demands are known: the one of a ReplicaSet's tracker may be its Deployment."""
+        """The uid of the owner with the requirements: for a ReplicaSet that may be its Deployment."""
         tracker = self._by_uid.get(uid)
         if uid in self._owners or tracker is None:
             return uid
-        return next((informer for informer in self._owners if self._by_uid.get(informer) is tracker), uid)
+        return next((owner_uid for owner_uid in self._owners if self._by_uid.get(owner_uid) is tracker), uid)
 
-    def _pod_gone(self, write: Write, before: _Pod | None, tracker: WorkloadTracker | None) -> None:
+    def _pod_removed(self, write: Write, before: _Pod | None, tracker: WorkloadTracker | None) -> None:
         if tracker is None or before is None:
             return
         tracker.pod_changed(write.at, before.state, None)
@@ -238,21 +238,21 @@ class Workloads:
         return self._by_uid[uid]
 
     def owner_of(self, pod_key: str) -> str:
-        """``deployment/web`` for the key of a pod; empty if it is not there, or nobody's."""
+        """The owner of the pod with this key: ``deployment/web``; empty if the pod does not exist or has no owner."""
         pod = self._pods.get(pod_key)
         if pod is None or pod.tracker is None or pod.tracker.kind == "Pods":
             return ""
         return f"{pod.tracker.kind.lower()}/{pod.tracker.name}"
 
-    # The end
+    # Result
 
     def workloads(self, at: float) -> tuple[list[structs.Workload], int]:
-        """Those that are known, and how many more there were."""
+        """The recorded workloads, and the number of further ones."""
         return [tracker.workload(at) for tracker in self._trackers], self._more
 
 
 def _is_failed_by_eviction(before: _Pod | None, state: PodState) -> bool:
-    """Of a pod that its kubelet has evicted, and that stays for its owner to see."""
+    """Whether the pod has failed now because its kubelet evicted it; such pods are not deleted."""
     return state.phase == "Failed" and state.evicted and before is not None and before.state.phase != "Failed"
 
 
@@ -261,7 +261,7 @@ def _controller_uid(pod: views.Pod) -> str:
 
 
 def _desired(kind: str, owner: views.Owner) -> int:
-    """How many pods an owner desires by itself: a CronJob none, its Jobs do."""
+    """The number of pods that an owner desires itself: 0 for a CronJob, whose Jobs have their own."""
     spec, status = owner.spec, owner.status
     if kind == "DaemonSet":
         return status.desired_number_scheduled or 0

@@ -1,13 +1,13 @@
-"""Reports of runs: recordings drawn as one HTML file or as one SVG.
+"""Reports of runs: recordings rendered as an HTML page or as SVG.
 
-Everything is a pure function of recordings. What is drawn is merged to what can be seen and lists have bounds: the size
-of a report does not depend on the length of the run or the size of the cluster.
+Everything is a pure function of recordings. Points are merged to the resolution of the picture and lists are bounded:
+the size of a report does not depend on the length of the run or the size of the cluster.
 
-* ``html`` (``page``) and ``svg`` (``plot``) are the files of one run, ``comparison`` has those of several. ``plot``
-  composes panels on one ``axis``.
-* ``workloads``, ``nodes``, ``rows`` and ``marks`` draw panels; ``curves`` makes paths of series; ``tables`` has the
-  numbers.
-* ``markup`` escapes, ``styles`` has the colours, ``texts`` the numbers and times as people read them.
+* ``html`` (``page``) and ``svg`` (``plot``) render one run, ``comparison`` several. ``plot`` arranges panels on one
+  ``axis``.
+* ``workloads``, ``nodes``, ``rows`` and ``marks`` render panels; ``curves`` converts series to SVG paths; ``tables``
+  renders the tables.
+* ``markup`` escapes text, ``styles`` has the colors, ``texts`` formats numbers and times.
 """
 
 from pilothouse.simulate.report.comparison import comparison_html, comparison_svg

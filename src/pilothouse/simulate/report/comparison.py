@@ -1,4 +1,4 @@
-"""Runs compared: ready pods of each variant on one axis of time, and measures with medians and ranges. Pure."""
+"""Compares runs: ready pods of each variant on one time axis, and measures with medians and ranges. Pure."""
 
 import bisect
 import statistics
@@ -29,9 +29,9 @@ from pilothouse.simulate.report.texts import count_text, number_text, seconds_te
 from pilothouse.simulate.report.workloads import shown_workloads, workload_title
 from pilothouse.simulate.result import BudgetResult, ExpectationResult
 
-MOST_VARIANTS = 40
-"""That are drawn; all are in the table."""
-MOST_WORKLOADS = 3
+MAX_VARIANTS = 40
+"""Maximum number of variants in pictures; the table has all."""
+MAX_WORKLOADS = 3
 _SAMPLES = 400
 _HEIGHT = 52
 _ROW = 22
@@ -41,14 +41,14 @@ _CHART_VALUE = 200
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """A number of a run."""
+    """A measure of a run."""
 
     name: str
     of: Callable[[Recording], float | None]
     is_time: bool = False
 
     def text(self, value: float) -> str:
-        """As people read it."""
+        """Format a value."""
         return seconds_text(value) if self.is_time else number_text(value)
 
 
@@ -59,17 +59,17 @@ class Group(msgspec.Struct, frozen=True):
     runs: list[Recording]
 
     def values(self, measure: Measure) -> list[float]:
-        """Of all runs that have it and were not cut short by a failure, in their order."""
+        """The values of the finished runs that have the measure."""
         return [value for run in self.runs if _is_complete(run) and (value := measure.of(run)) is not None]
 
 
 def _is_complete(run: Recording) -> bool:
-    """Budgets are checked at the end of a run; whatever else fails ends it."""
+    """Whether the run finished. Budgets are checked at the end; any other failure ends the run."""
     return not run.failure or run.failure.startswith("budget ")
 
 
 def groups_of(recordings: Sequence[Recording]) -> list[Group]:
-    """By variant, in the order of their appearance."""
+    """Group recordings by variant, in order of appearance."""
     by_variant: dict[str, list[Recording]] = {}
     for recording in recordings:
         by_variant.setdefault(recording.variant, []).append(recording)
@@ -96,7 +96,7 @@ def _below(run: Recording) -> float:
 
 MEASURES = (
     Measure(
-        "Most pods unavailable", lambda run: max((workload.most_unavailable for workload in run.workloads), default=0)
+        "Max unavailable pods", lambda run: max((workload.most_unavailable for workload in run.workloads), default=0)
     ),
     Measure("Longest below a bound", _below, is_time=True),
     Measure("Longest rollout", _longest_rollout, is_time=True),
@@ -111,7 +111,7 @@ MEASURES = (
 
 
 def worst(recordings: Sequence[Recording]) -> int:
-    """The number of the run that is most worth a report of its own: a failure, or the most unavailable pods, or the
+    """The index of the run whose report is included: a failure, else the run with the most unavailable pods, else the
     longest."""
     return max(
         range(len(recordings)),
@@ -132,16 +132,17 @@ def comparison_html(
     budgets: Sequence[BudgetResult] = (),
     expectations: Sequence[ExpectationResult] = (),
 ) -> str:
-    """The file. ``runs``: how many there were, also those that were not recorded. The report of the ``worst`` run is a
-    part of it: ``replay`` is the command that makes that one again, ``budgets`` and ``expectations`` are its own."""
+    """The page. ``runs`` is the number of all runs, including those that were not recorded. It includes the report of
+    the ``worst`` run: ``replay`` is the command that repeats that run, ``budgets`` and ``expectations`` are its
+    results."""
     groups, name = groups_of(recordings), recordings[0].name
     failed = sum(bool(recording.failure) for recording in recordings)
     pairs = [("Variants", str(len(groups))), ("Runs compared", number_text(len(recordings)))]
     if runs > len(recordings):
-        pairs.append(("Runs in all", number_text(runs)))
+        pairs.append(("All runs", number_text(runs)))
     pairs += [("Seeds", _seeds(recordings)), ("Failed", number_text(failed))]
     outcome = element(
-        "p", f"✗ {count_text(failed, 'run')} failed" if failed else "✓ Everything held in every run",
+        "p", f"✗ {count_text(failed, 'run')} failed" if failed else "✓ All runs passed",
         class_=f"outcome {'bad' if failed else 'good'}",
     )  # fmt: skip
     content = [
@@ -152,7 +153,7 @@ def comparison_html(
         _failures(groups),
         page.figure("ready", "Pods over time", _picture(recordings, groups), _CAPTION),
         element("h2", "Measures"),
-        element("p", "The median of all runs of a variant, and the range from the least to the most.", class_="quiet"),
+        element("p", "Median, minimum and maximum of all runs of a variant.", class_="quiet"),
         element("div", *(_chart(measure, groups) for measure in _used(groups)), class_="charts"),
         *_worst_run(recordings[worst(recordings)], budgets, expectations, replay),
     ]  # fmt: skip
@@ -165,21 +166,21 @@ def _worst_run(
     variant = f" with {run.variant}" if run.variant else ""
     return [
         element("h2", short(f"The worst run: seed {run.seed}{variant}", LONGEST), id="worst"),
-        element("p", short(run.failure or "Everything held.", 2000), class_="bad" if run.failure else "good"),
+        element("p", short(run.failure or "The run passed.", 2000), class_="bad" if run.failure else "good"),
         page.facts(page.run_facts(run, axis_of(run))),
         *page.body(run, budgets, expectations),
-        *([element("p", "Run it again: ", element("code", replay))] if replay else []),
+        *([element("p", "Repeat this run: ", element("code", replay))] if replay else []),
     ]
 
 
 _CAPTION = (
-    "Ready pods of each variant, all on the same axes: the median of its runs, and the range from the fewest to the "
-    "most. Below, the most pods that were unavailable in any run."
+    "Ready pods of each variant, all on the same axes: the median of its runs, and the range from the minimum to the "
+    "maximum. Below, the maximum number of unavailable pods in any run."
 )
 
 
 def comparison_svg(recordings: Sequence[Recording]) -> str:
-    """A file with the pods over time."""
+    """An SVG file with the pods over time."""
     groups = groups_of(recordings)
     inner, height = _composed(recordings, groups)
     summary = f"{count_text(len(groups), 'variant')} · {count_text(len(recordings), 'run')}"
@@ -205,7 +206,7 @@ def spread_text(measure: Measure, values: Sequence[float]) -> str:
 
 
 def _spread_cell(measure: Measure, values: Sequence[float]) -> Markup | str:
-    """The range below the median."""
+    """The median, with the range in a second line."""
     middle, parenthesis, rest = spread_text(measure, values).partition(" (")
     if not parenthesis:
         return middle
@@ -235,7 +236,7 @@ def _failures(groups: Sequence[Group]) -> Markup:
                 kinds.setdefault(run.failure.partition("\n")[0], []).append(run.seed)
         for failure, seeds in list(kinds.items())[:10]:
             rows.append([group.title, failure, number_text(len(seeds)), str(seeds[0])])
-    return tables.table("Failures", ["Variant", "What failed", "Runs", "First seed"], rows[:200], texts=2)
+    return tables.table("Failures", ["Variant", "Failure", "Runs", "First seed"], rows[:200], texts=2)
 
 
 # Pods over time
@@ -269,13 +270,13 @@ def _composed(recordings: Sequence[Recording], groups: Sequence[Group]) -> tuple
 
 
 def _workloads(recordings: Sequence[Recording]) -> list[tuple[str, str, str]]:
-    """The most interesting ones of all runs."""
+    """The workloads that are shown for most runs."""
     counts: dict[tuple[str, str, str], int] = {}
     for recording in recordings:
-        for workload in shown_workloads(recording, MOST_WORKLOADS):
+        for workload in shown_workloads(recording, MAX_WORKLOADS):
             key = (workload.kind, workload.namespace, workload.name)
             counts[key] = counts.get(key, 0) + 1
-    return sorted(counts, key=lambda key: -counts[key])[:MOST_WORKLOADS]
+    return sorted(counts, key=lambda key: -counts[key])[:MAX_WORKLOADS]
 
 
 def _find(recording: Recording, key: tuple[str, str, str]) -> Workload | None:
@@ -296,11 +297,11 @@ def _workload_panels(key: tuple[str, str, str], groups: Sequence[Group], axis: A
         parts = legend_parts([panel_key], 12)
         heading.append(element("g", *parts, transform=f"translate({axis.left + 150 * number:g} 0)"))
     yield Panel(20, heading, has_name=True)
-    for group, workloads in workloads_of[:MOST_VARIANTS]:
+    for group, workloads in workloads_of[:MAX_VARIANTS]:
         ends = [run.seconds for run in group.runs if _find(run, key) is not None]
         yield _variant_panel(group.title, workloads, ends, (most, missing), axis)
-    if len(workloads_of) > MOST_VARIANTS:
-        text = f"and {count_text(len(workloads_of) - MOST_VARIANTS, 'more variant')} in the table"
+    if len(workloads_of) > MAX_VARIANTS:
+        text = f"and {count_text(len(workloads_of) - MAX_VARIANTS, 'more variant')} in the table"
         yield Panel(20, [label_part(text, 14)])
 
 
@@ -324,17 +325,17 @@ def _variant_panel(
 
 
 def _ended(steps: Steps, at: float) -> Steps:
-    """Without anything after the end of its run."""
+    """The series, ended at the end of its run."""
     return Steps([*steps.at, at], [*steps.last, 0], [*steps.low, 0], [*steps.high, 0])
 
 
 def _title_parts(title: str) -> list[Markup]:
-    """In lines at commas."""
+    """One line per setting."""
     return [label_part(part, 16 + 14 * number) for number, part in enumerate(title.split(", ")[:4])]
 
 
 def spread(series: Sequence[Steps], ends: Sequence[float], axis: Axis) -> tuple[Steps, Steps, Steps]:
-    """The least, the median and the most of several numbers at each of some hundred instants. Each counts until its
+    """Minimum, median and maximum of several series, sampled at some hundred times. Each series counts until its
     end."""
     width = (axis.end - axis.begin) / _SAMPLES
     instants = [at for number in range(_SAMPLES + 1) if (at := axis.begin + number * width) <= max(ends)]
@@ -364,7 +365,7 @@ def _range_path(low: Steps, high: Steps, axis: Axis, scale: Scale, end: float) -
 
 
 def _chart(measure: Measure, groups: Sequence[Group]) -> Markup:
-    shown = groups[:MOST_VARIANTS]
+    shown = groups[:MAX_VARIANTS]
     most = max((max(values) for group in shown if (values := group.values(measure))), default=0.0) or 1.0
     right = _CHART - _CHART_VALUE
     parts = []

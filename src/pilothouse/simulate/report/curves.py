@@ -1,4 +1,5 @@
-"""Series as paths: merged to what can be seen, so that their size is that of the picture. Pure."""
+"""Converts series to SVG paths. Points are merged to the resolution of the picture, which bounds the size of a path.
+Pure."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,11 +10,11 @@ from pilothouse.simulate.recording import Rates, Steps
 from pilothouse.simulate.report.axis import Axis
 
 _PEAK = 1.2
-"""Pixels: so wide is what was over within a column."""
+"""Width in pixels of a peak within one column."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """What a number was within a column of the picture, and what it was last."""
+    """Minimum, maximum and last value of a series within one column of the picture."""
 
     x: float
     low: float
@@ -22,19 +23,19 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """Values to pixels: 0 is at ``bottom``, ``most`` is ``height`` above."""
+    """Maps values to pixels: 0 is at ``bottom``, ``most`` is ``height`` above it."""
 
     bottom: float
     height: float
     most: float
 
     def y(self, value: float) -> float:
-        """The place of a value."""
+        """The y coordinate of a value."""
         return round(self.bottom - min(value, self.most) / (self.most or 1) * self.height, 1)
 
 
 def columns_of(steps: Steps, axis: Axis) -> list[Column]:
-    """The columns in which a number changes, in their order. A number that is not known yet is 0."""
+    """The columns with changes, in order. The value before the first point is 0."""
     columns: list[Column] = []
     for at, last, low, high in zip(steps.at, steps.last, steps.low, steps.high, strict=True):
         x = axis.column(at)
@@ -47,7 +48,7 @@ def columns_of(steps: Steps, axis: Axis) -> list[Column]:
 
 
 def line_path(steps: Steps, axis: Axis, scale: Scale, *, until: float | None = None) -> str:
-    """A line with right angles. Where several values are in one column it covers them."""
+    """A step line. If a column has several values, the line covers their range."""
     columns = columns_of(steps, axis)
     if not columns:
         return ""
@@ -68,11 +69,11 @@ def _without_repeats(values: Sequence[float]) -> list[float]:
 
 
 def area_path(steps: Steps, axis: Axis, scale: Scale) -> str:
-    """The area below the highest values: none is lost."""
+    """The area below the maximum of each column, so that no peak is lost."""
     xs: list[float] = []
     values: list[float] = []
     for column in columns_of(steps, axis):
-        if xs and xs[-1] > column.x:  # the end of a peak in the column before
+        if xs and xs[-1] > column.x:  # the end of the peak of the previous column
             xs.pop()
             values.pop()
         xs.append(column.x)
@@ -84,7 +85,7 @@ def area_path(steps: Steps, axis: Axis, scale: Scale) -> str:
 
 
 def stacked_paths(series: Sequence[Steps], axis: Axis, scale: Scale) -> list[str]:
-    """Areas, each upon those before it."""
+    """Stacked areas."""
     values = [{column.x: column.last for column in columns_of(steps, axis)} for steps in series]
     xs = sorted({x for levels in values for x in levels})
     below = [0.0] * len(xs)
@@ -100,7 +101,7 @@ def stacked_paths(series: Sequence[Steps], axis: Axis, scale: Scale) -> list[str
 
 
 def _band(xs: list[float], below: list[float], above: list[float], axis: Axis, scale: Scale) -> str:
-    """The area between two lines, without the parts where they are the same."""
+    """The area between two step lines, without parts of height 0."""
     parts: list[str] = []
     start = None
     ends = [*xs[1:], axis.right]
@@ -117,11 +118,11 @@ def _band(xs: list[float], below: list[float], above: list[float], axis: Axis, s
 
 
 def rate_columns(rates: Rates, counts: Sequence[int], axis: Axis) -> list[tuple[float, float, float]]:
-    """Place, width and number for each second of each bucket in which there was something. Buckets of one column are
+    """The x coordinate, width and rate per second of each bucket that is not empty. Buckets of one column are
     merged."""
     columns: list[tuple[float, float, float]] = []
     pending: tuple[int, float] | None = None
-    """The first bucket that is not drawn yet, and how much there was since."""
+    """The first bucket that is not emitted yet, and the sum since then."""
     for number, count in enumerate(counts):
         first, total = pending or (number, 0.0)
         total += count
@@ -137,7 +138,7 @@ def rate_columns(rates: Rates, counts: Sequence[int], axis: Axis) -> list[tuple[
 
 
 def rate_path(columns: Sequence[tuple[float, float, float]], scale: Scale) -> str:
-    """Bars. What there is at all is seen."""
+    """Bars, at least one pixel high."""
     return "".join(
         f"M{x:g} {scale.bottom:g}V{min(scale.y(value), scale.bottom - 1):g}h{width:g}V{scale.bottom:g}Z"
         for x, width, value in columns

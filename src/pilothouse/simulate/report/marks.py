@@ -1,4 +1,4 @@
-"""Actions, faults and violations on the axis: shapes with numbers, and lines through all panels. Pure."""
+"""Marks of actions, faults and violations: numbered shapes on the axis, and lines through all panels. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from pilothouse.simulate.report.markup import Markup, element, short
 from pilothouse.simulate.report.panel import Panel, label_part
 
 _APART = 20.0
-"""Pixels: marks that are nearer are one, with the number of them."""
+"""Minimum distance in pixels; closer marks are merged into one with several numbers."""
 _SHAPES = {
     ACTION: "M0 -6L6 5H-6Z",
     FAULT: "M0 -7L7 0L0 7L-7 0Z",
@@ -19,7 +19,7 @@ _SHAPES = {
 _ROWS = {VIOLATION: 0, FAULT: 1, ACTION: 2}
 NAMES = {ACTION: "action", FAULT: "fault", VIOLATION: "violation"}
 _ROW = 20
-_MOST_IN_TITLE = 12
+_MAX_IN_TITLE = 12
 
 
 class _Group(msgspec.Struct):
@@ -29,12 +29,12 @@ class _Group(msgspec.Struct):
 
 
 def numbered(marks: Sequence[Mark]) -> list[tuple[int, Mark]]:
-    """In the order of their times, from 1."""
+    """Sort by time, and number from 1."""
     return list(enumerate(sorted(marks, key=lambda mark: mark.at), 1))
 
 
 def marks_panel(marks: Sequence[Mark], axis: Axis) -> Panel:
-    """A lane for each kind. The numbers are those of the list of what happened."""
+    """A lane for each kind of marks, with the numbers of the table of marks."""
     kinds = [kind for kind in _ROWS if any(mark.kind == kind for mark in marks)]
     parts = []
     for row, kind in enumerate(kinds):
@@ -62,8 +62,8 @@ def _groups(marks: list[tuple[int, Mark]], axis: Axis) -> Iterator[_Group]:
 
 def _group_part(group: _Group, axis: Axis, y: float) -> Markup:
     lines = [f"{number}. {axis.label(mark.at)}: {short(mark.text, 200)}" for number, mark in group.marks]
-    if len(lines) > _MOST_IN_TITLE:
-        lines = [*lines[:_MOST_IN_TITLE], f"and {len(lines) - _MOST_IN_TITLE} more"]
+    if len(lines) > _MAX_IN_TITLE:
+        lines = [*lines[:_MAX_IN_TITLE], f"and {len(lines) - _MAX_IN_TITLE} more"]
     first, last = group.marks[0][0], group.marks[-1][0]
     label = str(first) if first == last else f"{first}–{last}" if last - first + 1 == len(group.marks) else f"{first}…"
     shape = element("path", d=_SHAPES[group.kind], class_=f"mark {group.kind}")
@@ -72,7 +72,7 @@ def _group_part(group: _Group, axis: Axis, y: float) -> Markup:
 
 
 def line_parts(marks: Sequence[Mark], axis: Axis, height: float) -> list[Markup]:
-    """Through everything below the marks."""
+    """Lines through all panels below the marks."""
     parts = []
     for kind in _SHAPES:
         xs = sorted({axis.x(mark.at) for mark in marks if mark.kind == kind})

@@ -1,4 +1,4 @@
-"""Nodes on the axis: a strip for each, or how many are in which state. Pure."""
+"""Panels of nodes: a strip for each node, or the number of nodes in each state. Pure."""
 
 from collections.abc import Sequence
 
@@ -19,21 +19,21 @@ from pilothouse.simulate.report.panel import (
 )
 from pilothouse.simulate.report.texts import count_text
 
-MOST_STRIPS = 24
+MAX_STRIPS = 24
 _STRIP = 12
 _BANDS = 96
 _REGISTERED = 2
-"""Every node becomes ready once."""
+"""State changes of a node that registers and becomes ready."""
 
 
 def state_class(state: str) -> str:
-    """Of a node in this state."""
+    """The CSS class of a node state."""
     return f"node-{state.replace(' ', '-')}"
 
 
 def node_panels(recording: Recording, axis: Axis) -> list[Panel]:
-    """A strip for each if they are few, otherwise the numbers, and strips of those that have changed. One line if
-    nothing ever happened to any."""
+    """A strip for each of a few nodes; otherwise the counts, with strips for nodes that changed. A single line if no
+    node changed."""
     states = recording.node_states
     if not states:
         return []
@@ -41,11 +41,11 @@ def node_panels(recording: Recording, axis: Axis) -> list[Panel]:
     total = max(count, sum(steps.last[-1] for state, steps in states.items() if steps.last and state != "gone"))
     if len(states) == 1 and total == count and all(len(node.at) == 1 for node in recording.nodes):
         return [_steady_panel(recording.nodes[0], total, axis)]
-    few = total == count <= MOST_STRIPS
+    few = total == count <= MAX_STRIPS
     shown = recording.nodes if few else [node for node in recording.nodes if len(node.at) > _REGISTERED]
     panels = [] if few else [_counts_panel(recording, axis)]
     if shown:
-        panels.append(_strips_panel(shown[:MOST_STRIPS], axis, more=len(shown) - MOST_STRIPS, has_name=few))
+        panels.append(_strips_panel(shown[:MAX_STRIPS], axis, more=len(shown) - MAX_STRIPS, has_name=few))
     return panels
 
 
@@ -80,7 +80,7 @@ def _counts_panel(recording: Recording, axis: Axis) -> Panel:
 def _strips_panel(nodes: Sequence[Node], axis: Axis, *, more: int, has_name: bool) -> Panel:
     parts: list[Markup] = []
     zones = list(dict.fromkeys(node.zone for node in nodes))
-    nodes = sorted(nodes, key=lambda node: zones.index(node.zone))  # groups may share a zone: it is headed once
+    nodes = sorted(nodes, key=lambda node: zones.index(node.zone))  # groups may share a zone, which has one heading
     zone = None
     y = 8.0
     if has_name:
@@ -114,7 +114,7 @@ def _strips_panel(nodes: Sequence[Node], axis: Axis, *, more: int, has_name: boo
 
 
 def _state_keys(nodes: Sequence[Node], axis: Axis) -> list[Markup]:
-    """What the patterns stand for, in a line above the strips."""
+    """The legend, in a line above the strips."""
     used = {state for node in nodes for state in node.states}
     parts, x = [], axis.left
     for state in STATES:

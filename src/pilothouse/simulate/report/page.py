@@ -1,4 +1,4 @@
-"""A recording as one HTML file that loads nothing: a outcome, pictures on one axis of time, tables. Pure."""
+"""A recording as a self-contained HTML page: result, pictures on one time axis, tables. Pure."""
 
 import base64
 import hashlib
@@ -15,13 +15,13 @@ from pilothouse.simulate.report.texts import number_text, seconds_text
 from pilothouse.simulate.result import BudgetResult, ExpectationResult
 
 _LONGEST_WHY = 20_000
-_MOST_VIOLATIONS = 5
+_MAX_VIOLATIONS = 5
 _CAPTIONS = {
-    "workloads": "Pods of each workload by revision, with the number of ready ones and the bounds that are demanded; "
-    "below, pods that are missing. Where there are more workloads than fit, those with the most going on.",
-    "nodes": "The state of each node, as its conditions say.",
-    "requests": "Requests by client and verb, each row to a scale of its own; at the right how many there were.",
-    "queues": "Depths of the manager's work queues, read with its writes; at the right the deepest.",
+    "workloads": "Pods of each workload by revision, with the number of ready ones and the required bounds; "
+    "below, missing pods. If there are too many workloads, those with the most activity.",
+    "nodes": "The state of each node by its conditions.",
+    "requests": "Requests by client and verb, each row with its own scale; the total at the right.",
+    "queues": "Depths of the manager's work queues, sampled at writes; the maximum at the right.",
     "events": "Groups of Events, from the first to the last; triangles are warnings.",
 }
 
@@ -34,7 +34,7 @@ def html(
     replay: str = "",
     links: Sequence[str] = (),
 ) -> str:
-    """The file. ``replay`` is the command that makes the same run again, ``links`` lead to what it is about."""
+    """The page. ``replay`` is the command that repeats the run, ``links`` are related pages."""
     content = [
         _header(recording, axis_of(recording)),
         *body(recording, budgets, expectations),
@@ -46,7 +46,7 @@ def html(
 def body(
     recording: Recording, budgets: Sequence[BudgetResult], expectations: Sequence[ExpectationResult]
 ) -> list[Markup]:
-    """Everything about a run but its name and how to make it again."""
+    """The body of a report: everything except the name and the replay command."""
     axis = axis_of(recording)
     pictures = [
         figure(
@@ -79,7 +79,7 @@ def body(
 
 
 def document(title: str, content: Sequence[Markup]) -> str:
-    """A page with nothing from elsewhere, and nothing inline but its own style and script."""
+    """A page without external resources; its only inline content is its own style and script."""
     style, script = _file("page.css") + picture_css(), _file("page.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
@@ -93,7 +93,7 @@ def document(title: str, content: Sequence[Markup]) -> str:
         element("title", title),
         element("style", Markup(style)),
     )
-    # The patterns of all pictures. An element that is not displayed would take them along.
+    # The patterns of all pictures. They would have no effect in an element with ``display: none``.
     patterns = element("svg", PATTERNS, width=0, height=0, aria_hidden="true", class_="patterns")
     body = element("body", patterns, element("main", *content), element("script", Markup(script)))
     return f"<!doctype html>\n{element('html', head, body, lang='en').text}\n"
@@ -111,7 +111,7 @@ def _header(recording: Recording, axis: Axis) -> Markup:
     failed = bool(recording.failure)
     outcome = element(
         "p",
-        "✗ Failed" if failed else "✓ Everything held",
+        "✗ Failed" if failed else "✓ Passed",
         class_=f"outcome {'bad' if failed else 'good'}",
     )
     explained = any(mark.kind == VIOLATION for mark in recording.marks)
@@ -126,19 +126,19 @@ def _header(recording: Recording, axis: Axis) -> Markup:
 
 
 def run_facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
-    """Names and values of a run."""
+    """The facts of a run, as names and values."""
     most = max((workload.most_unavailable for workload in recording.workloads), default=0)
     rest = axis.end < recording.seconds * 0.99
-    facts = [
+    pairs = [
         *([("Variant", recording.variant)] if recording.variant else []),
         ("Seed", str(recording.seed)),
         ("Virtual time", seconds_text(recording.seconds)),
-        *([("At rest after", axis.label(last_change(recording)))] if rest else []),
+        *([("Quiet after", axis.label(last_change(recording)))] if rest else []),
         (
-            "Clock at the start",
+            "Virtual start time",
             recording.began.partition(".")[0].replace("T", " ") + (" UTC" if recording.began else ""),
         ),
-        ("Most pods unavailable at once", number_text(most)),
+        ("Max unavailable pods", number_text(most)),
         ("Pods created", number_text(sum(workload.pods_created for workload in recording.workloads))),
         ("Writes", number_text(recording.total_writes)),
         ("API requests", number_text(recording.requests.total)),
@@ -146,12 +146,12 @@ def run_facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
     times = recording.time_to_ready
     if times.count:
         shown = (times.p50, times.p95, times.p99, times.most)
-        facts.append(("Time to ready, p50 / p95 / p99 / longest", " / ".join(map(seconds_text, shown))))
-    return facts
+        pairs.append(("Time to ready, p50 / p95 / p99 / longest", " / ".join(map(seconds_text, shown))))
+    return pairs
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> Markup:
-    """Names and values side by side."""
+    """Render names and values as a list."""
     cells = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
     return element("dl", *cells, class_="facts")
 
@@ -160,7 +160,7 @@ def _violations(recording: Recording, axis: Axis) -> Markup:
     violations = [mark for mark in recording.marks if mark.kind == VIOLATION]
     if not violations:
         return Markup("")
-    shown = [_violation(mark, axis) for mark in violations[:_MOST_VIOLATIONS]]
+    shown = [_violation(mark, axis) for mark in violations[:_MAX_VIOLATIONS]]
     return element("section", element("h2", "Why it failed" if len(shown) == 1 else "Violations"), *shown)
 
 
@@ -173,7 +173,7 @@ def _violation(mark: Mark, axis: Axis) -> Markup:
 
 
 def figure(key: str, title: str, drawn: Markup, text: str) -> Markup:
-    """A picture with a heading and what it shows."""
+    """A picture with heading and caption."""
     scrolled = element("div", drawn, class_="scroll plot", tabindex=0, role="region", aria_label=f"{title}, picture")
     caption = element("figcaption", text)
     return element("section", element("h2", title), element("figure", caption, scrolled), id=key)
@@ -185,13 +185,11 @@ def _label(key: str, recording: Recording) -> str:
 
 def _footer(recording: Recording, replay: str, links: Sequence[str]) -> Markup:
     parts = [
-        element(
-            "p", "Times are virtual, and count from the beginning of the time line; the same seed is the same run."
-        ),
+        element("p", "Times are virtual and relative to the start of the timeline. The same seed gives the same run."),
     ]
     parts += [element("p", "See ", element("a", link, href=link, rel="noreferrer")) for link in links]
     if replay:
-        parts.append(element("p", "Run it again: ", element("code", replay)))
+        parts.append(element("p", "Repeat this run: ", element("code", replay)))
     if recording.digest:
         parts.append(element("p", "Digest of all writes: ", element("code", recording.digest)))
     return element("footer", *parts)

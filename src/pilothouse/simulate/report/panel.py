@@ -1,4 +1,4 @@
-"""``Panel``: one picture on the axis of time, with a name at its left and a number at its right. Pure."""
+"""``Panel``: a picture on the time axis, with a name on the left and a number on the right. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,24 +8,24 @@ from pilothouse.simulate.report.axis import LEFT, WIDTH, Axis
 from pilothouse.simulate.report.markup import LONGEST, Markup, element, joined, short
 
 LINE = 14
-"""Pixels from one line of text to the next."""
+"""Line height in pixels."""
 CHARACTERS = 38
-"""So many fit at the left of the plot."""
+"""Maximum number of characters left of the plot."""
 _BESIDE_TICKS = 32
 _CHARACTER_PIXELS = 6.4
 
 
 class Panel(msgspec.Struct, frozen=True):
-    """A part of a picture. Its origin is its upper left corner."""
+    """A part of a picture, relative to its upper left corner."""
 
     height: float
     parts: list[Markup]
     has_name: bool = False
-    """It begins with a name, and is set apart from what is above it."""
+    """Whether it starts with a name; then there is a gap above it."""
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A line of a legend: a sample of what is drawn, and its name."""
+    """An entry of a legend: a sample and its name."""
 
     text: str
     class_: str
@@ -41,19 +41,19 @@ def name_part(text: str, y: float = 12) -> Markup:
 
 
 def label_part(text: str, y: float, *, x: float = 0, class_: str = "label", most: int = CHARACTERS) -> Markup:
-    """A text at the left; what is cut off is in its title."""
+    """A text on the left; the full text is in its title if it is truncated."""
     shown = short(text, most)
     title = [element("title", short(text, LONGEST))] if shown != text else []
     return element("text", *title, shown, x=x, y=y, class_=class_)
 
 
 def value_part(text: str, y: float, class_: str = "value") -> Markup:
-    """A text at the right."""
+    """A text on the right."""
     return element("text", text, x=WIDTH, y=y, class_=class_, text_anchor="end")
 
 
 def legend_parts(keys: Sequence[Key], top: float) -> list[Markup]:
-    """One key below the other, at the left."""
+    """The legend, on the left."""
     parts = []
     for number, key in enumerate(keys):
         y = top + number * LINE
@@ -69,7 +69,7 @@ def legend_parts(keys: Sequence[Key], top: float) -> list[Markup]:
 
 
 def frame_part(axis: Axis, top: float, bottom: float) -> Markup:
-    """The ground of a plot, with its base line."""
+    """The background of a plot, with its base line."""
     ground = element(
         "rect", x=axis.left, y=top, width=axis.right - axis.left, height=round(bottom - top, 1), class_="ground"
     )
@@ -78,12 +78,12 @@ def frame_part(axis: Axis, top: float, bottom: float) -> Markup:
 
 
 def scale_parts(value: int, y: float) -> Markup:
-    """A number of the vertical axis."""
+    """A tick label of the vertical axis."""
     return element("text", f"{value:,}", x=LEFT - 6, y=y + 4, class_="tick", text_anchor="end")
 
 
 def axis_panel(axis: Axis, *, above: bool = False) -> Panel:
-    """The times, below or above the plots."""
+    """The tick labels of the time axis, below or above the plots."""
     parts = []
     last = -100.0
     for x, label in axis.ticks():
@@ -95,12 +95,12 @@ def axis_panel(axis: Axis, *, above: bool = False) -> Panel:
 
 
 def grid_part(axis: Axis, height: float) -> Markup:
-    """Vertical lines at round times."""
+    """Vertical grid lines at the ticks."""
     return element("path", d="".join(f"M{x:g} 0V{height:g}" for x, _label in axis.ticks()), class_="grid")
 
 
 def placed(panels: Sequence[Panel], top: float, gap: float = 16) -> tuple[list[Markup], float]:
-    """Panels below each other; also the place below the last one."""
+    """Arrange panels below each other. Also returns the y coordinate below the last one."""
     parts, y = [], top
     for number, panel in enumerate(panels):
         if number and panel.has_name:

@@ -1,4 +1,4 @@
-"""A recording as one SVG: what was done, workloads, nodes, requests, queues and events on one axis. Pure."""
+"""A recording as SVG: marks, workloads, nodes, requests, queues and events on one time axis. Pure."""
 
 from collections.abc import Sequence
 
@@ -15,11 +15,11 @@ from pilothouse.simulate.report.texts import count_text, number_text, seconds_te
 
 _MARGIN = 20
 _REST = 0.2
-"""Of the axis: a longer rest at the end is left out."""
+"""A longer quiet time at the end, as a share of the axis, is cut off."""
 
 
 class Section(msgspec.Struct, frozen=True):
-    """Panels that belong together."""
+    """The panels of one section."""
 
     key: str
     title: str
@@ -27,18 +27,18 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def axis_of(recording: Recording) -> Axis:
-    """From the start to the end, or, where the run only waited for rest, until a while after the last change."""
+    """The axis of a run. Quiet time at the end is cut off."""
     end = max(recording.seconds, 1.0)
     last = last_change(recording)
     if last < end * (1 - _REST):
         end = max(last * (1 + _REST / 2), 1.0)
     elif recording.failure:
-        end *= 1.03  # what was violated at the end is not at the very edge
+        end *= 1.03  # margin for a violation at the end
     return Axis(0.0, end, recording.zero)
 
 
 def last_change(recording: Recording) -> float:
-    """When a workload, a node or an event changed last, or something was done."""
+    """The time of the last change of a workload or node, the last Event or the last mark."""
     series: list[Steps] = [*recording.node_states.values()]
     for workload in recording.workloads:
         series += [workload.ready, workload.unavailable, workload.pending, workload.terminating, workload.desired]
@@ -49,7 +49,7 @@ def last_change(recording: Recording) -> float:
 
 
 def sections_of(recording: Recording, axis: Axis) -> list[Section]:
-    """All pictures, without empty ones."""
+    """All sections that are not empty."""
     shown = workloads.shown_workloads(recording)
     sections = [
         Section("workloads", "Workloads", [p for workload in shown for p in workloads.workload_panels(workload, axis)]),
@@ -64,7 +64,7 @@ def sections_of(recording: Recording, axis: Axis) -> list[Section]:
 def picture(
     panels: Sequence[Panel], recording: Recording, axis: Axis, label: str, *, top: Sequence[Markup] = ()
 ) -> Markup:
-    """Panels with the marks above them and the times below, as an ``svg`` element in HTML."""
+    """Panels with marks above and times below, as an ``svg`` element for HTML."""
     inner, height = _composed(panels, recording, axis)
     return element(
         "svg",
@@ -94,7 +94,7 @@ def _composed(panels: Sequence[Panel], recording: Recording, axis: Axis) -> tupl
 
 
 def svg(recording: Recording) -> str:
-    """A file: everything in one picture."""
+    """An SVG file with all panels."""
     axis = axis_of(recording)
     panels = [panel for section in sections_of(recording, axis) for panel in section.panels]
     inner, height = _composed(panels, recording, axis)
@@ -102,7 +102,7 @@ def svg(recording: Recording) -> str:
 
 
 def file_of(name: str, text: str, failure: str, inner: Sequence[Markup], height: float) -> str:
-    """A picture with its name, as a file of its own."""
+    """A picture with heading, as an SVG file."""
     heading = [
         element("text", short(name or "simulation", 80), x=0, y=16, class_="heading"),
         element("text", text, x=0, y=36, class_="subheading"),
@@ -130,7 +130,7 @@ def file_of(name: str, text: str, failure: str, inner: Sequence[Markup], height:
 
 
 def summary(recording: Recording, axis: Axis) -> str:
-    """What one wants to know first, in a line."""
+    """The most important facts, in one line."""
     seed = f"seed {recording.seed}"
     parts = [*([short(recording.variant, 80)] if recording.variant else []), seed]
     parts.append(f"{seconds_text(recording.seconds)} of virtual time")

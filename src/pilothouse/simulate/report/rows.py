@@ -1,4 +1,4 @@
-"""Rows of small curves, one below the other: requests, queues, events. Pure."""
+"""Rows of small charts: requests, queues, events. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,31 +9,31 @@ from pilothouse.simulate.report.markup import LONGEST, Markup, element, short
 from pilothouse.simulate.report.panel import Panel, label_part, name_part, value_part
 from pilothouse.simulate.report.texts import count_text, number_text
 
-MOST_REQUESTS = 12
-MOST_QUEUES = 8
-MOST_EVENTS = 14
+MAX_REQUESTS = 12
+MAX_QUEUES = 8
+MAX_EVENTS = 14
 _ROW = 24
 _TOP = 22
 
 
 def request_panels(recording: Recording, axis: Axis) -> list[Panel]:
-    """How often each client has asked for what, the most first."""
-    panel = _rates_panel("API requests", recording.requests, axis, MOST_REQUESTS, "requests")
+    """Request rates by client and verb, highest total first."""
+    panel = _rates_panel("API requests", recording.requests, axis, MAX_REQUESTS, "requests")
     return [panel] if panel is not None else []
 
 
 def queue_panels(recording: Recording, axis: Axis) -> list[Panel]:
-    """The depths of the work queues, the deepest first."""
+    """Depths of the work queues, highest maximum first."""
     ordered = sorted(recording.queues.items(), key=lambda entry: (-entry[1].most, entry[0]))
     if not ordered:
         return []
     parts = [name_part("work queues, depth")]
-    for number, (name, steps) in enumerate(ordered[:MOST_QUEUES]):
+    for number, (name, steps) in enumerate(ordered[:MAX_QUEUES]):
         y = _TOP + number * _ROW
         parts += _queue_row(name, steps, axis, y)
-    height = _TOP + min(len(ordered), MOST_QUEUES) * _ROW
-    if len(ordered) > MOST_QUEUES:
-        parts.append(label_part(f"and {count_text(len(ordered) - MOST_QUEUES, 'queue')} with less", height + 10))
+    height = _TOP + min(len(ordered), MAX_QUEUES) * _ROW
+    if len(ordered) > MAX_QUEUES:
+        parts.append(label_part(f"and {count_text(len(ordered) - MAX_QUEUES, 'queue')} with less", height + 10))
         height += 16
     return [Panel(height, parts, has_name=True)]
 
@@ -75,23 +75,23 @@ def _rates_panel(name: str, rates: Rates, axis: Axis, most: int, unit: str) -> P
 
 
 def event_panels(recording: Recording, axis: Axis) -> list[Panel]:
-    """Warnings, and what came most often, from the first to the last of each group."""
+    """Warnings and the most frequent groups of Events, each from first to last."""
     ordered = shown_events(recording.events)
     if not ordered:
         return []
     parts = [name_part(f"Events, {number_text(recording.event_rates.total)} in all")]
-    for number, event in enumerate(sorted(ordered[:MOST_EVENTS], key=lambda event: event.first)):
+    for number, event in enumerate(sorted(ordered[:MAX_EVENTS], key=lambda event: event.first)):
         parts += _event_row(event, axis, _TOP + number * (_ROW - 5))
-    height = _TOP + min(len(ordered), MOST_EVENTS) * (_ROW - 5)
-    if len(ordered) > MOST_EVENTS:
-        more = count_text(len(ordered) - MOST_EVENTS, "more group") + " in the table"
+    height = _TOP + min(len(ordered), MAX_EVENTS) * (_ROW - 5)
+    if len(ordered) > MAX_EVENTS:
+        more = count_text(len(ordered) - MAX_EVENTS, "more group") + " in the table"
         parts.append(label_part(f"and {more}", height + 12))
         height += 16
     return [Panel(height, parts, has_name=True)]
 
 
 def shown_events(events: Sequence[Event]) -> list[Event]:
-    """The most telling first."""
+    """Warnings first, then by count."""
     return sorted(events, key=lambda event: (event.type != "Warning", -event.count, event.first))
 
 

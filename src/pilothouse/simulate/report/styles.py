@@ -1,6 +1,6 @@
-"""Colours and lines of pictures, in light and in dark. Written out, without variables: programs that know SVG but not
-the whole of CSS draw them as well. The colours are those of Okabe and Ito, which people with every kind of colour
-vision can tell apart; bands, strips and marks differ in pattern or shape, too. Pure."""
+"""The styles of pictures, in light and dark mode. Written without CSS variables, for SVG programs with incomplete CSS
+support. The colors are those of Okabe and Ito, which are distinguishable with all kinds of color vision; bands, strips
+and marks differ in pattern or shape, too. Pure."""
 
 from pilothouse.simulate.report.markup import Markup
 
@@ -9,7 +9,7 @@ _QUIET = ("#57606a", "#9aa4af")
 _BAD = ("#b3261e", "#ff8a82")
 _GROUND = ("#ffffff", "#0d1117")
 _RULES: tuple[tuple[str, str, tuple[str, str], str], ...] = (
-    # selector, property, light and dark, what is the same in both
+    # selector, property, values in light and dark mode, further declarations
     ("text", "fill", _TEXT, "font:11.5px system-ui,-apple-system,'Segoe UI',sans-serif"),
     (".page", "fill", _GROUND, ""),
     (".heading", "fill", _TEXT, "font-size:17px;font-weight:600"),
@@ -78,11 +78,11 @@ PATTERNS = Markup(
     '<rect width="6" height="6" class="unknown-ground"/><path d="M3 0V6" class="unknown-line"/></pattern>'
     "</defs>"
 )
-"""Once in a document."""
+"""The pattern definitions, once per document."""
 
 
 def picture_css() -> str:
-    """For the elements of pictures."""
+    """The style sheet of pictures."""
     light = "".join(
         f"{_scoped(selector)}{{{name}:{tones[0]}{f';{rest}' if rest else ''}}}"
         for selector, name, tones, rest in _RULES

@@ -11,21 +11,21 @@ from pilothouse.simulate.report.texts import count_text, number_text, seconds_te
 from pilothouse.simulate.report.workloads import revision_text, workload_title
 from pilothouse.simulate.result import BudgetResult, ExpectationResult
 
-MOST_WORKLOADS = 200
-MOST_WRITERS = 40
-MOST_CLIENTS = 40
-MOST_EVENTS = 80
-MOST_MARKS = 300
-MOST_ROLLOUTS = 100
+MAX_WORKLOADS = 200
+MAX_WRITERS = 40
+MAX_CLIENTS = 40
+MAX_EVENTS = 80
+MAX_MARKS = 300
+MAX_ROLLOUTS = 100
 _TEXT = 300
-"""Characters of a cell."""
+"""Maximum length of a cell."""
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 
 def table(
     caption: str, heads: Sequence[str], rows: Sequence[Sequence[Markup | str]], *, texts: int = 1, more: str = ""
 ) -> Markup:
-    """A table whose first ``texts`` columns are text, the others numbers. ``more`` says what was left out."""
+    """A table whose first ``texts`` columns are text, the others numbers. ``more`` is a note about omitted rows."""
     if not rows:
         return Markup("")
     head = element("tr", *(element("th", text, scope="col", class_=_class(n, texts)) for n, text in enumerate(heads)))
@@ -59,7 +59,7 @@ def _left_out(total: int, most: int, one: str) -> str:
 
 
 def workload_table(recording: Recording) -> Markup:
-    """How many at once, and how long pods took."""
+    """Counts and times to ready of the workloads."""
     workloads = [
         workload
         for workload in recording.workloads
@@ -79,12 +79,12 @@ def workload_table(recording: Recording) -> Markup:
             number_text(workload.restarts),
             number_text(workload.evictions),
         ]
-        for workload in workloads[:MOST_WORKLOADS]
+        for workload in workloads[:MAX_WORKLOADS]
     ]
-    heads = ["Workload", "Desired", "Created", "Deleted", "Most un­available", "Below bound for"]
+    heads = ["Workload", "Desired", "Created", "Deleted", "Max un­available", "Below bound for"]
     heads += ["Ready p50", "p95", "p99", "Longest", "Never ready", "Restarts", "Evicted"]
     total = len(workloads) + recording.more_workloads
-    return table("Pods of each workload", heads, rows, more=_left_out(total, MOST_WORKLOADS, "workload"))
+    return table("Pods of each workload", heads, rows, more=_left_out(total, MAX_WORKLOADS, "workload"))
 
 
 def _below(workload: Workload) -> str:
@@ -99,7 +99,7 @@ def _percentiles(percentiles: Percentiles) -> list[str]:
 
 
 def bound_table(recording: Recording) -> Markup:
-    """What had to be ready, and what was missing."""
+    """Required numbers of ready pods, and how far they were missed."""
     rows = [
         [
             workload_title(workload),
@@ -112,65 +112,65 @@ def bound_table(recording: Recording) -> Markup:
         for bound in workload.bounds
         if bound.least.most
     ]
-    heads = ["Workload", "Bound", "Ready pods it demands", "Most missing", "For"]
-    more = _left_out(len(rows), MOST_WORKLOADS, "bound")
-    return table("Bounds of ready pods", heads, rows[:MOST_WORKLOADS], texts=2, more=more)
+    heads = ["Workload", "Bound", "Required ready pods", "Max missing", "For"]
+    more = _left_out(len(rows), MAX_WORKLOADS, "bound")
+    return table("Bounds of ready pods", heads, rows[:MAX_WORKLOADS], texts=2, more=more)
 
 
 def rollout_table(recording: Recording, axis: Axis) -> Markup:
-    """How long each took."""
+    """Rollouts with their durations."""
     rows = []
     for workload in recording.workloads:
         images = {revision.name: revision_text(revision, 0) for revision in workload.revisions}
         for rollout in workload.rollouts:
-            took = "not finished" if rollout.finished is None else seconds_text(rollout.finished - rollout.began)
+            duration = "not finished" if rollout.finished is None else seconds_text(rollout.finished - rollout.began)
             name = images.get(rollout.revision, f"revision {rollout.number or rollout.revision}")
             rows.append(
                 [
                     workload_title(workload),
                     name,
                     axis.label(rollout.began),
-                    took,
+                    duration,
                     number_text(rollout.fewest_ready),
                     number_text(rollout.most_pods),
                 ]
             )
-    heads = ["Workload", "To", "Began at", "Took", "Fewest ready", "Most pods"]
-    more = _left_out(len(rows), MOST_ROLLOUTS, "rollout")
-    return table("Rollouts", heads, rows[:MOST_ROLLOUTS], texts=2, more=more)
+    heads = ["Workload", "Revision", "Started at", "Duration", "Min ready", "Max pods"]
+    more = _left_out(len(rows), MAX_ROLLOUTS, "rollout")
+    return table("Rollouts", heads, rows[:MAX_ROLLOUTS], texts=2, more=more)
 
 
 def deletion_table(recording: Recording) -> Markup:
-    """Who deleted pods."""
+    """Deletions of pods by client."""
     rows = [
         [workload_title(workload), client, number_text(count)]
         for workload in recording.workloads
         for client, count in workload.deleted_by.items()
     ]
     rows = sorted(rows, key=lambda row: -int(row[2].replace(",", "")))
-    more = _left_out(len(rows), MOST_WRITERS, "line")
-    return table("Pods deleted, by whom", ["Workload", "By", "Pods"], rows[:MOST_WRITERS], texts=2, more=more)
+    more = _left_out(len(rows), MAX_WRITERS, "line")
+    return table("Deleted pods by client", ["Workload", "Client", "Pods"], rows[:MAX_WRITERS], texts=2, more=more)
 
 
-_OUTCOMES = {"held": ("✓ held", "good"), "violated": ("✗ violated", "bad"), "open": ("not decided", "quiet")}
+_OUTCOMES = {"held": ("✓ held", "good"), "violated": ("✗ violated", "bad"), "open": ("undecided", "quiet")}
 
 
 def expectation_table(expectations: Sequence[ExpectationResult], axis: Axis) -> Markup:
-    """What had to hold, and whether it did."""
+    """Expectations with their outcomes."""
     rows: list[list[Markup | str]] = []
-    for expectation in expectations[:MOST_MARKS]:
+    for expectation in expectations[:MAX_MARKS]:
         text, style = _OUTCOMES[expectation.outcome]
         at = "–" if expectation.at is None else axis.label(expectation.at + axis.zero)
         rows.append(
             [expectation.name, expectation.kind, element("span", text, class_=style), expectation.message or "–", at]
         )
-    heads = ["Expectation", "Kind", "Outcome", "How", "At"]
-    more = _left_out(len(expectations), MOST_MARKS, "expectation")
+    heads = ["Expectation", "Kind", "Outcome", "Message", "At"]
+    more = _left_out(len(expectations), MAX_MARKS, "expectation")
     return table("Expectations", heads, rows, texts=4, more=more)
 
 
 def budget_table(budgets: Sequence[BudgetResult], axis: Axis) -> Markup:
-    """What was used of each budget of the scenario."""
+    """Budgets with measured values and limits."""
     rows: list[list[Markup | str]] = []
     for budget in budgets:
         timed = "timeToReady" in budget.name or budget.name.rpartition(" ")[2] in ("p50", "p95", "p99", "max")
@@ -179,27 +179,27 @@ def budget_table(budgets: Sequence[BudgetResult], axis: Axis) -> Markup:
         outcome = element("span", state, class_="good" if budget.held else "bad")
         at = "–" if budget.at is None else axis.label(budget.at + axis.zero)
         rows.append([budget.name, shown(float(budget.measured)), shown(float(budget.limit)), outcome, at])
-    return table("Budgets", ["Budget", "Used", "Allowed", "Outcome", "Exceeded first at"], rows)
+    return table("Budgets", ["Budget", "Measured", "Limit", "Outcome", "First exceeded at"], rows)
 
 
 def slowest_table(budgets: Sequence[BudgetResult]) -> Markup:
-    """The pods behind a time to ready that was exceeded."""
+    """The slowest pods of exceeded times to ready."""
     pods = {pod.pod: pod for budget in budgets for pod in budget.pods}
     rows = [
         [wait.pod, wait.node or "–", wait.ended, wait.waited_for, seconds_text(wait.seconds)]
         for wait in sorted(pods.values(), key=lambda pod: -pod.seconds)
     ]
-    heads = ["Pod", "Node", "Outcome", "Waited for", "After"]
-    return table("The slowest pods beyond their budget", heads, rows, texts=4)
+    heads = ["Pod", "Node", "Outcome", "Waited for", "Time"]
+    return table("Slowest pods of exceeded budgets", heads, rows, texts=4)
 
 
 def write_table(recording: Recording) -> Markup:
-    """How many changes, of what, by whom."""
+    """Writes by client and resource."""
     rows = [
         [write.client, write.resource, *map(number_text, (write.created, write.modified, write.deleted, write.total))]
-        for write in recording.writes[:MOST_WRITERS]
+        for write in recording.writes[:MAX_WRITERS]
     ]
-    rest = recording.writes[MOST_WRITERS:]
+    rest = recording.writes[MAX_WRITERS:]
     more = ""
     if rest:
         left_out = count_text(sum(write.total for write in rest), "more write")
@@ -222,15 +222,15 @@ def request_table(recording: Recording) -> Markup:
             *(number_text(by_verb[verb]) if verb in by_verb else "–" for verb in verbs),
             number_text(sum(by_verb.values())),
         ]
-        for client, by_verb in ordered[:MOST_CLIENTS]
+        for client, by_verb in ordered[:MAX_CLIENTS]
     ]
     caption = f"API requests: {number_text(recording.requests.total)}"
-    more = _left_out(len(ordered), MOST_CLIENTS, "client")
+    more = _left_out(len(ordered), MAX_CLIENTS, "client")
     return table(caption, ["Client", *verbs, "All"], rows, more=more)
 
 
 def event_table(recording: Recording, axis: Axis) -> Markup:
-    """Warnings first."""
+    """Groups of Events, warnings first."""
     groups = shown_events(recording.events)
     rows = [
         [
@@ -241,9 +241,9 @@ def event_table(recording: Recording, axis: Axis) -> Markup:
             axis.label(group.first),
             axis.label(group.last),
         ]
-        for group in groups[:MOST_EVENTS]
+        for group in groups[:MAX_EVENTS]
     ]
-    left_out = len(groups) - min(len(groups), MOST_EVENTS)
+    left_out = len(groups) - min(len(groups), MAX_EVENTS)
     more = f"{count_text(left_out, 'more group')} not shown." if left_out else ""
     if recording.more_events:
         more += f" {count_text(recording.more_events, 'more event')} not recorded."
@@ -251,13 +251,17 @@ def event_table(recording: Recording, axis: Axis) -> Markup:
 
 
 def mark_table(recording: Recording, axis: Axis) -> Markup:
-    """What happened, by the numbers in the pictures."""
+    """Actions, faults and violations, with their numbers in the pictures."""
     marks = numbered(recording.marks)
     rows = [
         [str(number), axis.label(mark.at), NAMES.get(mark.kind, mark.kind), mark.text.partition("\n")[0]]
-        for number, mark in marks[:MOST_MARKS]
+        for number, mark in marks[:MAX_MARKS]
     ]  # fmt: skip
     total = len(marks) + recording.more_marks
     return table(
-        "What happened", ["No.", "At", "Kind", "What"], rows, texts=4, more=_left_out(total, MOST_MARKS, "mark")
+        "Actions, faults and violations",
+        ["No.", "At", "Kind", "Description"],
+        rows,
+        texts=4,
+        more=_left_out(total, MAX_MARKS, "mark"),
     )

@@ -1,4 +1,4 @@
-"""Numbers and times as people read them. Pure."""
+"""Formats numbers and times. Pure."""
 
 import math
 
@@ -6,7 +6,7 @@ from pilothouse.simulate.scenario.scalars import shown_seconds
 
 
 def seconds_text(seconds: float) -> str:
-    """Three digits, or whole seconds: ``3.55s``, ``1m2s``, ``2h``, ``-30s``."""
+    """Three significant digits, or whole seconds: ``3.55s``, ``1m2s``, ``2h``, ``-30s``."""
     if not seconds:
         return "0s"
     sign, size = ("−" if seconds < 0 else ""), abs(seconds)
@@ -20,7 +20,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def number_text(number: float) -> str:
-    """``1,234``; below a hundred three digits."""
+    """``1,234``; three significant digits below a hundred."""
     if number >= 100 or number == int(number):
         return f"{round(number):,}"
     return f"{number:.3g}"

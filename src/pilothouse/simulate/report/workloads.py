@@ -1,4 +1,4 @@
-"""Workloads on the axis: revisions as bands, ready pods with the bounds that are demanded, what is missing. Pure."""
+"""Panels of workloads: revisions as bands, ready pods with required bounds, missing pods. Pure."""
 
 from collections.abc import Sequence
 
@@ -19,17 +19,18 @@ from pilothouse.simulate.report.panel import (
 )
 from pilothouse.simulate.report.texts import count_text, seconds_text
 
-MOST_SHOWN = 10
-"""Workloads that are drawn. All that are known are in the table."""
-COLOURS = 6
-_MOST_KEYS = 6
-_MOST_BOUNDS = 3
+MAX_SHOWN = 10
+"""Maximum number of workloads in pictures; the table has all that are recorded."""
+COLORS = 6
+_MAX_KEYS = 6
+_MAX_BOUNDS = 3
 _BANDS = 104
 _MISSING = 34
 
 
-def shown_workloads(recording: Recording, most: int = MOST_SHOWN) -> list[Workload]:
-    """Those that are drawn: where bounds were missed, then where most was going on; in the order of the recording."""
+def shown_workloads(recording: Recording, most: int = MAX_SHOWN) -> list[Workload]:
+    """The workloads in pictures: those below a bound, then those with the most activity; in the order of the
+    recording."""
 
     def interest(workload: Workload) -> tuple[float, ...]:
         below = max((bound.seconds_below for bound in workload.bounds), default=0.0)
@@ -45,7 +46,7 @@ def shown_workloads(recording: Recording, most: int = MOST_SHOWN) -> list[Worklo
 
 
 def workload_title(workload: Workload) -> str:
-    """``deployment/web``, with the namespace if it is another one than default."""
+    """``deployment/web``, with the namespace unless it is default."""
     if workload.kind == "Pods":
         return short(f"pods without owner in {workload.namespace}", LONGEST)
     title = workload.title if workload.namespace == "default" else f"{workload.title} in {workload.namespace}"
@@ -53,7 +54,7 @@ def workload_title(workload: Workload) -> str:
 
 
 def workload_panels(workload: Workload, axis: Axis) -> list[Panel]:
-    """The bands, and below them what is missing."""
+    """The panels of bands and of missing pods."""
     return [_bands_panel(workload, axis), _missing_panel(workload, axis)]
 
 
@@ -66,7 +67,7 @@ def revision_text(revision: Revision, number: int) -> str:
 
 def _bands_panel(workload: Workload, axis: Axis) -> Panel:
     revisions = workload.revisions
-    bounds = [bound for bound in workload.bounds if bound.least.most][:_MOST_BOUNDS]
+    bounds = [bound for bound in workload.bounds if bound.least.most][:_MAX_BOUNDS]
     top_of_stack = _most_at_once([revision.pods for revision in revisions])
     most = max(1, top_of_stack, workload.desired.most, workload.ready.most, *(b.least.most for b in workload.bounds))
     scale = Scale(_BANDS, _BANDS - 8, most)
@@ -75,7 +76,7 @@ def _bands_panel(workload: Workload, axis: Axis) -> Panel:
     for number, path in enumerate(stacked_paths([revision.pods for revision in revisions], axis, scale)):
         if path:
             title = element("title", revision_text(revisions[number], number))
-            parts.append(element("path", title, d=path, class_=f"band r{number % COLOURS}"))
+            parts.append(element("path", title, d=path, class_=f"band r{number % COLORS}"))
     parts += _line(workload.desired, axis, scale, "desired", "desired pods")
     parts += _line(workload.ready, axis, scale, "ready", "ready pods")
     for bound in bounds:
@@ -84,14 +85,14 @@ def _bands_panel(workload: Workload, axis: Axis) -> Panel:
         )
     keys = [
         *(
-            Key(revision_text(revision, number), f"band r{number % COLOURS}")
-            for number, revision in enumerate(revisions[:_MOST_KEYS])
+            Key(revision_text(revision, number), f"band r{number % COLORS}")
+            for number, revision in enumerate(revisions[:_MAX_KEYS])
         ),
         Key("ready", "ready", "line"),
         *(Key(f"≥ {bound.least.most}: {bound.name}", "bound", "line") for bound in bounds),
     ]
     parts += legend_parts(keys, 12 + LINE + 2)
-    more = len(revisions) - _MOST_KEYS
+    more = len(revisions) - _MAX_KEYS
     below = 12 + LINE + 2 + len(keys) * LINE
     if more > 0:
         parts.append(label_part(f"and {count_text(more, 'more revision')}", below, x=20))
@@ -106,7 +107,7 @@ def _line(steps: Steps, axis: Axis, scale: Scale, class_: str, title: str) -> li
 
 
 def _most_at_once(series: Sequence[Steps]) -> int:
-    """The highest sum of the last values."""
+    """The maximum sum of the series."""
     changes: list[tuple[float, int, int]] = []
     for number, steps in enumerate(series):
         changes += [(at, number, last) for at, last in zip(steps.at, steps.last, strict=True)]
@@ -120,18 +121,18 @@ def _most_at_once(series: Sequence[Steps]) -> int:
 
 
 def _missing_panel(workload: Workload, axis: Axis) -> Panel:
-    """Unavailable, pending and terminating pods; of Jobs those that have failed."""
+    """Unavailable, failed, pending and terminating pods."""
     series = [
         ("unavailable", workload.unavailable, "unavailable"),
         ("failed", workload.failed, "failed"),
         ("pending", workload.pending, "without a node"),
         ("terminating", workload.terminating, "terminating"),
     ]
-    # What is over in the instant in which it came is not worth a line: nearly every pod is pending like that.
+    # States that end in the same instant are not shown: nearly every pod is pending in that way.
     used = [(class_, steps, text) for class_, steps, text in series if any(steps.last)]
     if not used:
         return Panel(0, [])
-    # Everything is pending at the start: that must not flatten what is missing later.
+    # All pods are pending at the start; that must not determine the scale.
     most = max(workload.unavailable.most, workload.failed.most) or max(steps.most for _class, steps, _text in used)
     height = max(_MISSING, len(used) * LINE)
     scale = Scale(_MISSING + 6, _MISSING - 4, most)

@@ -1,4 +1,4 @@
-"""The file of a scenario: its types, and how it is read.
+"""The scenario file: its types, loading and validation.
 
 ``load`` returns a ``Scenario`` or raises ``ScenarioError``, with file, line and field. ``schema`` and ``actions``
 define the format; ``json_schema`` publishes it for editors.

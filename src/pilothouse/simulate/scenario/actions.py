@@ -1,6 +1,7 @@
-"""Actions: the entries of ``spec.timeline``, in the form of the file.
+"""The entries of ``spec.timeline``: times and actions.
 
-Each entry has a time (``at``, ``every``, ``when``) and one action. ``pilothouse.simulate.actions`` performs them.
+Each entry has a time (``at``, ``every``, ``when``) and exactly one action. ``pilothouse.simulate.actions`` performs
+them.
 """
 
 from typing import Any, Literal
@@ -18,12 +19,12 @@ _WORKLOADS = ("deployment", "stateful_set", "daemon_set", "replica_set", "job", 
 
 
 class Target(_Strict, frozen=True, kw_only=True):
-    """One object, by one of the fields that name it."""
+    """One object, by exactly one of these fields."""
 
     namespace: str = "default"
-    """Of the object; ignored for cluster-scoped objects."""
+    """The namespace of the object; ignored for cluster-scoped objects."""
     object: str | None = None
-    """Any object, as kubectl takes it: TYPE/NAME, for example resourcequota/small."""
+    """Any object as TYPE/NAME, as kubectl accepts it, for example resourcequota/small."""
     deployment: str | None = None
     """The name of a Deployment."""
     stateful_set: str | None = None
@@ -46,7 +47,7 @@ class Target(_Strict, frozen=True, kw_only=True):
 
     @property
     def resource_and_name(self) -> tuple[str, str]:
-        """``("deployments", "web")``; of ``object`` the type as it is written."""
+        """Resource and name: ``("deployments", "web")``; the type of ``object`` is as written."""
         if self.object is not None:
             resource, _slash, name = self.object.partition("/")
             return resource, name
@@ -59,7 +60,7 @@ class Target(_Strict, frozen=True, kw_only=True):
 
 
 class Patch(Target, frozen=True, kw_only=True):
-    """Change an object, by one of three kinds of patches."""
+    """Patch an object, with exactly one kind of patch."""
 
     merge: dict[str, Any] | None = None
     """A JSON merge patch."""
@@ -68,7 +69,7 @@ class Patch(Target, frozen=True, kw_only=True):
     json: list[dict[str, Any]] | None = None
     """A JSON patch: a list of operations."""
     subresource: str = ""
-    """For example status."""
+    """A subresource, for example status."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,7 +81,7 @@ class Scale(Target, frozen=True, kw_only=True):
     """Set the number of replicas, through the subresource scale."""
 
     replicas: int
-    """How many."""
+    """The number of replicas."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,9 +93,9 @@ class SetImage(Target, frozen=True, kw_only=True):
     """Set the image of a container, as ``kubectl set image``. Tags such as 404 can't be pulled."""
 
     image: str
-    """For example web:2."""
+    """The image, for example web:2."""
     container: str = ""
-    """Empty: all containers."""
+    """The name of the container; empty: all."""
 
 
 class Restart(Target, frozen=True, kw_only=True):
@@ -102,16 +103,16 @@ class Restart(Target, frozen=True, kw_only=True):
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Delete one object, or those of a type that a selector matches."""
+    """Delete one object, or the objects of a type that match a selector."""
 
     namespace: str = "default"
-    """Of the object; ignored for cluster-scoped objects."""
+    """The namespace of the object; ignored for cluster-scoped objects."""
     object: str
-    """TYPE/NAME, or TYPE with a selector."""
+    """The object as TYPE/NAME, or TYPE with a selector."""
     selector: str = ""
-    """Labels: app=web,tier!=db."""
+    """A label selector: app=web,tier!=db."""
     grace_period: Duration | None = None
-    """Overrides the object's own."""
+    """The grace period; overrides that of the object."""
     propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
     """The propagation policy for its dependents."""
 
@@ -125,7 +126,7 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class NodeSelection(_Strict, frozen=True, kw_only=True):
-    """Nodes that match all given fields. Nodes that have vanished are only selected by name, or by revive."""
+    """Nodes that match all given fields. Vanished nodes are only selected by name, or by revive."""
 
     name: str = ""
     """One node."""
@@ -136,13 +137,13 @@ class NodeSelection(_Strict, frozen=True, kw_only=True):
     zone: str = ""
     """A zone of ``cluster.nodeGroups``."""
     selector: str = ""
-    """Labels: pool=web,zone!=a."""
+    """A label selector: pool=web,zone!=a."""
     count: int | None = None
-    """So many of them, drawn from the seed. More than match are an error."""
+    """The number of nodes, selected randomly by the seed. It is an error if fewer nodes match."""
 
     def __post_init__(self) -> None:
         if not (self.name or self.names or self.group or self.zone or self.selector or self.count is not None):
-            raise ValueError("say which nodes: by name, names, group, zone, selector or count")
+            raise ValueError("select nodes by name, names, group, zone, selector or count")
         if self.count is not None and not 0 < self.count <= 100_000:
             raise ValueError(f"count must be from 1 to 100000, got {self.count}")
 
@@ -154,46 +155,45 @@ class NodeSelection(_Strict, frozen=True, kw_only=True):
 
 
 class NodeFault(NodeSelection, frozen=True, kw_only=True):
-    """Changes of nodes. Exactly one of the effects."""
+    """Faults of nodes. Exactly one of the effects."""
 
     silence: bool = False
-    """They send nothing, as with a broken network; containers run on."""
+    """The nodes send nothing, as with a network partition; containers keep running."""
     vanish: bool = False
-    """The machines are deleted, and their Nodes, as a cloud provider's controller does."""
+    """The machines and their Node objects are deleted, as by a cloud controller manager."""
     out_of_service: bool = False
-    """They are silent, and get the taint node.kubernetes.io/out-of-service."""
+    """The nodes send nothing, and get the taint node.kubernetes.io/out-of-service."""
     slow: Duration | None = None
-    """Everything that they send is delayed by this; 0s ends that."""
+    """All requests of the nodes are delayed by this time; 0s ends the delay."""
     pressure: Literal["memory", "disk", "pids"] | None = None
-    """They are under pressure of a resource: they report the condition, and evict a pod every ten seconds."""
+    """The nodes report the pressure condition of this resource, and evict a pod every ten seconds."""
     relieve: bool = False
-    """There is enough of everything again."""
+    """End all pressure conditions."""
     reboot: bool = False
-    """They reboot at once: running containers have ended."""
+    """The nodes reboot immediately; all running containers terminate."""
     revive: bool = False
-    """All faults end: reachable, quick, in service, registered. Containers have continued to run, except on machines
-    that were gone."""
+    """End all faults of the nodes. Containers kept running, except on machines that were deleted."""
     lose_disk: bool = False
     """With revive: the machines return without their containers."""
     for_: Duration | None = msgspec.field(default=None, name="for")
-    """Undo it after so long."""
+    """The duration; afterwards the fault is reverted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [name for name in _EFFECTS if getattr(self, name)] + (["slow"] if self.slow is not None else [])
-        if len(given) != 1:
+        names = [name for name in _EFFECTS if getattr(self, name)] + (["slow"] if self.slow is not None else [])
+        if len(names) != 1:
             raise ValueError(
                 "one effect: silence, vanish, outOfService, slow, pressure, relieve, reboot or revive; "
-                f"got {', '.join(given) or 'none'}"
+                f"got {', '.join(names) or 'none'}"
             )
         if self.lose_disk and not self.revive:
-            raise ValueError("loseDisk goes with revive: the nodes come back without what ran on them")
+            raise ValueError("loseDisk requires revive: the nodes return without their containers")
         if self.for_ is not None and (self.relieve or self.reboot or self.revive):
-            raise ValueError("for says when an outage ends; this effect is none")
+            raise ValueError("for is the duration of an outage; this effect has none")
 
     @property
     def effect(self) -> str:
-        """Its name."""
+        """The field name of the effect."""
         return "slow" if self.slow is not None else next(name for name in _EFFECTS if getattr(self, name))
 
 
@@ -202,25 +202,26 @@ _EFFECTS = ("silence", "vanish", "out_of_service", "pressure", "relieve", "reboo
 
 class Drain(NodeSelection, frozen=True, kw_only=True):
     """As ``kubectl drain --ignore-daemonsets``: cordon the nodes, then evict their pods node by node. Evictions respect
-    PodDisruptionBudgets and are tried again every five seconds."""
+    PodDisruptionBudgets and are retried every five seconds."""
 
     timeout: Duration | None = None
-    """Give up after this time, which fails the run. Default: never."""
+    """The time limit, which fails the run. Default: none."""
     grace_period: Duration | None = None
-    """Overrides the pods' own."""
+    """The grace period; overrides that of the pods."""
     delete_empty_dir_data: bool = True
-    """Otherwise pods with emptyDir volumes fail the drain, as kubectl's do without --delete-emptydir-data."""
+    """Whether to evict pods with emptyDir volumes. If false they fail the drain, as with kubectl without
+    --delete-emptydir-data."""
     force: bool = False
-    """Delete pods without a controller, too. Otherwise they fail the drain."""
+    """Whether to evict pods without a controller. If false they fail the drain."""
     parallel: bool = False
-    """All nodes at once, rather than one after the other."""
+    """Whether to drain all nodes in parallel."""
 
 
 class TaintNodes(NodeSelection, frozen=True, kw_only=True):
     """Add a taint: KEY=VALUE:EFFECT or KEY:EFFECT."""
 
     taint: str
-    """For example pool=batch:NoSchedule."""
+    """The taint, for example pool=batch:NoSchedule."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -228,29 +229,29 @@ class TaintNodes(NodeSelection, frozen=True, kw_only=True):
 
 
 class UntaintNodes(NodeSelection, frozen=True, kw_only=True):
-    """Remove the taints of a key, or of KEY:EFFECT."""
+    """Remove taints by key, or by KEY:EFFECT."""
 
     taint: str
-    """For example pool, or pool:NoSchedule."""
+    """The key or KEY:EFFECT, for example pool or pool:NoSchedule."""
 
 
 class PodSelection(_Strict, frozen=True, kw_only=True):
     """Pods that match all given fields."""
 
     namespace: str = "default"
-    """Of the pods."""
+    """The namespace of the pods."""
     name: str = ""
     """One pod."""
     selector: str = ""
-    """Labels: app=web,tier!=db."""
+    """A label selector: app=web,tier!=db."""
     node: str = ""
-    """Those on a node."""
+    """The node of the pods."""
     count: int | None = None
-    """This many of them, drawn from the seed."""
+    """The number of pods, selected randomly by the seed."""
 
     def __post_init__(self) -> None:
         if not (self.name or self.selector or self.node or self.count is not None):
-            raise ValueError("say which pods: by name, selector, node or count")
+            raise ValueError("select pods by name, selector, node or count")
 
     def __str__(self) -> str:
         parts = [f"{key} {getattr(self, key)}" for key in ("name", "selector", "node") if getattr(self, key)]
@@ -259,78 +260,80 @@ class PodSelection(_Strict, frozen=True, kw_only=True):
 
 
 class Evict(PodSelection, frozen=True, kw_only=True):
-    """Evict pods through the subresource, once each; a budget may reject that."""
+    """Evict pods once, through the eviction subresource; a PodDisruptionBudget may reject it."""
 
 
 class Crash(PodSelection, frozen=True, kw_only=True):
-    """The containers of running pods end."""
+    """Terminate the containers of running pods."""
 
     exit_code: int = 1
-    """Of the containers."""
+    """The exit code of the containers."""
     container: str = ""
-    """Empty: all containers."""
+    """The name of the container; empty: all."""
 
 
 class ManagerFault(_Strict, frozen=True, kw_only=True):
-    """Changes of the manager (or of the program that replaces it)."""
+    """Faults of the manager, or of the program that replaces it."""
 
     kill: bool = False
     """The process of the leader is killed."""
     down: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
-    """With kill: started again after so long."""
+    """With kill: the delay before it is restarted."""
     stale: bool = False
-    """With kill: it starts with lists from a stale API server."""
+    """With kill: its first lists are from an API server that is behind."""
     partition: Duration | None = None
-    """For this time it reaches no API server, and gets no events."""
+    """For this time it is disconnected from the API server."""
 
     def __post_init__(self) -> None:
         if self.kill == (self.partition is not None):
             raise ValueError("one of kill and partition")
         if not self.kill and (self.down or self.stale):
-            raise ValueError("down and stale go with kill")
+            raise ValueError("down and stale require kill")
 
 
 class ApiServerFault(_Strict, frozen=True, kw_only=True):
-    """Faults of the API server for the manager (or the program that replaces it). Exactly one of the effects."""
+    """Faults of the API server for the manager, or for the program that replaces it. Exactly one of the effects."""
 
     slow: Duration | None = None
-    """Each request is delayed by up to this; 0s changes nothing. Only those of the manager (or the program that
-    replaces it): nodes, scheduler and users are not affected."""
+    """Each request of the manager, or of the program that replaces it, is delayed by up to this time; 0s has no effect.
+    Nodes, scheduler and users are not affected."""
     lag: Duration | None = None
-    """The manager watches a server that is so far behind."""
+    """The manager watches a server that is behind by this time."""
     fail_writes: Literal["conflict", "internal error", "refused", "request lost", "answer lost", "timed out"] | None = (
         None
     )
     """How writes fail. With answer lost and timed out they are carried out nevertheless."""
     fail_reads: Literal["internal error", "refused", "request lost"] | None = None
-    """Gets and lists fail so."""
+    """How gets and lists fail."""
     probability: float = 1.0
-    """With failWrites and failReads: of each request."""
+    """With failWrites and failReads: the probability for each request."""
     drop_watches: Literal["ended", "lost", "gone"] | None = None
-    """How open watches end: normally, with their connection, or with 410."""
+    """How open watches end: normally (ended), with their connection (lost), or with 410 (gone)."""
     slow_watches: Duration | None = None
-    """Each event takes up to so long to arrive."""
+    """Each watch event is delayed by up to this time."""
     hold_watches: bool = False
-    """No event arrives."""
+    """No watch event is delivered."""
     compact: bool = False
-    """The history is dropped, so that watches cannot be resumed."""
+    """The history is compacted, so watches cannot be resumed."""
     resource: str = ""
-    """With failWrites, dropWatches, slowWatches and holdWatches: only this resource."""
+    """With failWrites, dropWatches, slowWatches and holdWatches: only for this resource."""
     for_: Duration | None = msgspec.field(default=None, name="for")
-    """How long it lasts."""
+    """The duration."""
 
     def __post_init__(self) -> None:
-        given = [
+        names = [
             name for name in _SERVER_EFFECTS if getattr(self, name) is not None and getattr(self, name) is not False
         ]
-        if len(given) != 1:
+        if len(names) != 1:
             raise ValueError(
                 "one effect: slow, lag, failWrites, failReads, dropWatches, slowWatches, holdWatches or compact; "
-                f"got {len(given)}"
+                f"got {len(names)}"
             )
-        instant = given[0] in ("drop_watches", "compact")
+        instant = names[0] in ("drop_watches", "compact")
         if instant == (self.for_ is not None):
-            raise ValueError("dropWatches and compact happen at once, without for" if instant else "say for how long")
+            raise ValueError(
+                "dropWatches and compact are instantaneous: omit for" if instant else "for (the duration) is required"
+            )
         if not 0 < self.probability <= 1:
             raise ValueError(f"a probability is above 0 and at most 1, got {self.probability:g}")
 
@@ -348,42 +351,42 @@ _SERVER_EFFECTS = (
 
 
 class Daily(_Strict, frozen=True, kw_only=True):
-    """A day's curve: lowest twelve hours from its peak, between the two a cosine."""
+    """A daily cosine curve, with its minimum twelve hours after the peak."""
 
     low: Quantity
-    """Processors, at the least."""
+    """The minimum, in CPUs."""
     high: Quantity
-    """Processors, at the most."""
+    """The maximum, in CPUs."""
     peak: Duration = msgspec.field(default_factory=lambda: Duration(14 * 3600.0))
-    """When it is highest, from midnight of the cluster's clock."""
+    """The time of the peak, from midnight of the cluster's clock."""
 
 
 class Point(_Strict, frozen=True, kw_only=True):
-    """One point of a curve."""
+    """A point of a curve."""
 
     at: Duration
-    """From when the action is performed."""
+    """The time, from the start of the action."""
     cpu: Quantity | None = None
-    """Processors, all pods together."""
+    """CPUs, all pods together."""
     memory: Quantity | None = None
     """Memory, all pods together."""
 
 
 class Load(Target, frozen=True, kw_only=True):
-    """The load on a workload, which is divided among its pods and measured by autoscalers. A constant, a curve over a
-    day, or points with linear interpolation."""
+    """The load on a workload, which is divided among its pods and measured by autoscalers: constant, a daily curve, or
+    points with linear interpolation."""
 
     cpu: Quantity | None = None
-    """Processors, all pods together."""
+    """CPUs, all pods together."""
     memory: Quantity | None = None
     """Memory, all pods together."""
     daily_cpu: Daily | None = None
     points: tuple[Point, ...] = ()
-    """A curve."""
+    """A curve through these points."""
     period: Duration | None = None
-    """With points: start over after this time."""
+    """With points: repeat the curve after this time."""
     step: Duration = msgspec.field(default_factory=lambda: Duration(60.0))
-    """How often the load changes."""
+    """The interval between updates of the load."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -395,16 +398,16 @@ class Load(Target, frozen=True, kw_only=True):
         if any(first.at >= second.at for first, second in zip(self.points, self.points[1:], strict=False)):
             raise ValueError("points must be in the order of their times")
         if self.period is not None and (not self.points or self.period < self.points[-1].at):
-            raise ValueError("period goes with points, and is at least as long as they are")
+            raise ValueError("period requires points, and must not be shorter than their curve")
 
 
 class ClockFault(_Strict, frozen=True, kw_only=True):
-    """The wall clock of all machines changes."""
+    """Change the wall clock of all machines."""
 
     forward: Duration | None = None
-    """By so much."""
+    """The change."""
     back: Duration | None = None
-    """By so much."""
+    """The change."""
 
     def __post_init__(self) -> None:
         if (self.forward is None) == (self.back is None):
@@ -454,22 +457,23 @@ ACTIONS = (
 
 
 class Entry(_Strict, frozen=True, kw_only=True):
-    """Something that happens: when, and one action."""
+    """An entry of the timeline: a time and an action."""
 
     name: str = ""
-    """For expectations: after: NAME."""
+    """The name, for after: NAME in expectations."""
     at: Duration | None = None
-    """Time after the start."""
+    """The time, from the start of the timeline."""
     every: Duration | None = None
-    """Again and again, first after so long."""
+    """The period. Without at, the first time is after one period."""
     until: Duration | None = None
-    """With every: not later than so long after the start."""
+    """With every: the latest time, from the start of the timeline."""
     when: str | None = None
-    """A CEL expression over objects: once, as soon as it is true. With at: not before that."""
+    """A CEL expression over objects. The action is performed once, when it becomes true. With at: not before that
+    time."""
     delay: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
-    """With when: this time after it has become true."""
+    """With when: the delay after it has become true."""
     apply: str | dict[str, Any] | tuple[str | dict[str, Any], ...] | None = None
-    """Create or change objects: manifests, files, folders."""
+    """Create or patch objects: manifests, files, directories."""
     patch: Patch | None = None
     scale: Scale | None = None
     set_image: SetImage | None = None
@@ -486,30 +490,32 @@ class Entry(_Strict, frozen=True, kw_only=True):
     crash: Crash | None = None
     nodes: NodeFault | None = None
     manager: ManagerFault | None = None
-    """A change of the manager."""
+    """A fault of the manager."""
     program: ManagerFault | None = None
-    """A change of the program of spec.programs."""
+    """A fault of the program of spec.programs."""
     api_server: ApiServerFault | None = None
     load: Load | None = None
     clock: ClockFault | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in ACTIONS if getattr(self, name) is not None]
-        if len(given) != 1:
-            shown = ", ".join(_camel(name) for name in given) or "none"
+        names = [name for name in ACTIONS if getattr(self, name) is not None]
+        if len(names) != 1:
+            shown = ", ".join(_camel(name) for name in names) or "none"
             raise ValueError(f"an entry has one action, got {shown}; one of {', '.join(map(_camel, ACTIONS))}")
         if self.every is not None and (self.when is not None or self.every < 1):
-            raise ValueError("every does not go with when" if self.when is not None else "every must be at least 1s")
+            raise ValueError(
+                "every and when exclude each other" if self.when is not None else "every must be at least 1s"
+            )
         if self.at is None and self.every is None and self.when is None:
-            raise ValueError("say when: at, every or when")
+            raise ValueError("a time is required: at, every or when")
         if self.until is not None and self.every is None:
-            raise ValueError("until goes with every")
+            raise ValueError("until requires every")
         if self.delay and self.when is None:
-            raise ValueError("delay goes with when")
+            raise ValueError("delay requires when")
 
     @property
     def action(self) -> str:
-        """Its field."""
+        """The field name of its action."""
         return next(name for name in ACTIONS if getattr(self, name) is not None)
 
 

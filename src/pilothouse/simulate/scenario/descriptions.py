@@ -1,6 +1,6 @@
-"""Descriptions of the fields of scenarios, from their docstrings: for the JSON Schema and the reference.
+"""Descriptions of the fields of scenarios, from their docstrings, for the JSON Schema and the reference.
 
-A string that follows a field in a class is not kept at run time, so it is read from the source.
+Docstrings of fields are not available at run time, so they are parsed from the source.
 """
 
 import ast
@@ -13,7 +13,7 @@ import msgspec
 
 @functools.cache
 def field_descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """By the name of the field as it is written; inherited ones, too."""
+    """The descriptions by encoded field name, including inherited fields."""
     names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
     descriptions: dict[str, str] = {}
     for base in reversed(kind.__mro__):
@@ -26,7 +26,7 @@ def field_descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
 @functools.cache
 def _of_class(kind: type) -> dict[str, str]:
     parsed = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    assert isinstance(parsed, ast.ClassDef), "the source of a class is one"
+    assert isinstance(parsed, ast.ClassDef), "the source is a class definition"
     descriptions: dict[str, str] = {}
     field = ""
     for statement in parsed.body:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pilothouse.simulate.named_invariants import known
+from pilothouse.simulate.named_invariants import factories_by_name
 from pilothouse.simulate.scenario import actions, scalars, schema
 from pilothouse.simulate.scenario.descriptions import class_description, field_descriptions
 from pilothouse.simulate.scenario.json_schema import kinds
@@ -31,7 +31,7 @@ _ACTION_FIELDS = frozenset(actions.ACTIONS)
 
 
 def page() -> str:
-    """The page."""
+    """The text of the page."""
     by_name = {kind.__name__: kind for kind in kinds()}
     used = _used(by_name)
     first = [by_name[name] for name in _FIRST]
@@ -40,13 +40,13 @@ def page() -> str:
     lines = [_HEAD, "## The file"]
     for kind in [*first, *rest]:
         lines += _section(kind)
-    lines += ["", "## The time line", ""]
+    lines += ["", "## The timeline", ""]
     lines += [*_section(actions.Entry, "An entry")][1:]
     for name, kind in by_name.items():
         if name in of_actions and (name in used or kind in _BASES) and kind is not actions.Entry:
             lines += _section(kind)
     lines += ["", "## Invariants", "", "Names for `expect.invariants`:", ""]
-    lines += [f"* `{name}`: {_first_sentence(invariant)}" for name, invariant in known().items()]
+    lines += [f"* `{name}`: {_first_sentence(invariant)}" for name, invariant in factories_by_name().items()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -57,7 +57,7 @@ def _first_sentence(create: Any) -> str:
 
 
 def _used(by_name: dict[str, type[msgspec.Struct]]) -> set[str]:
-    """Those that the file contains, at any depth."""
+    """The names of the types that a scenario file contains, at any depth."""
     used: set[str] = set()
     todo: list[Any] = [schema.ScenarioFile]
     while todo:
@@ -103,8 +103,8 @@ def _names(kind: type[msgspec.Struct]) -> set[str]:
 
 
 def _only_struct(hint: Any) -> type[msgspec.Struct] | None:
-    types = [alternative for alternative in (hint, *typing.get_args(hint)) if isinstance(alternative, type)]
-    structs = [alternative for alternative in types if issubclass(alternative, msgspec.Struct)]
+    classes = [alternative for alternative in (hint, *typing.get_args(hint)) if isinstance(alternative, type)]
+    structs = [alternative for alternative in classes if issubclass(alternative, msgspec.Struct)]
     return structs[0] if len(structs) == 1 else None
 
 

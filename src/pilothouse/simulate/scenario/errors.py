@@ -27,7 +27,7 @@ _WORDS = {
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be run. The message has file, line and field, the reason, and the solution."""
+    """An invalid scenario. The message has file, line and field, the reason, and the solution."""
 
 
 def shown_path(path: Sequence[Step]) -> str:
@@ -37,7 +37,7 @@ def shown_path(path: Sequence[Step]) -> str:
 
 
 def path_of(text: str) -> tuple[Step, ...]:
-    """The steps of a path as msgspec writes it, as far as it is known."""
+    """Parse a path of a msgspec error, up to the first unknown index."""
     steps: list[Step] = []
     for name, index in _STEP.findall(text):
         if index == "...":
@@ -49,7 +49,8 @@ def path_of(text: str) -> tuple[Step, ...]:
 def positioned(
     source: str, error: msgspec.ValidationError, document: Any, positions: Positions, root: type[msgspec.Struct]
 ) -> ScenarioError:
-    """msgspec's error for a document that should be a ``root``, in readable form, with the allowed values."""
+    """Convert a validation error of msgspec into a readable message with the allowed values; ``root`` is the type of
+    the document."""
     text = str(error)
     match = _AT.search(text)
     path = path_of(match[1]) if match is not None else ()
@@ -58,7 +59,7 @@ def positioned(
         names, name = field_types.field_names(root, path), unknown[1]
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}" if names else ""
-        path, message = (*path, name), f"there is no such field{hint}"
+        path, message = (*path, name), f"unknown field{hint}"
     elif missing := _MISSING.match(message):
         message = f"the field {missing[1]} is missing"
     elif expected := _EXPECTED.match(message):
@@ -79,9 +80,9 @@ def positioned(
 def located(source: str, path: Sequence[Step], message: str, document: Any, positions: Positions) -> ScenarioError:
     """``FILE:LINE: PATH: MESSAGE``; without a line for values from the command line."""
     where = f"{source}:{positions.line(document, path)}"
-    given = positions.given(document, path)
-    if given is not None:
-        where = where if positions.has_line(document, given) else source
+    setting = positions.setting(document, path)
+    if setting is not None:
+        where = where if positions.has_line(document, setting) else source
         return ScenarioError(f"{where}: {shown_path(path)} (from the command line): {message}")
     return ScenarioError(f"{where}: {shown_path(path)}: {message}" if path else f"{where}: {message}")
 

@@ -1,4 +1,4 @@
-"""The types that are allowed at a position of a scenario, for messages about invalid fields and values."""
+"""The allowed types at a position of a scenario, for messages about invalid fields and values."""
 
 import types
 import typing
@@ -11,7 +11,7 @@ from pilothouse.simulate.scenario.positions import Step
 
 
 def field_names(root: type[msgspec.Struct], path: Sequence[Step]) -> list[str]:
-    """The fields of the mapping at a path, as they are written."""
+    """The encoded field names of the mapping at a path."""
     return [
         field.encode_name
         for kind in _types_at(root, path)
@@ -21,15 +21,15 @@ def field_names(root: type[msgspec.Struct], path: Sequence[Step]) -> list[str]:
 
 
 def values(root: type[msgspec.Struct], path: Sequence[Step]) -> list[str]:
-    """The values that a field at a path may have, if they are listed."""
+    """The allowed values of an enum field."""
     return [str(value) for kind in _types_at(root, path) for value in _literals(kind)]
 
 
 def _types_at(root: type[msgspec.Struct], path: Sequence[Step]) -> list[Any]:
-    types: list[Any] = [root]
+    allowed: list[Any] = [root]
     for step in path:
-        types = [inner for kind in types for inner in _inside(kind, step)]
-    return types
+        allowed = [inner for kind in allowed for inner in _inside(kind, step)]
+    return allowed
 
 
 def _inside(kind: Any, step: Step) -> Iterator[Any]:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 
 class FileError(ValueError):
-    """A file that can't be used, with the reason."""
+    """A file that can't be used; the message is the reason."""
 
 
 def text_of(path: Path, most: int) -> str:
-    """The text of a file of at most so many bytes. Raises ``FileError``."""
+    """Read a file of at most ``most`` bytes. Raises ``FileError``."""
     try:
-        # Opening a pipe would block until somebody writes.
+        # Without O_NONBLOCK opening a pipe would block until it has a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise FileError("it is no regular file")
+                raise FileError("it is not a regular file")
             content = file.read(most + 1)
     except OSError as error:
         raise FileError(error.strerror or str(error)) from error

@@ -1,6 +1,6 @@
 """The JSON Schema of scenarios, for editors and for ``pilothouse simulate --schema``.
 
-``python -m pilothouse.simulate.scenario.json_schema > docs/simulate.schema.json`` writes the published one.
+``python -m pilothouse.simulate.scenario.json_schema > docs/simulate.schema.json`` writes the published schema.
 """
 
 import sys
@@ -19,14 +19,14 @@ _ONE_OF: dict[type[msgspec.Struct], tuple[str, ...]] = {
     actions.Patch: ("merge", "strategic", "json"),
     schema.Budget: ("max_unavailable", "time_to_ready", "writes", "restarts"),
 }
-"""Fields of which an object has exactly one."""
+"""Groups of fields of which exactly one must be set."""
 
 
 def json_schema() -> dict[str, Any]:
     """The schema, with the docstrings of types and fields as descriptions."""
-    schema: dict[str, Any] = msgspec.json.schema(ScenarioFile, schema_hook=scalars.schema_of)
+    document: dict[str, Any] = msgspec.json.schema(ScenarioFile, schema_hook=scalars.schema_of)
     for kind in kinds():
-        definition = schema["$defs"].get(kind.__name__)
+        definition = document["$defs"].get(kind.__name__)
         if definition is None:
             continue
         definition["description"] = class_description(kind)
@@ -38,11 +38,11 @@ def json_schema() -> dict[str, Any]:
         if kind in _ONE_OF:
             names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
             definition["oneOf"] = [{"required": [names[name]]} for name in _ONE_OF[kind]]
-    return {"$schema": SCHEMA_ID, "title": "pilothouse scenario", **schema}
+    return {"$schema": SCHEMA_ID, "title": "pilothouse scenario", **document}
 
 
 def _property(value: dict[str, Any], text: str) -> dict[str, Any]:
-    """Without null, which equals omitting the field; with its description first."""
+    """The schema of a property without null, which equals omitting the field; its description is the first line."""
     branches = value.get("anyOf", [])
     if {"type": "null"} in branches:
         rest = [branch for branch in branches if branch != {"type": "null"}]
@@ -63,7 +63,7 @@ def kinds() -> Iterator[type[msgspec.Struct]]:
 
 
 def schema_text() -> str:
-    """As it is published."""
+    """The published text."""
     return msgspec.json.format(msgspec.json.encode(json_schema(), order="deterministic"), indent=2).decode() + "\n"
 
 

@@ -1,4 +1,4 @@
-"""``load``: a scenario file with everything that it names, validated before anything runs."""
+"""``load``: reads a scenario file and the files that it refers to, and validates them before the run."""
 
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,15 +36,15 @@ __all__ = ["Scenario", "ScenarioError", "load"]
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario with all files that it refers to: the input of a run."""
+    """A scenario with the content of all referenced files: the input of a run."""
 
     name: str
     source: str
-    """The file, as it was given."""
+    """The path of the file as specified by the user."""
     spec: Spec
     objects: tuple[dict[str, Any], ...]
     applied: dict[int, tuple[dict[str, Any], ...]]
-    """The objects of entries that apply some, by their number."""
+    """The objects of ``apply`` entries, by entry number."""
     stages: "tuple[Stage, ...]"
     manager: Options
     snapshot: "Restored | None" = None
@@ -52,7 +52,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     program: str
     """FILE or FILE:NAME of an operator, relative to the working directory; empty if there is none."""
     lines: Mapping[str, int]
-    """Of expectations and entries, by their path."""
+    """The line numbers of expectations and entries, by path."""
 
     def where(self, path: str) -> str:
         """``FILE:LINE: PATH``, for messages."""
@@ -65,7 +65,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(path: str, *, overrides: Sequence[tuple[str, Any]] = ()) -> Scenario:
-    """Read a file, with some values changed (``overrides``: path and value). Raises ``ScenarioError``."""
+    """Read and validate a file. ``overrides`` are paths and values that replace those in the file. Raises
+    ``ScenarioError``."""
     text = _text(path)
     try:
         document, where = positions.read(text)
@@ -95,7 +96,7 @@ def _text(path: str) -> str:
 
 
 class _Loader:
-    """Validates what the types cannot express, and reads the referenced files."""
+    """Validates constraints that the types cannot express, and reads the referenced files."""
 
     def __init__(
         self, source: str, document: Any, where: Positions, file: ScenarioFile, overrides: list[tuple[str, Any]]
@@ -142,7 +143,7 @@ class _Loader:
         return located(self._source, path, message, self._document, self._where)
 
     def _restore(self) -> None:
-        """Read the snapshot, which has the nodes and the time."""
+        """Read the snapshot; it provides the nodes and the start time."""
         cluster, path = self._spec.cluster, ("spec", "cluster", "snapshot")
         if not cluster.snapshot:
             return
@@ -152,10 +153,10 @@ class _Loader:
             raise self._error(path, str(error)) from None
         except OSError as error:
             raise self._error(path, f"{self._folder / cluster.snapshot}: {error.strerror}") from None
-        given = self._document["spec"]["cluster"]
-        if "nodeGroups" not in given:
+        fields = self._document["spec"]["cluster"]
+        if "nodeGroups" not in fields:
             cluster = msgspec.structs.replace(cluster, node_groups=())
-        if "start" not in given and restored.time is not None:
+        if "start" not in fields and restored.time is not None:
             cluster = msgspec.structs.replace(cluster, start=format_time(restored.time))
         self._spec = msgspec.structs.replace(self._spec, cluster=cluster)
         self._snapshot = restored
@@ -201,20 +202,24 @@ class _Loader:
             encoded = next(field_info.encode_name for field_info in field if field_info.name == name)
             path = ("spec", "timeline", number, encoded)
             if name == "manager" and self._spec.programs:
-                raise self._error(path, "with a program its process is what dies: use the action program")
+                raise self._error(
+                    path, "the scenario has a program, which replaces the manager: use the action program"
+                )
             if name == "program" and not self._spec.programs:
                 raise self._error(path, "there is no program: name one in spec.programs, or use the action manager")
             self._check_selector(getattr(action, "selector", ""), (*path, "selector"))
             if isinstance(action, actions.NodeSelection):
                 self._check_count(action, (*path, "count"))
-            for what, names in (("group", groups), ("zone", zones)):
-                asked = getattr(action, what, "") if isinstance(action, actions.NodeSelection) else ""
-                if asked and asked not in names:
+            for field_name, names in (("group", groups), ("zone", zones)):
+                selected = getattr(action, field_name, "") if isinstance(action, actions.NodeSelection) else ""
+                if selected and selected not in names:
                     listed = ", ".join(sorted(names - {""})) or "none"
-                    raise self._error((*path, what), f'no node group has the {what} "{asked}"; there are {listed}')
+                    raise self._error(
+                        (*path, field_name), f'no node group has the {field_name} "{selected}"; there are {listed}'
+                    )
 
     def _check_count(self, asked: actions.NodeSelection, path: Sequence[Step]) -> None:
-        """Labels are looked at when it happens."""
+        """Check ``count`` as far as possible: labels are only known when the action is performed."""
         if asked.count is None:
             return
         named = {*asked.names, *([asked.name] if asked.name else [])}
@@ -238,7 +243,7 @@ class _Loader:
             if rule.after and rule.after not in names:
                 listed = f"; there are {', '.join(names)}" if names else ""
                 path = ("spec", "expect", "eventually", number, "after")
-                raise self._error(path, f'no entry of the time line is named "{rule.after}"{listed}')
+                raise self._error(path, f'no entry of the timeline is named "{rule.after}"{listed}')
         until = self._spec.until
         for number, entry in enumerate(self._spec.timeline):
             field, first = ("every", entry.every) if entry.at is None else ("at", entry.at)
@@ -247,7 +252,7 @@ class _Loader:
                 raise self._error(place, f"the run ends before, after {until.time} (until.time)")
         faults = self._spec.faults
         if faults is not None and until.time is not None and faults.after >= until.time:
-            message = f"no fault can begin: the run ends before, after {until.time} (until.time)"
+            message = f"no fault can start: the run ends before, after {until.time} (until.time)"
             raise self._error(("spec", "faults", "after"), message)
         endless = [entry for entry in self._spec.timeline if entry.every is not None and entry.until is None]
         if endless and until.time is None:
@@ -282,7 +287,7 @@ class _Loader:
         )
 
     def _check_regular(self, text: str, path: Sequence[Step]) -> None:
-        """A referenced file must be a regular one."""
+        """Check that a referenced file is a regular file."""
         try:
             check_regular(Path(text))
         except FileError as error:

@@ -16,12 +16,12 @@ MAX_FILE_BYTES = 16 << 20
 MAX_FILES = 2_000
 MAX_OBJECTS = 20_000
 MAX_VALUES = 2_000_000
-"""In the documents of one file; expanded aliases are counted."""
+"""Maximum number of values in one file; expanded aliases are counted each time."""
 _KUSTOMIZE_SECONDS = 60.0
 
 
 class ObjectsError(ValueError):
-    """Objects that cannot be loaded: source, reason and solution."""
+    """Objects that cannot be loaded; the message has source, reason and solution."""
 
 
 def objects_of(entry: str | Object, folder: Path) -> list[Object]:
@@ -33,13 +33,13 @@ def objects_of(entry: str | Object, folder: Path) -> list[Object]:
 
 
 def place_of(entries: Sequence[str | Object], folder: Path, wanted: Object) -> str:
-    """``FILE:LINE`` of the manifest of an object, with the number of the document if the file has several; empty if it
-    is inline. For error messages: the files are read again."""
+    """``FILE:LINE`` of the manifest of an object, with the document number if the file has several; empty for inline
+    objects. Reads the files again; only used for error messages."""
     for entry in entries:
         try:
             placed = [] if isinstance(entry, dict) else _placed(entry, folder)
         except ObjectsError:
-            continue  # changed since it was loaded
+            continue  # the file has changed since it was loaded
         for obj, place in placed:
             if _identity(obj) == _identity(wanted):
                 return place
@@ -57,13 +57,13 @@ def _placed(entry: str | Object, folder: Path) -> list[tuple[Object, str]]:
 
 def _of_path(text: str, folder: Path) -> list[tuple[Object, str]]:
     if "://" in text:
-        raise ObjectsError(f"{text[:200]}: objects come from files here; download it and name the file")
+        raise ObjectsError(f"{text[:200]}: URLs are not supported; download the file and use its path")
     path = folder / Path(text).expanduser()
     if not path.exists():
         raise ObjectsError(f"{path}: no such file or folder")
     if path.is_dir():
         if any((path / name).exists() for name in KUSTOMIZATIONS):
-            documents = _documents(_kustomized(path), f"what kustomize makes of {path}")
+            documents = _documents(_kustomized(path), f"the output of kustomize for {path}")
             return list(_checked(documents))
         files = sorted(file for file in path.iterdir() if file.suffix in ENDINGS and file.is_file())
         if not files:
@@ -83,7 +83,7 @@ def _of_file(path: Path) -> list[tuple[Object, str]]:
 
 
 def _documents(text: str, source: str) -> list[tuple[Any, str]]:
-    """The documents with their positions."""
+    """The documents with their places."""
     try:
         documents = positions.documents_of(text, MAX_VALUES)
         several = len(documents) > 1
@@ -109,7 +109,7 @@ def _kustomized(path: Path) -> str:
     if done.returncode:
         raise ObjectsError(f"{path}: kustomize: {done.stderr.decode('utf-8', 'replace').strip()[:2000]}")
     if len(done.stdout) > MAX_FILE_BYTES:
-        raise ObjectsError(f"{path}: kustomize made more than {MAX_FILE_BYTES} bytes")
+        raise ObjectsError(f"{path}: the output of kustomize has more than {MAX_FILE_BYTES} bytes")
     return done.stdout.decode("utf-8", "replace")
 
 

@@ -1,7 +1,7 @@
-"""Values of a scenario changed from outside: ``manager.flags.node-monitor-grace-period`` is ``20s``.
+"""Overrides values of a scenario from the command line: ``manager.flags.node-monitor-grace-period`` is ``20s``.
 
 A path starts in ``spec``; elements of lists are selected by index or by their field ``name``. ``objects.NAME.…``
-selects the objects with that name, wherever they come from.
+selects the objects with that name, whatever file they are from.
 """
 
 import copy
@@ -22,13 +22,13 @@ OBJECTS = "objects"
 
 
 def steps_of(path: str) -> list[str | int]:
-    """The steps of ``a.b[2].c`` and ``a["b.c"]``. Raises ``ValueError``."""
+    """Parse a path such as ``a.b[2].c`` or ``a["b.c"]``. Raises ``ValueError``."""
     steps: list[str | int] = []
     at = 0
     while at < len(path):
         match = _STEP.match(path, at)
         if match is None:
-            raise ValueError(f'"{path[:200]}" is no path: expected FIELD.FIELD[0]["a.key"]')
+            raise ValueError(f'"{path[:200]}" is not a path: expected FIELD.FIELD[0]["a.key"]')
         steps.append(int(match[2]) if match[2] else match[1] or match[3])
         at = match.end()
     if steps[:1] == ["spec"]:
@@ -39,18 +39,18 @@ def steps_of(path: str) -> list[str | int]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Path and value of ``PATH=VALUE``; the value is YAML. Raises ``ValueError``."""
-    path, value = _parted(text)
+    """Parse ``PATH=VALUE``; the value is YAML. Raises ``ValueError``."""
+    path, value = _split_assignment(text)
     return path, _yaml(value, text)
 
 
 def parse_variation(text: str) -> tuple[str, list[Any]]:
-    """Path and values of ``PATH=VALUE,VALUE``; each is YAML. Raises ``ValueError``."""
-    path, value = _parted(text)
+    """Parse ``PATH=VALUE,VALUE``; each value is YAML. Raises ``ValueError``."""
+    path, value = _split_assignment(text)
     return path, _yaml(f"[{value}]", text)
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _split_assignment(text: str) -> tuple[str, str]:
     match = _ASSIGNMENT.fullmatch(text)
     if match is None:
         raise ValueError(f'expected PATH=VALUE such as manager.flags.node-monitor-grace-period=20s, got "{text[:200]}"')
@@ -62,7 +62,7 @@ def _yaml(text: str, whole: str) -> Any:
     try:
         documents = [document for document, _line in positions.documents_of(text, MAX_VALUES)]
     except positions.PositionedError as error:
-        raise ValueError(f'the value of "{whole[:200]}" is no YAML: {error}') from None
+        raise ValueError(f'the value of "{whole[:200]}" is not YAML: {error}') from None
     if len(documents) > 1:
         raise ValueError(f'the value of "{whole[:200]}" has several documents')
     return documents[0] if documents else None
@@ -71,12 +71,12 @@ def _yaml(text: str, whole: str) -> Any:
 def changed(
     document: dict[str, Any], path: str, value: Any, where: Positions
 ) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    """The document with a value set, and the settings for objects, which the document may only refer to. Raises
-    ``ValueError``."""
+    """A copy of the document with a value set, and the settings of objects, which are applied after the objects are
+    loaded. Raises ``ValueError``."""
     steps = steps_of(path)
     if steps[0] == OBJECTS and len(steps) > 1 and isinstance(steps[1], str):
         return document, [(path, value)]
-    # Only the containers on the path are copied, so that everything else keeps its line.
+    # Only containers on the path are copied, so all other parts keep their lines.
     result = _copied(document, where)
     spec = result["spec"] = _copied(result.get("spec") or {}, where)
     _set(spec, steps, value, path, where)
@@ -84,8 +84,8 @@ def changed(
 
 
 def changed_objects(objects: list[dict[str, Any]], path: str, value: Any) -> list[dict[str, Any]]:
-    """The objects, with a value set in those of a name: ``objects.NAME.…``, where several kinds have an object of that
-    name ``objects["KIND/NAME"].…``. Raises ``ValueError``."""
+    """A copy of the objects, with a value set in those with a name: ``objects.NAME.…``, or ``objects["KIND/NAME"].…``
+    if several kinds have an object of that name. Raises ``ValueError``."""
     _objects, name, *steps = steps_of(path)
     kind, _slash, own = str(name).rpartition("/")
     kinds = list(dict.fromkeys(obj["kind"] for obj in objects if obj["metadata"].get("name") == own))
@@ -117,8 +117,8 @@ _PARENTS: tuple[tuple[str, ...], ...] = (
 
 
 def _check_parent(parent_value: dict[str, Any], steps: list[str | int], name: str, path: str) -> None:
-    """Raises ``ValueError`` for a path that the object has not, while it has the same path within its ``spec`` or the
-    one of its pods. (A field of a pod alone may be one of the workload, too, such as a Job's activeDeadlineSeconds.)"""
+    """Raises ``ValueError`` for a path that the object does not have, if the same path exists within its ``spec`` or
+    pod template. (Fields of the pod spec may also be fields of the workload, such as a Job's activeDeadlineSeconds.)"""
     if not steps or _has(parent_value, steps[:1]):
         own = steps[1:] if steps[:1] == ["spec"] else []
         if len(own) < 2 or _has(parent_value, steps[:2]):
@@ -127,9 +127,11 @@ def _check_parent(parent_value: dict[str, Any], steps: list[str | int], name: st
         own = steps
     for parent in _PARENTS:
         if _has(parent_value, [*parent, *own]):
-            there = _text_of([*parent, *own])
-            begun = f'{OBJECTS}["{name}"]' if "/" in name else f"{OBJECTS}.{name}"
-            raise ValueError(f'"{path}": {parent_value["kind"]} {name} has no such field; did you mean {begun}{there}?')
+            field_path = _text_of([*parent, *own])
+            selected = f'{OBJECTS}["{name}"]' if "/" in name else f"{OBJECTS}.{name}"
+            raise ValueError(
+                f'"{path}": {parent_value["kind"]} {name} has no such field; did you mean {selected}{field_path}?'
+            )
 
 
 def _text_of(steps: Sequence[str | int]) -> str:
@@ -157,17 +159,17 @@ def _copied(container: Any, where: Positions | None) -> Any:
 
 
 def _set(value: Any, steps: list[str | int], new: Any, path: str, where: Positions | None = None) -> None:
-    """In a container that is already a copy; those on the path are copied."""
+    """Set a value in a container that is already a copy; further containers on the path are copied."""
     for step, following in itertools.pairwise(steps):
         child = _copied(_child(value, step, {} if isinstance(following, str) else None, path, where), where)
         value[_index(value, step, path)] = child
         value = child
     last = _index(value, steps[-1], path)
     if not isinstance(value, dict | list):
-        raise ValueError(f'"{path}": {last} is a field of something that has none')  # noqa: TRY004
+        raise ValueError(f'"{path}": {last} is a field, but its parent is neither a mapping nor a list')  # noqa: TRY004
     value[last] = new
     if where is not None:
-        where.give(value, last)
+        where.add_setting(value, last)
 
 
 def _child(value: Any, step: str | int, default: Any, path: str, where: Positions | None = None) -> Any:
@@ -175,18 +177,18 @@ def _child(value: Any, step: str | int, default: Any, path: str, where: Position
     if isinstance(value, list):
         return value[int(step)]
     if not isinstance(value, dict):
-        raise ValueError(f'"{path}": {step} is a field of something that has none')  # noqa: TRY004
+        raise ValueError(f'"{path}": {step} is a field, but its parent is neither a mapping nor a list')  # noqa: TRY004
     if value.get(step) is None:
         if default is None:
             raise ValueError(f'"{path}": there is no {step}')
         value[step] = default
         if where is not None:
-            where.give(value, step)
+            where.add_setting(value, step)
     return value[step]
 
 
 def _index(value: Any, step: str | int, path: str) -> Any:
-    """In lists: the number, also of the element that has the name."""
+    """The key of a step: for lists the index, also of the element with that name."""
     if isinstance(value, list) and isinstance(step, str):
         for index, item in enumerate(value):
             if isinstance(item, dict) and item.get("name") == step:

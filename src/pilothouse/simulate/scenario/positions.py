@@ -1,7 +1,7 @@
-"""Untrusted YAML as values, with the line of each.
+"""Parses untrusted YAML into values with line numbers.
 
-One document, in one pass over libyaml's events, with limits of size, depth and expanded aliases. Scalars are
-interpreted as by Kubernetes' parser.
+A single pass over libyaml's events, with limits of size, depth and expanded aliases. Scalars are resolved as by
+Kubernetes' parser.
 """
 
 from collections.abc import Sequence
@@ -14,50 +14,50 @@ from pilothouse.machinery.yaml_scalars import ScalarError, key_text, resolve
 MAX_BYTES = 4 << 20
 MAX_DEPTH = 100
 MAX_VALUES = 200_000
-"""Values of aliases count each time."""
+"""Maximum number of values; values of aliases count each time."""
 Step = str | int
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class PositionedError(ValueError):
-    """Text that is no YAML, or too much of it."""
+    """Invalid YAML, or YAML that exceeds the limits."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
         self.line = line
-        """From 1; 0 if there is none."""
+        """The line number, starting at 1; 0 if unknown."""
 
 
 class Positions:
-    """The positions of the parts of a document."""
+    """The line numbers of the parts of a document."""
 
     def __init__(self) -> None:
         self._lines: dict[int, dict[Step, int]] = {}
         self._kept: list[Any] = []
-        self._given: set[tuple[int, Step]] = set()
+        self._settings: set[tuple[int, Step]] = set()
 
     def add(self, container: Any) -> dict[Step, int]:
-        """The lines of a container's parts, to be filled."""
-        self._kept.append(container)  # so that its id stays its own
+        """Register a container; returns its line numbers by key or index, to be filled."""
+        self._kept.append(container)  # keeps its id unique
         lines: dict[Step, int] = {}
         self._lines[id(container)] = lines
         return lines
 
     def copied(self, old: Any, new: Any) -> None:
-        """The parts of a copy have the positions of the original's."""
+        """Copy the line numbers of a container to its copy."""
         self.add(new).update(self._lines.get(id(old), {}))
-        self._given |= {(id(new), step) for owner, step in self._given if owner == id(old)}
+        self._settings |= {(id(new), step) for owner, step in self._settings if owner == id(old)}
 
-    def give(self, container: Any, step: Step) -> None:
-        """The part of a container is from the command line. If it was in the file, it keeps its line."""
+    def add_setting(self, container: Any, step: Step) -> None:
+        """Mark a part as set on the command line. It keeps its line if it was in the file."""
         self._kept.append(container)
-        self._given.add((id(container), step))
+        self._settings.add((id(container), step))
 
-    def given(self, document: Any, path: Sequence[Step]) -> tuple[Step, ...] | None:
-        """The path of a command line setting that contains a part; None if there is none."""
+    def setting(self, document: Any, path: Sequence[Step]) -> tuple[Step, ...] | None:
+        """The path of the command line setting that contains a part, None if there is none."""
         value = document
         for number, step in enumerate(path):
-            if (id(value), step) in self._given:
+            if (id(value), step) in self._settings:
                 return tuple(path[: number + 1])
             try:
                 value = value[step]
@@ -73,7 +73,7 @@ class Positions:
         return last in self._lines.get(id(document), {})
 
     def line(self, document: Any, path: Sequence[Step]) -> int:
-        """The line of a part, or of the nearest part around it."""
+        """The line number of a part, or of the closest part that contains it."""
         line, value = 1, document
         for step in path:
             lines = self._lines.get(id(value))
@@ -94,17 +94,17 @@ class _Frame:
 
 
 def read(text: str) -> tuple[Any, Positions]:
-    """The values of a text, and their positions. Raises ``PositionedError``."""
+    """Parse a text with a single document. Raises ``PositionedError``."""
     if len(text) > MAX_BYTES:
         raise PositionedError(f"the file has more than {MAX_BYTES} bytes")
     reader = _read(text, MAX_VALUES)
     if len(reader.documents) > 1:
-        raise PositionedError("a file has one scenario, and so one document", reader.documents[1][1])
+        raise PositionedError("expected a single document: a file has one scenario", reader.documents[1][1])
     return (reader.documents[0][0] if reader.documents else None), reader.positions
 
 
 def documents_of(text: str, most: int) -> list[tuple[Any, int]]:
-    """The documents of a text, None for empty ones, with the lines where they start; at most ``most`` values together.
+    """Parse the documents of a text, None for empty ones, with their first lines; at most ``most`` values in total.
     Raises ``PositionedError``."""
     return _read(text, most).documents
 
@@ -129,7 +129,7 @@ class _Reader:
         self._most = most
         self.positions = Positions()
         self.documents: list[tuple[Any, int]] = []
-        """With the lines where they start."""
+        """The documents with their first lines."""
         self._anchors: dict[str, tuple[Any, int] | None] = {}
         self._open: list[_Frame] = []
         self._count = 0
@@ -204,7 +204,7 @@ class _Reader:
             if key is None:
                 raise PositionedError(f"a key must be text, got {event.value}", line)
             if key in frame.value:
-                raise PositionedError(f'the key "{key[:80]}" is there twice', line)
+                raise PositionedError(f'the key "{key[:80]}" is duplicated', line)
             frame.key = key
             frame.lines[key] = line
             return

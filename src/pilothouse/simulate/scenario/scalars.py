@@ -1,4 +1,4 @@
-"""Values of scenarios that are written as text: durations, quantities, shares."""
+"""Scalar types of scenarios with a text format: durations, quantities, shares."""
 
 import re
 from typing import Any
@@ -7,13 +7,13 @@ from pilothouse.machinery.durations import DurationError, format_duration, parse
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
 _DAYS = re.compile(r"(?:(\d{1,6})w)?(?:(\d{1,6})d)?(.*)", re.DOTALL)
-LONGEST_SECONDS = 366 * 86400.0
-"""A year: a longer duration is probably a mistake."""
+MAX_SECONDS = 366 * 86400.0
+"""The maximum duration, a year: longer ones are probably mistakes."""
 _PERCENT = re.compile(r"(\d{1,3})%")
 
 
 class Duration(float):
-    """Seconds, written as in Go with weeks and days: ``1w``, ``1d12h``, ``10m``, ``500ms``."""
+    """Seconds, in Go's format with weeks and days: ``1w``, ``1d12h``, ``10m``, ``500ms``."""
 
     def __str__(self) -> str:
         return shown_seconds(self)
@@ -26,7 +26,7 @@ class Quantity(str):
 
 
 class Share(str):
-    """A number of pods, or a part of them: ``1``, ``25%``."""
+    """A number of pods, or a percentage: ``1``, ``25%``."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Share(str):
 
 
 def duration(text: object) -> Duration:
-    """Raises ``ValueError``."""
+    """Parse a duration. Raises ``ValueError``."""
     if text == 0 and not isinstance(text, bool | float):
         return Duration(0.0)
     if not isinstance(text, str):
@@ -51,7 +51,7 @@ def duration(text: object) -> Duration:
         hint = ": give it a unit" if text.isdecimal() else ""
         raise ValueError(f'expected a duration such as 90s, 10m or 1d12h, got "{text[:60]}"{hint}') from None
     seconds += int(weeks or 0) * 7 * 86400 + int(days or 0) * 86400
-    if not 0 <= seconds <= LONGEST_SECONDS:
+    if not 0 <= seconds <= MAX_SECONDS:
         raise ValueError(f'durations are from 0 to 366d, got "{text[:60]}"')
     return Duration(seconds)
 
@@ -62,7 +62,7 @@ def counted(number: int, what: str) -> str:
 
 
 def shown_seconds(seconds: float) -> str:
-    """As people write it: ``1d2h``, ``10m``, ``1.5s``."""
+    """Format a duration: ``1d2h``, ``10m``, ``1.5s``."""
     days, rest = divmod(seconds, 86400)
     text = format_duration(rest)
     for unit in ("0s", "0m"):

@@ -1,6 +1,6 @@
-"""A scenario as it is written: ``kind: Scenario`` of ``simulate.pilothouse.io/v1alpha1``.
+"""The types of a scenario file: ``kind: Scenario`` of ``simulate.pilothouse.io/v1alpha1``.
 
-The docstrings are the descriptions of the published JSON Schema, which editors show.
+The docstrings are the descriptions in the published JSON Schema, which editors show.
 """
 
 from typing import Any, Literal
@@ -30,29 +30,29 @@ class Metadata(_Strict, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     """For other programs; not used here."""
     annotations: dict[str, str] = {}
-    """As labels."""
+    """For other programs; not used here."""
 
 
 class Capacity(_Strict, frozen=True, kw_only=True):
     """The size of a node."""
 
     cpu: Quantity = msgspec.field(default_factory=lambda: Quantity("32"))
-    """Processors: of the node's capacity and allocatable resources."""
+    """CPUs, as capacity and allocatable."""
     memory: Quantity = msgspec.field(default_factory=lambda: Quantity("256Gi"))
-    """Memory."""
+    """Memory, as capacity and allocatable."""
     ephemeral_storage: Quantity = msgspec.field(default_factory=lambda: Quantity("1Ti"), name="ephemeral-storage")
     """Disk for containers and emptyDir volumes."""
     pods: int = 110
-    """How many pods may run on the node."""
+    """The maximum number of pods of the node."""
 
 
 class Spread(_Strict, frozen=True, kw_only=True):
-    """A time that differs from case to case: log-normally distributed."""
+    """A random duration with a log-normal distribution."""
 
     median: Duration
-    """Half of the cases take longer."""
+    """The median."""
     p99: Duration | None = None
-    """One in a hundred takes longer. Default: always the median."""
+    """The 99th percentile. Default: no variation, always the median."""
 
     def __post_init__(self) -> None:
         if self.p99 is not None and self.p99 < self.median:
@@ -60,22 +60,23 @@ class Spread(_Strict, frozen=True, kw_only=True):
 
 
 class NodeGroup(_Strict, frozen=True, kw_only=True):
-    """Nodes that are alike: NAME-0, NAME-1, … A pool over three zones is three groups, with a label in common."""
+    """Nodes of the same kind: NAME-0, NAME-1, … For a pool over three zones use three groups with a common label."""
 
     name: str
-    """The first part of the nodes' names."""
+    """The prefix of the node names."""
     count: int
-    """How many nodes, from 0 to 20,000."""
+    """The number of nodes, from 0 to 20,000."""
     zone: str = ""
-    """Becomes the label topology.kubernetes.io/zone."""
+    """The value of the label topology.kubernetes.io/zone."""
     capacity: Capacity = msgspec.field(default_factory=Capacity)
     labels: dict[str, str] = {}
-    """Of each node."""
+    """The labels of each node."""
     taints: tuple[str, ...] = ()
-    """KEY=VALUE:EFFECT, as the kubelet's --register-with-taints."""
+    """Taints as KEY=VALUE:EFFECT, as in the kubelet's --register-with-taints."""
     profile: Literal["lifelike", "quick", "instant", "calm"] = "lifelike"
-    """The timing of nodes and pods. lifelike: seconds to start, a heartbeat every ten; calm: the same with a heartbeat
-    every 40 seconds, for thousands of nodes; quick and instant: pods start in a third of a second, or at once."""
+    """The timing of nodes and pods. lifelike: pods start within seconds, a heartbeat every ten seconds; calm: the same
+    with a heartbeat every 40 seconds, for thousands of nodes; quick and instant: pods start in a third of a second, or
+    at once."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.count <= 20_000:
@@ -85,36 +86,36 @@ class NodeGroup(_Strict, frozen=True, kw_only=True):
 
 
 class PodRule(_Strict, frozen=True, kw_only=True):
-    """The behavior of the pods that a selector matches; the first rule that matches applies."""
+    """The behavior of pods that match a selector; the first matching rule applies."""
 
     namespace: str = ""
-    """Empty: all."""
+    """The namespace; empty: all."""
     selector: str = ""
-    """Empty: all pods."""
+    """A label selector; empty: all pods."""
     start: Spread | None = None
-    """From the images to running containers, for each pod."""
+    """The time from pulled images to running containers, for each pod."""
     image_pull: Spread | None = None
-    """The first time that a node pulls an image. After that the node has it."""
+    """The duration of a node's first pull of an image. Later pods find the image on the node."""
     fail_every: Duration | None = None
-    """Containers of each pod fail at random times, so far apart on average."""
+    """The mean time between random failures of the containers of each pod."""
     exit_code: int = 1
-    """Of containers that fail."""
+    """The exit code of containers that fail."""
 
 
 class ApiServerSettings(_Strict, frozen=True, kw_only=True):
-    """The API server, as the manager and the program reach it."""
+    """The API server for the manager and the program."""
 
     latency: Spread | None = None
-    """The duration of each of their requests. Default: none, as all computation of programs."""
+    """The latency of each request. Default: none; computation takes no virtual time either."""
 
 
 class SchedulerSettings(_Strict, frozen=True, kw_only=True):
     """The scheduler."""
 
     kube_api_qps: float = msgspec.field(default=50.0, name="kube-api-qps")
-    """Requests a second; 0: no limit."""
+    """Requests per second; 0: no limit."""
     kube_api_burst: int = msgspec.field(default=100, name="kube-api-burst")
-    """Requests at once."""
+    """The maximum burst of requests."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.kube_api_qps <= 1e6 or self.kube_api_burst < 1:
@@ -122,7 +123,7 @@ class SchedulerSettings(_Strict, frozen=True, kw_only=True):
 
 
 class Cluster(_Strict, frozen=True, kw_only=True):
-    """The cluster before anything happens."""
+    """The initial cluster."""
 
     node_groups: tuple[NodeGroup, ...] = msgspec.field(default_factory=lambda: (NodeGroup(name="node", count=3),))
     """Default: three nodes; with a snapshot only its own."""
@@ -131,15 +132,15 @@ class Cluster(_Strict, frozen=True, kw_only=True):
     stages: Paths = ()
     """Files or directories with KWOK Stages, which replace the default behavior of nodes or pods."""
     pods: tuple[PodRule, ...] = ()
-    """How pods behave; beside the annotations simulated.pilothouse.dev/… of each pod."""
+    """The behavior of pods, in addition to the annotations simulated.pilothouse.dev/… of each pod."""
     start: str = "2026-01-01T00:00:00Z"
-    """The time of the clock at the start. With a snapshot the default is its time."""
+    """The initial time of the clock. Default with a snapshot: the time of the snapshot."""
     api_server: ApiServerSettings = ApiServerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     storage: bool = False
-    """A default StorageClass, and a driver that provisions volumes."""
+    """Whether there is a default StorageClass with a driver that provisions volumes."""
     feature_gates: dict[str, bool] = {}
-    """Of the API server and the manager: GATE: true."""
+    """Feature gates of the API server and the manager: GATE: true."""
 
     def __post_init__(self) -> None:
         names = [group.name for group in self.node_groups]
@@ -153,13 +154,13 @@ class Manager(_Strict, frozen=True, kw_only=True):
     """The controller manager."""
 
     controllers: tuple[str, ...] = ("*",)
-    """As --controllers."""
+    """Enabled controllers, as in --controllers."""
     flags: dict[str, str | int | float | bool] = {}
-    """Upstream's flags, without the dashes: node-monitor-grace-period: 40s."""
+    """Flags of kube-controller-manager, without dashes: node-monitor-grace-period: 40s."""
     leader_elect: bool = False
     """Whether the manager uses leader election, as --leader-elect."""
     replicas: int = 1
-    """Processes: with 2 another one takes over, which needs leaderElect."""
+    """The number of processes. 2 requires leaderElect: the second one takes over."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.replicas <= 2:
@@ -176,32 +177,33 @@ class ProgramFile(_Strict, frozen=True, kw_only=True):
 
 
 class Faults(_Strict, frozen=True, kw_only=True):
-    """Faults at random times: count of them, or a rate."""
+    """Random faults at random times, by count or rate."""
 
     count: int | None = None
-    """How many, at most 1,000."""
+    """The number of faults, at most 1,000."""
     rate: str | None = None
-    """As 3/h or 0.5/m."""
+    """The rate: 3/h or 0.5/m."""
     after: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
-    """The earliest time of the first one, from the start of the timeline."""
+    """The earliest time of a fault, from the start of the timeline."""
     within: Duration
-    """They start within this time, counted from after."""
+    """The faults start within this time, counted from after."""
     of: tuple[Literal["manager", "nodes", "pods"], ...] = ("manager",)
-    """manager: it is killed, its requests fail, its watches are delayed; nodes: outages; pods: containers crash."""
+    """The targets. manager: it is killed, its requests fail, its watches are delayed; nodes: outages; pods: containers
+    crash."""
     resources: tuple[str, ...] = ()
-    """Resources whose watches and writes fail. Default: those of the common workloads."""
+    """The resources whose watches and writes fail. Default: those of the common workloads."""
 
     def __post_init__(self) -> None:
         if (self.count is None) == (self.rate is None):
             raise ValueError("faults have a count or a rate")
         if not self.of:
-            raise ValueError("of says what fails: manager, nodes, pods")
+            raise ValueError("of must not be empty: manager, nodes, pods")
         if not 0 <= self.number <= 1000:
             raise ValueError(f"at most 1000 faults, got {self.number}")
 
     @property
     def number(self) -> int:
-        """How many."""
+        """The number of faults."""
         if self.count is not None:
             return self.count
         amount, slash, unit = (self.rate or "").partition("/")
@@ -213,12 +215,12 @@ class Faults(_Strict, frozen=True, kw_only=True):
 
 
 class Until(_Strict, frozen=True, kw_only=True):
-    """The end: a time, or rest."""
+    """When the run ends: at a time, or when the cluster is quiet."""
 
     time: Duration | None = None
-    """Time after the start; with quiet at the latest, which fails the run."""
+    """The end, from the start of the timeline. Together with quiet it is a time limit, which fails the run."""
     quiet: Duration | None = None
-    """Nothing but heartbeats was written for so long, and the time line is over."""
+    """End after this time without writes except heartbeats, when the timeline is finished."""
 
     def __post_init__(self) -> None:
         if self.time is None and self.quiet is None:
@@ -233,22 +235,22 @@ class Rule(_Strict, frozen=True, kw_only=True):
     cel: str
     """The expression; see the section about expressions."""
     name: str = ""
-    """For messages and results."""
+    """The name in messages and results."""
     for_each: str = ""
-    """A resource, such as pods: the expression is about each object of it, as object."""
+    """A resource, such as pods. The expression is evaluated for each object, which is the variable object."""
     message: str = ""
-    """The explanation of a violation, for messages."""
+    """An explanation for messages about violations."""
 
 
 class EventuallyRule(Rule, frozen=True, kw_only=True):
     """A CEL expression that must become true in time."""
 
     within: Duration
-    """How long it may take, from the start of the time line or of the entry."""
+    """The maximum time, from the start of the timeline or of the entry."""
     after: str = ""
-    """The name of an entry of the time line; empty: the start."""
+    """The name of an entry of the timeline; empty: the start of the timeline."""
     again: bool = False
-    """It must be false first, after the entry has started: if it was true before, that does not count."""
+    """It must first be false after the start of the entry: if it was true before, that does not count."""
 
 
 class TimeToReady(_Strict, frozen=True, kw_only=True):
@@ -266,40 +268,41 @@ class TimeToReady(_Strict, frozen=True, kw_only=True):
 
 
 class Limit(_Strict, frozen=True, kw_only=True):
-    """A number, at most."""
+    """A maximum."""
 
     max: int
-    """The most that is allowed."""
+    """The maximum."""
     by: str = ""
-    """Of writes: only those of a program: manager, scheduler, nodes, user."""
+    """For writes: only those of a program: manager, scheduler, nodes, user."""
 
 
 class Budget(_Strict, frozen=True, kw_only=True):
     """A limit of one of the measures."""
 
     name: str = ""
-    """For messages and results."""
+    """The name in messages and results."""
     workload: str = ""
-    """TYPE/NAME, such as deployment/web; empty: all pods."""
+    """The workload as TYPE/NAME, such as deployment/web; empty: all pods."""
     namespace: str = "default"
-    """Of the workload."""
+    """The namespace of the workload."""
     max_unavailable: Share | None = None
-    """Pods of the workload that are not available at once, after it was complete for the first time. A percentage is of
-    the replicas at that moment, rounded down as for a Deployment; a PodDisruptionBudget rounds up."""
+    """The maximum number of pods of the workload that are unavailable at the same time, after all were available once.
+    A percentage is of the replicas at that moment, rounded down as for a Deployment; a PodDisruptionBudget rounds
+    up."""
     time_to_ready: TimeToReady | None = None
     writes: Limit | None = None
-    """The maximum number of changes of objects during the whole run, including heartbeats."""
+    """The maximum number of writes during the whole run, including heartbeats."""
     restarts: Limit | None = None
-    """Restarts of containers, at most."""
+    """The maximum number of container restarts."""
 
     def __post_init__(self) -> None:
-        given = [limit for limit in (self.max_unavailable, self.time_to_ready, self.writes, self.restarts) if limit]
-        if len(given) != 1:
+        limits = [limit for limit in (self.max_unavailable, self.time_to_ready, self.writes, self.restarts) if limit]
+        if len(limits) != 1:
             raise ValueError("a budget has one of maxUnavailable, timeToReady, writes and restarts")
         if self.max_unavailable is not None and not self.workload:
-            raise ValueError("maxUnavailable is of a workload: TYPE/NAME")
+            raise ValueError("maxUnavailable requires a workload: TYPE/NAME")
         if self.max_unavailable is not None and self.workload.partition("/")[0].lower() == "job":
-            raise ValueError("maxUnavailable is not measured of Jobs, whose pods end")
+            raise ValueError("maxUnavailable is not available for Jobs, whose pods terminate")
         if self.workload and (
             self.workload.count("/") != 1 or self.workload.partition("/")[0].lower() not in WORKLOAD_KINDS
         ):
@@ -323,13 +326,13 @@ class Expect(_Strict, frozen=True, kw_only=True):
     """The expectations."""
 
     always: tuple[Rule, ...] = ()
-    """Whenever an object changes that the expression reads."""
+    """Expressions that must always be true. Evaluated after every change of an object that they read."""
     eventually: tuple[EventuallyRule, ...] = ()
-    """Once, in time."""
+    """Expressions that must become true in time."""
     at_end: tuple[Rule, ...] = ()
-    """When the run ends."""
+    """Expressions that must be true at the end of the run."""
     invariants: tuple[str, ...] = ()
-    """Classes of pilothouse.sim.invariants, checked after every write: ReplicaSets, Garbage, …"""
+    """Invariants by name, checked after every write: ReplicaSets, Garbage, …"""
     budgets: tuple[Budget, ...] = ()
 
 
@@ -343,13 +346,13 @@ class Spec(_Strict, frozen=True, kw_only=True):
     programs: tuple[ProgramFile, ...] = ()
     """At most one operator or controller under test. It replaces the manager as the target of faults."""
     objects: tuple[str | dict[str, Any], ...] = ()
-    """The objects that are applied first: manifests, files, directories (also with a kustomization.yaml)."""
+    """The initial objects: manifests, files, directories (also with a kustomization.yaml)."""
     ready: Duration = msgspec.field(default_factory=lambda: Duration(0.0))
     """The timeline starts this time after the objects were applied."""
     timeline: tuple[Entry, ...] = ()
     """The actions."""
     faults: Faults | None = None
-    """Faults at random times, drawn from the seed of the run."""
+    """Random faults, which depend on the seed of the run."""
     until: Until = msgspec.field(default_factory=lambda: Until(quiet=Duration(1200.0), time=Duration(7 * 86400.0)))
     expect: Expect = Expect()
 
@@ -358,7 +361,7 @@ class Spec(_Strict, frozen=True, kw_only=True):
             raise ValueError("a scenario has at most one program")
         names = [entry.name for entry in self.timeline if entry.name]
         if len(set(names)) != len(names):
-            raise ValueError("two entries of the time line have the same name")
+            raise ValueError("two entries of the timeline have the same name")
 
 
 class ScenarioFile(_Strict, frozen=True, kw_only=True):
