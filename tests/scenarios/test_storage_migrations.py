@@ -210,7 +210,7 @@ def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
 )
 @broken_without(
     lambda instead: [(migration_runner, "migrated_configuration", instead)],
-    fails="is forgotten, in which",
+    fails="was removed, in which",
     options=OPTIONS,
     invariants=lambda: (invariant(),),
 )

@@ -254,7 +254,7 @@ def test_entries_that_are_left_out_are_not_missed(tmp_path: Path) -> None:
 def test_a_cluster_that_never_rests_fails(tmp_path: Path) -> None:
     spec = WEB.replace("{time: 5m}", "{quiet: 2m, time: 10m}")
     entry = "  timeline: [{every: 1m, until: 20m, restart: {deployment: web}}]\n"
-    assert "unsettled until: nothing was to be written for 2m within 10m" in failure(tmp_path, spec + entry)
+    assert "unsettled until: the cluster was not quiet for 2m within 10m" in failure(tmp_path, spec + entry)
 
 
 def test_a_rejected_manifest_is_an_error_of_the_scenario(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
-    references: tuple[_Owner, ...] = ()
+    owner_references: tuple[_Owner, ...] = ()
     deletion_timestamp: str = ""
 
 
@@ -180,7 +180,7 @@ class Usage(Invariant):
 
     def _replicaset_changed(self, type_: str, value: bytes) -> None:
         metadata = _workload(value).metadata
-        owner = next((reference for reference in metadata.references if reference.controller), None)
+        owner = next((reference for reference in metadata.owner_references if reference.controller), None)
         if type_ == "ADDED":
             name = ("ReplicaSet", metadata.namespace, metadata.name)
             self._replicasets[metadata.uid] = name if owner is None else (owner.kind, metadata.namespace, owner.name)
@@ -261,7 +261,7 @@ class Usage(Invariant):
         return self.times
 
     def _owner(self, pod: _Pod) -> Workload | None:
-        owner = next((reference for reference in pod.metadata.references if reference.controller), None)
+        owner = next((reference for reference in pod.metadata.owner_references if reference.controller), None)
         if owner is None:
             return None
         if owner.kind == "ReplicaSet":

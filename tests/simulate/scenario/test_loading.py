@@ -33,11 +33,11 @@ def error_of(folder: Path, text: str) -> str:
     {
         "an unknown field": (
             "  timeline:\n  - at: 1m\n    scale: {deployment: web, replica: 5}\n",
-            "s.yaml:7: spec.timeline[0].scale.replica: there is no such field; did you mean replicas?",
+            "s.yaml:7: spec.timeline[0].scale.replica: unknown field; did you mean replicas?",
         ),
         "a field of another level": (
             "  timeline:\n  - {at: 1m, delete: {deployment: web}}\n",
-            "s.yaml:6: spec.timeline[0].delete.deployment: there is no such field; there are namespace, object, ",
+            "s.yaml:6: spec.timeline[0].delete.deployment: unknown field; there are namespace, object, ",
         ),
         "an unknown value": (
             "  cluster:\n    nodeGroups:\n    - {name: a, count: 1, profile: fast}\n",
@@ -81,7 +81,7 @@ def error_of(folder: Path, text: str) -> str:
         ),
         "an unknown action": (
             "  timeline:\n  - {at: 1m, explode: {}}\n",
-            "s.yaml:6: spec.timeline[0].explode: there is no such field",
+            "s.yaml:6: spec.timeline[0].explode: unknown field",
         ),
         "two actions": (
             "  timeline:\n  - {at: 1m, cordon: {name: a}, uncordon: {name: a}}\n",
@@ -89,7 +89,7 @@ def error_of(folder: Path, text: str) -> str:
         ),
         "no time": (
             "  timeline:\n  - {cordon: {name: a}}\n",
-            "s.yaml:6: spec.timeline[0]: say when: at, every or when",
+            "s.yaml:6: spec.timeline[0]: a time is required: at, every or when",
         ),
         "two effects": (
             "  timeline:\n  - {at: 1m, nodes: {name: node-0, silence: true, vanish: true}}\n",
@@ -149,7 +149,7 @@ def error_of(folder: Path, text: str) -> str:
         ),
         "faults after the end": (
             "  until: {time: 5m}\n  faults:\n    count: 3\n    within: 1m\n    after: 5m\n",
-            "s.yaml:9: spec.faults.after: no fault can begin: the run ends before, after 5m (until.time)",
+            "s.yaml:9: spec.faults.after: no fault can start: the run ends before, after 5m (until.time)",
         ),
         "a misspelled flag": (
             "  manager:\n    flags:\n      node-monitor-grace-perod: 20s\n",
@@ -157,7 +157,7 @@ def error_of(folder: Path, text: str) -> str:
         ),
         "unavailable pods of a Job": (
             "  expect:\n    budgets:\n    - {workload: job/a, maxUnavailable: 1}\n",
-            "s.yaml:7: spec.expect.budgets[0]: maxUnavailable is not measured of Jobs, whose pods end",
+            "s.yaml:7: spec.expect.budgets[0]: maxUnavailable is not available for Jobs, whose pods terminate",
         ),
         "a bad budget": (
             "  expect:\n    budgets:\n    - {workload: web, maxUnavailable: 1}\n",
@@ -173,7 +173,7 @@ def error_of(folder: Path, text: str) -> str:
         ),
         "objects from the net": (
             "  objects: ['https://example.com/a.yaml']\n",
-            "s.yaml:5: spec.objects[0]: https://example.com/a.yaml: objects come from files here",
+            "s.yaml:5: spec.objects[0]: https://example.com/a.yaml: URLs are not supported; download the file",
         ),
         "a file that is not there": ("  objects: [nothing.yaml]\n", "nothing.yaml: no such file or folder"),
         "an object without a kind": (
@@ -211,9 +211,12 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, spec: str, message
         ),
         "a key twice": (
             HEAD + "  description: a\n  description: b\n",
-            's.yaml:6: the key "description" is there twice',
+            's.yaml:6: the key "description" is duplicated',
         ),
-        "two documents": (HEAD + "  description: a\n---\na: 1\n", "s.yaml:6: a file has one scenario"),
+        "two documents": (
+            HEAD + "  description: a\n---\na: 1\n",
+            "s.yaml:6: expected a single document: a file has one scenario",
+        ),
         "an alias of itself": ("a: &a [*a]\n", "s.yaml:1: an alias must not contain itself"),
         "an unknown alias": ("a: *b\n", "s.yaml:1: "),
         "aliases that explode": (
@@ -353,11 +356,11 @@ def test_more_nodes_than_there_are(tmp_path: Path, selection: str, message: str)
         ),
         "a field": (
             ("until.tiem", "1h"),
-            "s.yaml: spec.until.tiem (from the command line): there is no such field; did you mean time?",
+            "s.yaml: spec.until.tiem (from the command line): unknown field; did you mean time?",
         ),
         "a field on the way": (
             ("manager.flag.x", 1),
-            "s.yaml: spec.manager.flag (from the command line): there is no such field; did you mean flags?",
+            "s.yaml: spec.manager.flag (from the command line): unknown field; did you mean flags?",
         ),
         "a value in a list": (
             ("timeline[0].at", "soon"),
@@ -365,7 +368,7 @@ def test_more_nodes_than_there_are(tmp_path: Path, selection: str, message: str)
         ),
         "what the file says is where it stands": (
             ("until.time", "1h"),
-            ":9: spec.timeline[1].sacle: there is no such field; did you mean scale?",
+            ":9: spec.timeline[1].sacle: unknown field; did you mean scale?",
         ),
     },
 )
