@@ -97,7 +97,7 @@ def test_json(path: str, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["PATH", "--set", "timeline.none.at=1s"], "there is no none", id="name"),
         pytest.param(["PATH", "--report", "r.pdf"], "r.pdf: an HTML page is written; choose a name that ends in .html"),
         pytest.param(["PATH", "--plot", "p.png"], "p.png: SVG is written; choose a name that ends in .svg"),
-        pytest.param(["PATH", "--set", "cluster.nodeGroups.node.count=[}"], "is no YAML", id="YAML"),
+        pytest.param(["PATH", "--set", "cluster.nodeGroups.node.count=[}"], "is not YAML", id="YAML"),
     ],
 )
 def test_what_cannot_be_used(path: str, capsys: pytest.CaptureFixture[str], words: list[str], expected: str) -> None:

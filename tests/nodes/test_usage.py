@@ -5,7 +5,7 @@ from typing import Any
 from tests.tables import cases
 
 from pilothouse.api.usage import ContainerUsage, Usage
-from pilothouse.nodes.usage import UNSAID, container_usages
+from pilothouse.nodes.usage import DEFAULT_USAGE, container_usages
 
 MI = 1 << 20
 KEY = "simulated.pilothouse.dev/"
@@ -30,7 +30,7 @@ A, B = ("a", ASKED), ("b", ASKED)
     "of, share, expected",
     {
         "a share of what it requests": (pod(A), {}, [("a", 50, 50 * MI)]),
-        "a little where it requests nothing": (pod(("a", {})), {}, [("a", UNSAID.cpu, UNSAID.memory)]),
+        "a little where it requests nothing": (pod(("a", {})), {}, [("a", DEFAULT_USAGE.cpu, DEFAULT_USAGE.memory)]),
         "as said, of the pod": (pod(A, cpu_usage="2"), {}, [("a", 2000, 50 * MI)]),
         "in equal parts, nothing lost": (pod(A, B, cpu_usage="101m"), {}, [("a", 51, 50 * MI), ("b", 50, 50 * MI)]),
         "as said, of a container, before what is said of the pod": (

@@ -54,7 +54,7 @@ def test_what_is_missing_has_its_zero_value() -> None:
         "", 0, 0.0, False, zero_time, 0, None, "", "", b"", None, Part(name=""), (), set(), {}, msgspec.Raw(b"null"),
         ObjectMeta(name="a"),
     )  # fmt: skip
-    assert lenient.without_made_up(found, {}) == {"metadata": {"name": "a"}}
+    assert lenient.without_defaults(found, {}) == {"metadata": {"name": "a"}}
 
 
 def test_bounds_and_enumerations_are_left_to_the_schema() -> None:
@@ -69,7 +69,7 @@ def test_bounds_and_enumerations_are_left_to_the_schema() -> None:
     assert found.part == Part(name="", size=5)
     assert found.parts == (Part(name="a", size=7),)
     assert found.by_name == {"a": Part(name="", size=9)}
-    shown = lenient.without_made_up(found, given)
+    shown = lenient.without_defaults(found, given)
     expected = {**given, "part": {"size": 5}}
     assert {name: shown.get(name) for name in expected} == expected
     assert shown.keys() - expected.keys() <= {"metadata"}

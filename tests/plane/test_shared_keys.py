@@ -28,7 +28,7 @@ def test_the_first_makes_them_and_the_others_wait(tmp_path: Path, monkeypatch: p
     def keys(number: int) -> tuple[bytes, bytes]:
         authority = served._authority(tmp_path, Env())
         assert authority is not None
-        return authority.certificate, served._kept(tmp_path, "admin.token", lambda: token(number))
+        return authority.certificate, served._load_or_create(tmp_path, "admin.token", lambda: token(number))
 
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(keys, range(4)))

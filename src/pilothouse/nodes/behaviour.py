@@ -41,7 +41,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return math.inf
 
 
-SHORTEST_OUTCOME_SECONDS = 1.0
+MIN_OUTCOME_SECONDS = 1.0
 """The minimum ``periodSeconds`` of a probe: every change is a write."""
 PASSES = Timeline(((True, math.inf),))
 
@@ -277,7 +277,7 @@ def parse_timeline(text: str) -> Timeline:
         if len(part) == 1 and number < len(words) - 1:
             raise ValueError(f'only the last outcome may last forever, "{part[0]}" needs a duration')
         seconds = parse_duration(part[1]) if len(part) == 2 else math.inf
-        if seconds < SHORTEST_OUTCOME_SECONDS:
+        if seconds < MIN_OUTCOME_SECONDS:
             raise ValueError(f"an outcome lasts longer than {part[1]}, a kubelet probes once a second at most")
         steps.append((part[0] == "pass", seconds))
     return Timeline(tuple(steps))

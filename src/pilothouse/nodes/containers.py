@@ -109,7 +109,7 @@ class RuntimeContainer(msgspec.Struct, kw_only=True):
 
     @property
     def over(self) -> bool:
-        """It has ended and will not be restarted."""
+        """Whether it has terminated and will not be restarted."""
         return self.state == TERMINATED and not self.restartable
 
 
@@ -172,7 +172,7 @@ def new_runtime_pod(pod: NodePod, behaviour: Behaviour, profile: Profile, starts
 
 
 def _add_ephemeral(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
-    """Add new ones, at any position; none is ever removed."""
+    """Add new ephemeral containers, at any position; none is ever removed."""
     previous = {container.name: container for container in pod.ephemeral}
     pod.ephemeral = tuple(
         previous.get(name)

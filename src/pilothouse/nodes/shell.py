@@ -26,9 +26,9 @@ from pilothouse.nodes.shell_syntax import (
 )
 from pilothouse.nodes.shell_words import TEXT, VARIABLE, Unclear, Word, tokens
 
-LONGEST_SCRIPT = 32_768
+MAX_SCRIPT_LENGTH = 32_768
 MAX_COMMANDS = 2_000
-DEEPEST_SHELL = 5
+MAX_SHELL_DEPTH = 5
 TERMINATION_LOG = "/dev/termination-log"
 
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/proc/1/fd/1", "/proc/1/fd/2", "/proc/self/fd/1", "/proc/self/fd/2")
@@ -77,7 +77,7 @@ class _TooMuch(Unclear):
 
 
 class _Forever(Exception):
-    """It does not end."""
+    """The script does not terminate."""
 
 
 class _Exit(Exception):
@@ -117,7 +117,7 @@ class Shell:
         return Result(seconds, self.status if seconds < math.inf else 0, ordered, "".join(self._message))
 
     def run_text(self, script: str) -> None:
-        if len(script) > LONGEST_SCRIPT:
+        if len(script) > MAX_SCRIPT_LENGTH:
             raise Unclear("too long")
         self._list(parse(tokens(script)), tested=False)
 
@@ -215,7 +215,7 @@ class Shell:
                 if (self.status == 0) == loop.until:
                     self.status = last
                     return
-                if not self._goes_on(loop.body, tested=tested):
+                if not self._continues(loop.body, tested=tested):
                     return
             except _TooMuch:
                 raise _Forever from None
@@ -233,10 +233,10 @@ class Shell:
         for word in loop.words:
             for value in self._values(word):
                 self._variables[loop.name] = value
-                if not self._goes_on(loop.body, tested=tested):
+                if not self._continues(loop.body, tested=tested):
                     return
 
-    def _goes_on(self, body: CommandList, *, tested: bool) -> bool:
+    def _continues(self, body: CommandList, *, tested: bool) -> bool:
         try:
             self._list(body, tested=tested)
         except _Leave as leave:
@@ -416,7 +416,7 @@ class Shell:
         inner = Shell(self)
         inner._variables, inner._exits_on_error = {}, False
         inner._depth += 1
-        if inner._depth > DEEPEST_SHELL:
+        if inner._depth > MAX_SHELL_DEPTH:
             raise Unclear("too deep")
         runs = False
         rest = list(arguments)
@@ -463,7 +463,7 @@ def _is_constant(condition: CommandList, name: str) -> bool:
 
 
 def _may_leave(body: object) -> bool:
-    """Whether anything in it could end a loop, at any depth."""
+    """Whether the command contains something that could end a loop, at any depth."""
     if isinstance(body, Word):
         return body.keyword in _LEAVES
     if isinstance(body, msgspec.Struct):

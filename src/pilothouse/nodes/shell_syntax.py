@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.nodes.shell_words import TEXT, Operator, Token, Unclear, Word
 
-_DEEPEST = 20
+_MAX_DEPTH = 20
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _REDIRECTIONS = (">", ">>", ">|", "<", ">&", "<&", "&>")
 _RESERVED = ("case", "function", "select", "[[", "coproc", "time")
@@ -139,7 +139,7 @@ class _Parser:
     def sequence(self, ends: tuple[str, ...]) -> CommandList:
         """Commands up to one of these keywords, to ``)``, or to the end."""
         self._depth += 1
-        if self._depth > _DEEPEST:
+        if self._depth > _MAX_DEPTH:
             raise Unclear("too deep")
         items: list[tuple[AndOr, bool]] = []
         self._skip_lines()

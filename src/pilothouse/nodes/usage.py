@@ -15,7 +15,7 @@ from pilothouse.nodes.behaviour import PREFIX
 
 IDLE = Usage(cpu=10, memory=64 << 20)
 """The usage of a node without its pods."""
-UNSAID = Usage(cpu=1, memory=32 << 20)
+DEFAULT_USAGE = Usage(cpu=1, memory=32 << 20)
 """The usage of a container without requests."""
 CPU_SHARE, MEMORY_SHARE = 10, 50
 """The usage of a container in percent of its requests: an idle program needs little CPU, but has allocated its memory.
@@ -81,5 +81,5 @@ def _in_units(text: str, resource: str) -> int:
 def _usual(requests: Mapping[str, Any], resource: str) -> int:
     text = requests.get(resource)
     if text is None:
-        return UNSAID.cpu if resource == "cpu" else UNSAID.memory
+        return DEFAULT_USAGE.cpu if resource == "cpu" else DEFAULT_USAGE.memory
     return _in_units(str(text), resource) * (CPU_SHARE if resource == "cpu" else MEMORY_SHARE) // 100

@@ -67,7 +67,7 @@ class AdmissionRequest(Generic[T]):
         self.old_object = old
         """As it is stored."""
         self.uid: str = request.uid
-        """Of the review, not of an object."""
+        """The uid of the review, not of an object."""
         self.operation: str = request.operation
         """``CREATE``, ``UPDATE`` or ``DELETE``."""
         self.name: str = request.name

@@ -69,7 +69,7 @@ class Context(Generic[T]):
         self.key: str = object_key(obj.metadata)
         """``NAMESPACE/NAME``, or only the name of a cluster-scoped object."""
         self.client: Client = parts.client
-        """For everything without a method here. Its writes are not tracked."""
+        """The client, for requests without a method here. Its writes are not tracked."""
         self.env: Env = parts.env
         """The time (``now()``) and random numbers (``stream(name)``), also in virtual time."""
         self.log: Log = parts.log

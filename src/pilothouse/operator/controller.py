@@ -24,7 +24,7 @@ from pilothouse.runtime.informer import InformerFactory, SharedInformer
 _PAUSES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 """Seconds between checks of a cache that is old."""
 
-_LONGEST_ERROR = 1000
+_MAX_ERROR_LENGTH = 1000
 """Characters of an error that are kept."""
 
 
@@ -212,13 +212,13 @@ class DeclaredController(Controller):
         try:
             requeue = await self._sync(key)
         except Exception as error:
-            self._errors[key] = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+            self._errors[key] = f"{type(error).__name__}: {error}"[:_MAX_ERROR_LENGTH]
             raise
         self._errors.pop(key, None)
         return requeue
 
     async def _sync(self, key: str) -> Requeue | None:
-        await self._caught_up(key)
+        await self._is_up_to_date(key)
         obj, raw = self._primary.cache.get(key), self._primary.cache.raw(key)
         if obj is None or raw is None:
             return None
@@ -232,7 +232,7 @@ class DeclaredController(Controller):
             await ctx.add_finalizer()
         return await self._with_status(ctx, declaration.reconcile(obj, ctx))
 
-    async def _caught_up(self, key: str) -> None:
+    async def _is_up_to_date(self, key: str) -> None:
         """Wait until the caches have the writes of earlier syncs of the object. Mostly they do, or will within
         milliseconds: the backoff of failures would be too long for that. Raises ``StaleCache`` after a second."""
         for seconds in _PAUSES:

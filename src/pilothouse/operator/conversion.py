@@ -149,7 +149,7 @@ def _converted(resource: CustomResource[Any], obj: Object, raw: bytes, desired: 
         if fits:
             fields = msgspec.json.decode(msgspec.json.encode(view), type=dict[str, msgspec.Raw])
         else:
-            converted = lenient.without_made_up(view, msgspec.json.decode(raw))
+            converted = lenient.without_defaults(view, msgspec.json.decode(raw))
             fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in converted.items()}
         metadata = _with_changes(metadata, obj.metadata, metadata_before)
     names = {"apiVersion": f"{resource.kind.group}/{desired}", "kind": obj.kind, "metadata": metadata}

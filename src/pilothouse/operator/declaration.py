@@ -74,7 +74,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     rate_limiter: Callable[[Env], RateLimiter[str]]
     rights: tuple[dict[str, Any], ...] = ()
     status_fields: frozenset[str] | None = None
-    """Those of a custom resource; None if they are unknown."""
+    """The fields of a custom resource's status; None if they are unknown."""
 
     reconciler: Callable[[], Any] | None = None
     """The class whose instance has ``reconcile`` and ``finalize``; None for functions."""

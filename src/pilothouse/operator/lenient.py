@@ -86,7 +86,7 @@ def read(view: type[T], body: bytes, what: Callable[[], str]) -> tuple[T, bool]:
     return value, False
 
 
-def without_made_up(view: msgspec.Struct, source: Any) -> dict[str, Any]:
+def without_defaults(view: msgspec.Struct, source: Any) -> dict[str, Any]:
     """The JSON of a view that was decoded from an incomplete object: without fields that have their default, or for
     required ones their zero value, unless ``source``, the JSON of that object, has the field.
 

@@ -300,7 +300,7 @@ class WebhookServer:
             authority = directory / "ca.crt"
             bundle = authority.read_bytes() if authority.exists() else b""
             publish: _Work = functools.partial(rotator.publish, bundle)
-            keep: _Work = _for_ever
+            keep: _Work = _run_forever
         else:
             first = await self._retried(rotator.certificates)
             source = tls.ServerTls.from_pair(first.serving)
@@ -339,5 +339,5 @@ class WebhookServer:
                 backoff = min(backoff * 2, CHECK_SECONDS)
 
 
-async def _for_ever() -> None:
+async def _run_forever() -> None:
     await asyncio.Event().wait()

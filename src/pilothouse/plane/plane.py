@@ -280,7 +280,7 @@ def _profiles(options: PlaneOptions) -> dict[str, Profile]:
             if name in profiles:
                 raise ValueError(f"two nodes are called {name}: give the groups other names")
             profiles[name] = group.profile
-    # The controllers know of the taints of nodes that were there before.
+    # The controllers observe the taints of nodes that existed before.
     adopted = msgspec.structs.replace(options.profile, adopts=True, clears_start_taint=False)
     for name in options.adopted_nodes:
         if name in profiles:

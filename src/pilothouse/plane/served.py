@@ -56,7 +56,7 @@ with lazy_imports():
     from pilothouse.controllermanager import build_metrics, feature_gates
     from pilothouse.plane import etcd_store, plain_http
     from pilothouse.runtime import process_metrics
-    from pilothouse.serving import certificates, tls, worker_thread  # Plain HTTP needs none of them.
+    from pilothouse.serving import certificates, tls, worker_thread  # Not needed for plain HTTP.
     from pilothouse.storage import sqlite
 
 ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
@@ -101,10 +101,10 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Files with further keys that may have signed service account tokens."""
     anonymous: bool = True
     fsync: bool = True
-    """If false, a write is acknowledged before it is on the disk. It survives the end of the process, but may be lost
-    if the machine crashes."""
+    """If false, a write is acknowledged before it is on disk. It survives the end of the process, but may be lost if
+    the machine crashes."""
     audit: "AuditLogOptions | None" = None
-    """Which requests are audited, and where to; None for no audit."""
+    """The audit options; None for no audit."""
     etcd: "EtcdOptions | None" = None
     """The etcd that the cluster is stored in; ``data_dir`` then has certificates, keys and tokens only."""
     server: ServerOptions = ServerOptions()
@@ -145,7 +145,7 @@ class ServedApiServer:
         self._sandbox: Sandbox | None = None
         self.server.core.long_work.get_sandbox = self._hire
         self.server.core.long_work.hire_sandbox = self._hire_sandbox
-        self.token = _kept(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
+        self.token = _load_or_create(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
         self.authority = _authority(directory, env) if options.secure else None
         logins: list[TokenAuthenticator] = [StaticTokenAuthenticator({self.token: ADMIN})]
         if options.token_auth_file:
@@ -347,7 +347,7 @@ def _read(path: str) -> bytes:
 def _authority(directory: Path | None, env: Env) -> "Pair":
     if directory is None:
         return certificates.make_authority("pilothouse-ca", env.now())
-    with locked(directory):  # servers that share it may start at the same time
+    with locked(directory):  # servers that share it may start concurrently
         return certificates.load_or_make_authority(directory, "ca", "pilothouse-ca", env.now())
 
 
@@ -355,15 +355,15 @@ def _signing_key(directory: Path | None) -> PrivateKey | None:
     if directory is None:
         return None
 
-    def made() -> bytes:
+    def new_signing_key() -> bytes:
         return new_key().private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
 
-    return load_key(_kept(directory, "service-account.key", made))
+    return load_key(_load_or_create(directory, "service-account.key", new_signing_key))
 
 
-def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes:
+def _load_or_create(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes:
     """The content of a private file, which is created if it does not exist."""
     if directory is None:
         return make()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-MOST = 500
+MAX_DECISIONS = 500
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -29,12 +29,12 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decisions:
-    """The last ``MOST`` of them."""
+    """The last ``MAX_DECISIONS`` of them."""
 
     def __init__(self) -> None:
         self.count = 0
         """How many there have been."""
-        self._last: deque[Decision] = deque(maxlen=MOST)
+        self._last: deque[Decision] = deque(maxlen=MAX_DECISIONS)
 
     def add(
         self,

@@ -1,9 +1,9 @@
 """The scheduler's metrics: kube-scheduler's families under their names, labels, buckets and texts.
 
-After kube-scheduler v1.36 ``pkg/scheduler/metrics/metrics.go``. Filter and Score are timed as a whole, for one filter
-runs for all nodes before the next one does; PreFilter is part of Filter, PreScore of Score. What happens on an event is
-shown by resource and action (``NodeUpdate``), not by what has changed in it. Families of what is not here are left out:
-Permit, extenders, batches of pods, groups, and sampled times of single plugins and queueing hints.
+As kube-scheduler v1.36 ``pkg/scheduler/metrics/metrics.go``. Filter and Score are measured as a whole, because each
+filter runs for all nodes before the next one; PreFilter is part of Filter, PreScore of Score. Events are labeled by
+resource and action (``NodeUpdate``), without the changed part. Metrics of features that are missing here are omitted:
+Permit, extenders, batches of pods, groups, and sampled durations of single plugins and queueing hints.
 """
 
 from collections.abc import Callable

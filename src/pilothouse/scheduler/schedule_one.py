@@ -137,9 +137,9 @@ class SchedulingAlgorithm:
     ) -> Sequence[int]:
         """The positions of the first nodes that fit, as many as are enough.
 
-        The filters run over stretches of nodes, one filter for all nodes of a stretch, which is several times faster
-        than node by node. Where all nodes of one stretch fit, which is the usual case, the result is a range: what is
-        known of them is then a slice (``take``).
+        Filters run over stretches of nodes, one filter for all nodes of a stretch, which is several times faster than
+        node by node. If all nodes of a stretch fit, which is the usual case, the result is a range, and their cached
+        data is a slice (``take``).
         """
         node_infos, scores = self._cache.node_infos, results.scores
         num_all_nodes = len(node_infos)
@@ -194,8 +194,8 @@ class SchedulingAlgorithm:
     def prioritize_nodes(
         self, pod_info: PodInfo, results: FilterResults, feasible: Sequence[int], parts: list[ScorePart]
     ) -> list[int]:
-        """The weighted sums of the scores of feasible nodes. Scores that are the same for all nodes are left out. What
-        they are made of is appended to ``parts``."""
+        """The weighted sums of the scores of feasible nodes. Scores that are equal for all nodes are left out. The
+        components are appended to ``parts``."""
         cache, node_infos = self._cache, self._cache.node_infos
         scores = results.scores
         totals = take(scores, feasible)

@@ -1,8 +1,8 @@
 """The scheduling loop: takes pods from the queue, one scheduling cycle after the other, with concurrent binding cycles.
 
-A scheduling cycle decides on a cache in which every earlier decision counts already. The binding cycle is the slow
-part and does not hold up the next decision; if it fails, the cache forgets the pod. At most ``MAX_CONCURRENT_WRITES``
-of them run: beyond that decisions wait, so that a pod of high priority that is created meanwhile still comes first.
+A scheduling cycle uses a cache that includes all earlier decisions. Binding cycles, the slow part, run concurrently; if
+one fails, the cache forgets the pod. At most ``MAX_CONCURRENT_WRITES`` of them run: beyond that decisions wait, so that
+a pod of high priority that is created meanwhile is still scheduled first.
 
 A pod that fits no node may preempt others and is then nominated for their room. In any case it waits in the queue for
 an event that may help it (``queueing_hints``). As kube-scheduler v1.36 ``pkg/scheduler/scheduler.go`` and the cycles of

@@ -19,7 +19,7 @@ ALLOCATION_FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 """The annotation of claims created from templates: the entry of the pod."""
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation, ``true``, of claims that the scheduler made for extended resources."""
+"""Annotation, ``true``, of claims that the scheduler created for extended resources."""
 MAX_RESERVATIONS = 256
 NO_EXECUTE = "NoExecute"
 
@@ -34,22 +34,22 @@ class NoClaim(enum.Enum):
 
 
 class ClaimOfEntry(msgspec.Struct, frozen=True):
-    """The claim of an entry. One that was ``made`` for the pod only counts if the pod is its controller."""
+    """The claim of an entry. A claim that was created ``for_pod`` only counts if the pod is its controller."""
 
     name: str
-    made: bool
+    for_pod: bool
 
 
 def claim_of(pod: Pod, entry: PodResourceClaim) -> ClaimOfEntry | NoClaim:
     """The claim of the pod's entry."""
     if entry.resource_claim_name is not None:
-        return ClaimOfEntry(entry.resource_claim_name, made=False)
+        return ClaimOfEntry(entry.resource_claim_name, for_pod=False)
     if entry.resource_claim_template_name is None:
         return NoClaim.UNKNOWN_SOURCE
     for status in pod.status.resource_claim_statuses:
         if status.name == entry.name:
             name = status.resource_claim_name
-            return NoClaim.NOT_NEEDED if name is None else ClaimOfEntry(name, made=True)
+            return NoClaim.NOT_NEEDED if name is None else ClaimOfEntry(name, for_pod=True)
     return NoClaim.NOT_MADE_YET
 
 

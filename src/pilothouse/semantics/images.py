@@ -16,7 +16,7 @@ _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*+|\[[a-fA-F0-9:]+\])(?::[0-9]++)?"
 _DIGEST = "sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}"
 _NAME = rf"(?P<name>(?:{_HOST}/)?{_PART}(?:/{_PART})*+)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@(?:{_DIGEST}))?"
 _IDENTIFIER = "[a-f0-9]{64}"
-_MOST = 255
+_MAX_LENGTH = 255
 _DEFAULT_DOMAIN = "docker.io"
 _OFFICIAL = "library/"
 """The implied prefix of ``nginx``, which counts for the length."""
@@ -30,7 +30,7 @@ def tag_of(image: str) -> str:
     if match is None or re.fullmatch(_IDENTIFIER, image) is not None:
         return ""
     name, tag, digest = match.groups()
-    if len(name) > _MOST - len(_OFFICIAL) and _is_too_long(name):
+    if len(name) > _MAX_LENGTH - len(_OFFICIAL) and _is_too_long(name):
         return ""
     return tag or ("" if digest else "latest")
 
@@ -69,5 +69,5 @@ def _is_too_long(name: str) -> bool:
     first, slash, rest = name.partition("/")
     if slash and (first == "localhost" or "." in first or ":" in first or first.lower() != first):
         official = first in ("docker.io", "index.docker.io") and "/" not in rest
-        return len(rest) + len(_OFFICIAL) * official > _MOST
-    return len(name) + len(_OFFICIAL) * (not slash) > _MOST
+        return len(rest) + len(_OFFICIAL) * official > _MAX_LENGTH
+    return len(name) + len(_OFFICIAL) * (not slash) > _MAX_LENGTH

@@ -41,15 +41,15 @@ def pod_amounts(
     before it, so the largest of them is the least that the pod needs. With sidecar s (1), init i (5) and containers
     a (1) and b (1): max(1 + 1 + 1, 1 + 5) = 6.
     """
-    given = _given(status, field)
+    allocations = _allocations_of(status, field)
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        add(total, _of_container(container, field, given))
+        add(total, _of_container(container, field, allocations))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
-            own = _of_container(container, field, given)
+            own = _of_container(container, field, allocations)
             add(total, own)
             add(sidecars, own)
             own = sidecars
@@ -71,7 +71,7 @@ def pod_amounts(
     return total
 
 
-class _Given:
+class _Allocations:
     """The resources in the status of containers, by name."""
 
     def __init__(self, amounts_by_name: dict[str, Amounts], *, infeasible: bool) -> None:
@@ -80,7 +80,7 @@ class _Given:
         """The request in the spec will never be granted, so it does not count."""
 
 
-def _given(status: Json | None, field: str) -> _Given | None:
+def _allocations_of(status: Json | None, field: str) -> _Allocations | None:
     if status is None:
         return None
     by_name: dict[str, Amounts] = {}
@@ -99,17 +99,17 @@ def _given(status: Json | None, field: str) -> _Given | None:
         (condition.get("type"), condition.get("reason")) == ("PodResizePending", "Infeasible")
         for condition in status.get("conditions") or ()
     )
-    return _Given(by_name, infeasible=infeasible)
+    return _Allocations(by_name, infeasible=infeasible)
 
 
-def _of_container(container: Json, field: str, given: _Given | None) -> Amounts:
+def _of_container(container: Json, field: str, allocations: _Allocations | None) -> Amounts:
     requested = amounts((container.get("resources") or {}).get(field))
-    if given is None:
+    if allocations is None:
         return requested
-    allocated = given.by_name.get(container.get("name", ""))
+    allocated = allocations.by_name.get(container.get("name", ""))
     if allocated is None:
         return requested
-    if given.infeasible:
+    if allocations.infeasible:
         return dict(allocated)
     raise_to(requested, allocated)
     return requested

@@ -65,7 +65,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class ExplorationFailed(AssertionError):
-    """Runs have failed: the reason, how to reproduce it, the necessary faults, and the end of the log."""
+    """Failed runs: the reason, how to reproduce it, the necessary faults, and the end of the log."""
 
     def __init__(self, text: str, failures: tuple[Failure, ...]) -> None:
         super().__init__(text)

@@ -172,7 +172,7 @@ class PatternRunner(Runner):
         self._end: EndState | None = None
 
     def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
-        """None, and then each alone."""
+        """No fault, then each fault alone."""
         self._expected = None
         clock = SystemClock()
         began = clock.timestamp()

@@ -38,9 +38,9 @@ from pilothouse.storage.store import resource_prefix
 Pattern = Literal["stale", "intermediate", "unobserved"]
 PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 SIEVE = "sieve"
-"""All three."""
+"""All patterns."""
 STALE_SECONDS = 30.0
-"""How long a cache is behind."""
+"""How long a cache is stale."""
 RESTART_SECONDS = 5.0
 """How long a program runs after a change before it is restarted with the previous state."""
 DOWN_SECONDS = 1.0

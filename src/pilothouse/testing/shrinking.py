@@ -54,7 +54,7 @@ class FailedRun(Generic[T, R]):
         self.parts = parts
         """The fewest that are known to fail."""
         self.result = result
-        """Of the run with these."""
+        """The result of the run with these parts."""
         self.runs = 0
         """The number of runs for shrinking."""
 

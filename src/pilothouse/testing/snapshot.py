@@ -133,7 +133,7 @@ class Snapshot:
             except AlreadyExists:
                 return  # a controller or a node has created it again
             except (Conflict, NotFound):
-                continue  # it has changed meanwhile
+                continue  # it was changed concurrently
             return
 
     def _info(self, record: Record) -> ResourceInfo | None:

@@ -19,7 +19,7 @@ class State:
         self._simulation = simulation
         self._decoded: dict[str, tuple[int, Object]] = {}
         self.converged = False
-        """Whether this is the end: all faults are over, and nothing is being written any more."""
+        """Whether this is the final state: all faults have ended, and nothing is written any more."""
 
     def list(self, api_version: str, kind: str, namespace: str = "") -> Objects:
         """The objects of a kind, of one namespace or of all, by key. Raises ``LookupError`` for an unknown kind."""
@@ -83,7 +83,7 @@ class Checks(Invariant):
             asyncio.get_running_loop().call_exception_handler(context)
 
     def settled(self) -> None:
-        """The end."""
+        """The final state."""
         if self.state is not None:
             self.state.converged = True
             self._call()

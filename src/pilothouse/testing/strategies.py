@@ -33,7 +33,7 @@ Schema = Mapping[str, Any]
 """A schema of a CustomResourceDefinition (``openAPIV3Schema``)."""
 _MAX_ITEMS = 3
 """Elements of lists and maps, unless a schema requires more."""
-_DEEPEST = 8
+_MAX_DEPTH = 8
 """Level below which optional fields are omitted."""
 _LARGEST = {"int32": 2**31 - 1, "int64": 2**63 - 1}
 _RULES = "x-kubernetes-validations"
@@ -296,7 +296,7 @@ def _lists(node: Schema, depth: int) -> "Strategy":
     items: Schema = node.get("items") or {"x-kubernetes-int-or-string": True}
     least = node.get("minItems", 0)
     most = min(node.get("maxItems", max(least, _MAX_ITEMS)), max(least, _MAX_ITEMS))
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         most = least
     strategy = _values(items, depth + 1)
     keys = node.get("x-kubernetes-list-map-keys")
@@ -335,7 +335,7 @@ def _mappings(node: Schema, depth: int) -> "Strategy":
     wanted = {name: _below(below, depth) for name, below in required_schemas.items()}
     optional = (
         {}
-        if depth >= _DEEPEST
+        if depth >= _MAX_DEPTH
         else {name: _below(below, depth) for name, below in properties.items() if name not in required_schemas}
     )
     strategy = st.fixed_dictionaries(wanted, optional=optional)

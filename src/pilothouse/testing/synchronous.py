@@ -82,8 +82,8 @@ class Cluster:
         return Cluster(self._thread.call(self._cluster.new_namespace(prefix)), self._thread)
 
     def lag(self, seconds: float) -> None:
-        """From now on the API server serves watches, and lists from its cache, with a state of that age. Infinity: it
-        does not advance. 0: it is up to date. Affects the whole plane: use a separate one."""
+        """From now on the API server serves watches, and lists from its cache, with a state of that age in seconds.
+        Infinity stops its updates; 0 ends the delay. Affects the whole plane: use a separate one."""
 
         async def on_loop() -> None:
             self._cluster.lag(seconds)
@@ -244,7 +244,7 @@ class PlaneThread:
 
     @classmethod
     def _in_starting(cls) -> AbstractContextManager[None]:
-        """Modules, classes and caches are what a start makes, the first one most: they hold no cycles to look for."""
+        """A start mostly creates modules, classes and caches, which have no cycles to collect."""
         if cls._started:
             return collecting_rarely()
         cls._started = True
@@ -276,7 +276,7 @@ class PlaneThread:
             self._thread.join()
             raise PlaneEnded("the plane has ended") from self._failure
         except BaseException:
-            # Ctrl-C, or a test's time limit: what is no longer awaited must not go on.
+            # Ctrl-C, or a test's time limit: calls that are no longer awaited must not continue.
             asked.cancel()
             raise
 
@@ -310,7 +310,7 @@ class PlaneThread:
 
 
 class PlaneContext:
-    """What ``plane`` gives back: a context manager and a decorator."""
+    """The result of ``plane``: a context manager and a decorator."""
 
     _started = False
     """Whether this process has started one."""
@@ -332,7 +332,7 @@ class PlaneContext:
         self._threads.pop().stop()
 
     def __call__(self, function: Callable[..., T]) -> Callable[..., T]:
-        """Run the function with a plane of its own, handed over as ``cluster`` if it takes that argument."""
+        """Run the function with its own plane, passed as ``cluster`` if it has that argument."""
         if inspect.iscoroutinefunction(function):
             raise TypeError(f"{function.__name__} is asynchronous: use async_plane inside it")
         signature = inspect.signature(function)
@@ -361,7 +361,7 @@ def plane(
     authorization: str = "AlwaysAllow",
     movable_clock: bool = False,
 ) -> PlaneContext:
-    """A plane of its own, ready, on a thread of its own; stopped at the end. The arguments are ``async_plane``'s.
+    """A ready plane on its own thread, stopped at the end. The arguments are those of ``async_plane``.
 
     ``with plane() as cluster``, or ``@plane()`` over a function, which gets the cluster if it has an argument
     ``cluster``. With ``movable_clock`` a test can let time pass by ``cluster.advance``. Raises ``PlaneEnded`` at the

@@ -1,6 +1,6 @@
 """Webhooks and conversions of apps under test: the API server of the plane calls them in this process, without a port.
 
-``AsyncCluster.running`` adds what an ``App`` has for the time that it runs.
+``AsyncCluster.running`` adds those of an ``App`` while it runs.
 """
 
 from typing import TYPE_CHECKING
@@ -22,18 +22,18 @@ def client_config(app: str) -> ClientConfig:
 
 
 class LocalWebhooks:
-    """What answers, by the name of the app. Of several replicas it is the one that was added last."""
+    """The handlers, by app. Of several replicas the one that was added last is called."""
 
     def __init__(self, server: ApiServer) -> None:
         self._handlers: dict[str, list[WebhookHandler]] = {}
         server.core.send_webhook = self._send
 
     def add(self, app: str, handler: "WebhookHandler") -> None:
-        """Have this one answer."""
+        """Add a handler."""
         self._handlers.setdefault(app, []).append(handler)
 
     def remove(self, app: str, handler: "WebhookHandler") -> bool:
-        """No longer. Whether nothing answers for the app any more."""
+        """Remove a handler. Returns whether the app has no handler any more."""
         self._handlers[app].remove(handler)
         return not self._handlers[app]
 

@@ -109,8 +109,8 @@ class StageController:
         if kind is PODS:
             pods = informers.informer(PODS, field_selector="spec.nodeName!=", keep_raw=True)
             pods.add_handler(
-                on_add=lambda pod, _initial: self._see_pod(None, pod),
-                on_update=self._see_pod,
+                on_add=lambda pod, _initial: self._on_pod(None, pod),
+                on_update=self._on_pod,
                 on_delete=lambda pod, _unknown: self._on_delete(pod),
             )
             self._informer: Any = pods
@@ -131,7 +131,7 @@ class StageController:
 
     # Events of the watch
 
-    def _see_pod(self, old: Pod | None, pod: Pod) -> None:
+    def _on_pod(self, old: Pod | None, pod: Pod) -> None:
         if old is not None and old.metadata.uid != pod.metadata.uid:
             self._on_delete(old)  # replaced while the watch was lost
         if pod.status.pod_ip and not pod.spec.host_network:

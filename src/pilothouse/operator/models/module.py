@@ -212,7 +212,7 @@ class _Module:
 
     def _field(self, field: str, wire: str, schema: Schema, path: tuple[str, ...], *, required: bool) -> list[str]:
         typed = self._type(schema, path)
-        extra = difference(schema, typed.made)
+        extra = difference(schema, typed.schema)
         nullable = bool(schema.get("nullable"))
         default, is_none = None, False
         if "default" in schema:
@@ -222,7 +222,7 @@ class _Module:
             if not is_own or not value:  # ``schema`` creates no default for a zero value
                 extra["default"] = value
             is_none = default is None
-        elif not required and len(path) == 2 and schema.get("properties") and "required" not in typed.made:
+        elif not required and len(path) == 2 and schema.get("properties") and "required" not in typed.schema:
             default = f"{flat(typed.expression)}()"  # the status is always there, as authors write it
         elif not required:
             default = zero_value(schema)
@@ -266,7 +266,7 @@ class _Module:
             case "array":
                 item = self._element(schema.get("items", {}), (*path, "[]"))
                 limits = bounds(schema, {"minItems": "min_length", "maxItems": "max_length"})
-                typed = Typed(subscript("tuple", (item, "...")), {"type": kind, **limits.made})
+                typed = Typed(subscript("tuple", (item, "...")), {"type": kind, **limits.schema})
                 return constrained(typed, limits.expression)
             case "object" if schema.get("properties"):
                 return self._object(schema, path)
@@ -286,17 +286,17 @@ class _Module:
         names["maximum"] = "lt" if schema.get("exclusiveMaximum") else "le"
         limits = bounds(schema, names)
         for name, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-            if schema.get(name) and bound in limits.made:
-                limits.made[name] = True
+            if schema.get(name) and bound in limits.schema:
+                limits.schema[name] = True
         if schema["type"] == "number":
-            return constrained(Typed("float", {"type": "number", **limits.made}), limits.expression)
+            return constrained(Typed("float", {"type": "number", **limits.schema}), limits.expression)
         form = schema.get("format")
         if form in ("int64", "int32", None):
             base = {"int64": "int", "int32": "Int32", None: "Int"}[form]
             self._used.add(base)
-            made = {"type": "integer", **({"format": form} if form else {}), **limits.made}
-            return constrained(Typed(base, made), limits.expression)
-        return constrained(Typed("int", {"type": "integer", "format": "int64", **limits.made}), limits.expression)
+            created = {"type": "integer", **({"format": form} if form else {}), **limits.schema}
+            return constrained(Typed(base, created), limits.expression)
+        return constrained(Typed("int", {"type": "integer", "format": "int64", **limits.schema}), limits.expression)
 
     def _object(self, schema: Schema, path: tuple[str, ...]) -> Typed:
         properties = schema["properties"]
@@ -308,15 +308,15 @@ class _Module:
         if name is None:
             name = self._known[key] = self._free(class_names(path))
             self._struct(name, own, path)
-        made: dict[str, Any] = {"type": "object"}
+        created: dict[str, Any] = {"type": "object"}
         if without_default:
-            made["required"] = without_default
-        return Typed(name, made)
+            created["required"] = without_default
+        return Typed(name, created)
 
     def _element(self, schema: Schema, path: tuple[str, ...]) -> Expression:
         """The type of elements of lists and maps, short enough for use within another one."""
         typed = self._type(schema, path)
-        extra = difference(schema, typed.made)
+        extra = difference(schema, typed.schema)
         if "default" in schema:
             extra["default"] = schema["default"]
         expression = typed.expression

@@ -10,28 +10,28 @@ from pilothouse.operator.models.definitions import TEXTS, Schema
 from pilothouse.operator.python_source import Brackets, Expression, call, named, quoted, subscript
 
 _BELOW = frozenset({"properties", "items", "additionalProperties", "required", "default", "nullable"})
-"""What is compared where the fields and elements are made."""
-_LARGEST = 2**63 - 1
+"""Keywords that are compared when fields and elements are generated."""
+_MAX_BOUND = 2**63 - 1
 
 
 class Typed(msgspec.Struct):
     """A type, and the schema that ``schema`` creates from it, without nested schemas."""
 
     expression: Expression
-    made: dict[str, Any]
+    schema: dict[str, Any]
 
 
-def difference(schema: Schema, made: dict[str, Any]) -> dict[str, Any]:
+def difference(schema: Schema, created: dict[str, Any]) -> dict[str, Any]:
     """The additions to a schema that was created from a type; None for keywords to remove."""
     wanted = {name: value for name, value in schema.items() if name not in TEXTS | _BELOW}
     if isinstance(schema.get("additionalProperties"), bool):
         wanted["additionalProperties"] = schema["additionalProperties"]
-    if "required" in schema or "required" in made:
+    if "required" in schema or "required" in created:
         wanted["required"] = schema.get("required")
     if "properties" in schema and not schema["properties"]:
         wanted["properties"] = {}
-    extra = {name: value for name, value in wanted.items() if not _same(name, made.get(name), value)}
-    return extra | {name: None for name in made if name not in wanted}
+    extra = {name: value for name, value in wanted.items() if not _same(name, created.get(name), value)}
+    return extra | {name: None for name in created if name not in wanted}
 
 
 def _same(name: str, one: Any, other: Any) -> bool:
@@ -51,9 +51,9 @@ def string_type(schema: Schema) -> Typed:
     assert isinstance(arguments, Brackets), "constraints are arguments"
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and _is_portable(pattern):
-        limits.made["pattern"] = pattern
+        limits.schema["pattern"] = pattern
         arguments = Brackets(arguments.head, (*arguments.elements, *named({"pattern": quoted(pattern)})), ")")
-    return constrained(Typed("str", {"type": "string", **limits.made}), arguments)
+    return constrained(Typed("str", {"type": "string", **limits.schema}), arguments)
 
 
 def _is_portable(pattern: str) -> bool:
@@ -70,7 +70,7 @@ def _is_portable(pattern: str) -> bool:
 def bounds(schema: Schema, names: Mapping[str, str]) -> Typed:
     """The bounds of a schema as arguments of ``msgspec.Meta``, as far as it takes them."""
     limits = {name: schema[name] for name in names if type(schema.get(name)) in (int, float)}
-    limits = {name: value for name, value in limits.items() if abs(value) <= _LARGEST and _fits(schema, value)}
+    limits = {name: value for name, value in limits.items() if abs(value) <= _MAX_BOUND and _fits(schema, value)}
     if "multipleOf" in limits and limits["multipleOf"] <= 0:
         del limits["multipleOf"]
     return Typed(call("msgspec.Meta", **{names[name]: repr(value) for name, value in limits.items()}), dict(limits))
@@ -84,7 +84,7 @@ def constrained(typed: Typed, arguments: Expression) -> Typed:
     assert isinstance(arguments, Brackets), "constraints are arguments"
     if not arguments.elements:
         return typed
-    return Typed(subscript("Annotated", (typed.expression, arguments)), typed.made)
+    return Typed(subscript("Annotated", (typed.expression, arguments)), typed.schema)
 
 
 def is_foreign_default(schema: Schema) -> bool:

@@ -132,9 +132,9 @@ def score_nodes(
 ) -> list[int] | None:
     """0 to 100 for the nodes at ``positions``, highest where the fewest pods match; None when all are equal.
 
-    A pod without constraints of its own gets those of the system. Counts are weighted by the logarithm of the number of
-    domains, so that nodes do not outweigh zones. With its own constraints a node needs all topology keys to get a score
-    at all; with those of the system (``requireAllTopologies`` off) each key counts on the nodes that have it.
+    A pod without its own constraints gets the system defaults. Counts are weighted by the logarithm of the number of
+    domains, so that nodes do not outweigh zones. With its own constraints a node needs all topology keys to get a
+    score; with the system defaults (``requireAllTopologies`` off) each key counts on the nodes that have it.
     """
     if pod_info.soft_constraints is None:
         constraints = build_default_constraints(default_selector)

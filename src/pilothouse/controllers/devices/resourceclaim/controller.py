@@ -253,7 +253,7 @@ class ResourceClaimController(ManagedController):
             if found is NoClaim.UNKNOWN_SOURCE:
                 raise ClaimNotCreated(f"checking for claim before creating it: {no_claim_message(pod, entry, found)}")
             return found is NoClaim.NOT_NEEDED
-        if not found.made:
+        if not found.for_pod:
             return True
         claim = self._claims.get(f"{pod.metadata.namespace}/{found.name}")
         return claim is not None and is_for_pod(pod, claim)
@@ -342,7 +342,7 @@ class ResourceClaimController(ManagedController):
             claim, raw = self._claims.get(key), self._claims.raw(key)
             if claim is None:
                 return
-            if found.made and not is_for_pod(pod, claim):
+            if found.for_pod and not is_for_pod(pod, claim):
                 owner_text = f"Pod {object_key(pod.metadata)}"
                 raise ClaimNotOwned(f"ResourceClaim {key} was not created for {owner_text} (Pod is not owner)")
             if needs_reservation(pod, claim):

@@ -70,7 +70,7 @@ def needs_sync(pod: Pod, known: Known) -> bool:
             if entry.resource_claim_template_name is not None:
                 return True
             continue
-        if found.made and not is_for_pod(pod, claim):
+        if found.for_pod and not is_for_pod(pod, claim):
             continue  # Nothing can be done before that claim is deleted.
         if pod.spec.node_name and needs_reservation(pod, claim):
             return True
