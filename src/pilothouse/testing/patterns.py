@@ -4,12 +4,12 @@ The three patterns are those of Sieve (Sun et al., "Automatic Reliability Testin
 OSDI 2022). A reference run is recorded; each of its changes and writes gives runs with one fault at exactly that point:
 
 ``intermediate``
-    The process dies after one of its writes, or is never told that the write has succeeded.
+    The process is killed after one of its writes, or never gets the response to a write.
 ``stale``
-    The cache does not get a change that the program has made; or the program is restarted, and begins with the state
-    before a change that it had already acted on.
+    The cache does not receive a change by the program; or the program is restarted, and starts with the state before a
+    change that it had already acted on.
 ``unobserved``
-    A change is never observed, because the next one of the same object comes first; or it happens while the program
+    A change is never observed, because the next one of the same object happens first; or it happens while the program
     is down.
 """
 
