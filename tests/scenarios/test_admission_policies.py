@@ -134,7 +134,7 @@ def unconditional(*args: Any) -> Doc:
 
 @pytest.mark.parametrize(
     ("scenario", "wrong"),
-    [(made_anew, "it has got to 1 only"), (edited, "was observed after")],
+    [(made_anew, "the policy is at 1"), (edited, "was observed after")],
     ids=["made anew", "edited"],
 )
 @broken_without(
@@ -152,7 +152,7 @@ def few(spec: Any) -> Any:
 
 
 @pytest.mark.simulation(
-    fails=r"wrong are \['spec.validations\[0\].messageExpression'\]",
+    fails=r"invalid are \['spec.validations\[0\].messageExpression'\]",
     patches=[(controller, "expressions", few)],
     options=OPTIONS,
     invariants=lambda: (invariant(),),

@@ -111,6 +111,6 @@ async def nobody(*_args: object) -> bool:
     return False
 
 
-@broken_without((AttributesClassProtectionController, "is_being_used", nobody), fails="was let go while")
+@broken_without((AttributesClassProtectionController, "is_being_used", nobody), fails="was released while")
 async def test_invariant_detects_a_class_released_too_early(simulation: Simulation) -> None:
     await steps(simulation)

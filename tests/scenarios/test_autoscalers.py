@@ -98,7 +98,7 @@ def unbounded(wanted: limits.NormalizationArg, *_rest: Any) -> limits.Normalized
 
 
 @pytest.mark.simulation(
-    fails="between 2 and 12 it may be", patches=[(limits, "convert_desired_replicas_with_rules", unbounded)], seed=1
+    fails="outside of 2 to 12", patches=[(limits, "convert_desired_replicas_with_rules", unbounded)], seed=1
 )
 async def test_invariant_detects_replicas_out_of_bounds(simulation: Simulation) -> None:
     await autoscale(simulation)

@@ -117,7 +117,9 @@ async def without_finalizer(_self: ServiceLBController, service: object) -> obje
     return service
 
 
-@broken_without((ServiceLBController, "_add_finalizer", without_finalizer), fails="its load balancer is not")
+@broken_without(
+    (ServiceLBController, "_add_finalizer", without_finalizer), fails="was removed before its load balancer"
+)
 async def test_finalizer_keeps_the_service_until_its_load_balancer_is_deleted(
     simulation: Simulation, cloud: FaultyCloud
 ) -> None:

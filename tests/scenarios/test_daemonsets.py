@@ -251,7 +251,7 @@ async def test_rolling_update_respects_max_unavailable(simulation: Simulation, s
 
 @broken_without(
     (UidTrackingExpectations, "satisfied", lambda _self, _key: True),
-    fails="one too many",
+    fails="one pod too many",
     instead=msgspec.structs.replace(
         OPTIONS, controller_options={"daemonset-controller": DaemonSetOptions(wait_for_own_writes=False)}
     ),
@@ -286,7 +286,7 @@ def lax(surge: bool) -> Patch:
     options=BROAD,
     invariants=lambda: [DaemonSets(), DaemonSetBounds()],
     patches=[lambda surge: [lax(surge)]],
-    fails=lambda surge: "two pods on" if surge else "no pod serves",
+    fails=lambda surge: "two pods on" if surge else "no pod is available on",
 )
 async def test_invariant_detects_exceeded_max_unavailable(simulation: Simulation, surge: bool) -> None:
     user = Administrator(simulation)

@@ -112,7 +112,7 @@ async def nobody(*_args: object) -> bool:
 
 @broken_without(
     (ClaimProtectionController, "is_being_used", nobody),
-    fails="was let go while",
+    fails="was released while",
     invariants=lambda: (EphemeralClaims(), Protection(), Volumes()),
 )
 async def test_claim_is_kept_for_its_pod(simulation: Simulation) -> None:

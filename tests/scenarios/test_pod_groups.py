@@ -108,7 +108,7 @@ async def nobody(*_args: object) -> bool:
     return False
 
 
-@broken_without((PodGroupProtectionController, "is_being_used", nobody), fails="was let go while")
+@broken_without((PodGroupProtectionController, "is_being_used", nobody), fails="was released while")
 async def test_invariant_detects_a_group_released_too_early(simulation: Simulation) -> None:
     await deleted(simulation)
 

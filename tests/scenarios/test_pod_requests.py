@@ -113,7 +113,7 @@ def without_uid(request: Any) -> Any:
     return replace(request, body=b"{}")
 
 
-@broken_without(fails="was taken after 0:0")
+@broken_without(fails="was deleted after 0:0")
 async def test_recreated_request_of_the_same_name_is_not_deleted(simulation: Simulation, variant: str) -> None:
     if variant == WITHOUT:
         simulation.add_rule(Rule(Replace(without_uid), verb="delete", resource="podcertificaterequests"))
@@ -121,14 +121,14 @@ async def test_recreated_request_of_the_same_name_is_not_deleted(simulation: Sim
 
 
 @pytest.mark.simulation(
-    fails="was taken after",
+    fails="was deleted after",
     patches=[(controller, "is_expired", lambda meta, now: now - meta.creation_timestamp > FOUR)],
 )
 async def test_invariant_detects_early_deletion(simulation: Simulation) -> None:
     await exchanged(simulation)
 
 
-@pytest.mark.simulation(fails="is still there", options=SimulationOptions(nodes=0, controllers=("ttl",)))
+@pytest.mark.simulation(fails="still exists", options=SimulationOptions(nodes=0, controllers=("ttl",)))
 async def test_invariant_detects_a_leaked_request(simulation: Simulation) -> None:
     await exchanged(simulation)
 

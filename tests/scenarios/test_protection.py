@@ -106,7 +106,7 @@ async def nobody(*_args: object) -> bool:
 
 @broken_without(
     (ClaimProtectionController, "is_being_used", nobody),
-    fails="was let go while",
+    fails="was released while",
     invariants=lambda: (Protection(), Volumes()),
 )
 async def test_pods_are_listed_live_before_a_claim_is_released(simulation: Simulation) -> None:
@@ -128,7 +128,7 @@ async def test_invariant_detects_a_leaked_finalizer(simulation: Simulation) -> N
 
 
 @pytest.mark.simulation(
-    fails="lives without protection", options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
+    fails="has no finalizer", options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
 )
 async def test_invariant_detects_a_missing_finalizer(simulation: Simulation) -> None:
     user = Owner(simulation)

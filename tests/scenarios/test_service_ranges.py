@@ -213,8 +213,8 @@ WITHOUT_GRACE = (controller, "GRACE_SECONDS", 0.0)
     {
         "two at a time": (together, COUNT_ALL, "no other range contains"),
         "an address that nobody heard of": (unheard, BELIEVE_THE_CACHE, "no other range contains"),
-        "made anew": (made_anew, RELEASE_ANY, "lost its protection while it lives"),
-        "at once": (unheard, WITHOUT_GRACE, "was let go after 0"),
+        "made anew": (made_anew, RELEASE_ANY, "lost its finalizer while it is not being deleted"),
+        "at once": (unheard, WITHOUT_GRACE, "was released after 0"),
     },
 )
 @broken_without(

@@ -272,9 +272,9 @@ def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None
 @cases(
     "instead, complaint",
     {
-        "all go": (lambda *_all: None, "s0, which|since it came"),
-        "no word on what the others agree": (without_agreement, "is what all agree on"),
-        "nobody goes": (lambda raw, *_all: bytes(raw), "made that|still names"),
+        "all go": (lambda *_all: None, "s0, which|since its start"),
+        "no word on what the others agree": (without_agreement, "does not have the common version"),
+        "nobody goes": (lambda raw, *_all: bytes(raw), "the collector changed to|still has entries of"),
     },
 )
 @pytest.mark.simulation(

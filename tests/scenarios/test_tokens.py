@@ -181,12 +181,12 @@ async def nobody(*_args: object) -> None:
     return None
 
 
-@broken_without((TokenController, "_get_service_account", nobody), fails="its account is there")
+@broken_without((TokenController, "_get_service_account", nobody), fails="its account exists")
 async def test_account_is_read_live_before_a_token_is_deleted(simulation: Simulation) -> None:
     await unseen(simulation)
 
 
-@pytest.mark.simulation(fails="its account is not", options=SimulationOptions(nodes=1, controllers=("ttl",)))
+@pytest.mark.simulation(fails="exists without its account", options=SimulationOptions(nodes=1, controllers=("ttl",)))
 async def test_invariant_detects_a_token_without_an_account(simulation: Simulation) -> None:
     user = Owner(simulation)
     meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "nobody"}}

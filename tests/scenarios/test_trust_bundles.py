@@ -188,11 +188,11 @@ def old_bundle(_bundle: str) -> dict[str, Any]:
 @cases(
     "patch, complaint",
     {
-        "removed first": ((TrustBundlePublisher, "reconcile", eagerly), "before there was another one"),
-        "others stay": ((TrustBundlePublisher, "_delete_other_bundles", nothing), "are there, and"),
-        "none is made": ((TrustBundlePublisher, "_ensure_bundle", nothing), "before there was another one"),
+        "removed first": ((TrustBundlePublisher, "reconcile", eagerly), "before the current one existed"),
+        "others stay": ((TrustBundlePublisher, "_delete_other_bundles", nothing), "exist, expected"),
+        "none is made": ((TrustBundlePublisher, "_ensure_bundle", nothing), "before the current one existed"),
         "another content": ((controller, "new_bundle", old_bundle), "no publisher has written"),
-        "another signer": ((controller, "other_bundle_names", lambda *_all: ["plain"]), "is somebody else's"),
+        "another signer": ((controller, "other_bundle_names", lambda *_all: ["plain"]), "is of another signer"),
     },
 )
 @pytest.mark.simulation(patches=[lambda patch: [patch]], fails=lambda complaint: complaint)

@@ -207,7 +207,7 @@ async def reasons(user: Owner) -> dict[str, list[str]]:
         account = accounts.get(meta["annotations"][ACCOUNT_NAME], {"metadata": {"uid": "none"}})
         why = {
             "used": meta.get("labels", {}).get(LAST_USED, "") >= lately,
-            "named by a pod": f"'{meta['name']}'" in pods,
+            "used by a pod": f"'{meta['name']}'" in pods,
             "not listed": {"name": meta["name"]} not in account.get("secrets", []),
             "of another account": meta["annotations"].get(ACCOUNT_UID, "") not in ("", account["metadata"]["uid"]),
         }
@@ -233,7 +233,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
     left = await reasons(user)
     assert [name for name, why in left.items() if not why] == []
     assert [left.get(name) for name in ("used-token", "missed-token")] == [["used"], ["used"]]
-    assert [left.get(name) for name in ("mounted-token", "own")] == [["named by a pod"], ["not listed"]]
+    assert [left.get(name) for name in ("mounted-token", "own")] == [["used by a pod"], ["not listed"]]
     assert "idle-token" not in left
 
 
@@ -329,10 +329,10 @@ async def many(user: Owner) -> None:
 @cases(
     "what, instead, complaint",
     {
-        "pods": ("secrets_of", lambda _pod: frozenset(), "named by a pod"),
-        "who made it": ("is_auto_generated", lambda *_all: True, "was made by hand|was used"),
-        "when it was made and used": ("is_unused", lambda *_all: True, "was made 20"),
-        "whether anybody knows": ("is_tracked_long_enough", lambda *_all: True, "is known since"),
+        "pods": ("secrets_of", lambda _pod: frozenset(), "used by a pod"),
+        "who made it": ("is_auto_generated", lambda *_all: True, "was created by a user|was used"),
+        "when it was made and used": ("is_unused", lambda *_all: True, "was created 20"),
+        "whether anybody knows": ("is_tracked_long_enough", lambda *_all: True, "is tracked only since"),
     },
 )
 @pytest.mark.simulation(

@@ -156,7 +156,7 @@ async def late(simulation: Simulation) -> None:
         await asyncio.sleep(60.0)
         found = await user.get(f"{VOLUMES}/v")
         assert found is not None
-        assert found["status"]["phase"] != "Released", "its claim is there"
+        assert found["status"]["phase"] != "Released", "its claim exists"
     await asyncio.sleep(60.0)
 
 
@@ -164,13 +164,13 @@ async def nobody(*_args: object) -> None:
     return None
 
 
-@broken_without((Writes, "live_claim", nobody), fails="its claim is there")
+@broken_without((Writes, "live_claim", nobody), fails="its claim exists")
 async def test_claim_is_read_live_before_a_volume_is_released(simulation: Simulation) -> None:
     """Upstream's guard: ``syncVolume`` reads the claim from the server before it calls the volume released."""
     await late(simulation)
 
 
-@pytest.mark.simulation(fails="which was given away")
+@pytest.mark.simulation(fails="now refers to another claim")
 async def test_invariant_detects_a_volume_bound_to_another_claim(simulation: Simulation) -> None:
     user = await prepare(simulation)
     await user.ask("POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"]))

@@ -53,7 +53,7 @@ class _ProcessState:
         self._old_secrets: list[Secret] = []
         self._old_accounts: list[ServiceAccount] = []
         self._named: frozenset[str] = frozenset()
-        self._was_free: set[str] = set()  # never iterated
+        self._unused: set[str] = set()  # never iterated
         """Secrets that no pod used at some moment."""
         self.moments: list[datetime.datetime] = []
         """The time of the sync. It reads the clock once, and possibly again for the next steps."""
@@ -78,7 +78,7 @@ class _ProcessState:
             self.moments.clear()
             self._old_secrets.clear()
             self._old_accounts.clear()
-            self._was_free.clear()
+            self._unused.clear()
         # The process may have read the clock earlier: requests may be delayed.
         self.moments += recent(self._env, ON_ITS_WAY)
 
@@ -89,7 +89,7 @@ class _ProcessState:
     def _pods_changed(self, _old: SecretsOfPod | None, _new: SecretsOfPod | None) -> None:
         named = frozenset[str]().union(*map(secrets_of, self._pods.objects.values()))
         if self._pods.is_filled:
-            self._was_free |= named ^ self._named
+            self._unused |= named ^ self._named
         self._named = named
 
     def secrets(self, uid: str) -> list[Secret]:
@@ -108,9 +108,9 @@ class _ProcessState:
             for account in (*self._old_accounts, *self._accounts.objects.values())
         )
 
-    def is_free(self, name: str) -> bool:
+    def was_unused(self, name: str) -> bool:
         """Whether no pod named it, at one of these moments."""
-        return name not in self._named or name in self._was_free
+        return name not in self._named or name in self._unused
 
 
 class UnusedTokens(Invariant):
@@ -119,78 +119,82 @@ class UnusedTokens(Invariant):
 
     def __init__(self, period: datetime.timedelta) -> None:
         self._period = period
-        self._lives: dict[str, _ProcessState] = {}
+        self._processes: dict[str, _ProcessState] = {}
         self.marked = 0
         self.deleted = 0
 
     def started(self, process: "Process") -> None:
-        self._lives[process.name] = _ProcessState(process)
+        self._processes[process.name] = _ProcessState(process)
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        self._lives[process.name].observe(seen)
+        self._processes[process.name].observe(seen)
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if origin is None or origin.controller != DESCRIPTOR.client_name:
             return
         key = change.key.removeprefix(_PREFIX)
         if key == change.key or change.previous is None:
-            raise Violation(f"the cleaner has made or written {change.key}")
-        life = self._lives[origin.program]
-        if not any(self._is_tracked(life.tracked_since, moment) for moment in life.moments):
-            raise Violation(f"secret {key} was touched, and who uses it is known since {life.tracked_since} only")
+            raise Violation(f"the cleaner created or wrote {change.key}")
+        process_state = self._processes[origin.program]
+        if not any(self._is_tracked(process_state.tracked_since, moment) for moment in process_state.moments):
+            raise Violation(
+                f"secret {key} was written, although usage is tracked only since {process_state.tracked_since}"
+            )
         if change.type == "DELETED":
             self.deleted += 1
             secret = _secret(change.previous)
-            self._check(key, life, [secret], "deleted", is_marked=True)
+            self._check(key, process_state, [secret], "deleted", is_marked=True)
         else:
             self.marked += 1
-            self._check_label(key, life, _document(change.previous), _document(change.value))
+            self._check_label(key, process_state, _document(change.previous), _document(change.value))
             secret = _secret(change.previous)
-            self._check(key, life, life.secrets(secret.metadata.uid), "marked", is_marked=False)
+            self._check(key, process_state, process_state.secrets(secret.metadata.uid), "marked", is_marked=False)
 
     def _is_tracked(self, since: datetime.date | None, moment: datetime.datetime) -> bool:
         return since is not None and moment - self._period >= datetime.datetime.combine(
             since + DAY, datetime.time(), datetime.UTC
         )
 
-    def _check_label(self, key: str, life: _ProcessState, before: dict[str, Any], now: dict[str, Any]) -> None:
-        said = now["metadata"]["labels"][INVALID_SINCE]
-        if said not in [moment.date().isoformat() for moment in life.moments]:
-            raise Violation(f"secret {key} is said to be invalid since {said}, and it is {life.moments[0]}")
+    def _check_label(self, key: str, process_state: _ProcessState, before: dict[str, Any], now: dict[str, Any]) -> None:
+        marked = now["metadata"]["labels"][INVALID_SINCE]
+        if marked not in [moment.date().isoformat() for moment in process_state.moments]:
+            raise Violation(f"secret {key} is marked invalid since {marked}, at {process_state.moments[0]}")
         if _user_content(before) != _user_content(now):
-            raise Violation(f"secret {key} says something else since it was marked")
+            raise Violation(f"secret {key} was changed by its mark")
 
-    def _check(self, key: str, life: _ProcessState, states: list[Secret], what: str, *, is_marked: bool) -> None:
-        """Whether it was due, in one of its states at one of the moments."""
-        reason = "was never shown"
-        for moment in life.moments:
+    def _check(
+        self, key: str, process_state: _ProcessState, states: list[Secret], what: str, *, is_marked: bool
+    ) -> None:
+        """Whether marking or deletion was allowed, for one of its states at one of the moments."""
+        reason = "was never observed"
+        for moment in process_state.moments:
             for state in states:
-                protection = self._protection(life, state, moment, is_marked=is_marked)
+                protection = self._protection(process_state, state, moment, is_marked=is_marked)
                 if protection is None:
                     return
                 reason = protection
         raise Violation(f"secret {key} was {what}, and {reason}")
 
     def _protection(
-        self, life: _ProcessState, secret: Secret, moment: datetime.datetime, *, is_marked: bool
+        self, process_state: _ProcessState, secret: Secret, moment: datetime.datetime, *, is_marked: bool
     ) -> str | None:
         meta = secret.metadata
         long_ago = moment - self._period
         created, used, since = meta.creation_timestamp, meta.labels.get(LAST_USED), meta.labels.get(INVALID_SINCE, "")
         if secret.type != SECRET_TYPE or meta.deletion_timestamp is not None:
-            return "is none of those"
+            return "is no auto-generated token of an account"
         if created is None or created >= long_ago:
-            return f"was made {created}"
+            return f"was created {created}"
         if used is not None and (date_of(used) or moment.date()) >= long_ago.date():
             return f"was used {used}"
         if is_marked and (date_of(since) or moment.date()) >= long_ago.date():
             return f"is invalid since {since!r}"
         if not is_marked and date_of(since) is not None:
             return f"was marked already: {since}"
-        if not life.is_listed(secret):
-            return "was made by hand"
-        if not life.is_free(meta.name):
-            return "is named by a pod"
+        if not process_state.is_listed(secret):
+            return "was created by a user"
+        if not process_state.was_unused(meta.name):
+            return "is used by a pod"
         return None
 
 
@@ -202,8 +206,10 @@ def date_of(text: str) -> datetime.date | None:
         return None
 
 
-def _user_content(found: dict[str, Any]) -> dict[str, Any]:
-    """All but the mark."""
-    meta = {key: value for key, value in found["metadata"].items() if key not in ("resourceVersion", "managedFields")}
+def _user_content(document: dict[str, Any]) -> dict[str, Any]:
+    """The content without the mark."""
+    meta = {
+        key: value for key, value in document["metadata"].items() if key not in ("resourceVersion", "managedFields")
+    }
     meta["labels"] = {key: value for key, value in meta.get("labels", {}).items() if key != INVALID_SINCE}
-    return {**found, "metadata": meta}
+    return {**document, "metadata": meta}

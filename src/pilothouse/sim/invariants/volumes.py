@@ -46,10 +46,10 @@ class Volumes(Invariant):
             elif old is not None:
                 owner = self._owner(name, old)
                 if owner is not None:
-                    raise Violation(f"volume {name} was deleted while {owner} has it")
+                    raise Violation(f"volume {name} was deleted while {owner} is bound to it")
 
     def _owner(self, name: str, volume: PersistentVolume) -> str | None:
-        """The claim that is there, that the volume refers to, and that has no other one."""
+        """The existing claim that the volume and the claim agree on."""
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:
             return None
@@ -74,16 +74,16 @@ class Volumes(Invariant):
                 volume = self._volumes.get(name)
                 reference = volume.spec.claim_ref if volume is not None else None
                 if reference is None or reference.uid != now.metadata.uid:
-                    raise Violation(f"{key} is called bound to {name}, which knows nothing of it")
+                    raise Violation(f"{key} is Bound to {name}, which does not refer to it")
         if now.status.phase == "Lost" and name in self._volumes:
             reference = self._volumes[name].spec.claim_ref
             if reference is not None and reference.uid == now.metadata.uid:
-                raise Violation(f"{key} is called lost, and {name} is there")
+                raise Violation(f"{key} is Lost, and {name} exists")
 
     def _check_volume(self, name: str, old: PersistentVolume | None, new: PersistentVolume) -> None:
         owner = self._owner(name, old) if old is not None else None
         if owner is not None and self._owner(name, new) != owner:
-            raise Violation(f"{owner} has {name}, which was given away: {new.spec.claim_ref}")
+            raise Violation(f"{owner} is bound to {name}, which now refers to another claim: {new.spec.claim_ref}")
         if new.status.phase not in ("Released", "Failed", "Available"):
             return
         if old is not None and old.status.phase == new.status.phase:
@@ -91,7 +91,7 @@ class Volumes(Invariant):
         owner = self._owner(name, new)
         claim = self._claims.get(owner) if owner is not None else None
         if claim is not None and is_fully_bound(claim) and new.status.phase != "Available":
-            raise Violation(f"{name} is called {new.status.phase} while {owner} has it")
+            raise Violation(f"{name} is {new.status.phase} while {owner} is bound to it")
 
     def settled(self) -> None:
         """Bound claims and volumes refer to each other; no volume refers to a claim with another volume."""
@@ -100,12 +100,10 @@ class Volumes(Invariant):
                 continue
             volume = self._volumes.get(claim.spec.volume_name)
             if volume is None or self._owner(claim.spec.volume_name, volume) != key or volume.status.phase != "Bound":
-                raise Violation(
-                    f"{key} is called bound to {claim.spec.volume_name}, which is {volume and volume.status}"
-                )
+                raise Violation(f"{key} is Bound to {claim.spec.volume_name}, which is {volume and volume.status}")
         for name, volume in self._volumes.items():
             owner = self._owner(name, volume)
             if volume.status.phase == "Bound" and owner is None:
                 raise Violation(f"{name} is Bound to a claim that does not exist: {volume.spec.claim_ref}")
             if volume.metadata.deletion_timestamp is not None and owner is None:
-                raise Violation(f"{name} was to go, and is still there: {volume.metadata.finalizers}")
+                raise Violation(f"{name} is being deleted, and still exists: {volume.metadata.finalizers}")
