@@ -255,7 +255,7 @@ found_lease = StorageVersionGarbageCollector._get_lease
 )
 @broken_without(
     lambda what, instead: [(StorageVersionGarbageCollector, what, instead)],
-    fails="since it came",
+    fails="since its start",
     options=OPTIONS,
     invariants=lambda: (StorageVersions(),),
 )
