@@ -1,4 +1,4 @@
-"""The schema table, held to the package that it is made from and to what the program relies on."""
+"""The schema table, checked against the package it is generated from and what the program requires of it."""
 
 import json
 from pathlib import Path

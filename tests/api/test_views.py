@@ -1,4 +1,4 @@
-"""Every view that a Kind constant is read with, held to the schema: names on the wire, and types."""
+"""Every view of a Kind constant, checked against the schema: wire names and types."""
 
 import datetime
 import importlib

@@ -1,4 +1,4 @@
-"""Alarms that share the timers of the loop."""
+"""Alarms that share timers of the loop."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The ASGI application: what a client on a socket sees, without the socket."""
+"""The ASGI application as HTTP clients see it, without a socket."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Attacks on a real ``pilothouse up``: whatever one caller sends, others are answered in time.
+"""Attacks on a running ``pilothouse up``: other clients are answered in time whatever one client sends.
 
 The rows are in ``attacks``, by what they attack. While each is sent, ``/livez`` answers within 250 ms, memory grows by
 less than 64 MB, and the process lives; a row itself asserts that nobody reads or writes what they may not.

@@ -1,4 +1,4 @@
-"""What callers send is kept in bounded room: labels of metrics, decisions, readings of requests and headers."""
+"""Input from clients is kept in bounded memory: metric labels, authorization decisions, parsed requests and headers."""
 
 import pytest
 from tests.apiserver.application import MAPS, World

@@ -1,4 +1,4 @@
-"""What is stored of an object: for every kind as kube-apiserver v1.36.2 stored it (data/defaults.json).
+"""Stored objects of every kind equal those of kube-apiserver v1.36.2 (data/defaults.json).
 
 Admission plugins changed those objects, too. What they add is removed on both sides before comparing.
 """

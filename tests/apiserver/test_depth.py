@@ -1,4 +1,4 @@
-"""Objects that nest deep: taken up to a bound in every way of writing, rejected beyond it, never the server's fault."""
+"""Deeply nested objects: accepted up to a bound by every kind of write, rejected beyond it."""
 
 import asyncio
 import json

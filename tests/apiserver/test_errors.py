@@ -1,4 +1,4 @@
-"""Bodies of Status of rejected requests.
+"""Status bodies of rejected requests.
 
 ``golden/errors.json`` has them. They are those of kube-apiserver v1.36.2, or of v1.20.2 where its source has not
 changed since; uids are masked.

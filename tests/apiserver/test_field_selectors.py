@@ -1,4 +1,4 @@
-"""Which fields of which kind can be selected by, and the answer to any other (facts from kube-apiserver v1.36.2)."""
+"""Selectable fields of every kind, and errors for other fields (facts from kube-apiserver v1.36.2)."""
 
 from tests.apiserver.api import Api
 from tests.apiserver.samples import collection, every_kind, kind_id

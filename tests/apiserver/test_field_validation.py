@@ -1,4 +1,4 @@
-"""``fieldValidation``: what is misspelt or there twice is an error, a warning or nothing, in every kind of body.
+"""``fieldValidation``: unknown and duplicate fields are errors, warnings or ignored, in every kind of body.
 
 After upstream's ``test/integration/apiserver/field_validation_test.go`` and
 ``test/e2e/apimachinery/field_validation.go`` (v1.36).

@@ -1,4 +1,4 @@
-"""A server that is behind on purpose: which reads are stale, which are the truth."""
+"""A server with a lagging watch cache: which reads are stale."""
 
 import asyncio
 import math

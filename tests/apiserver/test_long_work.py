@@ -1,4 +1,4 @@
-"""Large bodies are worked on beside the loop, small ones where they stand."""
+"""Large bodies are processed in a worker thread, small ones inline."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Numbers that no field can hold, in requests and in the store, and numbers that are too large for Python's clock."""
+"""Numbers out of the range of their fields, in requests and in the store, and out of the range of Python's clock."""
 
 import datetime
 import json

@@ -1,4 +1,4 @@
-"""Whatever bytes come, the server answers: no 500 that upstream has not, no traceback, no stall, no end.
+"""Malformed input of any kind gets a response: no 500 that upstream does not have, no traceback, no stall, no crash.
 
 2,000 cases, 100,000 with ``--soak``; ``--seed 17`` or ``--seed 300-599`` plays those again. A failing case prints its
 seed and what it sent.

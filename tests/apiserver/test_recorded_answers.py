@@ -1,4 +1,4 @@
-"""Our server answers what kube-apiserver v1.36.2 answered: code, reason, message with every cause in order, and body.
+"""Responses equal those of kube-apiserver v1.36.2: code, reason, message with every cause in order, and body.
 
 ``--recorded N`` or ``N-M`` plays these seeds, of either recording, and prints every exchange of a single one.
 """

@@ -1,4 +1,5 @@
-"""Bodies are read from those who may send them, within bounds; answers are given up on those who do not read them."""
+"""Bodies are read only from authorized clients and within bounds; responses to clients that do not read them are
+aborted."""
 
 import asyncio
 import gzip

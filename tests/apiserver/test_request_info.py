@@ -1,4 +1,4 @@
-"""What a request is authorized for is what it is about: the name that counts is the one that is read or deleted.
+"""Authorization attributes of requests: the name and selectors that are authorized are those that are used.
 
 After apiserver's ``pkg/endpoints/request/requestinfo.go`` and ``pkg/endpoints/handlers/get.go`` (v0.36).
 """

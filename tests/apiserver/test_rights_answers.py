@@ -1,4 +1,4 @@
-"""Who may do what: one request after the other, and what each is answered, with code, reason, message and details.
+"""RBAC responses: a sequence of requests with code, reason, message and details.
 
 ``golden/rights.json`` has the answers. They were compared with those of a kube-apiserver v1.20.2 with RBAC; what has
 changed since (values in messages are JSON, the namespace of the path is filled in before a review is validated, a body

@@ -1,4 +1,4 @@
-"""Tables as clients get them, against those of kube-apiserver v1.36.2 (data/tables.json), every kind.
+"""Tables as clients get them, compared with those of kube-apiserver v1.36.2 (data/tables.json), for every kind.
 
 ``presentation/test_tables.py`` holds the cells of single documents; here objects are created, and asked for as tables.
 """

@@ -1,4 +1,4 @@
-"""Validation, kind by kind: the causes of a 422 in their order, and as often as upstream lists each.
+"""Validation of every kind: the causes of a 422 in order and with upstream's repetitions.
 
 ``golden/validation.json`` has the causes, for creations as ``KIND: CHANGE``, for updates as ``KIND: CHANGE -> CHANGE``.
 They were compared with those of a kube-apiserver v1.20.2 or v1.36.2, or follow the source of v1.36.2

@@ -1,4 +1,4 @@
-"""What the benches beside the Go manager share: turns, phases, waiting."""
+"""Shared parts of the benches beside kube-controller-manager: runs, phases, waiting."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What the benches of Deployments are made of: when one is done, who makes its pods ready; ``pilothouse up`` small."""
+"""Parts of the Deployment benches: completion, pods becoming ready; ``pilothouse up`` in small."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""How the pace of a filling cluster is read from what was seen."""
+"""Computation of the rate at which a cluster fills."""
 
 import pytest
 from bench.full_cluster import growth

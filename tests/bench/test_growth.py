@@ -1,4 +1,4 @@
-"""Whether a cost per object is flat is read off figures of several sizes."""
+"""Whether the cost per object is constant, computed from several sizes."""
 
 from collections.abc import Sequence
 

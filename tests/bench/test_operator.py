@@ -1,4 +1,4 @@
-"""The bench of operators: what it counts, and both operators with two Websites."""
+"""The operator bench: counted requests, and both operators with two Websites."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""How side-by-side runs with thousands of objects see what became of them."""
+"""Bookkeeping of side-by-side runs with thousands of objects."""
 
 import asyncio
 from typing import cast

@@ -1,4 +1,4 @@
-"""What transports report of themselves, under the names and labels of component-base v0.36."""
+"""Metrics of transports, under the names and labels of component-base v0.36."""
 
 import datetime
 import json

@@ -1,4 +1,4 @@
-"""The decision log: which writes are in it, what a line says, and what happens when it cannot be written."""
+"""The decision log: which writes are logged, the format of a line, and write failures."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Lists with something in them that can't be read."""
+"""Lists with undecodable objects."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Discovery in both forms, with parts missing; the mapper from kinds to resources."""
+"""Discovery in both formats, with missing parts; the REST mapper."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Injected faults: what is hit, what the server saw of it, what the caller hears."""
+"""Injected faults: matching, what the server sees, and what the caller gets."""
 
 import asyncio
 from typing import Any

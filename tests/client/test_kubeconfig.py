@@ -1,4 +1,4 @@
-"""Kubeconfig: merging, paths, logins, and errors that name the file, the entry, the reason and the way out."""
+"""Kubeconfig: merging, paths, credentials, and errors that name the file, the entry, the reason and the fix."""
 
 import base64
 import json

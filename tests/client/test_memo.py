@@ -1,4 +1,4 @@
-"""What ``DecodeMemo`` remembers, and for how long."""
+"""Size and scope of ``DecodeMemo``."""
 
 import msgspec
 

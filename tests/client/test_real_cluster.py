@@ -1,4 +1,4 @@
-"""The real-cluster fixture itself: users have just the rights they were given."""
+"""The real-cluster fixture: users have exactly the rights granted to them."""
 
 import pytest
 from tests.real_cluster import RealCluster

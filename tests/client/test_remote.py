@@ -1,4 +1,4 @@
-"""The remote transport against a server that does what the test says."""
+"""The remote transport against a scripted server."""
 
 import asyncio
 import contextlib

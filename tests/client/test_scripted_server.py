@@ -1,4 +1,4 @@
-"""The server of client tests."""
+"""The scripted server of client tests."""
 
 import asyncio
 import contextlib

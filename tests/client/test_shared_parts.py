@@ -1,4 +1,4 @@
-"""Equal parts of decoded objects are one object, and nothing else about them changes."""
+"""Equal parts of decoded objects are shared, and objects are otherwise unchanged."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""TLS, client certificates, proxies and plugins on real sockets."""
+"""TLS, client certificates, proxies and exec plugins on real sockets."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""``pilothouse up`` with kubectl: pods use something, ``kubectl top`` shows it, and an autoscaler follows it.
+"""``pilothouse up`` with kubectl: resource usage in ``kubectl top``, and an autoscaler that follows it.
 
 The manager runs beside, because a look every second is a flag of its own.
 """

@@ -1,4 +1,4 @@
-"""Hostile and broken requests to the API server as a process: they cost their sender only.
+"""Malformed and hostile requests to the API server process affect only their sender.
 
 Beside each of them somebody else asks for a small thing all the time. Every bad request is answered with a 4xx, soon;
 the server neither grows nor stops.

@@ -1,4 +1,4 @@
-"""``pilothouse up`` with kubectl: what is approved becomes a certificate, and that logs in."""
+"""``pilothouse up`` with kubectl: approved certificate requests are signed, and the certificates authenticate."""
 
 import base64
 import json

@@ -1,5 +1,5 @@
-"""Causes and the decision log over real connections: to our API server, which keeps them, and to kube-apiserver, which
-ignores the header."""
+"""Causes and the decision log over HTTP: to our API server, which records them, and to kube-apiserver, which ignores
+the header."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``kubectl drain`` on ``pilothouse up``: it waits for what a disruption budget says, and for nobody else.
+"""``kubectl drain`` on ``pilothouse up`` respects disruption budgets.
 
 The disruption controller keeps the budget, the API server asks it at each eviction, the ReplicaSet and the nodes bring
 up the successors. A pod takes a second to be ready here, so that a drain that did not wait would take all at once.

@@ -1,4 +1,4 @@
-"""The API server as a process under load, killed again and again: what it acknowledged is there, and what it showed.
+"""The API server process under load, killed repeatedly: acknowledged writes and delivered events survive.
 
 Writers each own their objects, so that what must be found of one is the newest state that was acknowledged, or the one
 of the single request that was under way. A watcher must never have been shown what did not survive.

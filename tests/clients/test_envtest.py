@@ -1,4 +1,4 @@
-"""The folder of ``pilothouse envtest-assets`` under what envtest does with such a folder."""
+"""The directory of ``pilothouse envtest-assets``, used as envtest does."""
 
 import os
 import shutil

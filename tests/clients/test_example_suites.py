@@ -1,4 +1,4 @@
-"""The example projects in Go, Java and Rust pass their own tests, where the tools and what they need are installed.
+"""The example projects in Go, Java and Rust pass their own tests, where their tools and dependencies are installed.
 
 Nothing is downloaded: offline each tool says whether it has all dependencies, which is then why a test is skipped.
 """

@@ -1,4 +1,4 @@
-"""Go's own kube-controller-manager and kube-scheduler (v1.20) on our server, in the protobuf of their default settings.
+"""kube-controller-manager and kube-scheduler v1.20 on our API server, with protobuf as by default.
 
 Beside them run our simulated nodes and nothing else of ours. A Deployment, a DaemonSet, a StatefulSet and a Job come to
 what they are meant to be, the DaemonSet and the StatefulSet keep to one revision, and the programs' logs have no errors

@@ -1,5 +1,5 @@
-"""``examples/guestbook.yaml`` on ``pilothouse up``: an application of everything, from its first apply to the end of
-its namespace, each step with kubectl.
+"""``examples/guestbook.yaml`` on ``pilothouse up``: from the first apply to the deletion of its namespace, with
+kubectl.
 
 The manager runs beside, because an autoscaler that looks every second is a flag of its own. The tests are the chapters
 of one scenario, in their order.

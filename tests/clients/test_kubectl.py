@@ -1,4 +1,4 @@
-"""The real kubectl works against the embedded API server as against any other.
+"""kubectl works with the embedded API server.
 
 Needs a kubectl in ``$KUBEBUILDER_ASSETS`` or on the PATH; skipped without one.
 """

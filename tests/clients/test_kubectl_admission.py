@@ -1,4 +1,4 @@
-"""What users of kubectl see of admission: refusals, warnings, and what was filled in."""
+"""Admission as users of kubectl see it: rejections, warnings and defaults."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""kubectl apply on the server's side: owners, conflicts, force, and what kubectl applied on its own side before."""
+"""kubectl apply --server-side: ownership, conflicts, force, and migration from client-side apply."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What users of kubectl see of custom resources that a webhook converts, on our server and on a kube-apiserver v1.20.2.
+"""kubectl with custom resources that a webhook converts, on our server and on kube-apiserver v1.20.2.
 
 The same commands are run on both sides, where both are; a webhook on loopback converts. What is compared is what the
 commands print, without what is random.

@@ -1,4 +1,4 @@
-"""What users of kubectl see of custom resources with rules, of policies, and of webhooks."""
+"""kubectl with custom resources with CEL rules, admission policies and webhooks."""
 
 from collections.abc import Iterator
 from typing import Any

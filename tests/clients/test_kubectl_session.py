@@ -1,4 +1,4 @@
-"""One kubectl v1.36 session on a real kube-apiserver and on ours: the same answers, field by field.
+"""One kubectl v1.36 session on kube-apiserver and on our server: the same output, field by field.
 
 The real one is v1.20.2. Its answers are recorded in ``golden/kubectl_session_real.json``; with ``--soak`` or
 ``--write-golden`` the session also runs on it, and what is recorded is compared, or written. Fields that releases have

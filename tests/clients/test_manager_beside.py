@@ -1,4 +1,4 @@
-"""A manager as a program of its own beside ``pilothouse apiserver``: its secure port believes whom that server does."""
+"""A manager process beside ``pilothouse apiserver``: its secure port trusts the credentials that server trusts."""
 
 import datetime
 import json

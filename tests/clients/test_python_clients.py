@@ -1,4 +1,4 @@
-"""Python's clients on ``pilothouse up``: each runs its scenario (``tests/clients/python``) in a process of its own."""
+"""Python clients on ``pilothouse up``: each runs its scenario (``tests/clients/python``) in a separate process."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Suites that users could have written, as their pytest runs them, and every list method of the official client."""
+"""Sample test suites under pytest, and every list method of the official client."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``pilothouse up`` with kubectl: quotas are kept, and the roles for users allow something."""
+"""``pilothouse up`` with kubectl: quotas are enforced, and user-facing roles have rules."""
 
 import json
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""``pilothouse up`` with kubectl: Endpoints written by hand are mirrored, ranges of service addresses come and go, and
-a load balancer of the simulated cloud gives a Service an address.
+"""``pilothouse up`` with kubectl: custom Endpoints are mirrored, ServiceCIDRs are added and deleted, and the simulated
+cloud assigns load balancer addresses.
 
 kubectl waits for what the controllers do (``mirroring``: EndpointSlices; ``service-cidr``: Ready, and the finalizer).
 """

@@ -1,4 +1,4 @@
-"""What counts as a difference between two sides of a kubectl session."""
+"""Comparison of two sides of a kubectl session."""
 
 from typing import Any
 

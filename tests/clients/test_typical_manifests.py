@@ -1,5 +1,5 @@
-"""What people apply, ``samples/typical.yaml``, with kubectl: by both kinds of apply, strictly validated, and what
-becomes of each object.
+"""Common manifests, ``samples/typical.yaml``, with kubectl: both kinds of apply, strict validation, and the resulting
+objects.
 
 The tests are the chapters of one scenario, in their order. The manager runs beside ``pilothouse up``, because an
 autoscaler that looks every second is a flag of its own.

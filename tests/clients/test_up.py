@@ -1,4 +1,4 @@
-"""``pilothouse up`` as its user meets it: one command, and kubectl from a second terminal."""
+"""``pilothouse up`` from the command line: one command, and kubectl from a second terminal."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a client may rely on, on every transport: local to the embedded server, over HTTP to it, and the real server.
+"""Client behavior on every transport: in process, over HTTP to the embedded server, and to kube-apiserver.
 
 The programs are the same, and so must be what they see. Only what both this release and Kubernetes v1.20 have is here.
 """

@@ -1,4 +1,4 @@
-"""Who calls the secure port, and which credentials are wrong."""
+"""Authentication at the secure port, and rejected credentials."""
 
 import hashlib
 

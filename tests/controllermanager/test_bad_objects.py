@@ -1,4 +1,4 @@
-"""Objects that are not what they should be got past the API server: the manager complains and goes on with the rest.
+"""Invalid objects that passed the API server affect only their own key.
 
 They are written into the store directly, as another server's database might hold them.
 """

@@ -1,4 +1,4 @@
-"""Whose client certificates count: from files and from the cluster, and when either changes."""
+"""Client CAs of the secure port: from files and from the cluster, and changes of either."""
 
 import asyncio
 from pathlib import Path

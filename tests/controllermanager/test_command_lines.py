@@ -1,4 +1,4 @@
-"""Today's command lines of kube-controller-manager start ours unchanged."""
+"""Existing command lines of kube-controller-manager start ours unchanged."""
 
 import re
 import signal

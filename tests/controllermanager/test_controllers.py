@@ -1,4 +1,4 @@
-"""The descriptors say what upstream's table of controllers says, which is here as data."""
+"""The controller descriptors, compared with upstream's table of controllers."""
 
 from typing import NamedTuple
 

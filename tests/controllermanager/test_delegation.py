@@ -1,4 +1,4 @@
-"""The API server is asked about callers of the secure port, and its answers are kept for a while."""
+"""Delegated authentication and authorization at the secure port, and caching of reviews."""
 
 import asyncio
 from typing import Any

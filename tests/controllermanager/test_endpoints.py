@@ -1,4 +1,4 @@
-"""Pages of the secure port, and who gets them."""
+"""Paths of the secure port, and their authorization."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What each gate of v1.36 comes to: followed, rejected, or of no concern to the manager.
+"""Every feature gate of v1.36: supported, rejected, or not read by the manager.
 
 ``READ`` was read from upstream's sources, v1.36.2: every package that kube-controller-manager links, less those that
 only the API server, kubelet, scheduler or kube-proxy call. A gate that is in neither table fails the test. Locked

@@ -1,4 +1,4 @@
-"""Health answers read as kube-controller-manager's (apiserver library ``healthz.go``, v0.36)."""
+"""Health responses equal kube-controller-manager's (apiserver library ``healthz.go``, v0.36)."""
 
 from pilothouse.controllermanager.health import Health
 

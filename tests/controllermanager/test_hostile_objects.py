@@ -1,4 +1,4 @@
-"""Objects made to do harm: whatever is in them, they cost their own key and nothing else.
+"""Hostile objects affect only their own key.
 
 Every kind that a registered controller watches is written into the store as no API server would let it pass, while
 every registered controller runs. Then ordinary objects must be dealt with as ever.

@@ -1,4 +1,4 @@
-"""Tokens for the controllers' service accounts (``client_builder_dynamic.go``, v1.36)."""
+"""Tokens of the controllers' service accounts (``client_builder_dynamic.go``, v1.36)."""
 
 import datetime
 from typing import Any

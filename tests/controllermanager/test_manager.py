@@ -1,4 +1,4 @@
-"""The manager's order of things, in virtual time, on the embedded API server."""
+"""Startup, running and shutdown of the manager, in virtual time, on the embedded API server."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The command line of kube-controller-manager, as v1.36 has it."""
+"""The command line of kube-controller-manager v1.36."""
 
 from typing import Any
 

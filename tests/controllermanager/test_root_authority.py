@@ -1,4 +1,4 @@
-"""Which controllers get the cluster's authority: by the flag that two of them read, and without such a flag."""
+"""Which controllers get the cluster's CA: by ``--root-ca-file``, and without the flag."""
 
 import datetime
 

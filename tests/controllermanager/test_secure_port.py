@@ -1,4 +1,4 @@
-"""Opening the secure port: the cluster's part of the trust, certificates, versions and ciphers."""
+"""Setup of the secure port: client CAs of the cluster, certificates, TLS versions and ciphers."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Settings from files: ``--config``, which is ours, and ``--leader-migration-config``, as controller-manager v0.36."""
+"""Settings from files: ``--config`` (pilothouse's) and ``--leader-migration-config``, as controller-manager v0.36."""
 
 from pathlib import Path
 from typing import Any

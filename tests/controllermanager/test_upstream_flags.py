@@ -1,4 +1,4 @@
-"""Every flag of kube-controller-manager v1.36 is there, in its group, of its type, with its default.
+"""Every flag of kube-controller-manager v1.36 exists in its flag set, with its type and default.
 
 ``upstream_flags.txt`` holds the facts, read from ``cmd/kube-controller-manager/app/options`` of v1.36.2: group, name,
 type and default of every flag, whatever this release has behind it.

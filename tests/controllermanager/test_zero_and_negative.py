@@ -1,5 +1,5 @@
-"""Every flag that is a period, a rate or a number, at 0 and below it: what upstream rejects is rejected in its words;
-everything else runs, without a loop that never pauses, as long as the program is wanted.
+"""Every duration, rate and numeric flag at 0 and below: upstream's rejections in its words; other values run without a
+busy loop.
 
 Upstream: v1.36 ``cmd/kube-controller-manager/app/options`` (``Validate``), and what the controllers do with the values.
 """

@@ -1,4 +1,4 @@
-"""Why each controller writes what it writes, as the API server remembers it: whole planes in virtual time."""
+"""Recorded reasons of each controller's writes: whole clusters in virtual time."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Every controller watches what its descriptor declares, all of it, and nothing else."""
+"""Every controller watches exactly the resources its descriptor declares."""
 
 from typing import Any, TypeVar
 

@@ -1,4 +1,4 @@
-"""Why the controllers of workloads, policies, namespaces and volumes write, as the API server remembers it."""
+"""Recorded reasons of writes of workload, policy, namespace and volume controllers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,6 +1,6 @@
-"""An object goes while a request about it is under way, and its event comes before the answer: the controller that then
-remembers something about it would never forget it again. Each row is one such place; afterwards nothing may be left of
-the object in the controller's memory.
+"""Objects deleted during a request about them leave no state in the controller.
+
+Each row is one such place; afterwards nothing may be left of the object in the controller's memory.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Every case of upstream's tests that a directory lists has a test here, or a reason why it cannot apply."""
+"""Every listed case of upstream's tests has a test here, or a reason why it does not apply."""
 
 import importlib
 from pathlib import Path

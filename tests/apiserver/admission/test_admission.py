@@ -1,4 +1,4 @@
-"""Admission plugins that change what is stored (kubernetes ``plugin/pkg/admission/*``, v1.36)."""
+"""Mutating admission plugins (kubernetes ``plugin/pkg/admission/*``, v1.36)."""
 
 from typing import Any
 

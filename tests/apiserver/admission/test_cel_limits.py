@@ -1,4 +1,4 @@
-"""Policies and rules that may take long: what evaluates them, and what clients are told."""
+"""Cost limits of CEL expressions in policies and rules, and evaluation in worker processes."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""Who may approve and sign (kubernetes ``plugin/pkg/admission/certificates``, v1.36)."""
+"""Certificate approval, signing and attestation (kubernetes ``plugin/pkg/admission/certificates``, v1.36)."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plugins that look things up in classes, and the small ones around storage and nodes (kubernetes
+"""Default storage, ingress and runtime classes, and small plugins for storage and nodes (kubernetes
 ``plugin/pkg/admission``, v1.36: the tests beside each)."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What limit ranges do to pods and claims (kubernetes ``limitranger/admission_test.go``, v1.36)."""
+"""LimitRanger for pods and claims (kubernetes ``limitranger/admission_test.go``, v1.36)."""
 
 from typing import Any
 

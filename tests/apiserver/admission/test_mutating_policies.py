@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicy: apply configurations and JSON patches made by expressions."""
+"""MutatingAdmissionPolicy: apply configurations and JSON patches from CEL expressions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which admission plugins run (apiserver ``pkg/server/options/admission_test.go``, v0.36)."""
+"""Enabled admission plugins and their order (apiserver ``pkg/server/options/admission_test.go``, v0.36)."""
 
 import pytest
 from tests.apiserver.api import Api

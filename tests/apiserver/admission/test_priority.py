@@ -1,4 +1,4 @@
-"""Priorities come from classes (kubernetes ``plugin/pkg/admission/priority/admission_test.go``, v1.36)."""
+"""The Priority plugin (kubernetes ``plugin/pkg/admission/priority/admission_test.go``, v1.36)."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""What quotas charge and reject (apiserver ``pkg/admission/plugin/resourcequota``, v0.36, ``admission_test.go``)."""
+"""The ResourceQuota plugin: charges and rejections (apiserver ``pkg/admission/plugin/resourcequota``, v0.36,
+``admission_test.go``)."""
 
 import asyncio
 import datetime

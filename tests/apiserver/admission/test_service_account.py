@@ -1,4 +1,4 @@
-"""What pods get from their account (kubernetes ``plugin/pkg/admission/serviceaccount/admission_test.go``, v1.36)."""
+"""The ServiceAccount plugin (kubernetes ``plugin/pkg/admission/serviceaccount/admission_test.go``, v1.36)."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: what matches, what is validated, what the client gets to read (texts from v1.36)."""
+"""ValidatingAdmissionPolicy: matching, validation and messages (texts from v1.36)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Admission webhooks: who is asked what, in which order, and what follows from the answer (texts from v1.36)."""
+"""Admission webhooks: matching, order, requests and the effects of responses (texts from v1.36)."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Whether API servers behind services can be reached: texts of kube-aggregator v0.36."""
+"""The Available condition of APIServices: texts of kube-aggregator v0.36."""
 
 import asyncio
 from typing import Any

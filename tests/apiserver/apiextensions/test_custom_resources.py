@@ -1,4 +1,4 @@
-"""Custom resources: definitions, what they serve, and how they end (facts from kube-apiserver v1.36.2)."""
+"""Custom resources: definitions, serving and deletion (facts from kube-apiserver v1.36.2)."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""What rules may cost at worst: upstream's own table, and definitions that are rejected by it.
+"""Cost estimation of CEL rules: upstream's table, and definitions that are rejected for their cost.
 
 The costs are those of ``TestCostEstimation`` in apiextensions-apiserver
 ``pkg/apiserver/schema/cel/compilation_test.go`` (v0.36), once without and once with bounds in the schema.

@@ -1,4 +1,4 @@
-"""Rules in CEL of custom resources, and what a schema must be like (texts from kube-apiserver v1.36)."""
+"""CEL rules of custom resources, and structural schemas (texts from kube-apiserver v1.36)."""
 
 from typing import Any
 

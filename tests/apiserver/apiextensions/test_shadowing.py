@@ -1,4 +1,4 @@
-"""Definitions of what is built in, whose conditions somebody has written."""
+"""Definitions of built-in resources whose conditions a client has written."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Annotations that admission, deprecated versions and issued tokens leave in events (keys of v1.36)."""
+"""Audit annotations of admission, deprecated versions and issued tokens (keys of v1.36)."""
 
 import json
 from collections.abc import Callable

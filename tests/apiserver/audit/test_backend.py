@@ -1,4 +1,4 @@
-"""Events on their way to the log: modes, buffers, truncation, and logs that can't be written."""
+"""The audit log backend: modes, buffers, truncation, and logs that cannot be written."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Which rule counts for a request, after upstream's ``pkg/audit/policy/checker_test.go`` (v0.36)."""
+"""Rule matching of audit policies, after upstream's ``pkg/audit/policy/checker_test.go`` (v0.36)."""
 
 import msgspec
 import pytest

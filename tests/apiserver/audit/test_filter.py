@@ -1,4 +1,4 @@
-"""What is recorded of requests over HTTP and from the same process, stage by stage."""
+"""Audit events of HTTP and in-process requests, stage by stage."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is recorded without managedFields, whatever a client has sent."""
+"""Omitted managedFields in audit events, for any object that a client sends."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Policies from files, after upstream's ``pkg/audit/policy/reader_test.go`` (v0.36)."""
+"""Loading policy files, after upstream's ``pkg/audit/policy/reader_test.go`` (v0.36)."""
 
 from pathlib import Path
 

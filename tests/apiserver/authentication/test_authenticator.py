@@ -1,4 +1,4 @@
-"""Logging in: accounts' tokens and what they are tied to, bootstrap tokens, reviews of tokens, OpenID documents."""
+"""Authentication: service account and bootstrap tokens, TokenReviews, OpenID documents."""
 
 import asyncio
 import base64

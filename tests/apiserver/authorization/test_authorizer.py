@@ -1,4 +1,4 @@
-"""Which rule allows what, and who a certificate or a header makes the caller."""
+"""RBAC decisions, and the user of a certificate or token file."""
 
 import datetime
 

@@ -1,4 +1,7 @@
-"""Users cannot hand out rights that they lack. The texts are kube-apiserver's (see ``test_rights_answers.py``)."""
+"""Escalation checks: users cannot grant rights that they lack.
+
+The texts are kube-apiserver's (see ``test_rights_answers.py``).
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,5 +1,4 @@
-"""What a node may do: its own, what its pods need, and no more (kubernetes
-``plugin/pkg/auth/authorizer/node/node_authorizer_test.go``, v1.36)."""
+"""The Node authorizer (kubernetes ``plugin/pkg/auth/authorizer/node/node_authorizer_test.go``, v1.36)."""
 
 import asyncio
 import json

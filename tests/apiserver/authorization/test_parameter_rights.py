@@ -1,5 +1,5 @@
-"""Who writes policies and bindings may read what they read (kubernetes ``pkg/registry/admissionregistration``,
-``authz.go``, v1.36)."""
+"""Authorization of param references when policies and bindings are written (kubernetes
+``pkg/registry/admissionregistration``, ``authz.go``, v1.36)."""
 
 import json
 from collections.abc import Sequence

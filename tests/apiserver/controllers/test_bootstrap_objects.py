@@ -1,4 +1,4 @@
-"""What exists from the start: as kube-apiserver v1.36.2 has it, and again after its deletion."""
+"""Bootstrap objects, as in kube-apiserver v1.36.2, and their recreation after deletion."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What other servers, or whoever writes to their store, leave in the keys that no API shows."""
+"""Values of other servers or programs under keys that no API serves: master leases and allocation ranges."""
 
 import asyncio
 from typing import Any

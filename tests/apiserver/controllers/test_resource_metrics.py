@@ -1,4 +1,4 @@
-"""metrics.k8s.io as the embedded server serves it. Shapes and tables are those of metrics-server v0.8 (``pkg/api``)."""
+"""metrics.k8s.io as served by the embedded server. Shapes and tables are those of metrics-server v0.8 (``pkg/api``)."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""``--encryption-provider-config``: what a file means, and what is wrong with one, in upstream's words.
+"""``--encryption-provider-config``: parsing and validation, with upstream's errors.
 
 After apiserver's ``pkg/apis/apiserver/validation/validation_encryption_test.go`` and
 ``pkg/server/options/encryptionconfig/config_test.go`` (v0.36).

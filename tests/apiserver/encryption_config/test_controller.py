@@ -1,4 +1,4 @@
-"""The file is read again when it has changed, and stays without effect if it can't be used."""
+"""Automatic reload of the configuration file; an unusable file has no effect."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Server-side apply: what is merged, what goes, who owns what, and how it is rejected. Texts are v1.36's."""
+"""Server-side apply: merging, removal, ownership and rejections. Texts are v1.36's."""
 
 import asyncio
 from typing import Any

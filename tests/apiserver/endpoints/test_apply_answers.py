@@ -1,4 +1,4 @@
-"""Applies, updates and patches in a row: what each is answered, and who owns what then.
+"""Sequences of applies, updates and patches: responses and managed fields.
 
 ``golden/applies.json`` has the answers. They were compared with those of a kube-apiserver v1.20.2; what has changed
 since (owners of subresources, defaults of keys, custom resources by their schemas, texts) follows v1.36: server-side

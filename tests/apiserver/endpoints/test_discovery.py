@@ -1,4 +1,4 @@
-"""Discovery says about the built-in resources exactly what kube-apiserver v1.36.2 says."""
+"""Discovery of built-in resources equals that of kube-apiserver v1.36.2."""
 
 import json
 from pathlib import Path

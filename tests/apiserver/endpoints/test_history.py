@@ -1,4 +1,4 @@
-"""``/debug/history``: which resourceVersion was current when."""
+"""``/debug/history``: which resourceVersion was current at a time, and who made which change."""
 
 import asyncio
 import datetime

@@ -1,4 +1,4 @@
-"""Acting for another user: what headers ask for, and which rights that takes.
+"""Impersonation: headers, and the rights required.
 
 The modes and their order are those of apiserver's ``pkg/endpoints/filters/impersonation`` (v1.36).
 """

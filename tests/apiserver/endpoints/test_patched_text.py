@@ -1,4 +1,4 @@
-"""How an error shows what a patch has made of an object."""
+"""How errors show a patched object."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""pods/ephemeralcontainers, pods/resize, pods/log and what asks for a process (facts from kube-apiserver v1.36.2)."""
+"""pods/ephemeralcontainers, pods/resize, pods/log and connect subresources (facts from kube-apiserver v1.36.2)."""
 
 import datetime
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Renewals of Leases on their short path: what is stored is what the update of any object stores.
+"""The fast path for Lease renewals stores the same as a generic update.
 
 A dry run takes the long path. Each case sends one PUT as a dry run, and then in earnest.
 """

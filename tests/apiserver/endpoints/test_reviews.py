@@ -1,4 +1,4 @@
-"""Questions about rights: what is asked and what is answered."""
+"""SubjectAccessReviews and related reviews: requests and responses."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""scale, binding, services' addresses, and the local transport (facts from kube-apiserver v1.36.2)."""
+"""scale, binding, addresses of Services, and the local transport (facts from kube-apiserver v1.36.2)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Members that a PUT sends back as they are stored are not read again; what comes of the request is the same."""
+"""Members of a PUT that equal the stored ones are not decoded again; the response is the same."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""update and patch: conflicts, no-ops, generation, what a client cannot change (facts from kube-apiserver v1.36.2)."""
+"""update and patch: conflicts, no-ops, generation, immutable metadata (facts from kube-apiserver v1.36.2)."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Phases of admission: who is counted, with which time, when plugins wait and reject."""
+"""Metrics of admission phases: counts and times of plugins that wait or reject."""
 
 import asyncio
 

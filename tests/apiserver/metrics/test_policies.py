@@ -1,4 +1,4 @@
-"""What is counted of admission policies."""
+"""Metrics of admission policies."""
 
 import pytest
 from tests.apiserver.admission import test_mutating_policies as mutating

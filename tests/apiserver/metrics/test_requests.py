@@ -1,4 +1,4 @@
-"""What the API server shows of its requests: kube-apiserver's series, labels and buckets."""
+"""Request metrics: kube-apiserver's series, labels and buckets."""
 
 import pytest
 from tests.stores import new_store

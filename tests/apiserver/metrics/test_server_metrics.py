@@ -1,4 +1,4 @@
-"""The families of a server that is served, after requests over HTTP and from the same process."""
+"""Metric families of a served server, after requests over HTTP and in process."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a client with a node's credentials gets, on a server with ``--authorization-mode=RBAC`` as it is by default."""
+"""Requests with a node's credentials to a server with ``--authorization-mode=RBAC`` and defaults."""
 
 import asyncio
 import json

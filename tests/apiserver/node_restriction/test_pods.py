@@ -1,4 +1,4 @@
-"""Pods that nodes create, delete, evict and report about: kubernetes
+"""Pods created, deleted, evicted and updated by nodes: kubernetes
 ``plugin/pkg/admission/noderestriction/admission_test.go``, ``Test_nodePlugin_Admit`` and
 ``Test_nodePlugin_Admit_OwnerReference`` (v1.36)."""
 

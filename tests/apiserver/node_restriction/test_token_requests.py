@@ -1,5 +1,5 @@
-"""Tokens that nodes ask for: kubernetes ``plugin/pkg/admission/noderestriction/admission_test.go`` (v1.36),
-``Test_nodePlugin_Admit``, with the gate ServiceAccountNodeAudienceRestriction as it is by default."""
+"""TokenRequests of nodes: kubernetes ``plugin/pkg/admission/noderestriction/admission_test.go`` (v1.36),
+``Test_nodePlugin_Admit``, with the gate ServiceAccountNodeAudienceRestriction at its default."""
 
 from typing import Any
 

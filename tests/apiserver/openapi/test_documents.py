@@ -1,4 +1,4 @@
-"""OpenAPI documents: both versions, both encodings, and what kubectl reads in them."""
+"""OpenAPI documents: both versions, both encodings, and the parts that kubectl reads."""
 
 from typing import Any
 

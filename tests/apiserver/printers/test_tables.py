@@ -1,4 +1,4 @@
-"""Tables show what kube-apiserver v1.36.2 showed for the same objects."""
+"""Tables equal those of kube-apiserver v1.36.2 for the same objects."""
 
 import datetime
 import json

@@ -1,4 +1,4 @@
-"""Every built-in kind is declared where its group and resource say, once."""
+"""Every built-in kind is registered once, in the package of its group and resource."""
 
 from importlib import import_module
 from pathlib import Path

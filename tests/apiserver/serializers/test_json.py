@@ -1,4 +1,4 @@
-"""Headers of answers: warnings that quote what callers have written."""
+"""Warning headers with text from clients."""
 
 from tests.apiserver.application import MAPS, World
 from tests.tables import cases

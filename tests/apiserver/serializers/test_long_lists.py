@@ -1,4 +1,4 @@
-"""Long lists are shown as short ones are, in turns."""
+"""Long lists are encoded like short ones, and yield to other tasks."""
 
 import asyncio
 import datetime

@@ -1,4 +1,4 @@
-"""The Accept header decides the form."""
+"""Content negotiation by the Accept header."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is empty and not stored: the quick look at a document misses nothing."""
+"""Removal of empty fields before storing: the prefilter misses none."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What objects look like by their metadata alone."""
+"""PartialObjectMetadata of objects."""
 
 from tests.tables import cases
 

@@ -1,4 +1,4 @@
-"""Protobuf bodies say the same as JSON bodies."""
+"""Protobuf bodies are equivalent to JSON bodies."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bodies whose ``apiVersion`` or ``kind`` is no text (apimachinery ``serializer/json/meta.go``, v0.36)."""
+"""Bodies whose ``apiVersion`` or ``kind`` is not a string (apimachinery ``serializer/json/meta.go``, v0.36)."""
 
 import json
 from typing import Any

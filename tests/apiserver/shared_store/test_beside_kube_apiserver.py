@@ -1,4 +1,4 @@
-"""One of our API servers and kube-apiserver v1.20.2 on one etcd."""
+"""A pilothouse API server and kube-apiserver v1.20.2 on one etcd."""
 
 import asyncio
 import json

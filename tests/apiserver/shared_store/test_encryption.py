@@ -1,4 +1,4 @@
-"""Servers on one etcd whose values are encrypted at rest."""
+"""Several servers on one etcd with encryption at rest."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What is answered to a request that comes while another one's write of the same object is under way, and fails."""
+"""Responses to requests that arrive while a concurrent write of the same object is pending and fails."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

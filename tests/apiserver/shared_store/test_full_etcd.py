@@ -1,4 +1,4 @@
-"""An etcd whose quota or disk is full: answers as kube-apiserver's, nothing acknowledged lost, and how it goes on."""
+"""An etcd whose quota or disk is exhausted: kube-apiserver's responses, no acknowledged write lost, recovery."""
 
 import asyncio
 import contextlib

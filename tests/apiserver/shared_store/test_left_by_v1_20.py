@@ -1,4 +1,4 @@
-"""What kube-apiserver v1.20.2 has stored, in its storage versions, as ours reads it."""
+"""Objects stored by kube-apiserver v1.20.2, in its storage versions, are decoded."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""``--etcd-servers-overrides``: resources on an etcd of their own, beside the one of all others."""
+"""``--etcd-servers-overrides``: resources in a separate etcd."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Bytes in etcd: those that kube-apiserver v1.36.2 has written, and what older releases have left.
+"""Values in etcd: those written by kube-apiserver v1.36.2 and by older releases.
 
 ``data/storage-v1.36.2.json.xz`` is what it kept of one object and more of every kind, and the same objects as it showed
 them.

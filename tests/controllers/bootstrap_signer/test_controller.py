@@ -1,5 +1,8 @@
-"""Signatures beside ``cluster-info``. Rows and stories mirror ``pkg/controller/bootstrap/bootstrapsigner_test.go`` of
-v1.36, whose signatures were made by another program than ours."""
+"""Signatures in the ConfigMap ``cluster-info``.
+
+Rows and stories mirror ``pkg/controller/bootstrap/bootstrapsigner_test.go`` of v1.36, whose signatures were made by
+another program than ours.
+"""
 
 import asyncio
 import base64

@@ -1,5 +1,8 @@
-"""Which requests are approved by themselves. Rows mirror ``TestRecognizers`` and ``TestHandle``,
-``pkg/controller/certificates/approver/sarapprove_test.go`` of v1.36."""
+"""The CSR approving controller.
+
+Rows mirror ``TestRecognizers`` and ``TestHandle``, ``pkg/controller/certificates/approver/sarapprove_test.go`` of
+v1.36.
+"""
 
 import asyncio
 import contextlib

@@ -1,5 +1,8 @@
-"""Which requests go, and when. Rows mirror ``TestCleanerWithApprovedExpiredCSR``,
-``pkg/controller/certificates/cleaner/cleaner_test.go`` of v1.36, and add the other side of each limit."""
+"""The CSR cleaner: which requests are deleted, and when.
+
+Rows mirror ``TestCleanerWithApprovedExpiredCSR``, ``pkg/controller/certificates/cleaner/cleaner_test.go`` of v1.36, and
+add the other side of each limit.
+"""
 
 import asyncio
 import base64

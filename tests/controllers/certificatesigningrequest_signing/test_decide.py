@@ -1,6 +1,8 @@
-"""Who is served, and for how long. Rows mirror ``Test_signer_duration`` and what ``TestHandle`` says of usages,
-``pkg/controller/certificates/signer/signer_test.go``, and the times of ``authority/authority_test.go``, both of
-v1.36."""
+"""Which requests are signed, and for how long.
+
+Rows mirror ``Test_signer_duration`` and what ``TestHandle`` says of usages,
+``pkg/controller/certificates/signer/signer_test.go``, and the times of ``authority/authority_test.go``, both of v1.36.
+"""
 
 import datetime
 

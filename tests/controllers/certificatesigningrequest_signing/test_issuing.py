@@ -1,5 +1,8 @@
-"""What is in a certificate. Rows mirror ``TestCertificateAuthority`` and ``TestKeyUsagesFromStrings``,
-``pkg/controller/certificates/authority`` of v1.36, and ``TestSigner`` of ``signer/signer_test.go``."""
+"""The content of issued certificates.
+
+Rows mirror ``TestCertificateAuthority`` and ``TestKeyUsagesFromStrings``, ``pkg/controller/certificates/authority`` of
+v1.36, and ``TestSigner`` of ``signer/signer_test.go``.
+"""
 
 import datetime
 import ipaddress

@@ -1,5 +1,8 @@
-"""Roles that are made of others. Rows mirror ``TestSyncClusterRole`` in
-``pkg/controller/clusterroleaggregation/clusterroleaggregation_controller_test.go`` of v1.36."""
+"""ClusterRole aggregation.
+
+Rows mirror ``TestSyncClusterRole`` in
+``pkg/controller/clusterroleaggregation/clusterroleaggregation_controller_test.go`` of v1.36.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Roles made of others on a real API server, with the rights of the controller's role: server-side apply is its own."""
+"""ClusterRole aggregation on kube-apiserver, with the rights of the controller's role, by server-side apply."""
 
 from pathlib import Path
 

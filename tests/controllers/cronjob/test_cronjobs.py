@@ -1,4 +1,4 @@
-"""CronJobs on the embedded API server in virtual time, with somebody who ends their Jobs, and with faults."""
+"""CronJobs on the embedded API server in virtual time, with faults; a task completes their Jobs."""
 
 import asyncio
 import datetime

@@ -1,5 +1,7 @@
-"""What a CronJob does and when. Rows mirror v1.36 ``pkg/controller/cronjob/cronjob_controllerv2_test.go`` and
-``utils_test.go``."""
+"""Decisions of a CronJob sync: schedules, Jobs to start and delete, status.
+
+Rows mirror v1.36 ``pkg/controller/cronjob/cronjob_controllerv2_test.go`` and ``utils_test.go``.
+"""
 
 import datetime
 from typing import Any

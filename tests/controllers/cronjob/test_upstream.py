@@ -1,4 +1,4 @@
-"""The cases of upstream's tests of ``pkg/controller/cronjob``, and where each of them is.
+"""Coverage of upstream's tests of ``pkg/controller/cronjob``.
 
 Read in stored public copies of about v1.28; v1.36 itself could not be picked there.
 """

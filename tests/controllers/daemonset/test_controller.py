@@ -1,4 +1,4 @@
-"""What one sync does, and the next. Scenarios mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``,
+"""DaemonSet syncs, one at a time. Scenarios mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``,
 ``update_test.go`` and ``pkg/controller/history/controller_history_test.go``.
 
 Nobody runs the pods but the test, and the controller syncs when the test says so.

@@ -1,4 +1,4 @@
-"""What a change costs follows the change, not the cluster (kubernetes#121474: hours behind at 5,000 nodes)."""
+"""The cost of a change does not depend on the size of the cluster (kubernetes#121474: hours behind at 5,000 nodes)."""
 
 import pytest
 from tests.controllers.api_world import NODES, PODS

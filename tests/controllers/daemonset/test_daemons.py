@@ -1,4 +1,4 @@
-"""Daemons go where they should and stay there: the controller on the embedded API server."""
+"""DaemonSet pods follow nodes: the controller on the embedded API server."""
 
 import pytest
 from tests.controllers.api_world import NODES, PODS, REVISIONS

@@ -1,4 +1,4 @@
-"""Old caches, lost answers, managers that die: one pod per node all the same."""
+"""Stale caches, lost responses, dying managers: still one pod per node."""
 
 import msgspec
 import pytest

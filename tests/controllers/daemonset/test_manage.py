@@ -1,4 +1,4 @@
-"""What one node needs. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
+"""Pods to create and delete on one node. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
 
 from tests.controllers.daemonset.daemons import NOW, PLAIN, SURGE, ago, pod, site
 from tests.tables import cases

@@ -1,4 +1,4 @@
-"""The board holds at every sync what counting anew would give."""
+"""Incremental counts of daemon pods by node equal a full recount."""
 
 import datetime
 import random

@@ -1,4 +1,4 @@
-"""Which nodes run a daemon pod. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
+"""Which nodes should run a daemon pod. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
 
 import pytest
 from tests.controllers.daemonset.daemons import node, pinned_to, taint

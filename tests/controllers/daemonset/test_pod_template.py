@@ -1,4 +1,4 @@
-"""What daemon pods are made from. Mirrors v1.36 ``pkg/controller/daemon/util/daemonset_util_test.go``."""
+"""Templates of daemon pods. Mirrors v1.36 ``pkg/controller/daemon/util/daemonset_util_test.go``."""
 
 from typing import Any
 

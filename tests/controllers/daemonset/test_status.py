@@ -1,5 +1,8 @@
-"""What is reported. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go`` (TestNumberReadyStatus,
-TestObservedGeneration, TestSimpleDaemonSetUpdatesStatusAfterLaunchingPods)."""
+"""DaemonSet status.
+
+Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go`` (TestNumberReadyStatus, TestObservedGeneration,
+TestSimpleDaemonSetUpdatesStatusAfterLaunchingPods).
+"""
 
 import msgspec
 from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, daemon_set, pod, site

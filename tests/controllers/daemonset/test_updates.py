@@ -1,4 +1,4 @@
-"""Rolling updates keep their bounds at every step, and history keeps what can be gone back to."""
+"""Rolling updates respect their bounds at every step, and revision history keeps what rollbacks need."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The cases of v1.36 ``pkg/controller/daemon`` and ``pkg/controller/history``, and where each of them is.
+"""Coverage of upstream's tests of v1.36 ``pkg/controller/daemon`` and ``pkg/controller/history``.
 
 ``COVERED`` names for every upstream test, and for the rows of its tables, the function of ours that has it. What v1.36
 added with its consistency store is in ``test_faults`` and ``tests/runtime``.

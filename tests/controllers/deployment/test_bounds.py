@@ -1,5 +1,8 @@
-"""How far a rollout may stray. Cases of ``TestResolveFenceposts``, ``TestMaxUnavailable`` and ``TestNewRSNewReplicas``,
-v1.36 ``pkg/controller/deployment/util/deployment_util_test.go``."""
+"""maxSurge and maxUnavailable of a rollout.
+
+Cases of ``TestResolveFenceposts``, ``TestMaxUnavailable`` and ``TestNewRSNewReplicas``, v1.36
+``pkg/controller/deployment/util/deployment_util_test.go``.
+"""
 
 import pytest
 from tests.controllers.deployment.builders import deployment

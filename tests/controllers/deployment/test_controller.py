@@ -1,4 +1,4 @@
-"""The controller against the embedded API server, in virtual time: whose ReplicaSets are whose, and what enqueues it.
+"""The controller on the embedded API server, in virtual time: ownership of ReplicaSets, and events that enqueue.
 
 Scenarios mirror v1.36 ``pkg/controller/deployment/deployment_controller_test.go``, named in brackets. No controller of
 ReplicaSets runs: the test writes what one would.

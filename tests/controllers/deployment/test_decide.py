@@ -1,5 +1,8 @@
-"""Which way a sync goes. Cases of ``TestScaleDownOldReplicaSets`` and ``TestOldPodsRunning``, v1.36
-``pkg/controller/deployment/recreate_test.go``; the order is ``syncDeployment``'s."""
+"""The path of a sync.
+
+Cases of ``TestScaleDownOldReplicaSets`` and ``TestOldPodsRunning``, v1.36
+``pkg/controller/deployment/recreate_test.go``; the order is ``syncDeployment``'s.
+"""
 
 import pytest
 from tests.controllers.deployment.builders import deployment, replica_set, sized

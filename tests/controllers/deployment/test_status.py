@@ -1,6 +1,9 @@
-"""Reports. Cases of ``TestSyncRolloutStatus``, ``TestRequeueStuckDeployment``, v1.36 ``progress_test.go``;
+"""Deployment status and conditions.
+
+Cases of ``TestSyncRolloutStatus``, ``TestRequeueStuckDeployment``, v1.36 ``progress_test.go``;
 ``TestDeploymentComplete``, ``TestDeploymentProgressing``, ``TestDeploymentTimedOut``, ``TestSetCondition``,
-``TestRemoveCondition``, ``TestGetTerminatingReplicaCount…``, ``util/deployment_util_test.go``."""
+``TestRemoveCondition``, ``TestGetTerminatingReplicaCount…``, ``util/deployment_util_test.go``.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The cases of upstream's tests of ``pkg/controller/deployment``, and where each of them is.
+"""Coverage of upstream's tests of ``pkg/controller/deployment``.
 
 Read in stored public copies, the newest of which (``util/deployment_util_test.go``) is of about v1.35 and the others of
 v1.31 and earlier; v1.36 itself could not be picked there.

@@ -1,4 +1,4 @@
-"""When a pod must go because of its devices, and what a rule's status says: tables.
+"""Evictions because of device taints, and the status of DeviceTaintRules: tables.
 
 Cases of ``TestController``, v1.36 ``pkg/controller/devicetainteviction/device_taint_eviction_test.go``, have their
 names in the ids.

@@ -1,4 +1,4 @@
-"""Since when a device is tainted is written down by the server where nobody says it (``SetDefaults_DeviceTaint``)."""
+"""The server defaults ``timeAdded`` of device taints (``SetDefaults_DeviceTaint``)."""
 
 from tests.controllers.device_taint_eviction.test_controller import SLICES, TAINT, devices
 from tests.controllers.node_world import World, soon

@@ -1,5 +1,8 @@
-"""What a budget counts and allows. The controller against the embedded API server, in virtual time. Some rows mirror
-``pkg/controller/disruption/disruption_test.go`` of v1.36."""
+"""Counts and allowed disruptions of a budget.
+
+The controller against the embedded API server, in virtual time. Some rows mirror
+``pkg/controller/disruption/disruption_test.go`` of v1.36.
+"""
 
 import asyncio
 

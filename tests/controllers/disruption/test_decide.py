@@ -1,4 +1,4 @@
-"""What a budget comes to. Rows mirror ``pkg/controller/disruption/disruption_test.go`` of v1.36."""
+"""Decisions of a disruption budget sync. Rows mirror ``pkg/controller/disruption/disruption_test.go`` of v1.36."""
 
 import datetime
 from typing import Any

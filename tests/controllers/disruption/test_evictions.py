@@ -1,5 +1,8 @@
-"""Together with the server's evictions, and the conditions of pods that nobody acted upon. The controller against
-the embedded API server, in virtual time. Some rows mirror ``pkg/controller/disruption/disruption_test.go`` of v1.36."""
+"""Evictions by the API server, and stale DisruptionTarget conditions.
+
+The controller against the embedded API server, in virtual time. Some rows mirror
+``pkg/controller/disruption/disruption_test.go`` of v1.36.
+"""
 
 import asyncio
 

@@ -1,5 +1,7 @@
-"""Writes that fail, watches that end, budgets and controllers that go. The controller against the embedded API
-server, in virtual time."""
+"""Failed writes, broken watches, deleted budgets and restarts.
+
+The controller against the embedded API server, in virtual time.
+"""
 
 import asyncio
 

@@ -1,5 +1,8 @@
-"""Whose pods they are: owners that no cache has, and those without a size. The controller against the embedded API
-server, in virtual time. Some rows mirror ``pkg/controller/disruption/disruption_test.go`` of v1.36."""
+"""Owners of pods: those missing in the caches, and those without a scale.
+
+The controller against the embedded API server, in virtual time. Some rows mirror
+``pkg/controller/disruption/disruption_test.go`` of v1.36.
+"""
 
 import asyncio
 

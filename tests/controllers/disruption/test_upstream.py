@@ -1,4 +1,4 @@
-"""The cases of upstream's tests of ``pkg/controller/disruption``, and where each of them is.
+"""Coverage of upstream's tests of ``pkg/controller/disruption``.
 
 ``disruption_test.go`` was read in a stored public copy of about v1.25; v1.36 itself could not be picked there.
 """

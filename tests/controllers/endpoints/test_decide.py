@@ -1,5 +1,7 @@
-"""What Endpoints should say. Rows mirror v1.36 ``pkg/controller/endpoint/endpoints_controller_test.go`` and
-``pkg/api/v1/endpoints/util_test.go``."""
+"""The desired Endpoints of a Service.
+
+Rows mirror v1.36 ``pkg/controller/endpoint/endpoints_controller_test.go`` and ``pkg/api/v1/endpoints/util_test.go``.
+"""
 
 from collections.abc import Iterable
 from typing import Any

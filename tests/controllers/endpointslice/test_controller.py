@@ -1,4 +1,7 @@
-"""The controller against the embedded API server, in virtual time; also with faults. In the end endpoints converge."""
+"""The controller on the embedded API server, in virtual time, with and without faults.
+
+In the end endpoints converge.
+"""
 
 import asyncio
 import contextlib

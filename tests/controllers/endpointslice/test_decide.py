@@ -1,5 +1,7 @@
-"""Which slice takes which endpoint. Rows mirror ``k8s.io/endpointslice/reconciler_test.go`` and ``utils_test.go`` of
-v1.36, named in brackets."""
+"""Assignment of endpoints to slices.
+
+Rows mirror ``k8s.io/endpointslice/reconciler_test.go`` and ``utils_test.go`` of v1.36, named in brackets.
+"""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""From where endpoints are used. Rows mirror ``trafficdist_test.go`` and ``topologycache_test.go`` of v1.36."""
+"""Topology hints of endpoints. Rows mirror ``trafficdist_test.go`` and ``topologycache_test.go`` of v1.36."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The controller against the embedded API server, in virtual time; also with faults. In the end slices converge.
+"""The controller on the embedded API server, in virtual time, with and without faults. In the end slices converge.
 
 Stories mirror v1.36 ``pkg/controller/endpointslicemirroring/endpointslicemirroring_controller_test.go``
 (TestSyncEndpoints, TestEndpointSlicesMirroredForService).

@@ -1,6 +1,9 @@
-"""What slices Endpoints get. Rows mirror v1.36 ``pkg/controller/endpointslicemirroring``: ``reconciler_test.go``
-(TestReconcile), ``reconciler_helpers_test.go`` (TestRecycleSlices), ``utils_test.go`` (TestNewEndpointSlice,
-TestAddressToEndpoint) and ``endpointslicemirroring_controller_test.go`` (TestShouldMirror)."""
+"""The desired slices of Endpoints.
+
+Rows mirror v1.36 ``pkg/controller/endpointslicemirroring``: ``reconciler_test.go`` (TestReconcile),
+``reconciler_helpers_test.go`` (TestRecycleSlices), ``utils_test.go`` (TestNewEndpointSlice, TestAddressToEndpoint) and
+``endpointslicemirroring_controller_test.go`` (TestShouldMirror).
+"""
 
 import msgspec
 from msgspec.structs import replace

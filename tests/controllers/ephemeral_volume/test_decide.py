@@ -1,5 +1,8 @@
-"""Which claims a pod lacks. Mirrors ``TestSyncHandler`` of v1.36 ``pkg/controller/volume/ephemeral/controller_test.go``
-(read in a public copy), whose case names are in the ids."""
+"""Missing claims of a pod.
+
+Mirrors ``TestSyncHandler`` of v1.36 ``pkg/controller/volume/ephemeral/controller_test.go`` (read in a public copy),
+whose case names are in the ids.
+"""
 
 from typing import Any
 

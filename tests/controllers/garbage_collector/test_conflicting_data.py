@@ -1,4 +1,4 @@
-"""References that disagree with the world or with each other, in both orders: the matrix of kubernetes#92743.
+"""Owner references that contradict the cluster or each other, in both orders: the matrix of kubernetes#92743.
 
 The rows are the scenarios of TestConflictingData (garbagecollector_test.go, v1.36), reduced to what the graph hears and
 what it asks for. A *lookup* that finds nothing reaches the graph as ``disproved``.

@@ -1,4 +1,4 @@
-"""What happens to an object, given how it stands with its owners."""
+"""Decisions about an object by the state of its owners."""
 
 from tests.controllers.garbage_collector.histories import History, identity, meta, reference
 from tests.tables import cases

@@ -1,4 +1,4 @@
-"""The graph, stimulus by stimulus: linking, unlinking, deletions, finalizers."""
+"""The graph, event by event: linking, unlinking, deletions, finalizers."""
 
 from typing import Any
 

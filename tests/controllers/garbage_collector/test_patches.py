@@ -1,4 +1,4 @@
-"""Bodies of patches, the absent-owner cache and the graph's picture."""
+"""Patch bodies, the absent-owner cache and the DOT output of the graph."""
 
 from tests.controllers.garbage_collector.histories import History, identity
 

@@ -1,4 +1,4 @@
-"""The garbage collector and the namespace controller on a real API server, with the rights of upstream's roles."""
+"""The garbage collector and the namespace controller on kube-apiserver, with the rights of upstream's roles."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,8 @@
-"""Which pods count, and what they request. The rows mirror v1.36
-``pkg/controller/podautoscaler/replica_calculator_test.go`` (``TestGroupPods``, ``TestCalculateRequests``)."""
+"""Pod groups and pod requests.
+
+The rows mirror v1.36 ``pkg/controller/podautoscaler/replica_calculator_test.go`` (``TestGroupPods``,
+``TestCalculateRequests``).
+"""
 
 import re
 

@@ -1,6 +1,9 @@
-"""Windows, policies and bounds. The rows mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``
-(``TestConvertDesiredReplicasWithRules``, ``TestNormalizeDesiredReplicas``, ``TestScalingWithRules``,
-``TestStoreScaleEvents``, ``TestNormalizeDesiredReplicasWithBehavior``)."""
+"""Stabilization windows, scaling policies and bounds.
+
+The rows mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go`` (``TestConvertDesiredReplicasWithRules``,
+``TestNormalizeDesiredReplicas``, ``TestScalingWithRules``, ``TestStoreScaleEvents``,
+``TestNormalizeDesiredReplicasWithBehavior``).
+"""
 
 import math
 from typing import Any

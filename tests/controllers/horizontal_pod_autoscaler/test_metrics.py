@@ -1,6 +1,7 @@
-"""Which metrics are asked for, and what becomes of those that fail: the controller against the embedded API server
-in virtual time. Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in
-their docstrings."""
+"""Metrics that are requested, and failures: the controller on the embedded API server in virtual time.
+
+Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings.
+"""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The controller on a real kube-apiserver, with the rights of its role: scale subresources, statuses, events.
+"""The controller on kube-apiserver, with the rights of its role: scale subresources, statuses, events.
 
 v1.20 has no autoscaling/v2, so that the manager leaves the controller out there. Its v2beta2 has the same fields, but
 for tolerances: here the version is changed on the way. What it says is read as autoscaling/v1. Nobody serves metrics

@@ -1,4 +1,4 @@
-"""How many replicas a metric asks for.
+"""Desired replicas for a metric.
 
 The rows mirror v1.36 ``pkg/controller/podautoscaler/replica_calculator_test.go`` (``TestReplicaCalc…``,
 ``TestPlainMetricReplicaCalc…``), whose names stand behind them.

@@ -1,6 +1,7 @@
-"""How the size follows the load, in its bounds and windows: the controller against the embedded API server in
-virtual time. Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in
-their docstrings."""
+"""Replicas follow the load, within bounds and windows: the controller on the embedded API server in virtual time.
+
+Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings.
+"""
 
 import asyncio
 

@@ -1,6 +1,8 @@
-"""Whose size it is: scales of every kind, targets that are not there, rivals. The controller against the embedded
-API server in virtual time. Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose
-names stand in their docstrings."""
+"""Scale targets: every kind of scale, missing targets, ambiguous selectors.
+
+The controller against the embedded API server in virtual time. Many scenarios mirror v1.36
+``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings.
+"""
 
 import asyncio
 

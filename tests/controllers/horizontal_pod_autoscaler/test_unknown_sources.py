@@ -1,4 +1,4 @@
-"""Specs that the API server does not let pass, and that are understood all the same to be nobody's business here."""
+"""Metric specs that the API server rejects are errors in the controller too."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The cases of v1.36 ``pkg/controller/podautoscaler``, and where each of them is.
+"""Coverage of upstream's tests of v1.36 ``pkg/controller/podautoscaler``.
 
 ``COVERED`` names for every upstream test, and for the tables of ``replica_calculator_test.go`` once for all their rows,
 the function of ours that has it.

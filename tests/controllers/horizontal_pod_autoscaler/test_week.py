@@ -1,5 +1,5 @@
-"""A week of an autoscaler in virtual time, whose load follows the clocks of a town that sets them: exactly the sizes
-that are due, each to the second."""
+"""A week of an autoscaler in virtual time, with a load by local time across a daylight saving change: the exact
+replicas, each at the exact second."""
 
 import asyncio
 import datetime

@@ -1,6 +1,8 @@
-"""What is written and what is not, where others write too or the answer is lost; and what is counted. The controller
-against the embedded API server in virtual time. Many scenarios mirror v1.36
-``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings."""
+"""Writes with concurrent writers and lost responses, omitted writes, and metrics.
+
+The controller against the embedded API server in virtual time. Many scenarios mirror v1.36
+``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings.
+"""
 
 import asyncio
 

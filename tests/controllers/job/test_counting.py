@@ -1,5 +1,7 @@
-"""What is counted and which finalizers go, conditions, and finalizers that nobody needs. Rows mirror v1.36
-``pkg/controller/job/job_controller_test.go``."""
+"""Job tracking with finalizers: counts, conditions, and finalizers of orphan pods.
+
+Rows mirror v1.36 ``pkg/controller/job/job_controller_test.go``.
+"""
 
 import pytest
 from msgspec.structs import replace

@@ -1,5 +1,7 @@
-"""How a Job ends, and when. Rows mirror v1.36 ``pkg/controller/job/job_controller_test.go`` and
-``indexed_job_utils_test.go``."""
+"""Finished conditions of a Job.
+
+Rows mirror v1.36 ``pkg/controller/job/job_controller_test.go`` and ``indexed_job_utils_test.go``.
+"""
 
 import datetime
 from typing import Any

@@ -1,5 +1,7 @@
-"""Which pods have ended or failed, which indexes with them, and who is kept for the next one's count. Rows mirror
-v1.36 ``pkg/controller/job/job_controller_test.go`` and ``indexed_job_utils_test.go``."""
+"""Finished and failed pods and indexes, and delayed deletion per index.
+
+Rows mirror v1.36 ``pkg/controller/job/job_controller_test.go`` and ``indexed_job_utils_test.go``.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Jobs on the embedded API server in virtual time, with a kubelet that ends pods, and with faults.
+"""Jobs on the embedded API server in virtual time, with a kubelet that finishes pods, and with faults.
 
 The kubelet is the truth: it knows which pods have succeeded. Invariants are judged after every second of a story.
 """

@@ -1,5 +1,7 @@
-"""Which pods a Job makes and removes, for which indexes, and what the next one notes. Rows mirror v1.36
-``pkg/controller/job/job_controller_test.go`` and ``indexed_job_utils_test.go``."""
+"""Pods that a Job creates and deletes, by index, and their failure count annotations.
+
+Rows mirror v1.36 ``pkg/controller/job/job_controller_test.go`` and ``indexed_job_utils_test.go``.
+"""
 
 from typing import Any
 

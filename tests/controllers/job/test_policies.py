@@ -1,5 +1,8 @@
-"""The failure and the success policy, and the wait after failures. Rows mirror ``pod_failure_policy_test.go``,
-``success_policy_test.go`` and ``backoff_utils_test.go`` of v1.36 ``pkg/controller/job``."""
+"""Pod failure policy, success policy, and backoff.
+
+Rows mirror ``pod_failure_policy_test.go``, ``success_policy_test.go`` and ``backoff_utils_test.go`` of v1.36
+``pkg/controller/job``.
+"""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""The cases of upstream's tests of ``pkg/controller/job``, and where each of them is.
+"""Coverage of upstream's tests of ``pkg/controller/job``.
 
 ``job_controller_test.go`` was read in a stored public copy of about v1.31; v1.36 itself could not be picked there. Rows
 of its tables are ids of the function that the table belongs to.

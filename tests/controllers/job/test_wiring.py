@@ -1,4 +1,4 @@
-"""Whose pods are whose and what enqueues a Job, against the embedded API server in virtual time.
+"""Ownership of pods and events that enqueue a Job, on the embedded API server in virtual time.
 
 Scenarios mirror ``TestGetPodsForJob``, ``TestAddPod…``, ``TestUpdatePod…``, ``TestDeletePod…`` and
 ``TestUpdateJobRequeue`` of ``pkg/controller/job/job_controller_test.go``, named in brackets. No kubelet runs: pods stay

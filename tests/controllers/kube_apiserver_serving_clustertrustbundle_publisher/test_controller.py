@@ -1,5 +1,8 @@
-"""Which bundles there are. Rows mirror ``TestCTBPublisherSync``,
-``pkg/controller/certificates/clustertrustbundlepublisher/publisher_test.go`` of v1.36."""
+"""Published ClusterTrustBundles.
+
+Rows mirror ``TestCTBPublisherSync``, ``pkg/controller/certificates/clustertrustbundlepublisher/publisher_test.go`` of
+v1.36.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The cleaner before an API server whose tracking the test plays."""
+"""The cleaner on an API server whose usage tracking is simulated by the test."""
 
 import asyncio
 import contextlib

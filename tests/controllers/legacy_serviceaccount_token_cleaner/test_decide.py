@@ -1,6 +1,9 @@
-"""What becomes of tokens that nobody uses. Rows mirror ``TestLegacyServiceAccountTokenCleanUp``, v1.36
+"""Cleanup of unused legacy tokens.
+
+Rows mirror ``TestLegacyServiceAccountTokenCleanUp``, v1.36
 ``pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner_test.go``; its clock stands at the time of the test,
-ours on 1 March 2023."""
+ours on 1 March 2023.
+"""
 
 import datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is left of a namespace, and how long that may take."""
+"""Remaining content of a namespace, and the estimated time."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""The set of blocks. Rows mirror kubernetes v1.36 ``pkg/controller/nodeipam/ipam/cidrset/cidr_set_test.go``."""
+"""The CIDR set. Rows mirror kubernetes v1.36 ``pkg/controller/nodeipam/ipam/cidrset/cidr_set_test.go``."""
 
 import random
 

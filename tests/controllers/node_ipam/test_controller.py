@@ -1,4 +1,4 @@
-"""The controller on the embedded server in virtual time: requests, failures, restarts, a watch that lags."""
+"""The controller on the embedded server in virtual time: requests, failures, restarts, a lagging watch."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,5 @@
-"""Nodes that come and go while requests fail, answers are lost, the cache lags and managers die: no two nodes ever have
-the same addresses, none has others than before, and in the end every node has its own."""
+"""Nodes are added and deleted under faults: no two nodes ever have the same CIDR, none changes its CIDR, and in the end
+every node has one."""
 
 import asyncio
 import random

@@ -1,5 +1,5 @@
-"""Which node holds which blocks: rows of kubernetes v1.36 ``pkg/controller/nodeipam/ipam/range_allocator_test.go`` that
-need no server, and what that one does not have."""
+"""Allocation of CIDRs to nodes: rows of kubernetes v1.36 ``pkg/controller/nodeipam/ipam/range_allocator_test.go`` that
+need no server, and others."""
 
 import pytest
 from tests.tables import cases

@@ -1,5 +1,5 @@
-"""The program on a real API server, with the rights of its role: two families, a restart, a node that is gone, one that
-does not fit.
+"""The controller on kube-apiserver, with the rights of its role: dual stack, a restart, a deleted node, one with an
+invalid CIDR.
 
 On a server of its own, because v1.20 takes a second range only if it is told so.
 """

@@ -1,4 +1,4 @@
-"""Flags of the range allocator and what is wrong with them.
+"""Flags of the range allocator and their validation.
 
 Rows mirror kubernetes v1.36 ``cmd/kube-controller-manager/app/core_test.go`` (Test_setNodeCIDRMaskSizes and its like),
 ``app/options/options_test.go`` and ``pkg/controller/nodeipam/node_ipam_controller_test.go``.

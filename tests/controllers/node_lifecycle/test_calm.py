@@ -1,4 +1,4 @@
-"""Who is passed over in a pass. What a look finds is in ``test_controller``."""
+"""Which nodes a pass skips. What a look finds is in ``test_controller``."""
 
 import asyncio
 import datetime

@@ -1,4 +1,4 @@
-"""The node lifecycle controller against the embedded API server, in virtual time.
+"""The node lifecycle controller on the embedded API server, in virtual time.
 
 The kubelets are a task that renews Leases; a node falls silent when its name is taken from the list.
 """

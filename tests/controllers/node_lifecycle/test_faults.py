@@ -1,4 +1,4 @@
-"""Nodes that come and go while requests fail and caches lag: nobody is deleted who must not be, and it ends quietly.
+"""Nodes are added, deleted and unreachable while requests fail and caches lag: no pod is deleted wrongly.
 
 Three controllers together: node lifecycle, taint eviction, pod garbage collection.
 """

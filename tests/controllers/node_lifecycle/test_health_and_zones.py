@@ -1,5 +1,8 @@
-"""The decisions about nodes. Rows mirror ``pkg/controller/nodelifecycle/node_lifecycle_controller_test.go`` and
-``scheduler/rate_limited_queue_test.go`` of v1.36 where they say so."""
+"""Node health, zone states and taints.
+
+Rows mirror ``pkg/controller/nodelifecycle/node_lifecycle_controller_test.go`` and
+``scheduler/rate_limited_queue_test.go`` of v1.36 where they say so.
+"""
 
 import datetime
 

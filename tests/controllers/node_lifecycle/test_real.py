@@ -1,4 +1,4 @@
-"""A node dies on a real API server, in real time with short periods.
+"""An unreachable node on kube-apiserver, in real time with short periods.
 
 As an administrator: the roles of old servers (v1.20) do not let the node controller read a pod or patch its status.
 """

@@ -1,4 +1,4 @@
-"""A cache that is late does not make a node that is ready lose its pods."""
+"""A stale cache does not evict the pods of a ready node."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
-"""The cases of v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller_test.go`` and
-``scheduler/rate_limited_queue_test.go``, in our words, and where each of them is."""
+"""Cases of v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller_test.go`` and
+``scheduler/rate_limited_queue_test.go``, and their coverage."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The controller between the embedded API server and a simulated cloud, in virtual time."""
+"""The controller on the embedded API server and a simulated cloud, in virtual time."""
 
 import asyncio
 import contextlib

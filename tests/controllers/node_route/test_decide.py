@@ -1,4 +1,4 @@
-"""Which routes there should be: a table.
+"""Desired routes: a table.
 
 Cases of ``TestReconcile``, ``TestIsResponsibleForRoute`` and ``Test_getRouteAction``, k8s.io/cloud-provider v0.36
 ``controllers/route/route_controller_test.go``, in our own words.

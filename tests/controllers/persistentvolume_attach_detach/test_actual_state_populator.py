@@ -1,4 +1,4 @@
-"""What the controller makes of the work of managers before it, and of nodes that say nothing of it."""
+"""Recovery after a restart: attached volumes, and nodes without a status report."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The controller against the embedded API server, in virtual time: what is attached when, and what is told of it."""
+"""The controller on the embedded API server, in virtual time: attach, detach, and events."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""When a volume is detached, and what pods are told whose volume is elsewhere.
+"""Detach decisions, and multi-attach error events.
 
 Rows mirror v1.36 ``pkg/controller/volume/attachdetach/reconciler/reconciler_test.go`` (read in public copies of several
 releases): the detaching of Test_Run_… and Test_ReportMultiAttachError.

@@ -1,6 +1,8 @@
-"""What is wanted, what is known, and what is under way. After v1.36
-``pkg/controller/volume/attachdetach/cache/{actual,desired}_state_of_world_test.go`` and
-``pkg/volume/util/nestedpendingoperations/nestedpendingoperations_test.go``, in their words."""
+"""The desired and actual state of the world, and pending operations.
+
+After v1.36 ``pkg/controller/volume/attachdetach/cache/{actual,desired}_state_of_world_test.go`` and
+``pkg/volume/util/nestedpendingoperations/nestedpendingoperations_test.go``, in their words.
+"""
 
 import msgspec
 import pytest

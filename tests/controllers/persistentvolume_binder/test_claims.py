@@ -1,5 +1,8 @@
-"""What becomes of claims. Mirrors sets 1, 2, 3, 10 and 13 of ``binder_test.go`` and what of set 11 is a decision, of
-``provision_test.go`` (v1.36 ``pkg/controller/volume/persistentvolume``); the numbers are upstream's."""
+"""Claim syncs.
+
+Mirrors sets 1, 2, 3, 10 and 13 of ``binder_test.go`` and what of set 11 is a decision, of ``provision_test.go`` (v1.36
+``pkg/controller/volume/persistentvolume``); the numbers are upstream's.
+"""
 
 from typing import Any
 

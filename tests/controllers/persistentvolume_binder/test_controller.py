@@ -1,4 +1,4 @@
-"""The binder against the embedded API server, in virtual time: what wakes it, what it writes, and faults."""
+"""The binder on the embedded API server, in virtual time: events that enqueue, writes, faults."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""How claims and volumes are written: what is not named stays, and what a status says."""
+"""Written claims and volumes: references, annotations, unknown fields, status."""
 
 import msgspec
 import pytest

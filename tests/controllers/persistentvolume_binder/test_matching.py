@@ -1,7 +1,10 @@
-"""Which volume serves a claim best. Mirrors ``index_test.go`` of v1.36 ``pkg/controller/volume/persistentvolume``
-(TestMatchVolume, TestMatchingWithBoundVolumes, TestListByAccessModes, TestAllPossibleAccessModes,
+"""Matching volumes to claims.
+
+Mirrors ``index_test.go`` of v1.36 ``pkg/controller/volume/persistentvolume`` (TestMatchVolume,
+TestMatchingWithBoundVolumes, TestListByAccessModes, TestAllPossibleAccessModes,
 TestFindingVolumeWithDifferentAccessModes, TestFindingPreboundVolumes) and, with a node, the scheduler's use of
-``FindMatchingVolume`` (component-helpers ``storage/volume/pv_helpers.go``)."""
+``FindMatchingVolume`` (component-helpers ``storage/volume/pv_helpers.go``).
+"""
 
 import random
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The binder on a real API server, with the rights of the controller's role."""
+"""The binder on kube-apiserver, with the rights of the controller's role."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,9 @@
-"""What becomes of volumes. Mirrors set 4 of ``binder_test.go``, what of set 8 of ``delete_test.go`` is a decision, and
-TestModifyDeletionFinalizers and TestAnnealMigrationAnnotations of ``pv_controller_test.go`` (v1.36
-``pkg/controller/volume/persistentvolume``); the numbers are upstream's."""
+"""Volume syncs.
+
+Mirrors set 4 of ``binder_test.go``, what of set 8 of ``delete_test.go`` is a decision, and TestModifyDeletionFinalizers
+and TestAnnealMigrationAnnotations of ``pv_controller_test.go`` (v1.36 ``pkg/controller/volume/persistentvolume``); the
+numbers are upstream's.
+"""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults."""
+"""The controller on the embedded API server, in virtual time: events that enqueue, requests, faults."""
 
 import contextlib
 from collections.abc import AsyncIterator

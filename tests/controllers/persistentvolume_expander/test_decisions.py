@@ -1,5 +1,8 @@
-"""Whether a claim waits to be expanded, and by whom. Mirrors ``TestSyncHandler`` of v1.36
-``pkg/controller/volume/expand/expand_controller_test.go`` (read in a public copy), whose case names are in the ids."""
+"""Claims awaiting expansion, and their resizer.
+
+Mirrors ``TestSyncHandler`` of v1.36 ``pkg/controller/volume/expand/expand_controller_test.go`` (read in a public copy),
+whose case names are in the ids.
+"""
 
 from typing import Any
 

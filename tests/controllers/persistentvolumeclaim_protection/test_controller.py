@@ -1,4 +1,4 @@
-"""The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults.
+"""The controller on the embedded API server, in virtual time: events that enqueue, requests, faults.
 
 Cases of ``TestPVCProtectionController``, ``pkg/controller/volume/pvcprotection/pvc_protection_controller_test.go``
 (read in stored public copies of before and after v1.31's batches, not of v1.36 itself), have its words in their ids

@@ -1,4 +1,4 @@
-"""Which pod uses which claim, and of which pods the news matter."""
+"""Claims used by a pod, and pod events that enqueue."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which pods are garbage. Rows mirror ``pkg/controller/podgc/gc_controller_test.go`` of v1.36 where they say so."""
+"""Pods to collect. Rows mirror ``pkg/controller/podgc/gc_controller_test.go`` of v1.36 where they say so."""
 
 import datetime
 

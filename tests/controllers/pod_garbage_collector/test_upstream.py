@@ -1,4 +1,4 @@
-"""The cases of v1.36 ``pkg/controller/podgc/gc_controller_test.go``, in our words, and where each of them is."""
+"""Cases of v1.36 ``pkg/controller/podgc/gc_controller_test.go``, and their coverage."""
 
 import asyncio
 from pathlib import Path

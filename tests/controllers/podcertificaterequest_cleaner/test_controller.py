@@ -1,5 +1,8 @@
-"""Which requests of pods go. Rows mirror ``TestPCRCleaner``, ``pkg/controller/certificates/cleaner/pcrcleaner_test.go``
-of v1.36; that what a request says makes no difference is theirs, too."""
+"""The PodCertificateRequest cleaner.
+
+Rows mirror ``TestPCRCleaner``, ``pkg/controller/certificates/cleaner/pcrcleaner_test.go`` of v1.36; that what a request
+says makes no difference is theirs, too.
+"""
 
 import asyncio
 import datetime

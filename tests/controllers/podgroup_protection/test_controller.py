@@ -1,6 +1,8 @@
-"""PodGroups that pods belong to. Rows and stories mirror
-``pkg/controller/scheduling/podgroupprotection/podgroup_protection_controller_test.go`` of v1.36. The server has the
-gate on, and its admission plugin protects every new group."""
+"""PodGroup protection.
+
+Rows and stories mirror ``pkg/controller/scheduling/podgroupprotection/podgroup_protection_controller_test.go`` of
+v1.36. The server has the gate on, and its admission plugin protects every new group.
+"""
 
 import asyncio
 from pathlib import Path

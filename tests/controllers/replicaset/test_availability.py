@@ -1,4 +1,4 @@
-"""Ready, available, and what time alone changes."""
+"""Ready and available replicas, and changes by time alone."""
 
 from tests.controllers.replicaset.world import World
 

@@ -1,4 +1,4 @@
-"""The census says what counting would say."""
+"""The incremental pod census equals a recount."""
 
 import datetime
 

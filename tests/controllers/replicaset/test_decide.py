@@ -1,4 +1,4 @@
-"""How many pods are made or removed in one sync."""
+"""Pods to create or delete in one sync."""
 
 from tests.tables import cases
 

@@ -1,4 +1,4 @@
-"""Old caches, lost answers, watches that break: the right number of pods all the same."""
+"""Stale caches, lost responses, broken watches: still the right number of pods."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Which pods go first.
+"""Ranking of pods for deletion.
 
 Pairs marked "upstream" are those of v1.36 ``pkg/controller/controller_utils_test.go``, TestSortingActivePods and
 TestSortingActivePodsWithRanks.

@@ -1,4 +1,4 @@
-"""The controller on a real API server, with the rights of upstream's role and no more."""
+"""The controller on kube-apiserver, with the rights of upstream's role only."""
 
 import os
 

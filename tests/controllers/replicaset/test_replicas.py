@@ -1,4 +1,4 @@
-"""The number of pods: up, down, carefully, and never twice. Against the embedded API server, in virtual time."""
+"""Scaling up and down, with slow start and without duplicates. Against the embedded API server, in virtual time."""
 
 from collections.abc import Callable
 

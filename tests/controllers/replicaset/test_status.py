@@ -1,4 +1,4 @@
-"""What a ReplicaSet reports.
+"""ReplicaSet status.
 
 Rows marked "upstream" are those of v1.36 ``pkg/controller/replicaset/replica_set_utils_test.go``.
 """

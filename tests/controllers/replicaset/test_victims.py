@@ -1,4 +1,4 @@
-"""Which pods go, on a real server: the rules that need more than one pod's own fields."""
+"""Pods deleted on scale down, on a server: the rules that depend on several pods."""
 
 from tests.controllers.api_world import Doc
 from tests.controllers.replicaset.world import SETS, World

@@ -1,4 +1,4 @@
-"""ReplicationControllers on a simulated cluster: what is the same as for ReplicaSets, and what is not."""
+"""ReplicationControllers on a simulated cluster: common behavior with ReplicaSets, and differences."""
 
 import asyncio
 from typing import Any

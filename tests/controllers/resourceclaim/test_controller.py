@@ -1,4 +1,4 @@
-"""The controller against the embedded API server, in virtual time: requests, events, metrics, and faults.
+"""The controller on the embedded API server, in virtual time: requests, events, metrics, and faults.
 
 Cases of ``TestSyncHandler``, ``TestResourceClaimTemplateEventHandler`` and ``TestResourceClaimEventHandler``, v1.36
 ``pkg/controller/resourceclaim/controller_test.go``, are named in the docstrings.

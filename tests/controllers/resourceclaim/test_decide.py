@@ -1,4 +1,4 @@
-"""What pods and claims need: tables.
+"""Decisions about pods and claims: tables.
 
 Cases of ``TestSyncHandler`` and ``TestResourceClaimEventHandler``, v1.36
 ``pkg/controller/resourceclaim/controller_test.go``, have their names in the ids.

@@ -1,4 +1,4 @@
-"""Every request about devices is one that v1.36's role for its controller allows, and each right is used.
+"""v1.36's role of the controller allows every request for devices, and every rule is used.
 
 The real API server that other controllers are judged in front of is too old for claims for devices.
 """

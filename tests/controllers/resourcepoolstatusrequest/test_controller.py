@@ -1,4 +1,4 @@
-"""The controller against the embedded API server, in virtual time: requests, waits, rounds, metrics, rights, faults."""
+"""The controller on the embedded API server, in virtual time: requests, delays, cleanup, metrics, rights, faults."""
 
 import asyncio
 from typing import Any

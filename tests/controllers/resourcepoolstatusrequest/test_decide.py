@@ -1,5 +1,8 @@
-"""What is counted and what the answer says. Rows mirror ``pkg/controller/resourcepoolstatusrequest/controller_test.go``
-of v1.36, and where what is counted differs from it, that of v1.37."""
+"""Device counts and the status of a request.
+
+Rows mirror ``pkg/controller/resourcepoolstatusrequest/controller_test.go`` of v1.36, and where what is counted differs
+from it, that of v1.37.
+"""
 
 import datetime
 from pathlib import Path

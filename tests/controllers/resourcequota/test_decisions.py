@@ -1,6 +1,9 @@
-"""What is written into quotas, and what makes one sync. Rows mirror ``TestSyncResourceQuota``, ``TestAddQuota`` and
-``TestGetQuotableResources`` in ``pkg/controller/resourcequota/resource_quota_controller_test.go`` and
-``TestHasResourcesChanged`` in ``pkg/quota/v1/install/update_filter_test.go`` of v1.36."""
+"""Quota statuses, and events that enqueue.
+
+Rows mirror ``TestSyncResourceQuota``, ``TestAddQuota`` and ``TestGetQuotableResources`` in
+``pkg/controller/resourcequota/resource_quota_controller_test.go`` and ``TestHasResourcesChanged`` in
+``pkg/quota/v1/install/update_filter_test.go`` of v1.36.
+"""
 
 import asyncio
 import datetime

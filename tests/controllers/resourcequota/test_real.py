@@ -1,4 +1,4 @@
-"""Quotas on a real API server, with its own admission and the rights of the controller's role."""
+"""Quotas on kube-apiserver, with its admission and the rights of the controller's role."""
 
 from pathlib import Path
 

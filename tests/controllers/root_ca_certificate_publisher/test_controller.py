@@ -1,5 +1,7 @@
-"""The authority in every namespace. Rows mirror
-``pkg/controller/certificates/rootcacertpublisher/publisher_test.go`` of v1.36."""
+"""The ConfigMap ``kube-root-ca.crt`` in every namespace.
+
+Rows mirror ``pkg/controller/certificates/rootcacertpublisher/publisher_test.go`` of v1.36.
+"""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The controller against the embedded API server, in virtual time: what wakes it, whom it tells, what it measures."""
+"""The controller on the embedded API server, in virtual time: events that enqueue, emitted events, metrics."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""What a pod makes of its volumes, and what is said of conflicts.
+"""Volumes and SELinux labels of a pod, and messages about conflicts.
 
 After v1.36 ``pkg/controller/volume/selinuxwarning/selinux_warning_controller_test.go``
 (TestSELinuxWarningController_Sync), of which ids are the names of cases, and ``pkg/volume/util/util_test.go``

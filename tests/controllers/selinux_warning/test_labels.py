@@ -1,4 +1,4 @@
-"""What a label is, and which ones clash.
+"""SELinux labels and their conflicts.
 
 After v1.36 ``pkg/controller/volume/selinuxwarning/translator/selinux_translator_test.go`` and
 ``…/internal/parse/selinux_label_test.go``; ids are the names of the cases there.

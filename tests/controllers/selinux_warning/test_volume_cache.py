@@ -1,5 +1,7 @@
-"""Who uses what, and which conflicts that brings. After v1.36
-``pkg/controller/volume/selinuxwarning/cache/volumecache_test.go``; ids are the names of the cases there."""
+"""The volume cache and its conflicts.
+
+After v1.36 ``pkg/controller/volume/selinuxwarning/cache/volumecache_test.go``; ids are the names of the cases there.
+"""
 
 import random
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The controller against the embedded API server, in virtual time, which gives the addresses; also with faults.
+"""The controller on the embedded API server, in virtual time, which allocates the addresses; with and without faults.
 
 A real kube-apiserver of v1.20 has no ServiceCIDRs: nothing of this can be seen there. Rows mirror
 ``TestControllerSync`` of v1.36 ``pkg/controller/servicecidrs/servicecidrs_controller_test.go``.

@@ -1,6 +1,8 @@
-"""Which ranges overlap, which give an address, and which may go. Rows mirror v1.36
-``pkg/controller/servicecidrs/servicecidrs_controller_test.go`` and ``pkg/api/servicecidr/servicecidr_test.go``, by the
-test that each table names."""
+"""Overlapping ServiceCIDRs, the CIDRs of an address, and which can be deleted.
+
+Rows mirror v1.36 ``pkg/controller/servicecidrs/servicecidrs_controller_test.go`` and
+``pkg/api/servicecidr/servicecidr_test.go``, by the test that each table names.
+"""
 
 import ipaddress
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The controller between the embedded API server and a simulated cloud, in virtual time.
+"""The controller on the embedded API server and a simulated cloud, in virtual time.
 
 Cases of ``TestSyncLoadBalancerIfNeeded``, ``TestProcessServiceCreateOrUpdate``, ``TestProcessServiceDeletion`` and
 ``TestUpdateNodesInExternalLoadBalancer``, k8s.io/cloud-provider v0.36 ``controllers/service/controller_test.go``, in

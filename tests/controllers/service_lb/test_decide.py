@@ -1,4 +1,4 @@
-"""What a Service needs of its load balancer, and which nodes serve: tables.
+"""Load balancer decisions for Services and nodes: tables.
 
 Cases of ``TestNeedsUpdate``, ``TestNeedsCleanup``, ``Test_getNodeConditionPredicate`` and others of
 k8s.io/cloud-provider v0.36 ``controllers/service/controller_test.go`` have their words in the ids.

@@ -1,5 +1,7 @@
-"""The account of each namespace. Rows mirror ``pkg/controller/serviceaccount/serviceaccounts_controller_test.go`` of
-v1.36."""
+"""The default ServiceAccount of each namespace.
+
+Rows mirror ``pkg/controller/serviceaccount/serviceaccounts_controller_test.go`` of v1.36.
+"""
 
 import asyncio
 

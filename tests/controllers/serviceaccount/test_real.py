@@ -1,4 +1,4 @@
-"""The account and the authority of each namespace on a real API server, with the rights of the controllers' roles."""
+"""The default account and root CA of each namespace on kube-apiserver, with the rights of the controllers' roles."""
 
 from pathlib import Path
 

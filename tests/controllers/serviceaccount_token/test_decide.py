@@ -1,4 +1,4 @@
-"""What is missing in token Secrets and what is written: rows of
+"""Missing data of token Secrets, and the written data: rows of
 ``pkg/controller/serviceaccount/tokens_controller_test.go`` of v1.36 that need no cluster."""
 
 import base64

@@ -1,4 +1,4 @@
-"""What revisions hold, and which are to go.
+"""ControllerRevisions: data, equality and truncation.
 
 Mirrors v1.36 ``pkg/controller/daemon/update_test.go`` (TestControlledHistories and the clean-up) and
 ``pkg/controller/history/controller_history_test.go``.

@@ -1,4 +1,4 @@
-"""What an object asks for, by its deletion and its finalizer (v1.36 ``protectionutil``)."""
+"""When the protection finalizer is added or removed (v1.36 ``protectionutil``)."""
 
 import datetime
 

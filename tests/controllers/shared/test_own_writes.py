@@ -1,4 +1,4 @@
-"""Which failed writes may have happened all the same."""
+"""Errors after which a write may have been committed."""
 
 from tests.tables import cases
 

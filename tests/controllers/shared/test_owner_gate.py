@@ -1,4 +1,4 @@
-"""The order of what is checked before an owner is synced, and what each step comes to."""
+"""Checks before an owner is synced, in their order."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Doing the same to many things."""
+"""Bounded parallelism over many items."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Which owners of pods are enqueued at once, and which are delayed."""
+"""Immediate and delayed enqueueing of pod owners."""
 
 from tests.controllers.gates import gate
 

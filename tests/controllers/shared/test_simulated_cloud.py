@@ -1,4 +1,4 @@
-"""The simulated cloud: addresses that are free, and how a provider is found."""
+"""The simulated cloud: address allocation and provider lookup."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Slices are written in one order, and what was written is counted."""
+"""Order and accounting of slice writes."""
 
 import pytest
 from tests.controllers.node_world import World

@@ -1,5 +1,8 @@
-"""Which disk a volume is, by what the whole cluster calls it. After v1.36 ``pkg/volume/iscsi/iscsi_test.go``,
-``pkg/volume/fc/fc_test.go`` and ``csi-translation-lib/plugins``, in what they say of names."""
+"""Unique names of volumes.
+
+After v1.36 ``pkg/volume/iscsi/iscsi_test.go``, ``pkg/volume/fc/fc_test.go`` and ``csi-translation-lib/plugins``, in
+what they say of names.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Names, and what pods and claims are made from. Mirrors v1.36 ``stateful_set_utils_test.go``."""
+"""Names and templates of pods and claims. Mirrors v1.36 ``stateful_set_utils_test.go``."""
 
 from typing import Any
 

@@ -1,6 +1,9 @@
-"""Whom claims go with. Mirrors ``TestIsClaimOwnerUpToDate``, ``TestUpdateClaimOwnerRefForSetAndPod``,
-``TestHasOwnerRef``, ``TestHasStaleOwnerRef``, ``TestHasUnexpectedController`` and ``TestUpdateClaimControllerRef`` of
-v1.36 ``stateful_set_utils_test.go``."""
+"""Claim owner references by retention policy.
+
+Mirrors ``TestIsClaimOwnerUpToDate``, ``TestUpdateClaimOwnerRefForSetAndPod``, ``TestHasOwnerRef``,
+``TestHasStaleOwnerRef``, ``TestHasUnexpectedController`` and ``TestUpdateClaimControllerRef`` of v1.36
+``stateful_set_utils_test.go``.
+"""
 
 import itertools
 from typing import Any

@@ -1,5 +1,8 @@
-"""The names and the number of revisions. Mirrors v1.36 ``stateful_set_control_test.go`` (getSetRevisions,
-LimitsHistory), ``controller_history_test.go`` and the tests of semantic comparison."""
+"""Names and number of revisions.
+
+Mirrors v1.36 ``stateful_set_control_test.go`` (getSetRevisions, LimitsHistory), ``controller_history_test.go`` and the
+tests of semantic comparison.
+"""
 
 import datetime
 from typing import Any

@@ -1,5 +1,8 @@
-"""What is counted and reported. Mirrors ``completeRollingUpdate`` and ``inconsistentStatus`` of v1.36
-``stateful_set_utils.go``, which have no tests of their own, and what ``stateful_set_control_test.go`` counts."""
+"""StatefulSet status.
+
+Mirrors ``completeRollingUpdate`` and ``inconsistentStatus`` of v1.36 ``stateful_set_utils.go``, which have no tests of
+their own, and what ``stateful_set_control_test.go`` counts.
+"""
 
 from typing import Any
 

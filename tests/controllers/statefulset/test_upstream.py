@@ -1,4 +1,4 @@
-"""The cases of ``pkg/controller/statefulset``, and where each of them is.
+"""Coverage of upstream's tests of ``pkg/controller/statefulset``.
 
 ``COVERED`` names for upstream's tests, and for the parts of those that hold several, the function of ours that has it.
 The list was written down by hand; most of its names were looked up in upstream's files,

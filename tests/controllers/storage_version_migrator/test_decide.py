@@ -1,4 +1,4 @@
-"""Which migration runs, which objects it concerns, and what is said of it."""
+"""Which migration runs, its objects, and its status."""
 
 import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every request is one that v1.36's role for this controller allows, and each of its rights is used."""
+"""v1.36's role of the controller allows every request, and every rule is used."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Storage versions and the Leases of API servers, in virtual time. The API is a custom resource here."""
+"""StorageVersions and the Leases of API servers, in virtual time. The API is a custom resource here."""
 
 import asyncio
 from typing import Any

@@ -1,5 +1,5 @@
-"""What is left of a StorageVersion: rows mirror ``pkg/controller/storageversiongc/gc_controller_test.go`` and the
-apiserver library's ``storageversion/updater_test.go`` of v1.36."""
+"""The remaining status of a StorageVersion: rows mirror ``pkg/controller/storageversiongc/gc_controller_test.go`` and
+the apiserver library's ``storageversion/updater_test.go`` of v1.36."""
 
 import datetime
 import json

@@ -1,4 +1,4 @@
-"""Taint eviction against the embedded API server, in virtual time.
+"""Taint eviction on the embedded API server, in virtual time.
 
 Nobody plays kubelet: a deleted pod stays, being deleted, and the time of its deletion can be read.
 """

@@ -1,4 +1,4 @@
-"""What tolerations come to. Rows mirror ``pkg/controller/tainteviction/taint_eviction_test.go`` of v1.36."""
+"""Eviction decisions by tolerations. Rows mirror ``pkg/controller/tainteviction/taint_eviction_test.go`` of v1.36."""
 
 import datetime
 

@@ -1,5 +1,5 @@
-"""The cases of v1.36 ``pkg/controller/tainteviction``, ``taint_eviction_test.go`` and ``timed_workers_test.go``, in our
-words, and where each of them is."""
+"""Cases of v1.36 ``pkg/controller/tainteviction``, ``taint_eviction_test.go`` and ``timed_workers_test.go``, and their
+coverage."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bootstrap tokens and their end. Stories mirror ``pkg/controller/bootstrap/tokencleaner_test.go`` of v1.36."""
+"""Expiration of bootstrap tokens. Stories mirror ``pkg/controller/bootstrap/tokencleaner_test.go`` of v1.36."""
 
 import asyncio
 import datetime

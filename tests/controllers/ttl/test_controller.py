@@ -1,4 +1,4 @@
-"""The steps by cluster size, and the annotation. Rows mirror ``pkg/controller/ttl/ttl_controller_test.go`` of v1.36."""
+"""TTL by cluster size, and the annotation. Rows mirror ``pkg/controller/ttl/ttl_controller_test.go`` of v1.36."""
 
 import asyncio
 

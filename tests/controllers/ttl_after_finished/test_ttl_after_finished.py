@@ -1,5 +1,7 @@
-"""Jobs go when their time is over. Rows mirror ``pkg/controller/ttlafterfinished/ttlafterfinished_controller_test.go``
-of v1.36."""
+"""Finished Jobs are deleted after their TTL.
+
+Rows mirror ``pkg/controller/ttlafterfinished/ttlafterfinished_controller_test.go`` of v1.36.
+"""
 
 import asyncio
 import datetime

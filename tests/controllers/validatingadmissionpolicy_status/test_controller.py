@@ -1,4 +1,4 @@
-"""Policies and what is said of them, before the embedded API server."""
+"""Type checking of policies and its status, on the embedded API server."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which types policies are checked against and what is said: rows mirror
+"""Types that policies are checked against and the warnings: rows mirror
 ``admission/plugin/policy/validating/typechecking_test.go`` of the apiserver library and
 ``pkg/controller/validatingadmissionpolicystatus/controller_test.go`` of v1.36."""
 

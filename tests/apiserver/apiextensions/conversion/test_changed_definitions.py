@@ -1,4 +1,4 @@
-"""Definitions with a conversion webhook that change or go, and the metrics of their calls."""
+"""Changed and deleted definitions with a conversion webhook, and conversion metrics."""
 
 import asyncio
 

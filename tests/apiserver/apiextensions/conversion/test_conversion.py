@@ -1,4 +1,4 @@
-"""Custom resources of versions that a webhook converts: every verb in each version.
+"""Custom resources with a conversion webhook: every verb in each version.
 
 After apiextensions-apiserver's ``test/integration/conversion/conversion_test.go`` (v1.36).
 """

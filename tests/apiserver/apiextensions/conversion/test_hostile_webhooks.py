@@ -1,4 +1,4 @@
-"""Conversion webhooks over HTTPS that answer too much, too slowly, or something else; and long lists."""
+"""Conversion webhooks over HTTPS with oversized, slow or invalid responses; and long lists."""
 
 import asyncio
 import base64

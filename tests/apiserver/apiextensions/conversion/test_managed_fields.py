@@ -1,4 +1,4 @@
-"""Managed fields of custom resources that are written in several versions."""
+"""Managed fields of custom resources written in several versions."""
 
 from typing import Any
 

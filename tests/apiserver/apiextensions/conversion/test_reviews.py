@@ -1,4 +1,4 @@
-"""ConversionReviews: what is sent, and what of an answer is taken (upstream's webhook_converter_test.go, v1.36)."""
+"""ConversionReviews: the request, and validation of the response (upstream's webhook_converter_test.go, v1.36)."""
 
 from typing import Any
 

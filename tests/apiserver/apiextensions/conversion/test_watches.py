@@ -1,4 +1,4 @@
-"""Watches of custom resources that a webhook converts."""
+"""Watches of custom resources with a conversion webhook."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Conversion webhooks that fail, are slow or answer wrongly, and how they are called (texts from v1.36)."""
+"""Conversion webhooks that fail, are slow or respond incorrectly, and how they are called (texts from v1.36)."""
 
 import asyncio
 from typing import Any

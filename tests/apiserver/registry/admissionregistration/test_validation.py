@@ -1,4 +1,4 @@
-"""What is refused of webhooks, policies and their bindings, and aggregated servers (kubernetes
+"""Validation of webhooks, policies and their bindings, and APIServices (kubernetes
 ``pkg/apis/admissionregistration/validation`` and kube-aggregator ``pkg/apis/apiregistration/validation``, v1.36)."""
 
 from typing import Any

@@ -1,5 +1,7 @@
-"""What becomes of CustomResourceDefinitions that are written to: names, conditions, stored versions, deletion. As a
-kube-apiserver v1.20.2 answers, and where that has changed, upstream's code of v1.36."""
+"""Writes to CustomResourceDefinitions: names, conditions, stored versions, deletion.
+
+As a kube-apiserver v1.20.2 answers, and where that has changed, upstream's code of v1.36.
+"""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""CertificateSigningRequests: who asks, who approves (after kubernetes' strategy and validation, v1.36)."""
+"""CertificateSigningRequests: creation, approval and signing (kubernetes' strategy and validation, v1.36)."""
 
 import base64
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Namespaces: life, end, and those that never end (facts from kube-apiserver v1.36.2)."""
+"""Namespaces: creation, deletion and finalization, and the protected ones (facts from kube-apiserver v1.36.2)."""
 
 import pytest
 from tests.apiserver.api import NAMESPACES, Api, Object, config_map

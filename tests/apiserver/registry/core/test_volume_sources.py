@@ -1,4 +1,4 @@
-"""What is wrong with the sources of volumes, and with what pods ask about themselves.
+"""Validation of volume sources and of the downward API.
 
 ``golden/volume_sources.json`` has the words. They were compared with those of a kube-apiserver v1.20.2; the few that
 have changed since (ephemeral volumes, several sources in one, fields about addresses, secrets of drivers) follow the

@@ -1,5 +1,4 @@
-"""What is refused of FlowSchemas and PriorityLevelConfigurations (kubernetes ``pkg/apis/flowcontrol/validation``,
-v1.36)."""
+"""Validation of FlowSchemas and PriorityLevelConfigurations (kubernetes ``pkg/apis/flowcontrol/validation``, v1.36)."""
 
 import asyncio
 

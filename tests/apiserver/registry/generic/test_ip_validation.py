@@ -1,4 +1,4 @@
-"""What is refused of slices, ingresses, policies and ranges of addresses (kubernetes
+"""Validation of EndpointSlices, Ingresses, NetworkPolicies, ServiceCIDRs and RuntimeClasses (kubernetes
 ``pkg/apis/{discovery,networking}/validation``, v1.36)."""
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""managedFields as clients see it: who owns what after creates, updates and patches."""
+"""managedFields as clients see them after creates, updates and patches."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What selectors see of stored objects."""
+"""Labels and fields of stored objects that selectors match."""
 
 from tests.tables import cases
 

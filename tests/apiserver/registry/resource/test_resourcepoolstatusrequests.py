@@ -1,4 +1,4 @@
-"""Requests about pools of devices: served only where their gate is on, and then like all other kinds.
+"""ResourcePoolStatusRequests: served only with their feature gate.
 
 Rules mirror ``pkg/registry/resource/resourcepoolstatusrequest/declarative_validation_test.go`` and
 ``pkg/apis/resource/validation`` of v1.36.

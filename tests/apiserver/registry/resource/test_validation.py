@@ -1,5 +1,4 @@
-"""What is refused of claims for devices, their classes, and devices (kubernetes ``pkg/apis/resource/validation``,
-v1.36)."""
+"""Validation of ResourceClaims, DeviceClasses, ResourceSlices (kubernetes ``pkg/apis/resource/validation``, v1.36)."""
 
 from typing import Any
 

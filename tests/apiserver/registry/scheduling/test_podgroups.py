@@ -1,4 +1,4 @@
-"""PodGroups and Workloads, which are behind a gate, and what pods say of their group.
+"""PodGroups and Workloads, served with a feature gate, and the scheduling group of pods.
 
 Rows mirror ``pkg/registry/scheduling/{podgroup,workload}/declarative_validation_test.go`` and the tests of the plugins
 ``plugin/pkg/admission/scheduling/podgroupprotection`` and ``plugin/pkg/admission/podgroup`` of v1.36.

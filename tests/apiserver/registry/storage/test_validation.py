@@ -1,4 +1,4 @@
-"""What is refused of the kinds of storage.k8s.io (kubernetes ``pkg/apis/storage/validation``, v1.36)."""
+"""Validation of the kinds of storage.k8s.io (kubernetes ``pkg/apis/storage/validation``, v1.36)."""
 
 from typing import Any
 

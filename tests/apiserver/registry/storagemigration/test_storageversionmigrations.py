@@ -1,4 +1,4 @@
-"""StorageVersionMigrations, which are behind a gate; rows mirror ``pkg/apis/storagemigration/validation`` of v1.36."""
+"""StorageVersionMigrations, behind a feature gate; rows mirror ``pkg/apis/storagemigration/validation`` of v1.36."""
 
 import asyncio
 from typing import Any

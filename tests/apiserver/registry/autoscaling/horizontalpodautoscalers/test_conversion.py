@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers of both versions: nothing gets lost between them."""
+"""Conversion of HorizontalPodAutoscalers between v1 and v2 is lossless."""
 
 import json
 from typing import Any

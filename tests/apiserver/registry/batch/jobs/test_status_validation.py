@@ -1,4 +1,4 @@
-"""What may be written to a job's status (kubernetes ``pkg/registry/batch/job/strategy_test.go``, v1.36)."""
+"""Validation of Job statuses (kubernetes ``pkg/registry/batch/job/strategy_test.go``, v1.36)."""
 
 from typing import Any
 

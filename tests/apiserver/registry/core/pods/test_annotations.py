@@ -1,4 +1,4 @@
-"""Annotations of pods that the server reads (kubernetes ``pkg/apis/core/validation/validation.go``, v1.36)."""
+"""Validation of pod annotations (kubernetes ``pkg/apis/core/validation/validation.go``, v1.36)."""
 
 # ruff: noqa: E501  # messages are left whole
 

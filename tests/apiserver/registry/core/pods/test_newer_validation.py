@@ -1,5 +1,4 @@
-"""What is wrong with the parts of pods that are newer than v1.20, with what is said of it (kubernetes
-``pkg/apis/core/validation/validation.go``, v1.36)."""
+"""Validation of pod fields that are newer than v1.20 (kubernetes ``pkg/apis/core/validation/validation.go``, v1.36)."""
 
 # ruff: noqa: E501  # messages are left whole
 

@@ -1,4 +1,4 @@
-"""What may be said of a pod in its status (kubernetes ``pkg/apis/core/validation/validation.go``, v1.36)."""
+"""Validation of pod statuses (kubernetes ``pkg/apis/core/validation/validation.go``, v1.36)."""
 
 # ruff: noqa: E501  # messages are left whole
 

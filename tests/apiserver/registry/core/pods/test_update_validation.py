@@ -1,5 +1,4 @@
-"""What may change in a pod while its gates are closed, and afterwards (kubernetes
-``pkg/apis/core/validation/validation.go``, v1.36)."""
+"""Pod updates with and without scheduling gates (kubernetes ``pkg/apis/core/validation/validation.go``, v1.36)."""
 
 # ruff: noqa: E501  # messages are left whole
 

@@ -1,4 +1,4 @@
-"""What is wrong with pods: fields and reasons as kube-apiserver v1.20.2 gives them for the same requests."""
+"""Validation of pods: fields and reasons as kube-apiserver v1.20.2 returns them for the same requests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Services: addresses, families, ports, and what becomes of them (facts from kube-apiserver v1.36.2)."""
+"""Allocation of cluster IPs, IP families and ports of Services (facts from kube-apiserver v1.36.2)."""
 
 import asyncio
 import re

@@ -1,5 +1,5 @@
-"""What is wrong with services and with what load balancers say of them, with what is said of it (kubernetes
-``validateService``, ``ValidateServiceUpdate`` and ``ValidateLoadBalancerStatus``, v1.36)."""
+"""Validation of Services and load balancer statuses (kubernetes ``validateService``, ``ValidateServiceUpdate`` and
+``ValidateLoadBalancerStatus``, v1.36)."""
 
 # ruff: noqa: E501  # messages are left whole
 
