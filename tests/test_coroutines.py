@@ -1,4 +1,4 @@
-"""The hook behind coroutine tests, tried on a file of them in a pytest of its own."""
+"""The hook for coroutine tests, on a file of them in a nested pytest."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What of the imports of the source no contract of import-linter says: no circles, and a place for every file."""
+"""Import rules that import-linter has no contract for: no cycles, and a layer for every module."""
 
 import tomllib
 from pathlib import Path

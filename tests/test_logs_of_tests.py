@@ -1,4 +1,4 @@
-"""What a test has done to the log is undone after it, tried in a pytest of its own."""
+"""Log handlers are restored after each test, in a nested pytest."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The thread that ends tests which take too long, tried in a pytest of its own."""
+"""The thread that ends hanging tests, in a nested pytest."""
 
 import os
 import subprocess

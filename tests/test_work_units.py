@@ -1,4 +1,4 @@
-"""How tests are handed to workers."""
+"""Distribution of tests to workers."""
 
 from collections import Counter
 from types import SimpleNamespace

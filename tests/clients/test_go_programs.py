@@ -1,8 +1,8 @@
 """kube-controller-manager and kube-scheduler v1.20 on our API server, with protobuf as by default.
 
-Beside them run our simulated nodes and nothing else of ours. A Deployment, a DaemonSet, a StatefulSet and a Job come to
-what they are meant to be, the DaemonSet and the StatefulSet keep to one revision, and the programs' logs have no errors
-but those that a real server gives them, too.
+Beside them only our simulated nodes run. A Deployment, a DaemonSet, a StatefulSet and a Job reach their desired state,
+the DaemonSet and the StatefulSet keep one revision, and the programs' logs have only errors that occur with
+kube-apiserver too.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What every store promises, held against each of them: in memory, on SQLite without and with its writer thread.
+"""The contract of stores, for each of them: in memory, on SQLite without and with its writer thread, on etcd.
 Here: watches."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The same seed gives the same run in every process, whatever its hash seed."""
+"""The same seed gives the same run in every process, with any hash seed."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The controller of ``docs/controllers/adding.md`` works as it stands."""
+"""The controller of ``docs/controllers/adding.md`` works as written."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The reference of the Python API is what ``make reference`` writes."""
+"""The Python API reference equals the output of ``make reference``."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command lines of the documentation can be used as they stand: commands, flags and values are real."""
+"""Command lines in the documentation are valid: commands, flags and values exist."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The code of the tutorial and of the recipes for operators works as it stands."""
+"""The code of the operator tutorial and recipes works as written."""
 
 import re
 import subprocess

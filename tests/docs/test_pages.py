@@ -1,4 +1,4 @@
-"""The documentation keeps up with the code: pages exist, links lead somewhere, commands and flags are real."""
+"""The documentation matches the code: pages exist, links resolve, commands and flags exist."""
 
 import re
 from pathlib import Path

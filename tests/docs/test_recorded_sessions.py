@@ -1,4 +1,4 @@
-"""The recorded sessions of the documentation are what their commands print."""
+"""The recorded sessions of the documentation equal the output of their commands."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The shell snippets of the documentation run as they stand, page by page, in a new directory with kubectl.
+"""The shell snippets of the documentation run as written, page by page, in a new directory with kubectl.
 
 What a page presumes is set up before (``PAGES``), and what can't be run here is named with the reason (``NOT_RUN``).
 Programs that serve run until the page starts the next one, or ends.

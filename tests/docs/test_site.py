@@ -1,4 +1,4 @@
-"""What ``make docs`` checks of the site, and what docs/comparison.md shows of ``bench.comparison``."""
+"""The site checks of ``make docs``, and the content of docs/comparison.md from ``bench.comparison``."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Prose is plain: no filler, and no word that says that something is easy."""
+"""Prose is plain: no filler words."""
 
 import re
 from pathlib import Path

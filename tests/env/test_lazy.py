@@ -1,4 +1,4 @@
-"""Lazy imports: nothing is loaded before its first use, and afterwards nothing is left of the laziness."""
+"""Lazy imports: nothing is loaded before its first use, and no proxy remains afterwards."""
 
 import ast
 import builtins

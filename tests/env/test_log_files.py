@@ -1,4 +1,4 @@
-"""The file of the audit log and its backups, after lumberjack's own tests (v2.2.1)."""
+"""Audit log file rotation, after lumberjack's tests (v2.2.1)."""
 
 import datetime
 import errno

@@ -1,4 +1,4 @@
-"""Log lines: klog's text form and JSON, verbosity, and what hostile text can do to them (nothing)."""
+"""Log lines: klog's text format and JSON, verbosity, and hostile text."""
 
 import io
 import json

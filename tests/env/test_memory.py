@@ -1,4 +1,4 @@
-"""Large blocks go back to the system, and Python looks for cycles seldom."""
+"""Freed memory is returned to the system, and garbage collection runs rarely."""
 
 import ast
 import ctypes

@@ -1,4 +1,4 @@
-"""A real loop whose clock is moved ahead."""
+"""A real loop whose clock can be advanced."""
 
 import asyncio
 import io

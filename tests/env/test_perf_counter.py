@@ -1,4 +1,4 @@
-"""The clock by which programs measure how long their work takes."""
+"""The clock for measuring durations."""
 
 import asyncio
 import itertools

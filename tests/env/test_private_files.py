@@ -1,4 +1,4 @@
-"""Files that hold credentials: nobody else reads them, or has put something in their place."""
+"""Files with credentials: private modes, and no files planted by others."""
 
 import os
 import stat

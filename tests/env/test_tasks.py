@@ -1,4 +1,4 @@
-"""The task group: order is chosen, failures travel, nothing is left behind."""
+"""The task group: order, propagation of failures, no leaked tasks."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The virtual loop: time jumps, order is chosen, being stuck is an error."""
+"""The virtual loop: time jumps, deterministic order, deadlock detection."""
 
 import asyncio
 import datetime

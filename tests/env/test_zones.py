@@ -1,4 +1,4 @@
-"""The machine's zone is found as Go programs find it."""
+"""The local time zone is determined as in Go."""
 
 import datetime
 from pathlib import Path

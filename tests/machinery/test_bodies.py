@@ -1,4 +1,4 @@
-"""Bodies against the schema: what upstream's decoder says (kubernetes v1.36, sigs.k8s.io/json)."""
+"""Decoding bodies with the schema: upstream's errors (kubernetes v1.36, sigs.k8s.io/json)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Short texts are remembered, long ones are not."""
+"""Results for short strings are cached, those for long ones are not."""
 
 from pilothouse.machinery.bounded_cache import bounded_cache
 

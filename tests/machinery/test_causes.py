@@ -1,4 +1,4 @@
-"""Causes: what a task says of its writes, and the header that carries it."""
+"""Causes of writes, and the header that carries them."""
 
 import asyncio
 

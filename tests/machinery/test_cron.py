@@ -1,4 +1,4 @@
-"""Which texts are schedules, in the words of robfig/cron v3."""
+"""Cron schedules, with the errors of robfig/cron v3."""
 
 import pytest
 

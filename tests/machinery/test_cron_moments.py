@@ -1,4 +1,4 @@
-"""The moments of a schedule. Rows mirror ``spec_test.go`` and ``constantdelay_test.go`` of robfig/cron v3."""
+"""Times of a schedule. Rows mirror ``spec_test.go`` and ``constantdelay_test.go`` of robfig/cron v3."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""What differs between two versions of an object."""
+"""Differences between two versions of an object."""
 
 from typing import Any
 

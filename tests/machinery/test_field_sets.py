@@ -1,4 +1,4 @@
-"""Sets of fields: what they have, how they combine, how they are written."""
+"""Field sets: content, operations, serialization."""
 
 from typing import Any
 

@@ -1,5 +1,8 @@
-"""Values as Go reads and prints them. What is said here of words that are refused was seen from kube-controller-manager
-v1.20.2; columns of CSV errors are those of Go 1.17 and later, which count from one."""
+"""Flag values as Go parses and prints them.
+
+What is said here of words that are refused was seen from kube-controller-manager v1.20.2; columns of CSV errors are
+those of Go 1.17 and later, which count from one.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Numbers too large for their fields, as kube-apiserver v1.20.2 stores them after an apply."""
+"""Numbers out of the range of their fields, as kube-apiserver v1.20.2 stores them after an apply."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Values as Go prints them."""
+"""Values formatted as in Go."""
 
 from tests.tables import cases
 

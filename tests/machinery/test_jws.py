@@ -1,4 +1,4 @@
-"""Signed texts: what was signed here is checked by others, and what others have signed is known here.
+"""JSON Web Signatures: other programs verify ours, and we verify theirs.
 
 The detached signatures are those of cluster-bootstrap's ``token/jws/jws_test.go`` (v1.36). Tokens are checked with
 OpenSSL's command line where there is one: it knows nothing of ours but the standard.

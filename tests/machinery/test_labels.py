@@ -1,4 +1,4 @@
-"""Selectors: upstream's grammar and answers (apimachinery 0.36, pkg/labels/selector_test.go; answers of v1.36.2)."""
+"""Label selectors: upstream's grammar and errors (apimachinery 0.36, pkg/labels/selector_test.go; texts of v1.36.2)."""
 
 import pytest
 from hypothesis import given

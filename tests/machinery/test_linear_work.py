@@ -1,4 +1,4 @@
-"""Work over what users send grows with its size, not with the square of it.
+"""Work on client input is linear in its size.
 
 Measured in processor time, so that others on the machine don't count; each case took more than ten seconds when it
 compared every item with every other.

@@ -1,4 +1,4 @@
-"""Manifests as people write them (sigs.k8s.io/yaml v1)."""
+"""Manifests in YAML and JSON (sigs.k8s.io/yaml v1)."""
 
 from typing import Any
 

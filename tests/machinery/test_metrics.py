@@ -1,4 +1,4 @@
-"""What the registry exposes, and what it leaves out."""
+"""The metrics registry and its exposition."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Nulls are left out of objects, wherever these are."""
+"""Null members are removed from objects at any depth."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""JSON patches and merge patches, with the liberties that upstream's library takes."""
+"""JSON patches and merge patches, with the leniency of upstream's library."""
 
 import copy
 from typing import Any

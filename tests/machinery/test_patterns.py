@@ -1,4 +1,4 @@
-"""Regular expressions that come with requests."""
+"""Regular expressions from clients."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Equal values are one object, as long as few are remembered."""
+"""Equal values are shared, up to a bounded number."""
 
 from pilothouse.machinery import shared_values
 from pilothouse.machinery.shared_values import SharedValues

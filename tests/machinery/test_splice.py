@@ -1,4 +1,4 @@
-"""Splicing: what is not named stays byte for byte."""
+"""Splicing JSON: other members stay byte for byte."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""String formats: what a real kube-apiserver (v1.20.2) takes and refuses."""
+"""String formats: values that kube-apiserver v1.20.2 accepts and rejects."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The hash of a template is upstream's."""
+"""The pod template hash equals upstream's."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""YAML as Go's library reads it (``go.yaml.in/yaml/v2``, ``sigs.k8s.io/yaml``), within limits."""
+"""YAML as Go's library parses it (``go.yaml.in/yaml/v2``, ``sigs.k8s.io/yaml``), within limits."""
 
 import time
 import tracemalloc

@@ -1,4 +1,4 @@
-"""``scripts/compile_tests.py``: what pytest would make of tests, kept where it looks for that."""
+"""``scripts/compile_tests.py``: tests compiled with assertion rewriting, where pytest looks for them."""
 
 import os
 import subprocess

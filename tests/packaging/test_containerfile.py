@@ -1,4 +1,4 @@
-"""The Containerfile, read instead of built: what it promises can be seen in its lines."""
+"""The Containerfile, parsed instead of built."""
 
 import json
 import re

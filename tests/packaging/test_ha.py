@@ -1,4 +1,4 @@
-"""``deploy/ha``: one declaration for local processes and compose, flags that exist, a load balancer that works."""
+"""``deploy/ha``: one declaration for local processes and compose, valid flags, a working load balancer."""
 
 import asyncio
 import re

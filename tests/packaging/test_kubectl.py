@@ -1,4 +1,4 @@
-"""kubectl and an API server take the manifests as they are. Needs a kubectl; skipped without one."""
+"""kubectl and an API server accept the manifests. Needs a kubectl; skipped without one."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The lock of an installation, and the bill of materials that is made from it."""
+"""The lock file of an installation, and its SBOM."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""``make controller`` writes a controller that works: in a copy of the tree, which it changes."""
+"""``make controller`` generates a working controller: in a copy of the tree."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What ``make up`` makes of a clone before it starts anything."""
+"""Preparation of a clone by ``make up``."""
 
 import os
 import shutil

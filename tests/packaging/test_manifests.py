@@ -1,4 +1,4 @@
-"""The manifests in ``deploy/``: kubeadm's static pod with another image, and a Deployment that runs what there is."""
+"""The manifests in ``deploy/``: kubeadm's static pod with another image, and a Deployment."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""``docs/operating.md`` speaks of what there is: metrics by their names and labels, pages, flags, controllers."""
+"""``docs/operating.md`` refers to existing metrics, labels, paths, flags and controllers."""
 
 import asyncio
 import functools

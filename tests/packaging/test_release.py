@@ -1,4 +1,4 @@
-"""What a tag needs, and what workflows and the action of GitHub run."""
+"""Requirements of a release tag, and the GitHub workflows and action."""
 
 import json
 import os

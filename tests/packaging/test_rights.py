@@ -1,4 +1,4 @@
-"""``deploy/rbac.yaml`` gives the manager's own account exactly what it asks for: nothing is missing, nothing is idle.
+"""``deploy/rbac.yaml`` grants the manager's account exactly the rights it needs.
 
 What the manager asks for under its own name is ``NEEDED``, with the reason; the requests of a whole start in virtual
 time are held against it, too. Controllers act under accounts of their own, whose rights v1.36's bootstrap roles give.

@@ -1,4 +1,4 @@
-"""The systemd unit: its flags are flags, and systemd takes it."""
+"""The systemd unit: its flags are valid, and systemd accepts it."""
 
 import re
 import shutil

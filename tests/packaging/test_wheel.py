@@ -1,4 +1,4 @@
-"""The wheel has all that an installation needs, and nothing of the tests."""
+"""The wheel has everything an installation needs, and no tests."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What holds for all inputs: patches, selectors, splicing, quantities, bodies."""
+"""Properties for all inputs: patches, selectors, splicing, quantities, bodies."""
 
 import copy
 import json

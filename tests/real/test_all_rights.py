@@ -1,8 +1,8 @@
-"""Every controller there is, under the roles of v1.36 and no others, against a real kube-apiserver with RBAC.
+"""Every controller with the roles of v1.36 only, on kube-apiserver with RBAC.
 
-The API server's audit log is the judge: it has each request of each account, and whether the authorizer allowed it. One
-scenario (``rights_scenario``) takes the controllers through all their paths; that it does is measured by the roles
-themselves: whatever a role grants was used, or is in ``UNUSED`` with the reason.
+Checked by the API server's audit log, which has each request of each account and the authorizer's decision. One
+scenario (``rights_scenario``) exercises all paths of the controllers; its coverage is measured by the roles: every rule
+that a role grants was used, or is in ``UNUSED`` with the reason.
 
 A v1.20 server drops ``maxSurge``. That rollout, with the same roles, is 04c in ``tests/traces/test_roles.py``.
 """

@@ -1,4 +1,4 @@
-"""The same session before the real kube-apiserver (v1.20) and before ours: both record the same events.
+"""The same session on kube-apiserver (v1.20) and on our server: both record the same audit events.
 
 What differs by release is listed in ``DIFFERENCES``, each with its reason. Ids, times and managed fields are not
 compared; nor are the messages of failures and their details, which v1.20 does not record.

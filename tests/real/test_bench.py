@@ -1,4 +1,4 @@
-"""The benches beside the Go manager in small, so that they still run when somebody wants to measure."""
+"""The benches beside kube-controller-manager in small, so that they keep working."""
 
 import pytest
 from bench.deployments import measure

@@ -1,6 +1,6 @@
-"""The manager under the service account and the flags of ``deploy/deployment.yaml``, with the rights of
-``deploy/rbac.yaml`` and v1.36's roles and no others, against a real kube-apiserver. ReplicaSets come on top: there
-is no other manager that would look after them."""
+"""The manager with the service account and flags of ``deploy/deployment.yaml``, the rights of ``deploy/rbac.yaml`` and
+v1.36's roles only, on kube-apiserver. ReplicaSets come on top: there is no other manager that would look after them.
+"""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Our reading of a command line beside the Go program's, whatever release ``KUBEBUILDER_ASSETS`` has of it.
+"""Flag parsing compared with kube-controller-manager of the release in ``KUBEBUILDER_ASSETS``.
 
 Only what has not changed since v1.20 is compared: how pflag reads words, and the texts of errors.
 """

@@ -1,4 +1,4 @@
-"""Flags of the secure port as a whole: a front proxy vouches for users, host names have certificates, TLS 1.3 only."""
+"""Flags of the secure port together: front proxy, SNI certificates, TLS 1.3 only."""
 
 import datetime
 import socket

@@ -1,4 +1,5 @@
-"""Two managers on one Lease, ours and the real Go one: one leads, the other takes over, no pod is created twice."""
+"""Two managers with one Lease, ours and kube-controller-manager: one leads, the other takes over, no pod is created
+twice."""
 
 import signal
 import time

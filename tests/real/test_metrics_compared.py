@@ -1,5 +1,5 @@
-"""The same scenario under the real Go manager (v1.20) and under ours, each before a real API server of its own: where
-both have a metric, they agree.
+"""Metrics of the same scenario with kube-controller-manager (v1.20) and with our manager, each on an API server of its
+own: common metrics agree.
 
 Exact is what the scenario decides: which writes are sent, with which answers, who leads, how many nodes a zone has, how
 many of them are healthy. Not exact is what merges as chance has it: how often a key was added to its queue, how often

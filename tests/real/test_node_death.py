@@ -1,5 +1,5 @@
-"""A machine dies in a cluster with a real kube-apiserver, in real time, with short periods: ``pilothouse manager`` with
-our nodes and scheduler.
+"""A node fails in a cluster with kube-apiserver, in real time, with short periods: ``pilothouse manager`` with our
+nodes and scheduler.
 
 What takes a minute because no flag shortens it (pod garbage collection) runs with ``--soak``; with short periods and
 without programs it is in ``tests/controllers/node_lifecycle/test_real.py``.

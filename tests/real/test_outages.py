@@ -1,4 +1,4 @@
-"""A real kube-apiserver crashes and hangs while the manager works; the manager rides it out."""
+"""kube-apiserver crashes and hangs while the manager runs; the manager recovers."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""``pilothouse manager`` as a program against a real kube-apiserver: start, stop, and its secure port."""
+"""``pilothouse manager`` as a process with kube-apiserver: start, stop, and its secure port."""
 
 import datetime
 import re

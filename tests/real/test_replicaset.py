@@ -1,4 +1,4 @@
-"""``pilothouse manager`` against a real kube-apiserver, with simulated nodes and our scheduler beside it."""
+"""``pilothouse manager`` on kube-apiserver, with simulated nodes and our scheduler."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The manager with the rights of upstream's v1.36 roles, and no others, against a real kube-apiserver."""
+"""The manager with the rights of upstream's v1.36 roles only, on kube-apiserver."""
 
 import re
 import ssl

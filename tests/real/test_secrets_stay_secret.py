@@ -1,4 +1,4 @@
-"""Nothing that is secret leaves the manager: not by its log at any verbosity, not by any page of its secure port."""
+"""No secret leaves the manager: neither by its log at any verbosity, nor by any path of its secure port."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The secure port of ``pilothouse manager``, with the real kube-apiserver to ask who may read it."""
+"""The secure port of ``pilothouse manager``, with authorization by kube-apiserver."""
 
 import base64
 import datetime

@@ -1,4 +1,4 @@
-"""The same requests to a real kube-apiserver (v1.20) and to ours, as they are counted at ``/metrics``.
+"""Metrics of the same requests to kube-apiserver (v1.20) and to our server.
 
 Families that v1.36 has and that both show are of the same form. Requests, their sizes, admission and events are counted
 alike; times are not compared.

@@ -1,5 +1,5 @@
-"""A snapshot of a cluster with Go's API server, controllers and scheduler, restored in virtual time: it is at rest, and
-a drain ends as the same drain ends there."""
+"""A snapshot of a cluster with upstream's API server, controllers and scheduler, restored in virtual time: it has no
+pending work, and a drain ends in the same state."""
 
 import asyncio
 import functools

@@ -1,8 +1,8 @@
-"""The manager for a long time against a real kube-apiserver, while everything around it is in motion.
+"""The manager on kube-apiserver under long churn.
 
 100 ReplicaSets and DaemonSets (200 with ``--soak``) are created, scaled, updated, deleted in every way; leaders are
 killed, the API server restarts, connections are cut, certificates are replaced and the old ones expire. At the end
-there is exactly what is wanted, no pod was made twice, and the leader's process is as it was: no task more, and memory
+the pods are the desired ones, no pod was created twice, and the leader's process has no additional tasks, and memory
 within a bound.
 
 A minute by default, more on a busy machine; ``--soak-minutes`` (30) with ``--soak``; ``-s`` shows figures.

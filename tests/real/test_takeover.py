@@ -1,7 +1,7 @@
-"""A rolling update that one manager begins and another one ends, ours and the real Go one in either order.
+"""A rolling update that one manager starts and another one finishes, ours and kube-controller-manager in either order.
 
-The leader is killed in the middle, with no chance to say goodbye. What is judged, on every change of a pod that the
-server tells: never two daemons on a node, never more than one node without a ready one.
+The leader is killed (SIGKILL) in the middle. Checked with every watch event of a pod: never two daemon pods on a node,
+never more than one node without a ready one.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The cluster of ``deploy/ha`` while everything fails that can fail, with every history checked.
+"""The cluster of ``deploy/ha`` under all faults, with every history checked.
 
     KUBEBUILDER_ASSETS=… pytest tests/robustness/test_chaos.py --soak --soak-minutes 5 -s -k linearizable
     KUBEBUILDER_ASSETS=… pytest tests/robustness/test_chaos.py --soak --kills 100 -s -k sigkill

@@ -1,4 +1,4 @@
-"""``deploy/ha/ha.py`` as its documentation says: kubectl makes a Deployment, each process is killed, and it heals."""
+"""``deploy/ha/ha.py`` as documented: kubectl creates a Deployment, each process is killed, and the cluster recovers."""
 
 import json
 import os

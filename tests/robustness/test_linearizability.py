@@ -1,4 +1,4 @@
-"""The checker of histories accepts what an object may do, and finds every violation that is planted."""
+"""The linearizability checker accepts valid histories and finds every injected violation."""
 
 import random
 from collections.abc import Sequence

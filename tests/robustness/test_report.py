@@ -1,4 +1,4 @@
-"""A run's report finds what is planted into it."""
+"""The report of a run finds injected violations."""
 
 import msgspec
 import pytest

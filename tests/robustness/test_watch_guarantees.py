@@ -1,4 +1,4 @@
-"""The checker of watches accepts what is promised, and finds every violation that is planted."""
+"""The watch checker accepts valid watches and finds every injected violation."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Expectations, the consistency store, back-off and slow start: what a controller remembers between two looks."""
+"""Expectations, the consistency store, backoff and slow start."""
 
 import asyncio
 

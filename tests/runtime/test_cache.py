@@ -1,4 +1,4 @@
-"""The indexed cache: sorted listings, indexes that follow every change, and the metrics registry beside it."""
+"""The indexed cache: sorted listings, indexes, and the metrics registry."""
 
 import pytest
 from hypothesis import given

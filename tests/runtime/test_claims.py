@@ -1,4 +1,5 @@
-"""Whose pod is it: the rule as a table, and its effects (v1.36 ``pkg/controller/controller_ref_manager_test.go``)."""
+"""Controller references: the decision as a table, and its effects (v1.36
+``pkg/controller/controller_ref_manager_test.go``)."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The controller base: what becomes of a key, and an orderly stop."""
+"""The controller base: processing of keys, and graceful stop."""
 
 import asyncio
 import logging

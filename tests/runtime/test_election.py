@@ -1,4 +1,4 @@
-"""Leader election: who leads when, and who may write. All times are virtual."""
+"""Leader election and fencing of writes. All times are virtual."""
 
 import asyncio
 import datetime

@@ -1,4 +1,4 @@
-"""What becomes of events on their way to the API server (client-go ``tools/record/events_cache_test.go``)."""
+"""The event recorder: aggregation, spam filter, retries (client-go ``tools/record/events_cache_test.go``)."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The example controller, on the embedded API server in virtual time: what docs/runtime.md promises works."""
+"""The example controller, on the embedded API server in virtual time: what docs/runtime.md documents."""
 
 import asyncio
 import importlib.util

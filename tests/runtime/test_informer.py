@@ -1,4 +1,4 @@
-"""What handlers are notified of and what the cache shows, event by event."""
+"""Informer notifications and cache content, event by event."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""An informer on the embedded API server while everything goes wrong in between: in the end it shows what is there."""
+"""An informer on the embedded API server under faults: the cache converges."""
 
 import asyncio
 

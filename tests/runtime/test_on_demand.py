@@ -1,4 +1,4 @@
-"""Programs that are built with the first object that gives them something to do."""
+"""Programs that are built with the first object they have work for."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Who wrote what, and why, from the event through the queue and the sync to the store."""
+"""Causes of writes, from the event through the queue and the sync to the store."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""``process_*``: what the process uses, by Go's names."""
+"""``process_*``: resource usage of the process, with Go's names."""
 
 import os
 import resource

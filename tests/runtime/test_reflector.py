@@ -1,4 +1,5 @@
-"""What the reflector asks and when: transcripts in virtual time, as in client-go's ``tools/cache/wait_test.go``.
+"""Requests of the reflector and their times: transcripts in virtual time, as in client-go's
+``tools/cache/wait_test.go``.
 
 On the left what the server does, on the right every request that follows from it.
 """

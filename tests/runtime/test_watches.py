@@ -1,4 +1,4 @@
-"""A controller gets the informers that its descriptor declares, as it declares them, and no others."""
+"""A controller gets exactly the informers that its descriptor declares."""
 
 import asyncio
 from collections.abc import Callable

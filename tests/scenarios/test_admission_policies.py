@@ -1,4 +1,4 @@
-"""Policies that two people edit, delete and make again, under faults: what is said of each is said of it as it is."""
+"""Policies that two users change, delete and recreate, under faults: each status matches the current policy."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

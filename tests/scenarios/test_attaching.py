@@ -1,4 +1,4 @@
-"""Volumes that go with their pods from node to node, under faults: never in two places, never from under a pod."""
+"""Volumes that follow their pods between nodes, under faults: never attached twice, never detached in use."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

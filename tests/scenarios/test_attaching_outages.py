@@ -1,4 +1,4 @@
-"""Machines that die, fall silent and come back while volumes are on them, under faults of the manager beside."""
+"""Nodes that fail, become unreachable and recover while volumes are attached, under faults of the manager."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Classes of volume attributes that are deleted while claims name them, under faults: kept as long as that."""
+"""VolumeAttributesClasses deleted while claims reference them, under faults: kept until unreferenced."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,5 @@
-"""Autoscalers under faults: sizes stay within their bounds and move no faster than the policies say; in the end they
-are what the load asks for, and nothing is written any more."""
+"""Autoscalers under faults: replicas stay within bounds and change no faster than the policies; in the end they match
+the load, and writes stop."""
 
 import asyncio
 from typing import Any

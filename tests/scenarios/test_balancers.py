@@ -1,4 +1,4 @@
-"""Load balancers under faults, of the cluster and of the cloud: none is left behind when its Service is gone."""
+"""Load balancers under faults of the cluster and the cloud: none leaks when its Service is deleted."""
 
 import asyncio
 import random

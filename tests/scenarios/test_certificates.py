@@ -1,4 +1,4 @@
-"""Certificate requests under faults: kubelets and people ask, people and the approver decide, the signer serves."""
+"""Certificate requests under faults: kubelets and users request, users and the approver decide, the signer signs."""
 
 import asyncio
 import contextlib

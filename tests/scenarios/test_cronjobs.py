@@ -1,4 +1,4 @@
-"""CronJobs under faults and over weeks: a moment brings one Job, whoever is restarted, whatever clocks are set to."""
+"""CronJobs under faults and over weeks: one Job per scheduled time, with restarts and clock changes."""
 
 import asyncio
 import datetime

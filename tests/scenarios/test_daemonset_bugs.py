@@ -1,4 +1,4 @@
-"""What upstream's DaemonSet controller still does wrong and has no issue, with and without the guard against it."""
+"""Unreported bugs of upstream's DaemonSet controller, with and without the protection against them."""
 
 import asyncio
 from typing import Any

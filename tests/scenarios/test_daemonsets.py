@@ -1,4 +1,4 @@
-"""DaemonSets under faults: one live pod per node, with surge one old and one new, and the right ones in the end."""
+"""DaemonSets under faults: one live pod per node, with surge one old and one new."""
 
 import asyncio
 import random

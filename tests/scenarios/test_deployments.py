@@ -1,4 +1,4 @@
-"""Deployments under faults: the bounds of a rollout are never broken, and it comes to its end."""
+"""Deployments under faults: the bounds of a rollout hold, and it completes."""
 
 import asyncio
 from typing import Any

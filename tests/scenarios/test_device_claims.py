@@ -1,4 +1,4 @@
-"""Claims for devices under faults: who uses one keeps it, and who is done lets it go."""
+"""Device claims under faults: kept while in use, released afterwards."""
 
 import asyncio
 import contextlib

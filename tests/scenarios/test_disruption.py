@@ -1,4 +1,4 @@
-"""Evictions under faults: a budget is never overdrawn, and says what is the case in the end."""
+"""Evictions under faults: a budget is never exceeded, and its status converges."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Services under faults: in the end their slices and Endpoints name every pod once, and nobody else."""
+"""Services under faults: in the end their slices and Endpoints list every pod exactly once."""
 
 import asyncio
 import contextlib

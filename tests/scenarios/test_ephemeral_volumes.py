@@ -1,4 +1,4 @@
-"""Pods with ephemeral volumes that come and go, under faults: their claims come and go with them."""
+"""Pods with ephemeral volumes, under faults: claims are created and deleted with them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Seconds and times from the ends of what their fields hold: no controller and no node stumbles over them."""
+"""Durations and times at the limits of their fields: no controller and no node fails."""
 
 import asyncio
 import copy

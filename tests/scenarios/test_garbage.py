@@ -1,4 +1,4 @@
-"""The garbage collector under faults: nothing with a living owner goes, nothing without one stays."""
+"""The garbage collector under faults: objects with an existing owner are kept, others are deleted."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Jobs under faults: every pod counts once and as it ended, never more run than may, and no finalizer is left."""
+"""Jobs under faults: every pod is counted once, parallelism is not exceeded, and no finalizer leaks."""
 
 import asyncio
 import contextlib

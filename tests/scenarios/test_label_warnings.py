@@ -1,4 +1,5 @@
-"""Pods with labels that share volumes, under faults: every warning is true, and in the end the metric is exact."""
+"""Pods with SELinux labels that share volumes, under faults: every warning is correct, and in the end the metric is
+exact."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What log lines say of objects, in every scenario that is run here: names as people write them, no Python.
+"""Log lines format objects as klog does, in every scenario run here: no Python representations.
 
 klog's forms: ``namespace/name``, what has a ``String()`` by it, lists as JSON.
 """

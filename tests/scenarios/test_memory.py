@@ -1,4 +1,4 @@
-"""What came and went is forgotten: the manager's memory is that of what there is, not of what there was."""
+"""Memory of the manager does not grow with deleted objects."""
 
 import asyncio
 import re

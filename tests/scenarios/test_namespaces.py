@@ -1,4 +1,4 @@
-"""Namespaces under faults: what is deleted ends, and nothing outside of it is touched."""
+"""Namespaces under faults: deletion completes, and nothing outside is deleted."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What upstream's node lifecycle controller drops, with and without the guard against it."""
+"""Failed updates that upstream's node lifecycle controller drops, with and without the protection."""
 
 import asyncio
 

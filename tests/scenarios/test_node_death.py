@@ -1,4 +1,4 @@
-"""A node dies, and then a zone, with default periods, in virtual time: what happens when."""
+"""A node fails, and then a zone, with default periods, in virtual time: the timeline."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Nodes that fall silent, vanish and come back, under faults: who is called silent, tainted, evicted, collected."""
+"""Nodes that become unreachable, are deleted and recover, under faults: health, taints, evictions, pod collection."""
 
 import asyncio
 import random

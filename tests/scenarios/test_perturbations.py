@@ -1,4 +1,4 @@
-"""Faults that begin with a change: what the program sees of the cluster meanwhile."""
+"""Faults that start with a change: what clients see meanwhile."""
 
 import asyncio
 from typing import Any

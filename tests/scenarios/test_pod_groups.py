@@ -1,4 +1,4 @@
-"""PodGroups that are deleted while pods belong to them, under faults: kept as long as that, and no longer."""
+"""PodGroups deleted while pods belong to them, under faults: kept exactly that long."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

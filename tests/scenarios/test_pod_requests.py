@@ -1,4 +1,4 @@
-"""Certificate requests of pods under faults: kubelets ask, signers answer or do not, and nobody tidies up but one."""
+"""PodCertificateRequests under faults: kubelets create them, signers may sign, the cleaner deletes."""
 
 import asyncio
 import datetime

@@ -1,5 +1,5 @@
-"""Requests about pools of devices under faults, while drivers publish and claims come and go: each is answered once,
-the last one with what is really there, and all are gone in the end."""
+"""ResourcePoolStatusRequests under faults, while drivers publish and claims change: each gets one status, the last one
+correct, and all are deleted in the end."""
 
 import asyncio
 import datetime

@@ -1,4 +1,4 @@
-"""Claims and volumes that are deleted while they are in use, under faults: kept as long as that, and no longer."""
+"""Claims and volumes deleted while in use, under faults: kept exactly that long."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

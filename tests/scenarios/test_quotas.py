@@ -1,4 +1,4 @@
-"""A quota over ReplicaSets that are scaled up and down, under faults: in the end it says what is there."""
+"""A quota over ReplicaSets that are scaled, under faults: in the end its usage is correct."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""ReplicaSets under faults: never too many pods, one controller each, an honest status, and the right number at the
+"""ReplicaSets under faults: never too many pods, one controller each, a correct status, and the right number in the
 end."""
 
 import asyncio

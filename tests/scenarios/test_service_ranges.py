@@ -1,5 +1,5 @@
-"""Ranges of service addresses that come and go, overlap and have one another's names, under faults: as long as an
-address is taken of one it stays, also when an API server that had not heard of its end takes one more."""
+"""ServiceCIDRs that are added, deleted, recreated and overlap, under faults: a ServiceCIDR is kept while an address of
+it is allocated, even by an API server with a stale view."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What every simulated cluster promises, whatever the scenario."""
+"""Guarantees of every simulated cluster."""
 
 import asyncio
 import datetime

@@ -1,4 +1,4 @@
-"""StatefulSets under faults: names, order and bounds hold after every write, and all comes to its end."""
+"""StatefulSets under faults: names, order and bounds hold after every write, and all complete."""
 
 import asyncio
 import functools

@@ -1,5 +1,5 @@
-"""Widgets whose storage version changes to and fro while they are migrated, under faults: no version is forgotten in
-which something is stored."""
+"""Custom resources whose storage version alternates during migrations, under faults: no stored version in use is
+removed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""API servers come and go under faults, and say how they store things: who is gone is forgotten, who lives is not."""
+"""API servers that start, stop and report storage versions, under faults: only stopped ones are removed."""
 
 import asyncio
 import contextlib

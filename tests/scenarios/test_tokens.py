@@ -1,4 +1,4 @@
-"""Accounts, their token Secrets, and bootstrap tokens, under faults: whoever is gone leaves no credential behind."""
+"""ServiceAccounts, their token Secrets, and bootstrap tokens, under faults: no credential outlives its account."""
 
 import asyncio
 import base64

@@ -1,5 +1,5 @@
-"""The trust bundle of the API server under faults: people change, delete and add bundles, and the manager is started
-anew with another authority."""
+"""The ClusterTrustBundle of the API server under faults: users change, delete and add bundles, and the manager restarts
+with another CA."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

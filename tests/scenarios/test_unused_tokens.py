@@ -1,5 +1,5 @@
-"""Tokens of old releases under faults, for many days: they are used, mounted, taken back and replaced, and the cleaner
-looks for those that nobody uses.
+"""Legacy tokens under faults, for many days: used, mounted, relabeled and recreated, while the cleaner deletes unused
+ones.
 
 Here a day takes an hour. Every few minutes the clock leaps to the next full hour, and the cleaner checks every hour.
 """

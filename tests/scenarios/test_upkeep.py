@@ -1,5 +1,5 @@
-"""What a cluster is to have at all times, under faults: in each namespace an account and an authority, roles that are
-made of others, and for each node a route as long as its machine is there."""
+"""Default objects under faults: an account and root CA in each namespace, aggregated roles, and a route for each
+existing node."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

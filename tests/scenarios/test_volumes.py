@@ -1,4 +1,4 @@
-"""Claims and volumes that come and go, under faults: one of each for one of the other, and nothing is lost."""
+"""Claims and volumes under faults: bound one to one, and no data is lost."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What has to be attached, and what it is called.
+"""Attachable volumes and their names.
 
 After v1.36 ``pkg/volume/util/util_test.go`` (TestIsMultiAttachAllowed, in what it says of PersistentVolumes),
 ``pkg/volume/csi/csi_attacher_test.go`` (names of attachments) and

@@ -1,5 +1,7 @@
-"""What bootstrap tokens say. Rows mirror ``pkg/controller/bootstrap/util_test.go`` and cluster-bootstrap's
-``util/secrets/secrets_test.go`` of v1.36."""
+"""Bootstrap token Secrets.
+
+Rows mirror ``pkg/controller/bootstrap/util_test.go`` and cluster-bootstrap's ``util/secrets/secrets_test.go`` of v1.36.
+"""
 
 import datetime
 

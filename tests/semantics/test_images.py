@@ -1,4 +1,4 @@
-"""Names of images: which tag is meant, and so how they are pulled."""
+"""Image names: tags and default pull policies."""
 
 import pytest
 from tests.tables import cases

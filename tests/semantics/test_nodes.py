@@ -1,4 +1,4 @@
-"""What a node's fields say."""
+"""Node conditions, taints and tolerations."""
 
 import pytest
 from tests.tables import cases

@@ -1,4 +1,4 @@
-"""What pods as a whole ask for when only some of it is said (``defaultHugePagePodLimits``, ``defaultPodRequests``)."""
+"""Defaults of pod-level resources (``defaultHugePagePodLimits``, ``defaultPodRequests``)."""
 
 from typing import Any
 

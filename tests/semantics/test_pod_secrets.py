@@ -1,4 +1,4 @@
-"""Every place of a pod that can name a secret: ``TestPodSecrets``, v1.36 ``pkg/api/v1/pod/util_test.go``."""
+"""Every reference of a pod to a Secret: ``TestPodSecrets``, v1.36 ``pkg/api/v1/pod/util_test.go``."""
 
 from typing import Any
 

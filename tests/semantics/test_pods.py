@@ -1,4 +1,4 @@
-"""What a pod's fields say."""
+"""Pod phases, availability, restarts and requests."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Certificates as they are made, kept and issued anew."""
+"""Creation, storage and renewal of certificates."""
 
 import datetime
 import ssl

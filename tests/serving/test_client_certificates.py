@@ -1,4 +1,4 @@
-"""Which client certificates are believed: the rules of Go's crypto/x509 that matter for clients."""
+"""Verification of client certificates: the rules of Go's crypto/x509."""
 
 import datetime
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Importing the server costs nothing until something is served."""
+"""Importing the server loads no heavy libraries before something is served."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a client may have: connections, heads, time. Only unauthenticated clients make room for others."""
+"""Limits of clients: connections, request heads, time. Only unauthenticated clients make room for others."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Clients and applications that do what they should not, and HTTP's rarer shapes."""
+"""HTTP/1.1 edge cases, and misbehaving clients and applications."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The serving edge, on real sockets of the loopback interface."""
+"""The HTTP server, on real sockets of the loopback interface."""
 
 import asyncio
 import contextlib

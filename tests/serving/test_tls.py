@@ -1,4 +1,4 @@
-"""TLS at the serving edge, on real sockets of the loopback interface."""
+"""TLS of the HTTP server, on real sockets of the loopback interface."""
 
 import asyncio
 import datetime

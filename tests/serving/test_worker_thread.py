@@ -1,4 +1,4 @@
-"""Long computations beside the loop."""
+"""Long computations in a thread beside the loop."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""What a store on etcd does when it changes the member while everything goes on."""
+"""The etcd store when it changes the member under load."""
 
 import asyncio
 from typing import Any, cast

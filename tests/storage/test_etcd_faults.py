@@ -1,4 +1,4 @@
-"""What a store on etcd does when etcd is slow, gone, full, compacted, or wants certificates."""
+"""The etcd store when etcd is slow, down, full, compacted, or requires certificates."""
 
 import asyncio
 import datetime

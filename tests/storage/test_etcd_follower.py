@@ -1,4 +1,4 @@
-"""How what etcd reports is handed on: in its order, together where many watchers follow, and never without bound."""
+"""Delivery of etcd events: in order, batched for many watchers, and bounded."""
 
 import asyncio
 from typing import Any, cast

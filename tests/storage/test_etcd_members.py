@@ -1,5 +1,5 @@
-"""Two stores on an etcd of three members, of which one after the other is killed: no acknowledged write is lost, and no
-event is lost, doubled or out of order."""
+"""Two stores on a three-member etcd whose members are killed in turn: no acknowledged write is lost, and no event is
+lost, duplicated or reordered."""
 
 import asyncio
 import contextlib

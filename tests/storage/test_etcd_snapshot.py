@@ -1,4 +1,4 @@
-"""Files of ``etcdctl snapshot save``: what is in them, and what is wrong with damaged ones."""
+"""Files of ``etcdctl snapshot save``: their content, and errors of corrupt ones."""
 
 import os
 import random

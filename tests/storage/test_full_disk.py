@@ -1,4 +1,4 @@
-"""SQLite and etcd on a disk that runs full: what is answered, that nothing acknowledged is lost, and how it goes on."""
+"""SQLite and etcd on a full disk: errors, no acknowledged write lost, recovery."""
 
 import asyncio
 import errno

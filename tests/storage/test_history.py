@@ -1,4 +1,4 @@
-"""How much of the past is kept of one resource."""
+"""Retention of a resource's history."""
 
 from pilothouse.storage.history import KEPT, Collection
 from pilothouse.storage.records import Change, Record

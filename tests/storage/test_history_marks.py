@@ -1,4 +1,4 @@
-"""Which revision was current when."""
+"""Revisions by time."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""History in a data directory: it survives, its times too, and it is neither larger nor older than it may be."""
+"""History in a data directory: it survives restarts with its times, within its bounds."""
 
 import asyncio
 import contextlib

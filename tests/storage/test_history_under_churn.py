@@ -1,4 +1,4 @@
-"""An hour of random writes: history is within its bounds all the time, and equals what a watcher has recorded."""
+"""An hour of random writes: history stays within its bounds and equals what a watcher recorded."""
 
 import asyncio
 import random

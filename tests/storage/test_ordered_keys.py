@@ -1,4 +1,4 @@
-"""Sorted keys in runs behave as one sorted list, however they are filled, emptied and asked."""
+"""Sorted keys in runs behave as one sorted list."""
 
 import random
 

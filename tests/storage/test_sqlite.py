@@ -1,4 +1,4 @@
-"""What SQLite adds: it survives, it is rejected when it is damaged or locked, and a commit can fail."""
+"""The SQLite store: durability, rejection of corrupt or locked files, and failed commits."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Values that a store has and can't read."""
+"""Undecodable values in the store."""
 
 from typing import NamedTuple
 

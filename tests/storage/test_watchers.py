@@ -1,4 +1,4 @@
-"""The cost of a change is that of the watchers it concerns."""
+"""The cost of a change depends only on the watchers of its prefix."""
 
 import asyncio
 

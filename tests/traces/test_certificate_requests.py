@@ -1,4 +1,4 @@
-"""15a-csr, replayed: a kubelet is approved and served, a person by hand, and what its signer must not serve fails."""
+"""15a-csr, replayed: kubelet certificates are approved and signed, a user's manually, and invalid ones fail."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""15c-clusterrole-aggregation, replayed, and what of 14-startup fills the roles for users."""
+"""15c-clusterrole-aggregation, replayed, and the user-facing roles of 14-startup."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The recorded scenarios of DaemonSets, replayed: ours sends what the controller of v1.36.2 sent.
+"""The recorded scenarios of DaemonSets, replayed: our controller sends what that of v1.36.2 sent.
 
 Statuses are written once per observed change and merged as chance has it, so their number varies; all other writes,
 their bodies and the events must be equal. Which node goes first in an update is chance upstream; what is sent for each

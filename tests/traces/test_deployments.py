@@ -1,4 +1,4 @@
-"""The recorded scenarios of Deployments, replayed: ours sends what the controller of v1.36.2 sent.
+"""The recorded scenarios of Deployments, replayed: our controller sends what that of v1.36.2 sent.
 
 Compared are the writes of ReplicaSets by the fields that a Deployment's controller decides on, in their order, the
 events, and what the conditions said one after the other. How often a status is written, what ReplicaSets report at that

@@ -1,4 +1,4 @@
-"""09-service-endpoints, its second part replayed: Endpoints written by hand, and the slice that mirrors them."""
+"""09-service-endpoints, second part, replayed: custom Endpoints and their mirrored slice."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""15b-namespace-defaults, replayed: what a new namespace is given, and gets back."""
+"""15b-namespace-defaults, replayed: default objects of a namespace are created and recreated."""
 
 from tests.traces.canonical import Trace, assert_same
 from tests.traces.records import recorded

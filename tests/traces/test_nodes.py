@@ -1,5 +1,5 @@
-"""The recorded scenarios of a node that falls silent and of one that is deleted, replayed: ours sends what the
-controllers of v1.36.2 sent.
+"""The recorded scenarios of an unreachable and of a deleted node, replayed: our controllers send what those of v1.36.2
+sent.
 
 What differs is said here, each with its reason, and nothing else does. Reads: ours looks at the server before it
 declares a node silent, marks a pod, evicts one or removes it, where upstream trusts its caches (docs/controllers/ says

@@ -1,4 +1,4 @@
-"""The order that traces keep: inside one sync of one object. Between parallel workers there is none."""
+"""The order of requests in traces: within one sync of one object. Between parallel workers there is none."""
 
 import pytest
 from tests.traces.canonical import Trace

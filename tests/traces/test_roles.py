@@ -1,4 +1,4 @@
-"""v1.36's bootstrap roles suffice: whatever our controllers ask for in any scenario, their users may."""
+"""v1.36's bootstrap roles suffice for every request of our controllers in any scenario."""
 
 import functools
 

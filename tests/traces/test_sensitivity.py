@@ -1,4 +1,4 @@
-"""The replays notice: with a controller made wrong on purpose, each of these fails."""
+"""The replays detect faulty controllers: with each modification, one of the checks fails."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any

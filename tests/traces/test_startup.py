@@ -1,4 +1,4 @@
-"""14-startup: what a manager asks for when it starts, and 16-leader-election: how one takes over from another."""
+"""14-startup: requests of a starting manager, and 16-leader-election: a change of the leader."""
 
 import itertools
 import re

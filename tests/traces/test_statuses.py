@@ -1,4 +1,4 @@
-"""The rule by which walks of statuses are compared."""
+"""The comparison of status sequences."""
 
 from typing import Any
 

@@ -1,6 +1,7 @@
-"""Claims of a StatefulSet and volumes made by hand, replayed: the writes of the binder and of those who protect what is
-in use are those of kube-controller-manager v1.36.2. Who comes first, and therefore which writes meet a conflict, is
-chance."""
+"""Claims of a StatefulSet and manually created volumes, replayed: the writes of the binder and the protection
+controllers are those of kube-controller-manager v1.36.2. Who comes first, and therefore which writes meet a conflict,
+is chance.
+"""
 
 import copy
 

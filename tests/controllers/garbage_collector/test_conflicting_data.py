@@ -1,7 +1,7 @@
 """Owner references that contradict the cluster or each other, in both orders: the matrix of kubernetes#92743.
 
-The rows are the scenarios of TestConflictingData (garbagecollector_test.go, v1.36), reduced to what the graph hears and
-what it asks for. A *lookup* that finds nothing reaches the graph as ``disproved``.
+The rows are the scenarios of TestConflictingData (garbagecollector_test.go, v1.36), reduced to the events
+of the graph and the requests it causes. A *lookup* that finds nothing is the event ``disproved``.
 """
 
 from tests.controllers.garbage_collector.histories import History, identity

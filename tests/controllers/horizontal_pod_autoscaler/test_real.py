@@ -1,8 +1,8 @@
 """The controller on kube-apiserver, with the rights of its role: scale subresources, statuses, events.
 
-v1.20 has no autoscaling/v2, so that the manager leaves the controller out there. Its v2beta2 has the same fields, but
-for tolerances: here the version is changed on the way. What it says is read as autoscaling/v1. Nobody serves metrics
-there; once that has been seen, they are made up on the way as well.
+v1.20 has no autoscaling/v2, so that the manager leaves the controller out there. Its v2beta2 has the same fields
+except tolerances: a wrapping transport changes the version in requests. Statuses are read as autoscaling/v1. No metrics
+API is served there; after the missing API was observed, the transport returns generated metrics.
 """
 
 from collections.abc import AsyncIterator

@@ -1,6 +1,7 @@
 """Jobs on the embedded API server in virtual time, with a kubelet that finishes pods, and with faults.
 
-The kubelet is the truth: it knows which pods have succeeded. Invariants are judged after every second of a story.
+Counts are compared with the kubelet's record of succeeded pods. Invariants are checked after every second of a
+scenario.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The node lifecycle controller on the embedded API server, in virtual time.
 
-The kubelets are a task that renews Leases; a node falls silent when its name is taken from the list.
+The kubelets are a task that renews Leases; a node stops renewing when its name is removed from the list.
 """
 
 import asyncio

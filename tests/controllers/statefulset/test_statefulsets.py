@@ -1,7 +1,7 @@
 """The controller on an API server: writes, events, and failed writes.
 
 Mirrors what v1.36 ``stateful_pod_control_test.go``, ``stateful_set_test.go``, ``stateful_set_status_updater_test.go``
-and ``stateful_set_control_test.go`` judge by requests.
+and ``stateful_set_control_test.go`` check by requests.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Envelopes, and the probe of the plugin that encrypts their keys; the plugin is a few lines, the time virtual."""
+"""KMS v2 envelopes and the plugin health probe, with a small plugin in virtual time."""
 
 import asyncio
 from collections.abc import Coroutine

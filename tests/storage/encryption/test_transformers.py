@@ -1,4 +1,4 @@
-"""Providers of encryption at rest, without a store."""
+"""Encryption providers, without a store."""
 
 import pytest
 
