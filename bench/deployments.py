@@ -71,7 +71,7 @@ def measure(
         return deployments - sum(map(is_rolled_out, cluster.request("GET", collection)["items"]))
 
     def remaining() -> object:
-        status, found = cluster.ask("GET", namespace)
+        status, found = cluster.try_request("GET", namespace)
         return None if status == 404 else found.get("status")
 
     wait = partial(wait_until, patience=_PATIENCE_SECONDS, look=_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""Certificate requests for tests, and authorities that sign them. Keys are made once per process: it takes time."""
+"""Certificate requests and CAs for tests. Keys are generated once per process, since it takes time."""
 
 import base64
 import datetime
@@ -24,15 +24,15 @@ SERVING = ("digital signature", "key encipherment", "server auth")
 
 
 @functools.lru_cache(maxsize=1)
-def requesters_key() -> ec.EllipticCurvePrivateKey:
-    """The key of everybody who asks."""
+def request_key() -> ec.EllipticCurvePrivateKey:
+    """The private key of all requests."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 @functools.lru_cache(maxsize=1)
 def key_pem() -> bytes:
-    """The same, as a file has it."""
-    return requesters_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    """The private key in PEM."""
+    return request_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def request_pem(
@@ -43,10 +43,10 @@ def request_pem(
     emails: Sequence[str] = (),
     ips: Sequence[str] = (),
     uris: Sequence[str] = (),
-    more: "Sequence[x509.NameAttribute[str]]" = (),
-    others: Sequence[x509.GeneralName] = (),
+    subject_attributes: "Sequence[x509.NameAttribute[str]]" = (),
+    other_names: Sequence[x509.GeneralName] = (),
 ) -> bytes:
-    """A request, PEM."""
+    """A certificate request in PEM."""
     parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
     if common_name:
         parts.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
@@ -55,18 +55,18 @@ def request_pem(
         *(x509.IPAddress(ipaddress.ip_address(each)) for each in ips),
         *(x509.RFC822Name(each) for each in emails),
         *(x509.DNSName(each) for each in dns),
-        *others,
+        *other_names,
     ]
-    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([*parts, *more]))
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([*parts, *subject_attributes]))
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    return builder.sign(requesters_key(), hashes.SHA256()).public_bytes(Encoding.PEM)
+    return builder.sign(request_key(), hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
 def document(
     name: str, pem: bytes, signer: str, usages: Sequence[str] = CLIENT, seconds: int | None = None, **spec: Any
 ) -> Doc:
-    """A CertificateSigningRequest as it is posted."""
+    """The manifest of a CertificateSigningRequest."""
     wanted: Doc = {
         "request": base64.b64encode(pem).decode(),
         "signerName": signer,
@@ -79,7 +79,7 @@ def document(
     }
 
 
-def decided(found: Doc, kind: str = "Approved") -> Doc:
+def with_approval_condition(found: Doc, kind: str = "Approved") -> Doc:
     """The request as ``kubectl certificate approve`` and ``deny`` write it."""
     verb = {"Approved": "approve", "Denied": "deny"}[kind]
     condition = {"type": kind, "status": "True", "reason": f"Kubectl{verb.title()}", "message": f"by {verb}"}
@@ -88,12 +88,12 @@ def decided(found: Doc, kind: str = "Approved") -> Doc:
 
 
 def certificate_in(found: Doc) -> x509.Certificate | None:
-    """What the request was served with."""
+    """The issued certificate, if any."""
     encoded = found["status"].get("certificate")
     return x509.load_pem_x509_certificate(base64.b64decode(encoded)) if encoded else None
 
 
 @functools.cache
 def authority(now: datetime.datetime, name: str = "test-ca") -> Pair:
-    """One that is valid from an hour before ``now``."""
+    """A CA that is valid from an hour before ``now``."""
     return make_authority(name, now)

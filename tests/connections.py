@@ -1,6 +1,6 @@
-"""Connections to a server that tests ask again and again, kept open in between.
+"""Keep-alive connections to a server that tests poll.
 
-A TLS handshake costs both sides more than most requests do, and whoever waits for something asks thirty times a second.
+A TLS handshake costs both sides more than most requests, and tests that wait poll thirty times a second.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _IDLE_SECONDS = 20.0
-"""Nobody keeps a connection forever: one that has been idle for so long may be closed from the other side just now."""
+"""Connections idle for longer are not reused: the server may be closing them."""
 
 
-def trusting_context() -> ssl.SSLContext:
-    """For a client that believes any server. Unlike ``ssl.create_default_context`` it does not read the authorities of
-    the machine first, which takes 28 ms."""
+def insecure_context() -> ssl.SSLContext:
+    """A client context that does not verify the server. Unlike ``ssl.create_default_context`` it does not load the
+    system's CAs, which takes 28 ms."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -24,33 +24,33 @@ def trusting_context() -> ssl.SSLContext:
 
 
 class Connections:
-    """To one port of this machine, over TLS. Any thread may ask; each request has a connection to itself."""
+    """Connections to one port of this machine, over TLS. Thread-safe; a connection has one request at a time."""
 
     def __init__(self, authority: Path, *, seconds: float) -> None:
-        """``authority`` signed the server's certificate; an answer may take so many seconds."""
+        """``authority`` is the CA of the server's certificate; ``seconds`` is the timeout of a response."""
         self._context = ssl.create_default_context(cafile=str(authority))
         self._seconds = seconds
         self._idle: list[tuple[float, http.client.HTTPSConnection]] = []
         self._epoch = 0
 
-    def ask(
+    def request(
         self, port: int, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, str]:
-        """Status and text. What goes wrong is raised: nothing is sent twice."""
+        """Returns status and text. Raises the error of a failed request; nothing is retried."""
         epoch = self._epoch
         connection = self._take(port)
         with contextlib.ExitStack() as stack:
             stack.callback(connection.close)
             connection.request(method, path, body, dict(headers or {}))
-            answer = connection.getresponse()
-            text = answer.read().decode(errors="replace")
-            if epoch == self._epoch and not answer.will_close:
+            response = connection.getresponse()
+            text = response.read().decode(errors="replace")
+            if epoch == self._epoch and not response.will_close:
                 stack.pop_all()
                 self._idle.append((time.monotonic(), connection))
-        return answer.status, text
+        return response.status, text
 
     def close(self) -> None:
-        """Close what is idle now, and what is in use when its answer has come. For a server that goes, too."""
+        """Close idle connections now and those in use after their response."""
         self._epoch += 1
         while self._idle:
             self._idle.pop()[1].close()

@@ -1,11 +1,11 @@
-"""Tests and fixtures that are coroutines: ``async def test_…(env: Env)`` runs on a virtual loop of its own.
+"""Coroutine tests and fixtures: ``async def test_…(env: Env)`` runs on its own virtual loop.
 
-``env`` is the world of the test. It is a function of the test's ``seed`` and begins at its ``start``, if it has
-arguments of these names. Marked ``real_loop``, a test runs on the real loop in real time, for at most its ``timeout``,
-and ``env`` is the real one.
+``env`` is the environment of the test. It depends on the test's ``seed`` and starts at its ``start``, if it has
+arguments of these names. Marked ``real_loop``, a test runs on the real loop in real time, with its ``timeout``, and
+``env`` is the real one.
 
-Fixtures may be coroutines or asynchronous generators. They are entered and left on the loop of the test and in its
-task, so a generator may hold a ``TaskGroup`` open around the test, and what fails in the group fails the test.
+Fixtures may be coroutines or asynchronous generators. They are set up and torn down on the loop and in the task of the
+test, so a generator may keep a ``TaskGroup`` open around the test, and a failure in the group fails the test.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _ENV: ContextVar[Env] = ContextVar("env of the running test")
 
 
 class _Pending:
-    """An asynchronous fixture that waits for the loop of its test."""
+    """An asynchronous fixture that is set up when the loop of its test runs."""
 
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
         self._function = function
@@ -33,7 +33,7 @@ class _Pending:
         self._value: Any = None
 
     async def enter(self, stack: AsyncExitStack) -> Any:
-        """The fixture's value. It is set up once, after the fixtures it asks for."""
+        """The fixture's value. It is set up once, after the fixtures it depends on."""
         if not self._entered:
             arguments = {name: await _entered(value, stack) for name, value in self._arguments.items()}
             if inspect.isasyncgenfunction(self._function):
@@ -50,7 +50,7 @@ async def _entered(value: Any, stack: AsyncExitStack) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> object | None:
-    """Put an asynchronous fixture off until the test's loop runs; leave others to pytest."""
+    """Postpone an asynchronous fixture until the test's loop runs; leave others to pytest."""
     name = fixturedef.argname
     asynchronous = inspect.iscoroutinefunction(fixturedef.func) or inspect.isasyncgenfunction(fixturedef.func)
     if asynchronous and fixturedef.scope != "function":
@@ -70,7 +70,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
-    """Run a test that is a coroutine on its loop; leave others to pytest."""
+    """Run a coroutine test on its loop; leave others to pytest."""
     test: Callable[..., Awaitable[None]] = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):
         return None
@@ -96,5 +96,5 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
 
 @pytest.fixture
 async def env() -> Env:
-    """The world of the test: clock, chance and identities."""
+    """The environment of the test: clock, random streams and identities."""
     return _ENV.get()

@@ -1,4 +1,4 @@
-"""Definitions of custom resources."""
+"""Manifests of CustomResourceDefinitions."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ Doc = dict[str, Any]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ANY: Doc = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-"""The schema that has every field."""
+"""A schema that allows any field."""
 
 
 def schema(spec: Doc | None = None, **properties: Doc) -> Doc:
-    """That of an object with these properties, of which ``spec`` is one."""
+    """The schema of an object with these properties and ``spec``."""
     return {"type": "object", "properties": {**({} if spec is None else {"spec": spec}), **properties}}
 
 
 def version(name: str = "v1", schema: Doc = ANY, *, storage: bool = True, **fields: Any) -> Doc:
-    """One that is served; ``fields`` are its others, as ``subresources``."""
+    """A served version; ``fields`` are its other fields, such as ``subresources``."""
     return {"name": name, "served": True, "storage": storage, "schema": {"openAPIV3Schema": schema}, **fields}
 
 
@@ -29,9 +29,9 @@ def definition(
     names: Doc | None = None,
     **spec: Any,
 ) -> Doc:
-    """A CustomResourceDefinition, of one version that has every field if none is given.
+    """A CustomResourceDefinition, by default with one version that allows any field.
 
-    ``names`` are more of its names; ``approved`` is for groups of Kubernetes' own."""
+    ``names`` are additional names; ``approved`` adds the annotation that protected groups require."""
     plural = plural or f"{kind.lower()}s"
     annotations = {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1"}
     return {

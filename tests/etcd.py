@@ -1,4 +1,4 @@
-"""A real etcd for tests, without an API server: one for each test process, whose tests have a root of their own."""
+"""A real etcd for tests, without an API server: one for each test process, with a prefix for each test."""
 
 import atexit
 import contextlib
@@ -16,9 +16,9 @@ from pathlib import Path
 
 from tests.programs import free_port
 
-# gRPC does not survive a fork that is not followed by an exec at once, as ``preexec_fn`` needs it: so what is started
-# says itself that it ends with its parent (PR_SET_PDEATHSIG, Linux), and becomes etcd.
-_ENDS_WITH_PARENT = (
+# ``preexec_fn`` needs a fork without an immediate exec, which gRPC does not survive. So a small program sets
+# PR_SET_PDEATHSIG (Linux) for itself and executes etcd.
+_DIE_WITH_PARENT = (
     (sys.executable, "-SEc", "import ctypes,os,sys; ctypes.CDLL(None).prctl(1,9); os.execv(sys.argv[1],sys.argv[1:])")
     if sys.platform == "linux"
     else ()
@@ -26,15 +26,15 @@ _ENDS_WITH_PARENT = (
 
 
 def etcd_command(*flags: str) -> list[str]:
-    """How etcd is started by a test."""
-    return [*_ENDS_WITH_PARENT, str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "etcd"), *flags]
+    """The command line of etcd in tests."""
+    return [*_DIE_WITH_PARENT, str(Path(os.environ["KUBEBUILDER_ASSETS"]) / "etcd"), *flags]
 
 
 class Etcd:
-    """A running etcd of one member."""
+    """An etcd with one member."""
 
     def __init__(self, *flags: str, scheme: str = "http", ca: Path | None = None) -> None:
-        """``ca`` is a directory with ca.crt, client.crt and client.key, to ask it over TLS."""
+        """``ca`` is a directory with ca.crt, client.crt and client.key, for health checks over TLS."""
         self.scheme = scheme
         self._ca = ca
         self.directory = Path(tempfile.mkdtemp(prefix="pilothouse-etcd-"))
@@ -46,21 +46,21 @@ class Etcd:
 
     @property
     def url(self) -> str:
-        """For ``--etcd-servers``."""
+        """The value of ``--etcd-servers``."""
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """Of the process, while it runs."""
+        """The process id, while it runs."""
         assert self._process is not None
         return self._process.pid
 
     def root(self) -> str:
-        """A prefix that nothing else uses."""
+        """A new, unused prefix."""
         return f"/test-{next(self._names)}"
 
     def start(self) -> "Etcd":
-        """Start it, on the port that it had before, and wait until it answers."""
+        """Start it, on its previous port if any, and wait until it responds."""
         self.port = self.port or free_port()
         peer = f"http://127.0.0.1:{free_port()}"
         log = (self.directory / "log").open("ab")
@@ -82,37 +82,37 @@ class Etcd:
         )
         log.close()
         deadline = time.monotonic() + 20
-        while not self._answers():
+        while not self._is_ready():
             assert self._process.poll() is None, (self.directory / "log").read_text()
             assert time.monotonic() < deadline, "etcd does not answer"
             time.sleep(0.02)
         return self
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         import grpc  # an extra
 
         from pilothouse.storage.etcd import messages
 
         target = f"127.0.0.1:{self.port}"
         if self._ca is None:
-            opened = grpc.insecure_channel(target)
+            channel = grpc.insecure_channel(target)
         else:
             files = [(self._ca / name).read_bytes() for name in ("ca.crt", "client.key", "client.crt")]
-            opened = grpc.secure_channel(target, grpc.ssl_channel_credentials(*files))
-        with opened as channel:
-            ask = channel.unary_unary(
+            channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(*files))
+        with channel:
+            get_range = channel.unary_unary(
                 "/etcdserverpb.KV/Range",
                 request_serializer=lambda request: request.SerializeToString(),
                 response_deserializer=messages.RangeResponse.FromString,
             )
             try:
-                ask(messages.RangeRequest(key=b"a"), timeout=1)
+                get_range(messages.RangeRequest(key=b"a"), timeout=1)
             except grpc.RpcError:
                 return False
         return True
 
     def kill(self) -> None:
-        """End it at once; the data stays."""
+        """Send SIGKILL; the data directory is kept."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -120,8 +120,8 @@ class Etcd:
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """For the length of a ``with`` block it takes connections and answers nothing."""
-        assert self._process is not None, "it runs"
+        """Stop it (SIGSTOP) within a ``with`` block: it accepts connections and sends no responses."""
+        assert self._process is not None, "etcd is not running"
         self._process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -129,12 +129,12 @@ class Etcd:
             self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it for good."""
+        """Kill it and delete its data."""
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
 @cache
 def shared_etcd() -> Etcd:
-    """One for all tests of this process."""
+    """The etcd of all tests in this process."""
     return Etcd().start()

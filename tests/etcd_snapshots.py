@@ -1,4 +1,4 @@
-"""Snapshots of etcd: saved from a real one, as ``etcdctl snapshot save`` does, or made page by page."""
+"""Snapshots of etcd: saved from a real one, as by ``etcdctl snapshot save``, or built page by page."""
 
 import hashlib
 import struct
@@ -14,13 +14,13 @@ BUCKET = 1
 
 
 def save(url: str, path: Path) -> Path:
-    """Save a snapshot of the etcd at a URL: what ``Maintenance.Snapshot`` streams, one after the other."""
+    """Save a snapshot of the etcd at a URL: the blobs that ``Maintenance.Snapshot`` streams."""
     import grpc  # an extra
 
     with grpc.insecure_channel(url.removeprefix("http://")) as channel, path.open("wb") as file:
-        ask = channel.unary_stream("/etcdserverpb.Maintenance/Snapshot")
-        for answer in ask(b"", timeout=60):
-            blob = dict(_fields(answer)).get(3, b"")
+        snapshot = channel.unary_stream("/etcdserverpb.Maintenance/Snapshot")
+        for response in snapshot(b"", timeout=60):
+            blob = dict(_fields(response)).get(3, b"")
             assert isinstance(blob, bytes)
             file.write(blob)
     return path
@@ -34,13 +34,13 @@ def _varint(number: int) -> bytes:
 
 
 def put(revision: int, key: bytes, value: bytes = b"v", *, modified: int | None = None, sub: int = 0) -> Pair:
-    """A change of a key, as the bucket ``key`` has it."""
+    """A put, as an entry of the bucket ``key``."""
     parts = b"\x0a" + _varint(len(key)) + key + b"\x10\x01\x18" + _varint(revision if modified is None else modified)
     return name(revision, sub), parts + b"\x20\x01\x2a" + _varint(len(value)) + value
 
 
 def deletion(revision: int, key: bytes) -> Pair:
-    """The end of a key."""
+    """A deletion (tombstone), as an entry of the bucket ``key``."""
     return name(revision) + b"t", b"\x0a" + _varint(len(key)) + key
 
 
@@ -50,7 +50,7 @@ def name(revision: int, sub: int = 0) -> bytes:
 
 
 class Bolt:
-    """The pages of a database. ``write`` makes the file, with a hash that fits unless it is told otherwise."""
+    """The pages of a bbolt database. ``write`` creates the file with its SHA-256."""
 
     def __init__(self, *, page_size: int = 4096, order: str = "<") -> None:
         self.page_size = page_size
@@ -59,11 +59,11 @@ class Bolt:
         self.root = 0
 
     def leaf(self, elements: Sequence[tuple[bytes, bytes, int]]) -> int:
-        """Add a leaf, with the pages that it needs. Its number."""
+        """Add a leaf with its overflow pages. Returns its page number."""
         return self._add(LEAF, len(elements), self._elements(elements))
 
     def branch(self, children: Sequence[tuple[bytes, int]]) -> int:
-        """Add a branch. Its number."""
+        """Add a branch. Returns its page number."""
         heads, tail = b"", b""
         for at, (key, child) in enumerate(children):
             heads += struct.pack(f"{self.order}IIQ", 16 * (len(children) - at) + len(tail), len(key), child)
@@ -71,7 +71,7 @@ class Bolt:
         return self._add(BRANCH, len(children), heads + tail)
 
     def inline(self, pairs: Sequence[Pair]) -> bytes:
-        """The value of a bucket that has no page of its own."""
+        """The value of an inline bucket."""
         elements = [(*pair, 0) for pair in pairs]
         header = struct.pack(f"{self.order}QHHI", 0, LEAF, len(elements), 0)
         return self.bucket(0) + header + self._elements(elements)
@@ -113,13 +113,13 @@ class Bolt:
         return self._page(number, META, 0, content + struct.pack(f"{self.order}Q", fnv64a(content)))
 
     def content(self) -> bytes:
-        """Everything but the hash."""
+        """The file without its hash."""
         first = self.pages[0] or self.meta(0, 8)
         second = self.pages[1] or self.meta(1, 7)
         return b"".join((first, second, *self.pages[2:]))
 
     def write(self, path: Path) -> Path:
-        """The file."""
+        """Create the file."""
         return write(path, self.content())
 
     def _add(self, kind: int, count: int, body: bytes) -> int:
@@ -142,6 +142,6 @@ class Bolt:
 
 
 def write(path: Path, content: bytes) -> Path:
-    """A file with a hash that fits."""
+    """Create a file with a valid hash."""
     path.write_bytes(content + hashlib.sha256(content).digest())
     return path

@@ -1,6 +1,6 @@
-"""Answers kept in files. A test compares what it found with its file; ``pytest --write-golden`` writes the file anew.
+"""Golden files. A test compares its results with a file; ``pytest --write-golden`` rewrites the file.
 
-Whoever writes one reads the difference before committing it, and says in the test where the answers come from.
+Read the difference before committing it, and say in the test where the expected results come from.
 """
 
 import json
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-Answers = Mapping[str, Sequence[Any]]
-"""By the name of a case, its answers (or lines of text) one after the other."""
+Results = Mapping[str, Sequence[Any]]
+"""The results (or lines of text) of each case, by its name."""
 
 
 class Golden:
@@ -19,32 +19,32 @@ class Golden:
         self._directory = directory
         self._write = write
 
-    def check(self, name: str, found: Answers) -> None:
-        """Fail with every case that differs, the kept answers first."""
+    def check(self, name: str, found: Results) -> None:
+        """Fail with every case that differs from the file, in the order of the file."""
         path = self._directory / f"{name}.json"
         if self._write:
             path.parent.mkdir(exist_ok=True)
             path.write_text(_text(found), encoding="utf-8")
-        kept: Answers = json.loads(path.read_text(encoding="utf-8"))
-        plain: Answers = json.loads(json.dumps(found))
-        differing = [case for case in {**kept, **plain} if kept.get(case) != plain.get(case)]
-        assert not differing, "\n".join(line for case in differing for line in _difference(case, kept, plain))
+        expected: Results = json.loads(path.read_text(encoding="utf-8"))
+        plain: Results = json.loads(json.dumps(found))
+        differing = [case for case in {**expected, **plain} if expected.get(case) != plain.get(case)]
+        assert not differing, "\n".join(line for case in differing for line in _difference(case, expected, plain))
 
 
-def _text(found: Answers) -> str:
-    """An answer to a line, so that a difference between two versions of the file is read at once."""
+def _text(found: Results) -> str:
+    """JSON with one result per line, for readable differences between versions of the file."""
     cases = []
-    for case, answers in found.items():
-        lines = ",\n".join(json.dumps(answer, ensure_ascii=False) for answer in answers)
+    for case, results in found.items():
+        lines = ",\n".join(json.dumps(result, ensure_ascii=False) for result in results)
         cases.append(f"{json.dumps(case, ensure_ascii=False)}: [\n{lines}\n]")
     return "{\n" + ",\n".join(cases) + "\n}\n"
 
 
-def _difference(case: str, kept: Answers, found: Answers) -> list[str]:
-    before, after = list(kept.get(case, ())), list(found.get(case, ()))
+def _difference(case: str, expected: Results, found: Results) -> list[str]:
+    before, after = list(expected.get(case, ())), list(found.get(case, ()))
     lines = [f"{case}:"]
     for number in range(max(len(before), len(after))):
-        one, other = (repr(answers[number]) if number < len(answers) else "nothing" for answers in (before, after))
+        one, other = (repr(results[number]) if number < len(results) else "nothing" for results in (before, after))
         if one != other:
-            lines += [f"  {number} kept:  {one}", f"  {number} found: {other}"]
+            lines += [f"  {number} expected: {one}", f"  {number} found:    {other}"]
     return lines

@@ -1,4 +1,4 @@
-"""A KMS v2 plugin for tests, on a unix socket. Its ciphertext says which key it is of, and is no secret at all."""
+"""A KMS v2 plugin for tests, on a unix socket. Its ciphertext is the reversed plaintext."""
 
 from concurrent import futures
 from pathlib import Path
@@ -10,7 +10,8 @@ from pilothouse.storage.encryption.kmsv2 import messages
 
 
 class KmsPlugin:
-    """Runs in the background. What it answers can be changed at any time; ``calls`` has the names of the calls."""
+    """Runs in the background. Its attributes determine the responses and may change at any time; ``calls`` are the
+    names of the calls."""
 
     def __init__(self, socket: Path) -> None:
         self.endpoint = f"unix://{socket}"
@@ -20,7 +21,7 @@ class KmsPlugin:
         self.annotations: dict[str, bytes] = {"local.example.com": b"a"}
         self.calls: list[str] = []
         self.refused: set[str] = set()
-        """Ids of keys that it does not know any more."""
+        """Ids of keys that it no longer has."""
         self._server: Any = None
         self._socket = socket
 

@@ -1,5 +1,5 @@
-"""The log is after each test what it was before: a program's ``main`` that runs in a test leaves it on a stream that is
-closed by then, and whatever still runs in this process would complain of that with every line."""
+"""Restores log handlers after each test: a program's ``main`` that runs in a test leaves a handler with a closed
+stream, and every later log line would print an error about it."""
 
 import logging
 from collections.abc import Generator
@@ -12,7 +12,7 @@ from pilothouse.env.logging import set_verbosity
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Generator[None, Any, Any]:
-    """Put back the handlers that were there."""
+    """Restore handlers and verbosity."""
     logger = logging.getLogger("pilothouse")
     handlers, propagate = logger.handlers[:], logger.propagate
     try:

@@ -1,7 +1,7 @@
-"""Programs of this project, and others, as processes for tests: started, watched through their log, ended.
+"""Processes for tests: started, observed through their log, stopped.
 
-``Program`` is one process. ``pilothouse(...)`` and ``go_manager(...)`` make the ones that tests need. Leave a ``with``
-block and the process is gone.
+``Program`` is one process. ``pilothouse(...)`` and ``kube_controller_manager(...)`` start the common ones. The process
+ends with its ``with`` block.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 class Program:
-    """A running process and what it printed (standard output and error in one file, as they came)."""
+    """A process and its output (standard output and error in one file)."""
 
     def __init__(self, directory: Path, name: str, command: Sequence[str], *, environment: dict[str, str]) -> None:
         self.name = name
@@ -53,18 +53,18 @@ class Program:
         return self.process.poll()
 
     def until(self, pattern: str, seconds: float = 60.0) -> str:
-        """Wait for a line that the regular expression is found in, and return the match."""
+        """Wait until the regular expression matches the output, and return the match."""
         deadline = time.monotonic() + seconds
-        looked_at = -1
+        searched_size = -1
         while True:
             ended = self.code is not None
-            # A talkative log is long, and is read only when there is more of it.
+            # The log can be long: it is searched again only after it has grown.
             size = self.path.stat().st_size
-            if size != looked_at or ended:
+            if size != searched_size or ended:
                 found = re.search(pattern, self.log)
                 if found is not None:
                     return found[0]
-                looked_at = size
+                searched_size = size
             assert not ended, f"{self.name} exited with {self.code} before {pattern!r}:\n{self.log[-4000:]}"
             assert time.monotonic() < deadline, f"{self.name} never printed {pattern!r}:\n{self.log[-4000:]}"
             time.sleep(0.02)
@@ -74,19 +74,19 @@ class Program:
         self.process.send_signal(number)
 
     def wait(self, seconds: float = 30.0) -> int:
-        """Wait for its end, and return the exit code."""
+        """Wait for the exit, and return the exit code."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} still runs after {seconds} s:\n{self.log[-4000:]}") from None
 
     def stop(self, seconds: float = 15.0) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM and return the exit code."""
         self.send(signal.SIGTERM)
         return self.wait(seconds)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.process.kill()
         self.process.wait(10)
 
@@ -108,14 +108,14 @@ class Program:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """What a program started by hand would see, without this machine's kubeconfigs."""
+    """Environment variables of a program as in a shell, without this machine's kubeconfigs."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "KUBEBUILDER_ASSETS") if name in os.environ}
     own = {"PYTHONPATH": str(ROOT / "src"), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", "GOGC": GOGC}
     return {**kept, **own, **more}
 
 
 def pilothouse(directory: Path, *words: str, name: str = "", **more: str) -> Program:
-    """Start ``pilothouse WORDS`` in that directory. Further keywords are environment variables."""
+    """Start ``pilothouse WORDS`` in the directory. Keyword arguments are environment variables."""
     command = [sys.executable, "-m", "pilothouse", *words]
     return Program(directory, name or f"pilothouse-{words[0]}", command, environment=environment(directory, **more))
 
@@ -123,7 +123,7 @@ def pilothouse(directory: Path, *words: str, name: str = "", **more: str) -> Pro
 def run_pilothouse(
     directory: Path, *words: str, stdin: str | None = None, seconds: float = 30.0, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``pilothouse WORDS`` to its end."""
+    """Run ``pilothouse WORDS`` until it exits."""
     return subprocess.run(
         [sys.executable, "-m", "pilothouse", *words],
         input=stdin,
@@ -136,8 +136,8 @@ def run_pilothouse(
     )
 
 
-def go_manager(cluster: RealCluster, directory: Path, *flags: str) -> Program:
-    """Start the real kube-controller-manager (v1.20) as administrator, with the ReplicaSet controller only."""
+def kube_controller_manager(cluster: RealCluster, directory: Path, *flags: str) -> Program:
+    """Start kube-controller-manager (v1.20) as administrator, with the ReplicaSet controller only."""
     kubeconfig = str(cluster.kubeconfig)
     command = [
         str(cluster.assets / "kube-controller-manager"),
@@ -155,17 +155,17 @@ def go_manager(cluster: RealCluster, directory: Path, *flags: str) -> Program:
 
 
 def free_port() -> int:
-    """A port that nobody listens on right now."""
+    """A currently unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    """Wait until it holds. ``what`` names it in the failure.
+    """Wait until the condition is true. ``what`` describes it in the failure.
 
-    Between two looks it rests as long as one takes: to find out may be a program, and what is waited for needs the
-    processors, too.
+    The pause between two evaluations is as long as an evaluation, which may run a program and compete for the
+    processors.
     """
     deadline = time.monotonic() + seconds
     began = time.monotonic()

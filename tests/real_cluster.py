@@ -1,8 +1,8 @@
 """A real etcd and kube-apiserver for tests, from the programs that ``KUBEBUILDER_ASSETS`` points at.
 
-Use the ``real_cluster`` fixture (tests/conftest.py). One instance serves the whole session: make a namespace per test
+Use the ``real_cluster`` fixture (tests/conftest.py). One instance serves the whole session: create a namespace per test
 (``cluster.namespace()``) and a user per role under test (``cluster.user(...)``). No controllers run, so namespaces
-never finish deleting and service accounts are not made.
+stay Terminating and no service accounts are created.
 """
 
 import atexit
@@ -35,14 +35,14 @@ from tests.connections import Connections
 ADMIN_TOKEN = "admin-token"
 
 GOGC = "400"
-"""Go's programs collect garbage when memory has grown fivefold rather than doubled: kube-apiserver then has 550 MB
-instead of 320, and a session of kubectl's takes an eighth less of a processor."""
+"""Garbage collection in Go programs starts when the heap has grown fivefold instead of twofold: kube-apiserver then
+needs 550 MB instead of 320, and a kubectl session an eighth less CPU time."""
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 def missing_programs() -> str:
-    """Why there can be no real cluster here, or ""."""
+    """Why no real cluster can be started here, or ""."""
     assets = os.environ.get("KUBEBUILDER_ASSETS", "")
     if not assets:
         return "KUBEBUILDER_ASSETS is not set: it names a folder with etcd and kube-apiserver"
@@ -51,7 +51,7 @@ def missing_programs() -> str:
 
 
 class RequestFailed(AssertionError):
-    """The API server refused what a test wanted to set up."""
+    """The API server rejected a request of the test setup."""
 
     def __init__(self, method: str, path: str, status: int, body: str) -> None:
         super().__init__(f"{method} {path}: {status} {body}")
@@ -59,10 +59,10 @@ class RequestFailed(AssertionError):
 
 
 class RealCluster:
-    """A running etcd and kube-apiserver. Everything it writes is in ``directory``, which goes away with it."""
+    """A running etcd and kube-apiserver. Everything they write is in ``directory``, which ``stop`` deletes."""
 
     def __init__(self, extra_flags: Sequence[str] = (), *, service_accounts: bool = False) -> None:
-        """``service_accounts``: pods need an account, which somebody has to make."""
+        """``service_accounts`` enables the admission plugin: pods then require an existing ServiceAccount."""
         self.assets = Path(os.environ["KUBEBUILDER_ASSETS"])
         self.directory = Path(tempfile.mkdtemp(prefix="pilothouse-real-"))
         self.port = 0
@@ -74,29 +74,29 @@ class RealCluster:
         self._connections = Connections(self.ca_file, seconds=30.0)
         atexit.register(self.stop)
 
-    # Life
+    # Processes
 
     def start(self) -> Self:
-        """Start both programs and wait until the API server is ready. Tries other ports when one was taken."""
-        problems = []
+        """Start both programs and wait until the API server is ready. Retries with other ports if one is in use."""
+        errors = []
         for _attempt in range(3):
             try:
                 self._start_once()
             except RuntimeError as error:
-                problems.append(str(error))
+                errors.append(str(error))
                 self._stop_processes()
             else:
                 return self
-        raise RuntimeError("\n".join(problems))
+        raise RuntimeError("\n".join(errors))
 
     def stop(self) -> None:
-        """End both programs and remove the directory. Safe to call twice."""
+        """Stop both programs and delete the directory. Idempotent."""
         atexit.unregister(self.stop)
         self._stop_processes()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def stop_api_server(self, *, at_once: bool = False) -> None:
-        """End the API server and leave etcd running, as in a restart or an outage. ``at_once`` as in a crash."""
+        """Stop the API server and keep etcd running, as in a restart or an outage. ``at_once`` as in a crash."""
         self._connections.close()
         process = self._processes.pop()
         if at_once:
@@ -106,7 +106,7 @@ class RealCluster:
 
     @contextlib.contextmanager
     def frozen_api_server(self) -> Iterator[None]:
-        """For the length of a ``with`` block the API server takes connections and answers nothing."""
+        """Stop the API server (SIGSTOP) within a ``with`` block: it accepts connections and sends no responses."""
         process = self._processes[-1]
         process.send_signal(signal.SIGSTOP)
         try:
@@ -163,8 +163,8 @@ class RealCluster:
 
     def _spawn(self, program: str, flags: Sequence[str]) -> None:
         with self._log_file(program).open("wb") as log:
-            # A test run that is killed must not leave servers behind (Linux; elsewhere atexit has to do). They live as
-            # long as the thread that starts them, so start a cluster from the main thread.
+            # A killed test run must not leave servers running (Linux; elsewhere only atexit). They exit with the thread
+            # that started them, so start a cluster from the main thread.
             self._processes.append(
                 subprocess.Popen(
                     [str(self.assets / program), *flags],
@@ -194,8 +194,8 @@ class RealCluster:
         return False
 
     def _ready(self) -> bool:
-        # The self-made bootstrap objects (roles, priority levels) are part of /readyz through post-start hooks. The
-        # namespaces of the system are not: a loop of their own makes them a moment later.
+        # /readyz includes the bootstrap objects (roles, priority levels) through post-start hooks, but not the system
+        # namespaces, which a separate loop creates a moment later.
         with contextlib.suppress(OSError, http.client.HTTPException):
             return all(self._exchange("GET", path)[0] == 200 for path in ("/readyz", "/api/v1/namespaces/default"))
         return False
@@ -217,7 +217,7 @@ class RealCluster:
 
     @property
     def etcd_url(self) -> str:
-        """Of its etcd, for another API server on it."""
+        """The URL of etcd, for another API server on it."""
         return f"http://127.0.0.1:{self._etcd_port}"
 
     @property
@@ -232,7 +232,7 @@ class RealCluster:
 
     @property
     def service_account_key_file(self) -> Path:
-        """What kube-controller-manager takes as ``--service-account-private-key-file``."""
+        """The value of ``--service-account-private-key-file``."""
         return self.directory / "sa.key"
 
     @property
@@ -242,12 +242,12 @@ class RealCluster:
 
     @property
     def process_ids(self) -> tuple[int, ...]:
-        """etcd's and the API server's, while they run."""
+        """The process ids of etcd and the API server, while they run."""
         return tuple(process.pid for process in self._processes)
 
     @property
     def kubeconfig(self) -> Path:
-        """A kubeconfig file for the administrator (written anew; the port may have changed)."""
+        """A kubeconfig file for the administrator. It is rewritten on each access, since the port may have changed."""
         return self._write_kubeconfig("admin", {"token": ADMIN_TOKEN})
 
     def user(
@@ -288,13 +288,13 @@ class RealCluster:
         return self._write_kubeconfig(f"user-{next(self._names)}", credentials)
 
     def namespace(self, prefix: str = "test") -> str:
-        """Make a namespace of its own for a test, and return its name."""
+        """Create a namespace for a test, and return its name."""
         name = f"{prefix}-{os.getpid()}-{next(self._names)}"
         self.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         return name
 
     def request(self, method: str, path: str, body: object = None, *, content_type: str = "application/json") -> Any:
-        """Ask as the administrator; returns the decoded answer. Raises ``RequestFailed`` unless the status is 2xx."""
+        """Send a request as administrator, and return the decoded body. Raises ``RequestFailed`` if it is rejected."""
         status, text = self._exchange(method, path, body, content_type)
         if not 200 <= status < 300:
             raise RequestFailed(method, path, status, text)
@@ -303,13 +303,13 @@ class RealCluster:
         except ValueError:
             return text
 
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Ask as the administrator; returns status and decoded answer, whatever they are."""
+    def try_request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Send a request as administrator; returns status and decoded body."""
         status, text = self._exchange(method, path, body)
         return status, json.loads(text)
 
     def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None) -> str:
-        """Run kubectl and return what it printed. Fails with its error text."""
+        """Run kubectl and return its output. Fails with its standard error."""
         done = subprocess.run(
             [str(self.assets / "kubectl"), "--kubeconfig", str(kubeconfig or self.kubeconfig), *arguments],
             input=stdin,
@@ -326,7 +326,7 @@ class RealCluster:
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
     ) -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type}
-        return self._connections.ask(self.port, method, path, None if body is None else json.dumps(body), headers)
+        return self._connections.request(self.port, method, path, None if body is None else json.dumps(body), headers)
 
     def _write_kubeconfig(self, name: str, credentials: Mapping[str, str]) -> Path:
         path = self.directory / f"{name}.kubeconfig"
@@ -388,7 +388,7 @@ class RealCluster:
         lifetime: datetime.timedelta,
         server_names: Sequence[x509.GeneralName] = (),
     ) -> tuple[bytes, bytes]:
-        """A certificate of the cluster's authority and its key, PEM: a user's, or with names a server's."""
+        """A certificate of the cluster's CA and its key, PEM: of a user, or with ``server_names`` of a server."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -410,7 +410,7 @@ class RealCluster:
 
 @contextlib.contextmanager
 def running(extra_flags: Sequence[str] = ()) -> Iterator[RealCluster]:
-    """A cluster of its own for a ``with`` block. Tests use the session's (fixture ``real_cluster``) where they can."""
+    """A separate cluster for a ``with`` block. Prefer the shared one (fixture ``real_cluster``)."""
     cluster = RealCluster(extra_flags)
     try:
         yield cluster.start()
@@ -468,7 +468,7 @@ def _http(port: int) -> http.client.HTTPConnection:
 
 
 def _free_ports(count: int) -> list[int]:
-    # All are held at once, so that the system does not give the same one twice.
+    # All sockets are open at the same time, so that the ports differ.
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -1,4 +1,4 @@
-"""Disks that run full: file systems of a few MiB in memory, mounted for a test where that is permitted."""
+"""Disks that fill up: tmpfs of a few MiB, mounted for a test where that is permitted."""
 
 import contextlib
 import errno
@@ -13,25 +13,25 @@ import pytest
 
 @contextlib.contextmanager
 def small_disk(directory: Path, size: int) -> Iterator[Path]:
-    """A file system of so many bytes, made at ``directory``. Skips the test where mounting is not permitted."""
+    """A file system of ``size`` bytes, mounted at ``directory``. Skips the test where mounting is not permitted."""
     directory.mkdir(parents=True)
     if shutil.which("mount") is None:
-        pytest.skip("no mount: a disk that runs full can't be made")
+        pytest.skip("the program mount is missing")
     options = f"size={size},mode=0700"
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(directory)], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        pytest.skip(f"a disk that runs full can't be made: {done.stderr.strip() or done.returncode}")
+        pytest.skip(f"mounting a tmpfs failed: {done.stderr.strip() or done.returncode}")
     try:
         yield directory
     finally:
-        # Lazily: a program that is just ending may have files open.
+        # Lazily: a program that is exiting may have open files.
         subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
 def fill(disk: Path, leave: int = 0) -> Path:
-    """Fill a disk up to so many bytes; returns the file to remove in order to make room."""
+    """Fill the disk except for ``leave`` bytes. Returns the file to delete in order to free space."""
     ballast = disk / "ballast"
     with ballast.open("ab", buffering=0) as file:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Tables of cases as upstream writes them: the key of a row is the name of the case."""
+"""Table-driven tests as in Go: a mapping from the name of a case to its values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,5 +7,5 @@ import pytest
 
 
 def cases(names: str, table: Mapping[str, Any]) -> pytest.MarkDecorator:
-    """Run a test once per row; ``names`` are those of its parameters (``"spec, expected"``)."""
+    """Run the test once per row. ``names`` are its parameters (``"spec, expected"``)."""
     return pytest.mark.parametrize(names, list(table.values()), ids=list(table))

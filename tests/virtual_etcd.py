@@ -1,7 +1,7 @@
-"""A store on a real etcd for the virtual loop, which has no sockets: what is asked is answered before time goes on.
+"""A store on a real etcd for the virtual loop, which has no sockets: requests block, so virtual time does not advance.
 
-``EtcdStore`` is the one that serves; only its connection is another: requests block, and after each write the stream of
-the watch is read up to it. What etcd does by its own clock, such as the end of a lease, does not follow virtual time.
+It is ``EtcdStore`` with another connection: requests block, and after each write the watch is read up to its revision.
+What depends on etcd's clock, such as the expiry of a lease, does not follow virtual time.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ from pilothouse.storage.etcd.codecs import Keys
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.values import Values
 
-_SECONDS = 10.0
-_MOST_TURNS = 20
-"""Of the loop, for the watch to be opened."""
-_ASK_AGAIN = 0.2
-"""etcd does not answer a question for the progress of a watch that it is still bringing up to date."""
+_TIMEOUT_SECONDS = 10.0
+_MAX_TURNS = 20
+"""Iterations of the loop to wait for the watch to be opened."""
+_RETRY_SECONDS = 0.2
+"""etcd does not response a progress request of a watch that is not synced yet: it is repeated after this time."""
 
 
 class BlockingStream:
-    """A watch, as ``grpc.aio`` has it. A thread reads it, and what it has read is handed on by ``take``."""
+    """A watch stream with the interface of ``grpc.aio``. A thread reads it; ``take`` passes on what it has read."""
 
-    def __init__(self, opened: Any, newest: Callable[[], int]) -> None:
+    def __init__(self, open_stream: Any, newest: Callable[[], int]) -> None:
         self._newest = newest
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._responses: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._call = opened(iter(self._requests.get, None))
+        self._call = open_stream(iter(self._requests.get, None))
         self._waiting: deque[Any] = deque()
         self._reader: asyncio.Future[None] | None = None
         self.revision = 0
-        """Up to which the watch was read."""
+        """The last revision that was read."""
         self.is_open = False
         threading.Thread(target=self._read, name="watch of etcd", daemon=True).start()
 
@@ -54,7 +54,7 @@ class BlockingStream:
             self._responses.put(error)
 
     async def write(self, request: Any) -> None:
-        """Send a request, and take its answer."""
+        """Send a request, and take its response."""
         self._requests.put(request)
         if request.HasField("create_request"):
             self.take(lambda response: response.created)
@@ -65,15 +65,15 @@ class BlockingStream:
             self.take(lambda _response: True, again=request)
 
     def take_until(self, revision: int) -> None:
-        """Read on until a revision was reported."""
+        """Read until the revision was reported."""
         if self.is_open and self.revision < revision:
             self.take(lambda _response: self.revision >= revision)
 
     def take(self, is_last: Callable[[Any], bool], again: Any = None) -> None:
-        """Take responses until the last one, and wake who reads; a request that may go unanswered is repeated."""
-        for _attempt in range(int(_SECONDS / _ASK_AGAIN)):
+        """Take responses until ``is_last``, and wake the reader. ``again`` is repeated if there is no response."""
+        for _attempt in range(int(_TIMEOUT_SECONDS / _RETRY_SECONDS)):
             try:
-                response = self._responses.get(timeout=_ASK_AGAIN)
+                response = self._responses.get(timeout=_RETRY_SECONDS)
             except queue.Empty:
                 if again is not None:
                     self._requests.put(again)
@@ -86,7 +86,7 @@ class BlockingStream:
             if not response.fragment and is_last(response):
                 break
         else:
-            raise AssertionError(f"the watch of etcd is silent at {self.revision}: {list(self._waiting)}")
+            raise AssertionError(f"no response on the watch of etcd at revision {self.revision}: {list(self._waiting)}")
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
@@ -97,14 +97,14 @@ class BlockingStream:
             await self._reader
         response = self._waiting.popleft()
         if isinstance(response, grpc.RpcError):
-            raise _of_aio(response)
+            raise _aio_error(response)
         return response
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """It never ends before it is connected."""
+        """Not called: the stream does not end before it is connected."""
 
     def cancel(self) -> None:
-        """End it."""
+        """Cancel the watch."""
         self.is_open = False
         self._requests.put(None)
         self._call.cancel()
@@ -112,12 +112,12 @@ class BlockingStream:
 
 @cache
 def _channel_to(target: str) -> Any:
-    """One for all stores: a connection costs more than a test."""
+    """One channel for all stores: connecting takes longer than a test."""
     return grpc.insecure_channel(target)
 
 
 class BlockingChannel:
-    """A connection, as ``grpc.aio`` has it."""
+    """A channel with the interface of ``grpc.aio``."""
 
     def __init__(self, target: str) -> None:
         self._channel = _channel_to(target)
@@ -126,33 +126,33 @@ class BlockingChannel:
         """The revision of the last write."""
 
     def unary_unary(self, method: str, **serializers: Any) -> Any:
-        """A method with one answer."""
+        """A unary method."""
         call = self._channel.unary_unary(method, **serializers)
 
-        async def ask(request: Any, timeout: float | None = None) -> Any:
+        async def send(request: Any, timeout: float | None = None) -> Any:
             if method.endswith("/Txn"):
-                await self._until_watched()
+                await self._wait_for_watch()
             try:
-                answer = call(request, timeout=timeout)
+                response = call(request, timeout=timeout)
             except grpc.RpcError as error:
-                raise _of_aio(error) from None
-            if method.endswith("/Txn") and answer.succeeded:
-                self.newest = answer.header.revision
+                raise _aio_error(error) from None
+            if method.endswith("/Txn") and response.succeeded:
+                self.newest = response.header.revision
                 for stream in self._streams:
-                    stream.take_until(answer.header.revision)
-            return answer
+                    stream.take_until(response.header.revision)
+            return response
 
-        return ask
+        return send
 
-    async def _until_watched(self) -> None:
-        # A watch that begins before a write that was made already is brought up to date every 100 ms only.
-        for _turn in range(_MOST_TURNS):
+    async def _wait_for_watch(self) -> None:
+        # etcd syncs a watch that starts before an existing write only every 100 ms.
+        for _turn in range(_MAX_TURNS):
             if any(stream.is_open for stream in self._streams):
                 return
             await asyncio.sleep(0)
 
     def stream_stream(self, method: str, **serializers: Any) -> Any:
-        """A method with streams."""
+        """A streaming method."""
         call = self._channel.stream_stream(method, **serializers)
 
         def opened(metadata: Iterable[tuple[str, str]], **_options: Any) -> BlockingStream:
@@ -163,7 +163,7 @@ class BlockingChannel:
         return opened
 
     def blocking(self, method: str, response: Any) -> Any:
-        """A method with one answer, for callers that are no coroutines."""
+        """A unary method for synchronous callers."""
         return self._channel.unary_unary(
             method, request_serializer=lambda each: each.SerializeToString(), response_deserializer=response.FromString
         )
@@ -178,12 +178,12 @@ def _started(call: Any, requests: Iterator[Any], metadata: Iterable[tuple[str, s
     return call(requests, metadata=tuple(metadata))
 
 
-def _of_aio(error: Any) -> grpc.aio.AioRpcError:
+def _aio_error(error: Any) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(error.code(), grpc.aio.Metadata(), grpc.aio.Metadata(), details=error.details())
 
 
 class VirtualEtcdClient(RelativeClient):
-    """Asks over a connection that blocks."""
+    """A client with a blocking channel."""
 
     def _connected(self) -> Any:
         if self._channel is None:
@@ -191,17 +191,17 @@ class VirtualEtcdClient(RelativeClient):
         return self._channel
 
     def compact_at_once(self, revision: int) -> None:
-        """Let go of everything before a revision, and of what other tests have left."""
+        """Compact up to a revision, including what other tests have left."""
         call = self._connected().blocking("/etcdserverpb.KV/Compact", messages.CompactionResponse)
         try:
-            call(messages.CompactionRequest(revision=revision + self.base), timeout=_SECONDS)
+            call(messages.CompactionRequest(revision=revision + self.base), timeout=_TIMEOUT_SECONDS)
         except grpc.RpcError as error:
             if "has been compacted" not in error.details():
                 raise
 
 
 class VirtualEtcdStore(RelativeStore):
-    """The store."""
+    """``EtcdStore`` with a blocking client."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class VirtualEtcdStore(RelativeStore):
         )
 
     def compact(self, revision: int) -> None:
-        """Let go of it in etcd as well, where it would be read otherwise."""
+        """Compact etcd too, so that it cannot serve compacted revisions."""
         super().compact(revision)
         assert isinstance(self.client, VirtualEtcdClient)
         self.client.compact_at_once(min(revision, self.revision))

@@ -1,9 +1,9 @@
-"""How ``make test`` hands tests to its workers: groups whole, other tests in stretches of a module, in the order of the
-collection.
+"""The distribution of tests to the workers of ``make test``: groups as one unit, other tests in slices of a module, in
+the order of the collection.
 
-pytest-xdist's own ``loadgroup`` makes a unit of every test that is in no group. Of 19,000 tests its scheduler then goes
-through all that a worker has had whenever one ends, and looks for the place of each in the list of all. And the tests
-of one module are dealt out to all workers, each of which imports and caches what they need.
+pytest-xdist's ``loadgroup`` makes every test without a group a unit. With 19,000 tests its scheduler then iterates over
+all previous tests of a worker whenever one ends, and searches each in the list of all. And the tests of one module are
+spread over all workers, each of which imports and caches what they need.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,13 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
 from xdist.workermanage import WorkerController
 
-_MOST = 16
-"""Tests of a unit."""
-_LAST = 64
-"""The more tests are left, in these, the longer a unit: at the end no worker has many while the others have none."""
+_MAX_UNIT_SIZE = 16
+_UNITS_LEFT = 64
+"""A unit has at most this fraction of the remaining tests: at the end no worker has many while others have none."""
 
 
 def work_units(nodeids: Sequence[str]) -> dict[str, str]:
-    """The unit of each test, by its id: its group, or the stretch of tests of its module that it begins or goes on."""
+    """The unit of each test, by its id: its group, or the id of the first test in its slice of the module."""
     found: dict[str, str] = {}
     module, unit, space = "", "", 0
     for place, nodeid in enumerate(nodeids):
@@ -30,14 +29,14 @@ def work_units(nodeids: Sequence[str]) -> dict[str, str]:
             continue
         if space == 0 or module != nodeid.partition("::")[0]:
             module, unit = nodeid.partition("::")[0], nodeid
-            space = min(_MOST, (len(nodeids) - place) // _LAST + 1)
+            space = min(_MAX_UNIT_SIZE, (len(nodeids) - place) // _UNITS_LEFT + 1)
         found[nodeid] = unit
         space -= 1
     return found
 
 
 def _group(nodeid: str) -> str:
-    """What pytest-xdist has added to the id for ``xdist_group``. Values of parameters may have an ``@``, too."""
+    """The suffix that pytest-xdist adds to the id for ``xdist_group``. Parameter values may contain an ``@``, too."""
     place = nodeid.rfind("@")
     return nodeid[place + 1 :] if place > nodeid.rfind("]") else ""
 

@@ -66,7 +66,9 @@ class Api:
         self.server = ApiServer(env, self.store, options=options)
         self.transport = self.server.transport("admin", ("system:masters",), user_agent="test/1")
 
-    async def ask(self, method: str, target: str, body: Any = None, content_type: str = JSON, **headers: str) -> Answer:
+    async def request(
+        self, method: str, target: str, body: Any = None, content_type: str = JSON, **headers: str
+    ) -> Answer:
         """One request; a body that is not bytes is sent as JSON."""
         raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"content-type": content_type} if raw else {}
@@ -74,22 +76,22 @@ class Api:
         return Answer(response.status, response.headers, response.body)
 
     async def get(self, target: str) -> Answer:
-        return await self.ask("GET", target)
+        return await self.request("GET", target)
 
     async def post(self, target: str, body: Any) -> Answer:
-        return await self.ask("POST", target, body)
+        return await self.request("POST", target, body)
 
     async def put(self, target: str, body: Any) -> Answer:
-        return await self.ask("PUT", target, body)
+        return await self.request("PUT", target, body)
 
     async def patch(self, target: str, body: Any, content_type: str = MERGE) -> Answer:
-        return await self.ask("PATCH", target, body, content_type)
+        return await self.request("PATCH", target, body, content_type)
 
     async def delete(self, target: str, body: Any = None) -> Answer:
-        return await self.ask("DELETE", target, body)
+        return await self.request("DELETE", target, body)
 
-    async def made(self, target: str, body: Any) -> Object:
-        """Create, and be sure of it."""
+    async def create(self, target: str, body: Any) -> Object:
+        """Create an object that must be accepted."""
         answer = await self.post(target, body)
         assert answer.status == 201, answer.text
         return answer.body

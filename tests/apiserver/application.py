@@ -84,7 +84,7 @@ class World:
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         return Exchange(self.application, method, target, {k: v for k, v in sent.items() if v}, data)
 
-    async def ask(
+    async def request(
         self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
         exchange = self.begin(method, target, body, headers)

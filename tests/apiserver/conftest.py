@@ -17,7 +17,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of the chosen modules that have ``api`` run on either store."""
     path = metafunc.definition.path
     is_chosen = "api" in metafunc.fixturenames and path.parent.name == "endpoints" and path.name in ALSO_ON_ETCD
-    if is_chosen and stores.chosen == "memory" and metafunc.definition.get_closest_marker("not_on") is None:
+    if is_chosen and stores.selected == "memory" and metafunc.definition.get_closest_marker("not_on") is None:
         on_etcd = pytest.param("etcd", id="etcd", marks=pytest.mark.real)
         metafunc.parametrize("store_kind", ["memory", on_etcd], indirect=True)
 

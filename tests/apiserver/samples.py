@@ -55,12 +55,12 @@ def collection(info: ResourceInfo, namespace: str = "d1") -> str:
 
 
 async def make_namespace(api: Api) -> None:
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "d1"}})
 
 
 async def create(api: Api, info: ResourceInfo, obj: Object) -> Object:
     """Create, and let the server's controllers run: they accept the names of a definition."""
-    made = await api.made(collection(info), obj)
+    made = await api.create(collection(info), obj)
     if info.kind == "CustomResourceDefinition":
         await asyncio.sleep(1)
         return (await api.get(f"{collection(info)}/{made['metadata']['name']}")).body

@@ -89,7 +89,7 @@ async def test_response_headers_are_upstreams(world: World) -> None:
 async def test_rejected_requests(
     world: World, method: str, target: str, headers: dict[str, str], status: int, message: str
 ) -> None:
-    code, answer = await world.ask(method, target, headers=headers)
+    code, answer = await world.request(method, target, headers=headers)
     assert (code, answer["code"], answer["kind"]) == (status, status, "Status")
     assert answer["message"].startswith(message)
 
@@ -97,13 +97,13 @@ async def test_rejected_requests(
 async def test_unknown_paths_are_plain_text(world: World) -> None:
     """Those of groups that are upstream's own are read by its router, which answers in JSON."""
     for path in ("/apis/apps/v9", "/apis/apps/v9/deployments", "/api/v9", "/api/v9/pods"):
-        status, answer = await world.ask("GET", path)
+        status, answer = await world.request("GET", path)
         assert (status, answer["message"]) == (404, "the server could not find the requested resource")
     for path in ("/healthz/", "/livez/nothing"):
-        assert await world.ask("GET", path) == (404, b"404 page not found\n")
-    assert await world.ask("GET", "/nowhere") == (404, b"404 page not found\n")
-    assert await world.ask("GET", "/apis/nowhere.example.com/v1") == (404, b"404 page not found\n")
-    status, answer = await world.ask("GET", "/")
+        assert await world.request("GET", path) == (404, b"404 page not found\n")
+    assert await world.request("GET", "/nowhere") == (404, b"404 page not found\n")
+    assert await world.request("GET", "/apis/nowhere.example.com/v1") == (404, b"404 page not found\n")
+    status, answer = await world.request("GET", "/")
     assert status == 200
     assert "/apis/apps/v1" in answer["paths"]
 
@@ -111,10 +111,10 @@ async def test_unknown_paths_are_plain_text(world: World) -> None:
 @pytest.mark.parametrize("authorization", ["RBAC", "AlwaysAllow"])
 async def test_anonymous_may_read_health_and_version(world: World, authorization: str) -> None:
     nobody = {"authorization": ""}
-    assert (await world.ask("GET", "/healthz", headers=nobody)) == (200, b"ok")
-    assert (await world.ask("GET", "/version/", headers=nobody))[1]["major"] == "1"
-    assert (await world.ask("GET", "/api", headers=nobody))[0] in (401, 403)
-    assert (await world.ask("GET", MAPS, headers=nobody))[0] in (401, 403)
+    assert (await world.request("GET", "/healthz", headers=nobody)) == (200, b"ok")
+    assert (await world.request("GET", "/version/", headers=nobody))[1]["major"] == "1"
+    assert (await world.request("GET", "/api", headers=nobody))[0] in (401, 403)
+    assert (await world.request("GET", MAPS, headers=nobody))[0] in (401, 403)
 
 
 @pytest.mark.parametrize("authorization", ["AlwaysAllow", "AlwaysAllow,RBAC", "RBAC,AlwaysAllow"])
@@ -132,22 +132,22 @@ async def test_anonymous_may_read_health_and_version(world: World, authorization
 async def test_always_allow_serves_anonymous_requests(
     world: World, authorization: str, path: str, headers: dict[str, str]
 ) -> None:
-    assert (await world.ask("GET", path, headers={"authorization": "", **headers}))[0] == 401
+    assert (await world.request("GET", path, headers={"authorization": "", **headers}))[0] == 401
 
 
 async def test_health_endpoints_list_checks(world: World) -> None:
-    verbose = (await world.ask("GET", "/livez?verbose&exclude=etcd&exclude=odd"))[1].decode()
+    verbose = (await world.request("GET", "/livez?verbose&exclude=etcd&exclude=odd"))[1].decode()
     assert "[+]ping ok\n" in verbose
     assert "[+]etcd excluded: ok\n" in verbose
     assert 'no matches for "odd"' in verbose
     assert verbose.endswith("livez check passed\n")
-    assert await world.ask("GET", "/readyz/ping") == (200, b"ok")
-    assert (await world.ask("GET", "/readyz/odd"))[0] == 404
+    assert await world.request("GET", "/readyz/ping") == (200, b"ok")
+    assert (await world.request("GET", "/readyz/odd"))[0] == 404
     world.handler_chain.stopping()
-    status, failed = await world.ask("GET", "/readyz")
+    status, failed = await world.request("GET", "/readyz")
     assert status == 500
     assert b"[-]shutdown failed: reason withheld" in failed
-    assert await world.ask("GET", "/livez") == (200, b"ok"), "a server that stops is alive until it has"
+    assert await world.request("GET", "/livez") == (200, b"ok"), "a server that stops is alive until it has"
 
 
 async def test_protobuf_requests_and_responses(world: World) -> None:
@@ -170,14 +170,14 @@ async def test_protobuf_requests_and_responses(world: World) -> None:
 
 
 async def test_other_encodings(world: World) -> None:
-    await world.ask("POST", MAPS, config_map(a="b"))
+    await world.request("POST", MAPS, config_map(a="b"))
     table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
-    _, shown = await world.ask("GET", f"{MAPS}/cm", headers=table)
+    _, shown = await world.request("GET", f"{MAPS}/cm", headers=table)
     assert shown["rows"][0]["cells"] == ["cm", 1, "0s"]
     assert shown["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
     assert shown["metadata"]["resourceVersion"] == shown["rows"][0]["object"]["metadata"]["resourceVersion"]
     partial = {"accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
-    _, listed = await world.ask("GET", MAPS, headers=partial)
+    _, listed = await world.request("GET", MAPS, headers=partial)
     assert listed["kind"] == "PartialObjectMetadataList"
     assert set(listed["items"][0]) == {"kind", "apiVersion", "metadata"}
     yaml = world.begin("GET", f"{MAPS}/cm", headers={"accept": "application/yaml"})
@@ -197,12 +197,12 @@ async def test_head_requests(world: World) -> None:
 
 
 async def test_large_bodies_are_rejected(world: World) -> None:
-    status, answer = await world.ask("POST", MAPS, b" " * (3 * 1024 * 1024 + 1))
+    status, answer = await world.request("POST", MAPS, b" " * (3 * 1024 * 1024 + 1))
     assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")
 
 
 async def test_large_responses_are_compressed(world: World) -> None:
-    await world.ask("POST", MAPS, config_map(a="x" * 200_000))
+    await world.request("POST", MAPS, config_map(a="x" * 200_000))
     plain = await world.begin("GET", MAPS).run()
     exchange = world.begin("GET", MAPS, headers={"accept-encoding": "gzip, deflate"})
     compressed = await exchange.run()
@@ -219,7 +219,7 @@ async def test_watch_sends_headers_immediately_and_ends_with_the_client(world: W
     task = asyncio.ensure_future(watch.run())
     assert await watch.events.get() == b""
     assert (watch.status, watch.headers["content-type"]) == (200, "application/json")
-    await world.ask("POST", MAPS, config_map())
+    await world.request("POST", MAPS, config_map())
     event = json.loads(await watch.events.get())
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "cm")
     assert "content-encoding" not in watch.headers
@@ -249,7 +249,7 @@ async def test_protobuf_and_table_watches(world: World) -> None:
     for watch in (frames, tables):
         await watch.events.get()
     assert frames.headers["content-type"] == f"{PROTOBUF};stream=watch"
-    await world.ask("POST", MAPS, config_map("a"))
+    await world.request("POST", MAPS, config_map("a"))
     frame = await frames.events.get()
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     (_, _, kind), (_, _, extension) = fields_of(frame[4:])
@@ -259,7 +259,7 @@ async def test_protobuf_and_table_watches(world: World) -> None:
     first = json.loads(await tables.events.get())
     assert first["object"]["rows"][0]["cells"][0] == "a"
     assert first["object"]["columnDefinitions"]
-    await world.ask("DELETE", f"{MAPS}/a")
+    await world.request("DELETE", f"{MAPS}/a")
     second = json.loads(await tables.events.get())
     assert (second["type"], second["object"]["columnDefinitions"]) == ("DELETED", None)
     for watch in (frames, tables):
@@ -282,21 +282,21 @@ async def test_role_changes_apply_immediately(world: World) -> None:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
         "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "crew"}],
     }
-    await world.ask("POST", f"{roles}/namespaces/default/rolebindings", binding)
-    _, rejected = await world.ask("GET", MAPS, headers=JANE)
+    await world.request("POST", f"{roles}/namespaces/default/rolebindings", binding)
+    _, rejected = await world.request("GET", MAPS, headers=JANE)
     assert rejected["message"].endswith(': RBAC: role.rbac.authorization.k8s.io "reader" not found')
-    assert (await world.ask("POST", f"{roles}/namespaces/default/roles", role))[0] == 201
-    assert (await world.ask("GET", MAPS, headers=JANE))[0] == 200
-    assert (await world.ask("GET", "/api/v1/configmaps", headers=JANE))[0] == 403
-    assert (await world.ask("POST", MAPS, config_map(), JANE))[0] == 403
+    assert (await world.request("POST", f"{roles}/namespaces/default/roles", role))[0] == 201
+    assert (await world.request("GET", MAPS, headers=JANE))[0] == 200
+    assert (await world.request("GET", "/api/v1/configmaps", headers=JANE))[0] == 403
+    assert (await world.request("POST", MAPS, config_map(), JANE))[0] == 403
     review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "configmaps", "namespace": "default"}}}
-    _, answer = await world.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, JANE)
+    _, answer = await world.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, JANE)
     assert answer["status"] == {
         "allowed": True,
         "reason": 'RBAC: allowed by RoleBinding "crew/default" of Role "reader" to Group "crew"',
     }
-    await world.ask("DELETE", f"{roles}/namespaces/default/rolebindings/crew")
-    assert (await world.ask("GET", MAPS, headers=JANE))[0] == 403
+    await world.request("DELETE", f"{roles}/namespaces/default/rolebindings/crew")
+    assert (await world.request("GET", MAPS, headers=JANE))[0] == 403
 
 
 async def test_reviews(world: World) -> None:
@@ -304,18 +304,18 @@ async def test_reviews(world: World) -> None:
     review: dict[str, Any] = {
         "spec": {"user": "system:kube-scheduler", "resourceAttributes": {"verb": "create", "resource": "pods"}}
     }
-    _, answer = await world.ask("POST", f"{authorization}/subjectaccessreviews", review)
+    _, answer = await world.request("POST", f"{authorization}/subjectaccessreviews", review)
     assert answer["status"] == {"allowed": False}
     review["spec"]["resourceAttributes"]["subresource"] = "binding"
-    _, answer = await world.ask("POST", f"{authorization}/subjectaccessreviews", review)
+    _, answer = await world.request("POST", f"{authorization}/subjectaccessreviews", review)
     assert answer["status"]["allowed"] is True
-    status, answer = await world.ask("POST", f"{authorization}/subjectaccessreviews", {"spec": {"user": "u"}})
+    status, answer = await world.request("POST", f"{authorization}/subjectaccessreviews", {"spec": {"user": "u"}})
     assert status == 422
     assert answer["message"] == (
         '.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of '
         "nonResourceAttributes or resourceAttributes must be specified"
     )
-    status, answer = await world.ask(
+    status, answer = await world.request(
         "POST",
         f"{authorization}/selfsubjectaccessreviews",
         review,
@@ -323,50 +323,50 @@ async def test_reviews(world: World) -> None:
     )
     assert status == 406
     tokens = "/apis/authentication.k8s.io/v1/tokenreviews"
-    _, answer = await world.ask("POST", tokens, {"spec": {"token": "jane"}})
+    _, answer = await world.request("POST", tokens, {"spec": {"token": "jane"}})
     assert answer["status"]["user"] == {"username": "jane", "uid": "u1", "groups": ["crew", "system:authenticated"]}
-    status, answer = await world.ask("POST", tokens, {"spec": {"token": "bad"}})
+    status, answer = await world.request("POST", tokens, {"spec": {"token": "bad"}})
     assert (status, answer["status"]) == (201, {"user": {}, "error": "invalid bearer token"})
 
 
 async def test_service_account_tokens(world: World) -> None:
     accounts = "/api/v1/namespaces/default/serviceaccounts"
     account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "bob"}}
-    await world.ask("POST", accounts, account)
-    status, answer = await world.ask("POST", f"{accounts}/bob/token", {"spec": {"expirationSeconds": 700}})
+    await world.request("POST", accounts, account)
+    status, answer = await world.request("POST", f"{accounts}/bob/token", {"spec": {"expirationSeconds": 700}})
     assert status == 201
     token = {"authorization": f"Bearer {answer['status']['token']}"}
-    _, who = await world.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token)
+    _, who = await world.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token)
     user = who["status"]["userInfo"]
     assert user["username"] == "system:serviceaccount:default:bob"
     assert user["groups"] == ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]
     await asyncio.sleep(699)
-    assert (await world.ask("GET", "/api", headers=token))[0] == 200
+    assert (await world.request("GET", "/api", headers=token))[0] == 200
     await asyncio.sleep(2)
-    assert (await world.ask("GET", "/api", headers=token))[0] == 401, "it has expired"
-    assert (await world.ask("POST", f"{accounts}/bob/token", {"spec": {"expirationSeconds": 1}}))[0] == 422
-    assert (await world.ask("POST", f"{accounts}/absent/token", {"spec": {}}))[0] == 404
-    _, answer = await world.ask("POST", f"{accounts}/bob/token", {"spec": {"audiences": ["vault"]}})
+    assert (await world.request("GET", "/api", headers=token))[0] == 401, "it has expired"
+    assert (await world.request("POST", f"{accounts}/bob/token", {"spec": {"expirationSeconds": 1}}))[0] == 422
+    assert (await world.request("POST", f"{accounts}/absent/token", {"spec": {}}))[0] == 404
+    _, answer = await world.request("POST", f"{accounts}/bob/token", {"spec": {"audiences": ["vault"]}})
     other = {"authorization": f"Bearer {answer['status']['token']}"}
-    assert (await world.ask("GET", "/api", headers=other))[0] == 401, "it is meant for somebody else"
+    assert (await world.request("GET", "/api", headers=other))[0] == 401, "it is meant for somebody else"
     forged = {"authorization": token["authorization"][:-4] + "AAAA"}
-    assert (await world.ask("GET", "/api", headers=forged))[0] == 401
-    _, keys = await world.ask("GET", "/.well-known/openid-configuration")
+    assert (await world.request("GET", "/api", headers=forged))[0] == 401
+    _, keys = await world.request("GET", "/.well-known/openid-configuration")
     assert keys["jwks_uri"] == "https://10.0.0.1:6443/openid/v1/jwks"
 
 
 async def test_bootstrap_roles_are_reconciled(world: World) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-    _, listed = await world.ask("GET", roles)
+    _, listed = await world.request("GET", roles)
     assert len(listed["items"]) == 69
-    _, role = await world.ask("GET", f"{roles}/system:discovery")
+    _, role = await world.request("GET", f"{roles}/system:discovery")
     extra = {"verbs": ["get"], "nonResourceURLs": ["/odd"]}
     role["rules"] = [extra]
-    assert (await world.ask("PUT", f"{roles}/system:discovery", role))[0] == 200
+    assert (await world.request("PUT", f"{roles}/system:discovery", role))[0] == 200
     await world.handler_chain.start()
-    _, again = await world.ask("GET", f"{roles}/system:discovery")
+    _, again = await world.request("GET", f"{roles}/system:discovery")
     assert again["rules"][0] == extra
     assert len(again["rules"]) == 2
     await world.handler_chain.start()
-    _, same = await world.ask("GET", f"{roles}/system:discovery")
+    _, same = await world.request("GET", f"{roles}/system:discovery")
     assert same["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]

@@ -82,8 +82,8 @@ def test_only_short_targets_are_cached() -> None:
 
 async def test_too_many_query_parameters_are_rejected(world: World) -> None:
     query = "&".join(f"a{number}=1" for number in range(1000))
-    assert (await world.ask("GET", f"{MAPS}?{query}"))[0] == 200
-    status, answer = await world.ask("GET", f"{MAPS}?{query}&dryRun=All")
+    assert (await world.request("GET", f"{MAPS}?{query}"))[0] == 200
+    status, answer = await world.request("GET", f"{MAPS}?{query}&dryRun=All")
     assert (status, answer["message"]) == (400, "number of URL query parameters exceeded limit")
 
 
@@ -102,6 +102,6 @@ def test_overlong_accept_header_is_not_acceptable() -> None:
 
 async def test_unauthenticated_requests_are_counted_without_their_target(world: World) -> None:
     for target in ("/apis/a.example/v1/b", f"{MAPS}/x", "/odd"):
-        await world.ask("GET", target, headers={"authorization": "Bearer bad"})
+        await world.request("GET", target, headers={"authorization": "Bearer bad"})
     series = world.handler_chain.metrics.response().body.decode().splitlines()
     assert [line for line in series if "request_total{" in line] == [_total(("GET", "", "", "", "", ""), 401, 3)]

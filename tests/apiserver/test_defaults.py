@@ -67,7 +67,7 @@ async def test_stored_as_upstream_stores_it(api: Api, row: str) -> None:
     HandlerChain(api.server, address="127.0.0.1:6443", issuer="https://kubernetes.default.svc")
     await make_namespace(api)
     if sent["kind"] == "TokenRequest":
-        await api.made("/api/v1/namespaces/d1/serviceaccounts", {"metadata": {"name": "x"}})
+        await api.create("/api/v1/namespaces/d1/serviceaccounts", {"metadata": {"name": "x"}})
     if sent["kind"] == "Pod":
         # Admission gives it an account, without which it may have no token.
         sent["spec"]["serviceAccountName"] = "default"
@@ -122,14 +122,14 @@ GROUPS = {
     },
 )
 async def test_defaults_and_conversions(api: Api, path: str, obj: Object, field: str, stored: Any) -> None:
-    found = await api.made(path, {"metadata": {"name": "x"}, **obj})
+    found = await api.create(path, {"metadata": {"name": "x"}, **obj})
     for name in field.split("."):
         found = found[name]
     assert found == stored
 
 
 async def test_a_patch_of_a_lease_drops_the_fields_of_coordinated_leader_election(api: Api) -> None:
-    await api.made(GROUPS["leases"], {"metadata": {"name": "x"}, "spec": {"holderIdentity": "a"}})
+    await api.create(GROUPS["leases"], {"metadata": {"name": "x"}, "spec": {"holderIdentity": "a"}})
     answer = await api.patch(f"{GROUPS['leases']}/x", {"spec": {"preferredHolder": "c"}})
     assert answer.body["spec"] == {"holderIdentity": "a"}
 
@@ -140,20 +140,20 @@ async def test_a_limit_range_without_a_name_gets_one(api: Api) -> None:
 
 
 async def test_the_phase_of_a_namespace_is_defaulted(api: Api) -> None:
-    made = await api.made(NAMESPACES, {"metadata": {"name": "n"}})
+    made = await api.create(NAMESPACES, {"metadata": {"name": "n"}})
     answer = await api.put(f"{NAMESPACES}/n/status", {**made, "status": {}})
     assert (answer.status, answer.body["status"]) == (200, {"phase": "Active"})
 
 
 @pytest.mark.parametrize("endpoints", [None, {}, {"kubeletEndpoint": None}, {"kubeletEndpoint": {"Port": None}}])
 async def test_the_kubelet_port_of_a_node_is_always_shown(api: Api, endpoints: Object | None) -> None:
-    await api.made(NODES, {"metadata": {"name": "n"}})
+    await api.create(NODES, {"metadata": {"name": "n"}})
     answer = await api.patch(f"{NODES}/n", {"status": {"daemonEndpoints": endpoints}})
     assert answer.body["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
 
 
 async def test_a_network_policy_without_a_pod_selector_has_an_empty_one(api: Api) -> None:
-    await api.made(GROUPS["policies"], {"metadata": {"name": "p"}, "spec": {"podSelector": {}}})
+    await api.create(GROUPS["policies"], {"metadata": {"name": "p"}, "spec": {"podSelector": {}}})
     answer = await api.put(f"{GROUPS['policies']}/p", {"metadata": {"name": "p"}, "spec": {}})
     assert (answer.status, answer.body["spec"]["podSelector"]) == (200, {})
     assert answer.meta["generation"] == 1
@@ -169,7 +169,7 @@ async def test_divisors_of_resource_field_selectors_are_defaulted(api: Api) -> N
             {"name": "w", "projected": projected},
         ],
     }
-    made = (await api.made(PODS, {"metadata": {"name": "p"}, "spec": spec}))["spec"]
+    made = (await api.create(PODS, {"metadata": {"name": "p"}, "spec": spec}))["spec"]
     variable = made["containers"][0]["env"][0]["valueFrom"]
     volume = made["volumes"][0]["downwardAPI"]["items"][0]
     source = made["volumes"][1]["projected"]["sources"][0]["downwardAPI"]["items"][0]
@@ -186,5 +186,5 @@ async def test_divisors_of_resource_field_selectors_are_defaulted(api: Api) -> N
 )
 async def test_zero_values_are_stored_where_go_has_a_pointer(api: Api, spec: Object, stored: Object) -> None:
     containers = {"containers": [{"name": "c", "image": "i"}]}
-    made = (await api.made(PODS, {"metadata": {"name": "p"}, "spec": {**containers, **spec}}))["spec"]
+    made = (await api.create(PODS, {"metadata": {"name": "p"}, "spec": {**containers, **spec}}))["spec"]
     assert {name: value for name, value in made.items() if name in spec} == stored

@@ -87,8 +87,8 @@ async def test_every_write_accepts_the_maximum_depth(
     if method == "DELETE":
         head, tail = '{"kind":"DeleteOptions","apiVersion":"v1","unknown":', "}"
     body = (head.replace("%s", name) + '{"a":' * (levels - 2) + "{}" + "}" * (levels - 2) + tail).encode()
-    await api.made(REVISIONS, revision("r", 3))
-    answer = await api.ask(method, target, body, content_type)
+    await api.create(REVISIONS, revision("r", 3))
+    answer = await api.request(method, target, body, content_type)
     if levels > MAX_DEPTH:
         assert answer.status == 400, answer.text[:500]
         assert "exceeded max depth" in answer.message
@@ -103,7 +103,7 @@ async def test_every_write_accepts_the_maximum_depth(
 async def test_patch_copies_exceeding_the_depth_are_rejected(api: Api) -> None:
     """Every operation doubles the depth."""
     operations = [{"op": "copy", "from": "/data", "path": "/data" + "/a" * 2**power} for power in range(14)]
-    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
+    await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
     whole = {"op": "replace", "path": "/data", "value": {"a": {}}}
     answer = await api.patch(f"{CONFIG_MAPS}/c", [whole, *operations], JSON_PATCH)
     assert (answer.status, answer.message) == (400, "exceeded max depth")
@@ -114,7 +114,7 @@ async def test_custom_resources_have_the_same_depth_limit(api: Api) -> None:
     widget = {"metadata": {"name": "w"}, "spec": json.loads('{"a":' * levels + '"b"' + "}" * levels)}
     widget |= {"apiVersion": "deep.example.com/v1", "kind": "Widget"}
     running = asyncio.ensure_future(api.server.run())
-    await api.made(DEFINITIONS, definition(levels))
+    await api.create(DEFINITIONS, definition(levels))
     for method, target, body, content_type in (
         ("POST", WIDGETS, widget, JSON),
         ("PATCH", f"{WIDGETS}/w", {"spec": widget["spec"]}, MERGE),
@@ -124,7 +124,7 @@ async def test_custom_resources_have_the_same_depth_limit(api: Api) -> None:
         ("GET", "/openapi/v3/apis/deep.example.com/v1", None, JSON),
         ("DELETE", f"{WIDGETS}/w", None, JSON),
     ):
-        answer = await api.ask(method, target, body, content_type)
+        answer = await api.request(method, target, body, content_type)
         assert answer.status in (200, 201), (method, target, answer.text[:500])
     await asyncio.sleep(1)
     assert not running.done()
@@ -137,8 +137,8 @@ async def test_managed_fields_have_the_same_depth_limit(api: Api, levels: int) -
     entry = '{"manager":"m","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":' + fields + "}"
     body = f'{{"metadata":{{"name":"c","managedFields":[{entry}]}},"data":{{"a":"b"}}}}'.encode()
     applied = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "c"}}
-    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}})
-    put = await api.ask("PUT", f"{CONFIG_MAPS}/c", body, JSON)
+    await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}})
+    put = await api.request("PUT", f"{CONFIG_MAPS}/c", body, JSON)
     assert put.status == (200 if levels < MAX_DEPTH else 400), put.text[:500]
     for target in (f"{CONFIG_MAPS}/c?fieldManager=m&force=true", f"{CONFIG_MAPS}/c?fieldManager=n&force=true"):
         answer = await api.patch(target, applied, APPLY)

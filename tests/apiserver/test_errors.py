@@ -165,13 +165,13 @@ def _key(method: str, target: str, body: Any = None, content_type: str = JSON) -
 async def test_status_bodies(env: Env, golden: Golden) -> None:
     api = Api(env)
     running = asyncio.ensure_future(api.server.run())
-    await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
-    await api.made(CONFIG_MAPS, config_map(data={"a": "1"}))
-    await api.made(LEASES, {"metadata": {"name": "l"}})
+    await api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
+    await api.create(CONFIG_MAPS, config_map(data={"a": "1"}))
+    await api.create(LEASES, {"metadata": {"name": "l"}})
     api.store.compact(api.store.revision)
     found = {}
     for request in REQUESTS:
-        answer = await api.ask(*request)
+        answer = await api.request(*request)
         body = {name: value for name, value in answer.body.items() if name not in ("kind", "apiVersion", "metadata")}
         assert (answer.body["kind"], answer.body["apiVersion"], answer.body["metadata"]) == ("Status", "v1", {})
         assert (answer.status, answer.headers["content-type"]) == (body["code"], "application/json")

@@ -124,7 +124,7 @@ async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None
     assert (await api.get(one)).status == 404
     if "deletecollection" not in info.verbs:
         return
-    await api.made(root, sample(info))
+    await api.create(root, sample(info))
     gone = await api.delete(root + "?propagationPolicy=Background&labelSelector=of%3Dtest")
     assert gone.status == 200, gone.text
     assert gone.body["kind"] == info.list_kind
@@ -145,7 +145,7 @@ async def test_generate_name(api: Api, info: ResourceInfo) -> None:
         sent["metadata"]["generateName"] = "made-"
         if info.kind == "Service":
             sent["spec"].pop("clusterIP", None)
-        names.add((await api.made(collection(info), sent))["metadata"]["name"])
+        names.add((await api.create(collection(info), sent))["metadata"]["name"])
     assert len(names) == 2
     assert all(name.startswith("made-") and len(name) == 10 for name in names)
 

@@ -98,10 +98,10 @@ async def test_event_source(api: Api, selector: str, expected: list[str]) -> Non
         _event("c", source={"host": "node-0"}, reportingComponent="new"),
         _event("d"),
     ):
-        await api.made("/api/v1/namespaces/default/events", event)
+        await api.create("/api/v1/namespaces/default/events", event)
     assert [
         event["metadata"]["name"]
         for event in (
-            await api.ask("GET", f"/api/v1/namespaces/default/events?fieldSelector={selector.replace('=', '%3D')}")
+            await api.request("GET", f"/api/v1/namespaces/default/events?fieldSelector={selector.replace('=', '%3D')}")
         ).body["items"]
     ] == expected

@@ -72,12 +72,12 @@ _FOO_YAML = b"apiVersion: example.com/v1\nkind: Foo\nmetadata:\n  name: g\nspec:
 async def test_unknown_and_duplicate_fields(
     api: Api, method: str, target: str, content_type: str, body: bytes, found: list[str]
 ) -> None:
-    await api.made(DEFINITIONS, definition())
-    await api.made(FOOS, foo())
-    await api.made(CONFIG_MAPS, config_map())
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo())
+    await api.create(CONFIG_MAPS, config_map())
 
     async def send(directive: str) -> Any:
-        return await api.ask(method, f"{target}?dryRun=All&fieldValidation={directive}", body, content_type)
+        return await api.request(method, f"{target}?dryRun=All&fieldValidation={directive}", body, content_type)
 
     strict = await send("Strict")
     assert strict.status == (422 if method == "PATCH" else 400), strict.text
@@ -125,6 +125,6 @@ def _escaped(text: str) -> str:
 )
 async def test_undecodable_body_is_shown_truncated(api: Api, content_type: str, body: bytes, told: str) -> None:
     """The first thirty bytes, as hexadecimal digits unless it begins like an object (``handlers/rest.go``)."""
-    rejected = await api.ask("POST", CONFIG_MAPS, body, content_type)
+    rejected = await api.request("POST", CONFIG_MAPS, body, content_type)
     assert rejected.status == 400
     assert rejected.message == f"the object provided is unrecognized (must be of type ConfigMap): {told}"

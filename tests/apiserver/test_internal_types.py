@@ -166,7 +166,7 @@ def test_two_hunks_where_much_lies_between() -> None:
 async def test_pod_update_error_shows_immutable_changes(api: Api) -> None:
     """Not what may: of the changes below, the image is none."""
     change = {"containers": [{"name": "c", "image": "other", "workingDir": "/w"}]}
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     answer = await api.patch(f"{PODS}/p", {"spec": change}, STRATEGIC)
     [cause] = answer.body["details"]["causes"]
     assert cause["message"].partition("\n")[2] == (
@@ -184,7 +184,7 @@ async def test_pod_update_error_shows_immutable_changes(api: Api) -> None:
 
 async def test_changed_default_pull_policy_is_shown(api: Api) -> None:
     """A PUT with the image ``latest`` and no policy gets another policy than the pod has."""
-    made = await api.made(PODS, pod(containers=[{"name": "c", "image": "x:1"}]))
+    made = await api.create(PODS, pod(containers=[{"name": "c", "image": "x:1"}]))
     container = made["spec"]["containers"][0]
     del container["imagePullPolicy"]
     container["image"] = "x:latest"
@@ -196,7 +196,7 @@ async def test_changed_default_pull_policy_is_shown(api: Api) -> None:
 
 async def test_bound_claim_error_omits_requests(api: Api) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
-    await api.made(CLAIMS, {"metadata": {"name": "d"}, "spec": spec})
+    await api.create(CLAIMS, {"metadata": {"name": "d"}, "spec": spec})
     await api.patch(f"{CLAIMS}/d/status", {"status": {"phase": "Bound"}})
     change = {"volumeName": "w", "resources": {"requests": {"storage": "2Gi"}}}
     cause = (await api.patch(f"{CLAIMS}/d", {"spec": change})).body["details"]["causes"][0]

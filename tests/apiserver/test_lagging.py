@@ -9,9 +9,9 @@ from tests.tables import cases
 
 async def _behind(api: Api, lag: float = math.inf) -> None:
     """``a`` is known to the copy, ``b`` is not."""
-    await api.made(CONFIG_MAPS, config_map("a"))
+    await api.create(CONFIG_MAPS, config_map("a"))
     api.server.set_lag(lag)
-    await api.made(CONFIG_MAPS, config_map("b"))
+    await api.create(CONFIG_MAPS, config_map("b"))
 
 
 def _names(answer: Answer) -> list[str]:
@@ -64,7 +64,7 @@ async def test_watch_with_the_latest_state_waits(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + query)
     seen = [(await events.next())[1]["metadata"].get("name", "end") for _ in range(3)]
     api.server.set_lag(math.inf)
-    await api.made(CONFIG_MAPS, config_map("c"))
+    await api.create(CONFIG_MAPS, config_map("c"))
     late = await api.watch(CONFIG_MAPS + query)
     failed = (await late.next())[1]
     assert seen == ["a", "b", "end"]
@@ -93,13 +93,13 @@ async def test_frozen_cache_catches_up_in_order(api: Api) -> None:
 
 
 async def test_existing_watches_end_and_resume_from_the_lagging_cache(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map("a"))
+    await api.create(CONFIG_MAPS, config_map("a"))
     revision = api.store.revision
     events = await api.watch(CONFIG_MAPS + f"?resourceVersion={revision}")
     api.server.set_lag(1.0)
     left = len(await events.rest())
     again = await api.watch(CONFIG_MAPS + f"?resourceVersion={revision}")
-    await api.made(CONFIG_MAPS, config_map("b"))
+    await api.create(CONFIG_MAPS, config_map("b"))
     seen = await again.take(1)
     assert left == 0
     assert [name for _type, name, _revision in seen] == ["b"]

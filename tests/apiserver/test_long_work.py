@@ -30,13 +30,13 @@ async def asked(
     api: Api, method: str, body: Any, content_type: str, *, before: Object | None
 ) -> tuple[Answer, list[str]]:
     if before is not None:
-        await api.made(CONFIG_MAPS, before)
+        await api.create(CONFIG_MAPS, before)
     worker = Worker()
     api.server.core.long_work.get_sandbox = lambda: worker
     target = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/c?fieldManager=a"
     if content_type == APPLY:
         target += "&force=true"
-    return await api.ask(method, target, body, content_type), worker.names
+    return await api.request(method, target, body, content_type), worker.names
 
 
 @cases(

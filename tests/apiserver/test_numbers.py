@@ -47,7 +47,7 @@ async def test_out_of_range_numbers_are_rejected(api: Api, number: str, bugs: li
     def body(value: Object) -> bytes:
         return json.dumps(value).replace('"NUMBER"', number).encode()
 
-    made = await api.made(SETS, daemon_set())
+    made = await api.create(SETS, daemon_set())
     status = {**STATUS, "numberReady": "NUMBER"}
     pointed = [{"op": "add", "path": "/status/numberReady", "value": "NUMBER"}]
     answers = [
@@ -66,7 +66,7 @@ async def test_out_of_range_numbers_are_rejected(api: Api, number: str, bugs: li
 
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_stored_out_of_range_number_is_an_internal_error(api: Api, bugs: list[logging.LogRecord]) -> None:
-    made = await api.made(SETS, daemon_set())
+    made = await api.create(SETS, daemon_set())
     key = f"{storage_prefix('apps', 'daemonsets')}default/d"
     record = api.store.get(key)
     assert record is not None
@@ -139,14 +139,14 @@ async def test_stored_out_of_range_number_is_an_internal_error(api: Api, bugs: l
 async def test_very_long_resource_versions(
     api: Api, method: str, target: str, body: Any, code: int, message: str
 ) -> None:
-    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}})
-    answer = await api.ask(method, target, body)
+    await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}})
+    answer = await api.request(method, target, body)
     assert (answer.status, answer.message) == (code, message)
 
 
 async def test_grace_period_overflows_as_in_go(api: Api) -> None:
     """``time.Duration(seconds) * time.Second`` of int64's largest number is a second less than nothing."""
-    await api.made(PODS, pod(spec={}, terminationGracePeriodSeconds=LARGEST, nodeName="n"))
+    await api.create(PODS, pod(spec={}, terminationGracePeriodSeconds=LARGEST, nodeName="n"))
     before = api.env.now()
     gone = await api.delete(f"{PODS}/p")
     assert gone.status == 200, gone.text
@@ -160,7 +160,7 @@ async def test_grace_period_overflows_as_in_go(api: Api) -> None:
 
 @pytest.mark.parametrize("seconds", [-(2**63), -1, 0, 9_223_372_036, 9_223_372_037, LARGEST])
 async def test_pod_with_any_grace_period_can_be_deleted(api: Api, seconds: int) -> None:
-    await api.made(PODS, pod(terminationGracePeriodSeconds=seconds, nodeName="n"))
+    await api.create(PODS, pod(terminationGracePeriodSeconds=seconds, nodeName="n"))
     assert (await api.delete(f"{PODS}/p")).status == 200
     assert (await api.delete(f"{PODS}/p")).status in (200, 404)
     assert (await api.delete(f"{PODS}/p?gracePeriodSeconds=0")).status in (200, 404)
@@ -173,7 +173,7 @@ async def test_generation_overflows_as_in_go(api: Api) -> None:
         "metadata": {"name": "c", "generation": LARGEST, "finalizers": ["example.com/wait"]},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}},
     }
-    await api.made(claims, claim)
+    await api.create(claims, claim)
     assert (await api.delete(f"{claims}/c")).meta["generation"] == -LARGEST - 1
     freed = await api.patch(f"{claims}/c", {"metadata": {"finalizers": None}})
     assert freed.status == 200, freed.text

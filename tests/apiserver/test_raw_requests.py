@@ -104,7 +104,7 @@ class _Faults:
     def _send(self, number: int) -> None:
         for sent in cases.make(number):
             try:
-                status, body = self._connection.ask(sent)
+                status, body = self._connection.request(sent)
             except Unanswered as error:
                 raise Unanswered(f"no answer to {sent.data[:1000]!r}: {error}") from None
             self.statuses[status] += 1

@@ -193,7 +193,7 @@ def test_small_events_are_batched(lengths: list[int], joined: list[int]) -> None
 async def _with_large_list(world: World) -> bytes:
     """Three ConfigMaps of 700 kB; the list of them."""
     for name in "abc":
-        assert (await world.ask("POST", MAPS, config_map(name, key=name * 700_000)))[0] == 201
+        assert (await world.request("POST", MAPS, config_map(name, key=name * 700_000)))[0] == 201
     return await world.begin("GET", MAPS).run()
 
 

@@ -87,9 +87,9 @@ async def test_right_to_one_object_allows_its_list(
     api: Api, method: str, target: str, code: int, message: str, seen: list[str] | None
 ) -> None:
     await HandlerChain(api.server, address="", authorization="RBAC").start()
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "a"}})
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "a"}})
     for name in ("allowed", "other"):
-        await api.made(SECRETS, {"metadata": {"name": name}})
+        await api.create(SECRETS, {"metadata": {"name": name}})
     role = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     binding = {
         "metadata": {"name": "one"},
@@ -97,8 +97,8 @@ async def test_right_to_one_object_allows_its_list(
         "subjects": [{"kind": "User", "name": MALLORY.user}],
     }
     verbs = ["get", "list", "watch", "delete", "deletecollection"]
-    await api.made(role, {"metadata": {"name": "one"}, "rules": [{**ONE, "verbs": verbs}]})
-    await api.made(f"{role}bindings".replace("rolesb", "roleb"), binding)
+    await api.create(role, {"metadata": {"name": "one"}, "rules": [{**ONE, "verbs": verbs}]})
+    await api.create(f"{role}bindings".replace("rolesb", "roleb"), binding)
     timed = f"{target}{'&' if '?' in target else '?'}timeoutSeconds=1"
     answer = await api.server.handle(Request(method, timed), MALLORY)
     if not isinstance(answer, Response):

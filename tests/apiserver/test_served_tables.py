@@ -88,20 +88,20 @@ async def _make(api: Api, key: str, name: str) -> str:
     """See to it that the sample is there, and say where."""
     if key == "autoscaling/v1 Scale":
         collection, one = _path("apps/v1 ReplicaSet", name)
-        await api.made(collection, _sent("apps/v1 ReplicaSet", name))
+        await api.create(collection, _sent("apps/v1 ReplicaSet", name))
         return one + "/scale"
     if key == "events.k8s.io/v1 Event":
         # One stored object, seen through the other group.
-        await api.made(_path("v1 Event", name)[0], _sent("v1 Event", name))
+        await api.create(_path("v1 Event", name)[0], _sent("v1 Event", name))
         return _path(key, name)[1]
     if key == "autoscaling/v1 HorizontalPodAutoscaler":
         other = "autoscaling/v2 HorizontalPodAutoscaler"
-        await api.made(_path(other, name)[0], _sent(other, name))
+        await api.create(_path(other, name)[0], _sent(other, name))
         return _path(key, name)[1]
     collection, one = _path(key, name)
     sent = _sent(key, name)
     if sent is not None:
-        await api.made(collection, sent)
+        await api.create(collection, sent)
     if key in _STATUS_BY_OTHERS:
         answer = await api.patch(f"{one}/status", {"status": _STATUS_BY_OTHERS[key]})
         assert answer.status == 200, answer.text
@@ -111,11 +111,11 @@ async def _make(api: Api, key: str, name: str) -> str:
 @pytest.mark.parametrize("key", [key for key in _TABLES if key not in (*_NEVER_CREATED, _CUSTOM)])
 async def test_table_of_an_object(api: Api, key: str) -> None:
     expected = _TABLES[key]
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "d1"}})
     work = asyncio.get_running_loop().create_task(api.server.run())
     await asyncio.sleep(1)  # for what is there from the start
     one = await _make(api, key, expected["name"])
-    answer = await api.ask("GET", one, accept=_ACCEPT)
+    answer = await api.request("GET", one, accept=_ACCEPT)
     work.cancel()
     assert answer.status == 200, answer.text
     table = answer.body
@@ -137,9 +137,9 @@ def test_table_of_system_objects(key: str) -> None:
 
 async def test_table_of_a_custom_resource_without_columns(api: Api) -> None:
     work = asyncio.get_running_loop().create_task(api.server.run())
-    await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _DEFINITION)
+    await api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _DEFINITION)
     await asyncio.sleep(10)
-    answer = await api.ask("GET", "/apis/example.com/v1/namespaces/default/foos", accept=_ACCEPT)
+    answer = await api.request("GET", "/apis/example.com/v1/namespaces/default/foos", accept=_ACCEPT)
     work.cancel()
     assert answer.status == 200, answer.text
     assert _columns(answer.body) == _TABLES[_CUSTOM]["columns"]

@@ -549,7 +549,7 @@ SETS = "/apis/apps/v1/namespaces/d1/statefulsets"
 
 async def test_existing_invalid_fields_can_be_kept(api: Api) -> None:
     await samples.make_namespace(api)
-    await api.made(SETS, _sample("StatefulSet", {"spec.serviceName": "s"}))
+    await api.create(SETS, _sample("StatefulSet", {"spec.serviceName": "s"}))
     await api.rewrite("apps/statefulsets/d1/x", '"serviceName":"s"', '"serviceName":"S"')
     answers = [await api.patch(f"{SETS}/x", {"spec": {"replicas": 3}})]
     await api.rewrite("apps/statefulsets/d1/x", '"ReadWriteOnce"', '"Other"')

@@ -105,7 +105,7 @@ def test_rejected_client_frames(data: bytes) -> None:
 
 
 async def test_watch_sends_one_message_per_event_and_ends_on_close(world: World) -> None:
-    await world.ask("POST", MAPS, config_map("a"))
+    await world.request("POST", MAPS, config_map("a"))
     exchange = world.begin("GET", f"{MAPS}?watch=true", headers=ASKED)
     running = asyncio.create_task(exchange.run())
     event = await next_event(exchange)
@@ -115,7 +115,7 @@ async def test_watch_sends_one_message_per_event_and_ends_on_close(world: World)
 
     exchange.receive(masked(PING, b"?") + masked(1, b"whatever"))
     assert served(await exchange.events.get()) == [(0x80 | PONG, b"?")]
-    await world.ask("POST", MAPS, config_map("b"))
+    await world.request("POST", MAPS, config_map("b"))
     assert (await next_event(exchange))["object"]["metadata"]["name"] == "b"
 
     exchange.receive(masked(CLOSE, b"\x03\xe8"))

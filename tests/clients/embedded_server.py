@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
-from tests.stores import served_store
+from tests.stores import store_factory
 
 from pilothouse.apiserver.asgi import Application
 from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator
@@ -35,7 +35,7 @@ class EmbeddedServer:
 
     def __init__(self, directory: Path, store: Callable[[Env], Store] | None = None) -> None:
         self.directory = directory
-        self._store = store or served_store()
+        self._store = store or store_factory()
         self.url = ""
         self._env = Env()
         self._authority = make_authority("test-ca", self._env.now())

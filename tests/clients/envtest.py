@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from tests.connections import trusting_context
+from tests.connections import insecure_context
 from tests.programs import Program, environment, free_port
 
 from pilothouse.env import Env
@@ -95,7 +95,7 @@ class Environment:
         self._poll(self.server, self._insecure, "/healthz")
         self.add_user("admin", "system:masters")
         deadline = time.monotonic() + 5
-        while self.ask("GET", "/api/v1/namespaces/default")[0] != 200:
+        while self.request("GET", "/api/v1/namespaces/default")[0] != 200:
             assert time.monotonic() < deadline, "no default namespace within 5 s"
             time.sleep(0.05)
 
@@ -124,7 +124,7 @@ class Environment:
         """A client certificate, as ``AddUser`` makes one."""
         issue_client(self._client_authority, name, groups, Env().now()).save(*self._user_files(name))
 
-    def ask(self, method: str, path: str, body: Any = None, user: str = "admin") -> tuple[int, Any]:
+    def request(self, method: str, path: str, body: Any = None, user: str = "admin") -> tuple[int, Any]:
         """One request with the user's certificate, the server's certificate verified."""
         context = ssl.create_default_context(cafile=str(self.directory / "server-ca.crt"))
         context.load_cert_chain(*map(str, self._user_files(user)))
@@ -142,7 +142,7 @@ class Environment:
             connection.close()
 
     def _insecure(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=2, context=trusting_context())
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=2, context=insecure_context())
 
     def _user_files(self, name: str) -> tuple[Path, Path]:
         return self.directory / f"{name}.crt", self.directory / f"{name}.key"

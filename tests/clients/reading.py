@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import yaml
-from tests.connections import trusting_context
+from tests.connections import insecure_context
 
 _APPS, _STORAGE = "apis/apps/v1", "apis/storage.k8s.io/v1"
 _RESOURCES = {
@@ -63,7 +63,7 @@ class Reading:
         self._kubeconfig = kubeconfig
         self._namespace = namespace
         self._text = ""
-        self._context = trusting_context()
+        self._context = insecure_context()
 
     def get(self, *words: str) -> Any:
         """An object or a list."""

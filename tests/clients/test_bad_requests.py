@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.clients.test_durability import Server
-from tests.connections import trusting_context
+from tests.connections import insecure_context
 from tests.custom_resources import DEFINITIONS, definition, version
 from tests.tables import cases
 
@@ -55,7 +55,7 @@ class Target(Server):
                 return answer.status, answer.read()
 
     def raw(self) -> ssl.SSLSocket:
-        return trusting_context().wrap_socket(socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS))
+        return insecure_context().wrap_socket(socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.connections import trusting_context
+from tests.connections import insecure_context
 from tests.programs import Program, free_port, pilothouse, until
 
 WRITERS = 6
@@ -54,9 +54,11 @@ class Server:
         self.program.kill()
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=trusting_context())
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=insecure_context())
 
-    def ask(self, connection: http.client.HTTPConnection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def request(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any = None
+    ) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
@@ -88,7 +90,7 @@ def _write(
             method, path, new = "PUT", f"{PATH}/{name}", number
         books.known[name] = {now, new}
         try:
-            status, answer = server.ask(connection, method, path, body if method != "DELETE" else None)
+            status, answer = server.request(connection, method, path, body if method != "DELETE" else None)
         except (OSError, http.client.HTTPException, ValueError):
             return
         assert status in (200, 201), answer
@@ -115,7 +117,7 @@ def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -
     books = [Books() for _ in range(WRITERS)]
     server.start()
     with closing(server.connect()) as connection:
-        beginning = server.ask(connection, "GET", PATH)[1]
+        beginning = server.request(connection, "GET", PATH)[1]
     rounds = 100 if soak else 5
     for _ in range(rounds):
         shown: dict[str, tuple[int, int]] = {}
@@ -137,7 +139,7 @@ def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -
         assert failures == []
         server.start()
         with closing(server.connect()) as connection:
-            _status, found = server.ask(connection, "GET", PATH)
+            _status, found = server.request(connection, "GET", PATH)
         _check(found, books, shown)
         _check_history(server, beginning, found)
     server.kill()

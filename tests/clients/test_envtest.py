@@ -82,55 +82,55 @@ def test_kubectl_is_taken_from_the_path(tmp_path: Path) -> None:
 
 
 def test_administrator_and_user_certificates_authenticate(environment: Environment) -> None:
-    assert environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}})[0] == 201
+    assert environment.request("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}})[0] == 201
     environment.add_user("ann", "team")
-    code, body = environment.ask("GET", "/api/v1/namespaces/shop/pods", user="ann")
+    code, body = environment.request("GET", "/api/v1/namespaces/shop/pods", user="ann")
     assert code == 403
     assert 'User "ann" cannot list resource "pods"' in body["message"]
 
 
 def test_definition_is_discovered_and_served(environment: Environment) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    assert environment.ask("GET", f"{path}/widgets.example.com")[0] == 404
-    assert environment.ask("POST", path, WIDGETS)[0] == 201
+    assert environment.request("GET", f"{path}/widgets.example.com")[0] == 404
+    assert environment.request("POST", path, WIDGETS)[0] == 201
     deadline = time.monotonic() + 10
     while True:
-        code, body = environment.ask("GET", "/apis/example.com/v1")
+        code, body = environment.request("GET", "/apis/example.com/v1")
         if code == 200 and "widgets" in [resource["name"] for resource in body["resources"]]:
             break
         assert time.monotonic() < deadline, body
         time.sleep(0.1)
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {}}
-    code, body = environment.ask("POST", "/apis/example.com/v1/namespaces/default/widgets", widget)
+    code, body = environment.request("POST", "/apis/example.com/v1/namespaces/default/widgets", widget)
     assert (code, body["metadata"]["generation"]) == (201, 1)
-    assert environment.ask("DELETE", f"{path}/widgets.example.com")[0] == 200
+    assert environment.request("DELETE", f"{path}/widgets.example.com")[0] == 200
 
 
 def test_no_controllers_run(environment: Environment) -> None:
     """Suites rely on it: no garbage collection, and a deleted namespace stays Terminating."""
     maps = "/api/v1/namespaces/default/configmaps"
-    _code, owner = environment.ask("POST", maps, {"metadata": {"name": "owner"}})
+    _code, owner = environment.request("POST", maps, {"metadata": {"name": "owner"}})
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
-    environment.ask("POST", maps, {"metadata": {"name": "owned", "ownerReferences": [reference]}})
-    environment.ask("DELETE", f"{maps}/owner")
-    environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
-    environment.ask("DELETE", "/api/v1/namespaces/gone")
+    environment.request("POST", maps, {"metadata": {"name": "owned", "ownerReferences": [reference]}})
+    environment.request("DELETE", f"{maps}/owner")
+    environment.request("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
+    environment.request("DELETE", "/api/v1/namespaces/gone")
     time.sleep(0.5)
-    assert environment.ask("GET", f"{maps}/owned")[0] == 200
-    assert environment.ask("GET", "/api/v1/namespaces/gone")[1]["status"]["phase"] == "Terminating"
+    assert environment.request("GET", f"{maps}/owned")[0] == 200
+    assert environment.request("GET", "/api/v1/namespaces/gone")[1]["status"]["phase"] == "Terminating"
 
 
 def test_controllers_collect_garbage_and_finalize_namespaces(tmp_path: Path) -> None:
     with Environment(made(tmp_path, "--controllers", "--dir", "with"), tmp_path) as environment:
         maps = "/api/v1/namespaces/default/configmaps"
-        _code, owner = environment.ask("POST", maps, {"metadata": {"name": "owner"}})
+        _code, owner = environment.request("POST", maps, {"metadata": {"name": "owner"}})
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
-        environment.ask("POST", maps, {"metadata": {"name": "owned", "ownerReferences": [reference]}})
-        environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
-        environment.ask("DELETE", f"{maps}/owner")
-        environment.ask("DELETE", "/api/v1/namespaces/gone")
-        until(lambda: environment.ask("GET", f"{maps}/owned")[0] == 404, "the dependent is collected")
-        until(lambda: environment.ask("GET", "/api/v1/namespaces/gone")[0] == 404, "the namespace ends")
+        environment.request("POST", maps, {"metadata": {"name": "owned", "ownerReferences": [reference]}})
+        environment.request("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
+        environment.request("DELETE", f"{maps}/owner")
+        environment.request("DELETE", "/api/v1/namespaces/gone")
+        until(lambda: environment.request("GET", f"{maps}/owned")[0] == 404, "the dependent is collected")
+        until(lambda: environment.request("GET", "/api/v1/namespaces/gone")[0] == 404, "the namespace ends")
 
 
 def test_both_programs_exit_immediately_on_sigterm(environment: Environment) -> None:
@@ -140,11 +140,11 @@ def test_both_programs_exit_immediately_on_sigterm(environment: Environment) -> 
 
 
 def test_restarted_api_server_has_its_data(environment: Environment) -> None:
-    environment.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "kept"}})
+    environment.request("POST", "/api/v1/namespaces", {"metadata": {"name": "kept"}})
     assert environment.server is not None
     environment.server.kill()
     environment.start_server()
-    assert environment.ask("GET", "/api/v1/namespaces/kept")[0] == 200
+    assert environment.request("GET", "/api/v1/namespaces/kept")[0] == 200
 
 
 def test_ignored_flags_log_warnings(environment: Environment) -> None:

@@ -57,7 +57,7 @@ class Caller:
         self.headers: dict[str, str] = {}
         self.body = b""
 
-    async def ask(
+    async def request(
         self, target: str, *, token: str = "", certificate: Peer | None = None, method: str = "GET", body: bytes = b"",
         accept: str = "",
     ) -> tuple[int, bytes]:  # fmt: skip
@@ -91,7 +91,7 @@ class Caller:
         """As a master, unless ``how`` says otherwise."""
         if not how.keys() & {"token", "certificate"}:
             how["certificate"] = MASTER
-        status, body = await self.ask(target, **how)
+        status, body = await self.request(target, **how)
         return status, body.decode()
 
 
@@ -136,7 +136,7 @@ async def test_list_of_paths(env: Env) -> None:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PROPFIND"])
 async def test_anonymous_requests_are_limited_to_health(env: Env, path: str, method: str) -> None:
     caller = Caller(env)
-    status, body = await caller.ask(path, method=method)
+    status, body = await caller.request(path, method=method)
     if path in OPEN:
         assert status == 200
     else:
@@ -145,19 +145,19 @@ async def test_anonymous_requests_are_limited_to_health(env: Env, path: str, met
         assert method == "HEAD" or json.loads(body) == refused(403, why)
     # A wrong credential is rejected everywhere, also where none is needed, and before anything else is checked.
     for how in ({"token": "bad"}, {"certificate": STRANGER}):
-        status, body = await caller.ask(path, method=method, **how)
+        status, body = await caller.request(path, method=method, **how)
         assert status == 401
         assert method == "HEAD" or json.loads(body) == refused(401, "Unauthorized")
     # A right to one page is none to another.
-    status, _body = await caller.ask(path, method=method, token="good")
+    status, _body = await caller.request(path, method=method, token="good")
     assert status == (200 if path in OPEN or (path, method) == ("/metrics", "GET") else 403)
 
 
 async def test_failed_access_review_is_an_error(env: Env) -> None:
     caller = Caller(env)
-    assert (await caller.ask("/metrics", token="good"))[0] == 200
+    assert (await caller.request("/metrics", token="good"))[0] == 200
     caller.reviews.down = True
-    status, body = await caller.ask("/configz", token="good")
+    status, body = await caller.request("/configz", token="good")
     assert status == 500
     assert body.startswith(b'Internal Server Error: "/configz": ')
 
@@ -187,7 +187,7 @@ async def test_metrics_text_format(env: Env) -> None:
         200,
         "# HELP seen_total How many were seen\n# TYPE seen_total counter\nseen_total 1\n",
     )
-    assert await caller.ask("/metrics", certificate=MASTER, method="HEAD") == (200, b"")
+    assert await caller.request("/metrics", certificate=MASTER, method="HEAD") == (200, b"")
 
 
 async def test_health_checks_are_counted_until_reset(env: Env) -> None:
@@ -266,7 +266,7 @@ async def test_verbosity_can_be_changed(env: Env) -> None:
 
 async def test_the_profiles_are_indexed(env: Env) -> None:
     caller = Caller(env)
-    assert (await caller.ask("/debug/pprof", certificate=MASTER))[0] == 302
+    assert (await caller.request("/debug/pprof", certificate=MASTER))[0] == 302
     assert caller.headers["location"] == "/debug/pprof/"
     _status, text = await caller.get("/debug/pprof/")
     assert "<a href=goroutine>goroutine</a>" in text
@@ -308,7 +308,7 @@ async def test_cpu_profile() -> None:
 
     task = asyncio.get_running_loop().create_task(work())
     _status, text = await caller.get("/debug/pprof/profile?seconds=0.3&format=collapsed", token="")
-    profile = asyncio.get_running_loop().create_task(caller.ask("/debug/pprof/profile?seconds=0.3"))
+    profile = asyncio.get_running_loop().create_task(caller.request("/debug/pprof/profile?seconds=0.3"))
     await asyncio.sleep(0.05)
     second = await caller.get("/debug/pprof/profile?seconds=1", token="")
     body = (await profile)[1]

@@ -118,15 +118,15 @@ class ApiWorld:
         except NotFound:
             return None
 
-    async def see(self, path: str) -> Doc:
-        """An object that must be there."""
+    async def must_get(self, path: str) -> Doc:
+        """An object that must exist."""
         found = await self.get(path)
-        assert found is not None, f"{path} is gone"
+        assert found is not None, f"{path} not found"
         return found
 
     async def sorted_events(self) -> list[Doc]:
         """All events, in order of creation."""
-        items: list[Doc] = (await self.see("/api/v1/events"))["items"]
+        items: list[Doc] = (await self.must_get("/api/v1/events"))["items"]
         return sorted(items, key=lambda item: int(item["metadata"]["resourceVersion"]))
 
 
@@ -172,14 +172,14 @@ class OwnerWorld(ApiWorld):
         """Pods by name: those that are not being deleted, or those that are; of this owner, or all."""
         return [
             item
-            for item in (await self.see(PODS))["items"]
+            for item in (await self.must_get(PODS))["items"]
             if ("deletionTimestamp" in item["metadata"]) == terminating
             and (not owner or _controllers(item["metadata"]) == [owner])
         ]
 
     async def status(self) -> Doc:
         """The status of the object."""
-        found: Doc = (await self.see(self.path))["status"]
+        found: Doc = (await self.must_get(self.path))["status"]
         return found
 
     async def events(self) -> list[tuple[str, str, str]]:

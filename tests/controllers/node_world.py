@@ -110,17 +110,17 @@ class World(ApiWorld):
 
     async def pods(self) -> list[str]:
         """Names of the pods that are not being deleted, sorted."""
-        items = (await self.see(PODS))["items"]
+        items = (await self.must_get(PODS))["items"]
         return [item["metadata"]["name"] for item in items if "deletionTimestamp" not in item["metadata"]]
 
     async def taints(self, name: str) -> list[str]:
         """``key:effect`` of the node's taints, the usual prefix cut off."""
-        found = (await self.see(f"{NODES}/{name}"))["spec"].get("taints") or []
+        found = (await self.must_get(f"{NODES}/{name}"))["spec"].get("taints") or []
         return [f"{t['key'].removeprefix('node.kubernetes.io/')}:{t['effect']}" for t in found]
 
     async def conditions(self, path: str) -> dict[str, Doc]:
         """An object's conditions by type."""
-        return {c["type"]: c for c in (await self.see(path))["status"].get("conditions") or []}
+        return {c["type"]: c for c in (await self.must_get(path))["status"].get("conditions") or []}
 
     async def events(self, reason: str = "") -> list[str]:
         """``kind/name message`` of the events there are, in order of creation."""

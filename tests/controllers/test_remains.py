@@ -58,7 +58,7 @@ async def a_node(world: World) -> Gone:
     world.faults.add(Rule(delay_answer(LATE), verb="patch", resource="nodes"))
     node = await world.node("n0")
     await asyncio.sleep(1)
-    assert "node.alpha.kubernetes.io/ttl" in (await world.see(f"{NODES}/n0"))["metadata"]["annotations"]
+    assert "node.alpha.kubernetes.io/ttl" in (await world.must_get(f"{NODES}/n0"))["metadata"]["annotations"]
     await remove(world, f"{NODES}/n0")
     return uid_of(node), "n0"
 
@@ -78,7 +78,7 @@ async def a_cron_job(world: World) -> Gone:
     spec = {"schedule": "* * * * *", "jobTemplate": template}
     made = await world.request("POST", CRON_JOBS, {"metadata": {"name": "tick"}, "spec": spec})
     await asyncio.sleep(61)
-    assert (await world.see(f"{CRON_JOBS}/tick"))["status"]["active"]
+    assert (await world.must_get(f"{CRON_JOBS}/tick"))["status"]["active"]
     await remove(world, f"{CRON_JOBS}/tick")
     return uid_of(made), "default/tick"
 
@@ -88,7 +88,7 @@ async def make_job(world: World) -> tuple[Doc, Doc]:
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}}
     made = await world.request("POST", JOBS, {"metadata": {"name": "work"}, "spec": spec})
     await asyncio.sleep(5)
-    (pod,) = (await world.see(PODS))["items"]
+    (pod,) = (await world.must_get(PODS))["items"]
     await world.merge(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}})
     return made, pod
 
@@ -131,7 +131,7 @@ async def a_pod_whose_claim_is_made(world: World) -> Gone:
     await asyncio.sleep(1)
     await remove(world, f"{PODS}/pod")
     await asyncio.sleep(LATE)
-    for claim in (await world.see(RESOURCE_CLAIMS))["items"]:  # what the garbage collector does
+    for claim in (await world.must_get(RESOURCE_CLAIMS))["items"]:  # what the garbage collector does
         await remove(world, f"{RESOURCE_CLAIMS}/{claim['metadata']['name']}")
     return uid_of(pod), "default/pod"
 
@@ -143,7 +143,7 @@ async def a_claim_that_is_deallocated(world: World) -> Gone:
     status = {"allocation": {"devices": {"results": []}}, "reservedFor": [reference("nobody", "no-uid")]}
     await world.merge(f"{RESOURCE_CLAIMS}/claim/status", {"status": status})
     await asyncio.sleep(1)
-    assert "allocation" not in (await world.see(f"{RESOURCE_CLAIMS}/claim"))["status"]
+    assert "allocation" not in (await world.must_get(f"{RESOURCE_CLAIMS}/claim"))["status"]
     await remove(world, f"{RESOURCE_CLAIMS}/claim")
     return uid_of(made), "default/claim"
 
@@ -198,7 +198,7 @@ async def a_rule_that_evicts(world: World) -> Gone:
     await devices(world, gpu_0=[])
     await user(world)
     await taint_rule(world, "rule", driver="gpu.example.com")
-    made = await world.see(f"{RULES}/rule")
+    made = await world.must_get(f"{RULES}/rule")
     await asyncio.sleep(1)
     await remove(world, f"{RULES}/rule")
     return uid_of(made), "rule"

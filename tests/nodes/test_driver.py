@@ -82,21 +82,23 @@ async def pod(world: World, name: str, node: str, claim: str = "c") -> None:
 
 
 async def phase(world: World, name: str) -> str:
-    return str((await world.see(f"{PODS}/{name}"))["status"]["phase"])
+    return str((await world.must_get(f"{PODS}/{name}"))["status"]["phase"])
 
 
 async def volumes_of(world: World, node: str) -> tuple[list[str], list[str]]:
     """What the node is told that it has, and what it says that it uses."""
-    status = (await world.see(f"{NODES}/{node}"))["status"]
+    status = (await world.must_get(f"{NODES}/{node}"))["status"]
     return [each["name"] for each in status.get("volumesAttached") or []], status.get("volumesInUse") or []
 
 
 async def attachments(world: World) -> dict[str, bool]:
-    return {each["spec"]["nodeName"]: each["status"]["attached"] for each in (await world.see(ATTACHMENTS))["items"]}
+    return {
+        each["spec"]["nodeName"]: each["status"]["attached"] for each in (await world.must_get(ATTACHMENTS))["items"]
+    }
 
 
 async def test_a_pod_starts_when_its_volume_is_attached(world: World) -> None:
-    assert (await world.see(f"{DRIVERS}/{PROVISIONER}"))["spec"]["attachRequired"] is True
+    assert (await world.must_get(f"{DRIVERS}/{PROVISIONER}"))["spec"]["attachRequired"] is True
     await make_claim(world)
     await soon()
     rule = Rule(fail(500), verb="create", resource="volumeattachments.storage.k8s.io")
@@ -104,17 +106,17 @@ async def test_a_pod_starts_when_its_volume_is_attached(world: World) -> None:
     await pod(world, "p", "a")
     await soon()
     assert await phase(world, "p") == "Pending"
-    name = (await world.see(f"{CLAIMS}/c"))["spec"]["volumeName"]
+    name = (await world.must_get(f"{CLAIMS}/c"))["spec"]["volumeName"]
     unique = f"kubernetes.io/csi/{PROVISIONER}^{name}"
     assert await volumes_of(world, "a") == ([], [unique])
     world.faults.remove(rule)
     await soon(10)
     assert await phase(world, "p") == "Running"
     assert await volumes_of(world, "a") == ([unique], [unique])
-    (found,) = (await world.see(ATTACHMENTS))["items"]
+    (found,) = (await world.must_get(ATTACHMENTS))["items"]
     assert found["metadata"]["finalizers"] == [FINALIZER]
     assert found["metadata"]["annotations"] == {"csi.alpha.kubernetes.io/node-id": "a"}
-    assert FINALIZER in (await world.see(f"{VOLUMES}/{name}"))["metadata"]["finalizers"]
+    assert FINALIZER in (await world.must_get(f"{VOLUMES}/{name}"))["metadata"]["finalizers"]
 
 
 async def test_a_pod_that_goes_has_its_volume_detached(world: World) -> None:
@@ -183,18 +185,18 @@ async def test_a_node_that_came_again_says_what_it_uses(world: World) -> None:
 
 
 async def test_a_claim_that_asks_for_more_gets_it(world: World) -> None:
-    assert (await world.see(f"{CLASSES}/standard"))["allowVolumeExpansion"] is True
+    assert (await world.must_get(f"{CLASSES}/standard"))["allowVolumeExpansion"] is True
     await make_claim(world)
     await soon()
     world.faults.add(Rule(conflict(), verb="patch", resource="persistentvolumes", times=1))
     await world.merge(f"{CLAIMS}/c", {"spec": {"resources": {"requests": {"storage": "5Gi"}}}})
     await soon(10)
-    claim = await world.see(f"{CLAIMS}/c")
+    claim = await world.must_get(f"{CLAIMS}/c")
     assert claim["status"]["capacity"] == {"storage": "5Gi"}
     assert claim["status"]["allocatedResources"] == {"storage": "5Gi"}
     assert not claim["status"].get("conditions")
     assert not claim["status"].get("allocatedResourceStatuses")
-    volume = await world.see(f"{VOLUMES}/{claim['spec']['volumeName']}")
+    volume = await world.must_get(f"{VOLUMES}/{claim['spec']['volumeName']}")
     assert volume["spec"]["capacity"] == {"storage": "5Gi"}
     told = f"External resizer is resizing volume {claim['spec']['volumeName']}"
     assert f"PersistentVolumeClaim/c {told}" in await world.events("Resizing")
@@ -206,17 +208,17 @@ async def test_what_is_attached_is_not_deleted(world: World) -> None:
     await soon()
     await pod(world, "p", "a")
     await soon()
-    name = (await world.see(f"{CLAIMS}/c"))["spec"]["volumeName"]
+    name = (await world.must_get(f"{CLAIMS}/c"))["spec"]["volumeName"]
     path = f"{VOLUMES}/{name}"
     await world.merge(f"{CLAIMS}/c", {"metadata": {"finalizers": None}})
     await world.delete(f"{CLAIMS}/c")
     await soon()
-    volume = await world.see(path)
+    volume = await world.must_get(path)
     assert volume["status"]["phase"] == "Released"
     assert "deletionTimestamp" not in volume["metadata"]
     await world.delete(f"{PODS}/p")
     await soon()
     assert await attachments(world) == {}
-    left = (await world.see(path))["metadata"]
+    left = (await world.must_get(path))["metadata"]
     assert left["finalizers"] == ["kubernetes.io/pv-protection"], "what is left is another's"
     assert "deletionTimestamp" in left

@@ -44,13 +44,13 @@ async def world(env: Env) -> AsyncIterator[World]:
 
 
 async def only_volume(world: World) -> Doc:
-    (found,) = (await world.see(VOLUMES))["items"]
+    (found,) = (await world.must_get(VOLUMES))["items"]
     volume: Doc = found
     return volume
 
 
 async def test_there_is_a_default_class_and_claims_are_bound(world: World) -> None:
-    class_ = await world.see(f"{CLASSES}/standard")
+    class_ = await world.must_get(f"{CLASSES}/standard")
     assert class_["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
     made = await make_claim(world, size="3Gi", accessModes=["ReadWriteMany"], volumeMode="Block")
     await soon()
@@ -64,7 +64,7 @@ async def test_there_is_a_default_class_and_claims_are_bound(world: World) -> No
         {"storage": "3Gi"}, ["ReadWriteMany"], "Block",
     )  # fmt: skip
     assert (spec["storageClassName"], spec["persistentVolumeReclaimPolicy"]) == ("standard", "Delete")
-    reasons = [e["reason"] for e in (await world.see("/api/v1/events"))["items"]]
+    reasons = [e["reason"] for e in (await world.must_get("/api/v1/events"))["items"]]
     assert sorted(set(reasons)) == ["ExternalProvisioning", "Provisioning", "ProvisioningSucceeded"]
 
 
@@ -77,7 +77,7 @@ async def test_a_class_that_a_user_made_is_the_only_one(env: Env) -> None:
         informers.start(world._group)
         world._group.start(provisioner.run(), name="provisioner")
         await provisioner.ready.wait()
-        assert [each["metadata"]["name"] for each in (await world.see(CLASSES))["items"]] == ["gold"]
+        assert [each["metadata"]["name"] for each in (await world.must_get(CLASSES))["items"]] == ["gold"]
 
 
 async def test_a_volume_goes_with_its_claim(world: World) -> None:
@@ -86,7 +86,7 @@ async def test_a_volume_goes_with_its_claim(world: World) -> None:
     path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
     await remove(world, f"{CLAIMS}/c")
     await soon()
-    volume = await world.see(path)
+    volume = await world.must_get(path)
     assert "deletionTimestamp" in volume["metadata"]
     assert volume["metadata"]["finalizers"] == [PROTECTION], "what is left is another's"
     await unprotect(world, path, PROTECTION)
@@ -99,11 +99,11 @@ async def test_a_volume_that_is_deleted_first_stays_until_its_claim_is_gone(worl
     path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
     await world.delete(path)
     await soon(20)
-    assert EXTERNAL in (await world.see(path))["metadata"]["finalizers"]
+    assert EXTERNAL in (await world.must_get(path))["metadata"]["finalizers"]
     assert (await phases(world))["c"] == "Bound"
     await remove(world, f"{CLAIMS}/c")
     await soon()
-    assert (await world.see(path))["metadata"]["finalizers"] == [PROTECTION]
+    assert (await world.must_get(path))["metadata"]["finalizers"] == [PROTECTION]
 
 
 async def test_what_is_retained_is_kept(world: World) -> None:
@@ -119,7 +119,7 @@ async def test_what_is_retained_is_kept(world: World) -> None:
     path = f"{VOLUMES}/{volume['metadata']['name']}"
     await world.merge(path, {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
     await soon()
-    assert "deletionTimestamp" in (await world.see(path))["metadata"], "somebody changed their mind"
+    assert "deletionTimestamp" in (await world.must_get(path))["metadata"], "somebody changed their mind"
 
 
 async def test_a_volume_is_made_where_the_scheduler_says(world: World) -> None:
@@ -127,11 +127,11 @@ async def test_a_volume_is_made_where_the_scheduler_says(world: World) -> None:
     await world.node("n", labels={"kubernetes.io/hostname": "host-n"})
     await make_claim(world, storageClassName="local")
     await soon(20)
-    assert (await world.see(VOLUMES))["items"] == [], "nobody has said where"
+    assert (await world.must_get(VOLUMES))["items"] == [], "nobody has said where"
     annotation = "volume.kubernetes.io/selected-node"
     await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {annotation: "gone"}}})
     await soon()
-    claim = await world.see(f"{CLAIMS}/c")
+    claim = await world.must_get(f"{CLAIMS}/c")
     assert annotation not in claim["metadata"]["annotations"], "the scheduler is to choose another one"
     (told,) = await world.events("ProvisioningFailed")
     assert told.endswith('"local": failed to get target node: node "gone" not found')
@@ -172,5 +172,5 @@ async def test_claims_of_others_are_left_alone(world: World) -> None:
     await make_class(world)
     await make_claim(world, storageClassName="gold")
     await asyncio.sleep(40)
-    found: list[Any] = (await world.see(VOLUMES))["items"]
+    found: list[Any] = (await world.must_get(VOLUMES))["items"]
     assert found == []

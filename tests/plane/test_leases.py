@@ -72,7 +72,7 @@ class Led:
         labels = {"app": name}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-        await self.api.made(REPLICA_SETS, {"metadata": {"name": name}, "spec": spec})
+        await self.api.create(REPLICA_SETS, {"metadata": {"name": name}, "spec": spec})
         await asyncio.sleep(20)
         return bool((await self.api.get(f"{REPLICA_SETS}/{name}")).body["status"]["replicas"] == 1)
 
@@ -94,7 +94,7 @@ async def _deleted_and_taken(world: Led) -> None:
         "metadata": {"name": "kube-controller-manager"},
         "spec": {"holderIdentity": "x", "leaseDurationSeconds": 15},
     }
-    await world.api.made(LEASE.rpartition("/")[0], lease)
+    await world.api.create(LEASE.rpartition("/")[0], lease)
 
 
 async def _stalled(world: Led) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.programs import Program, go_manager, pilothouse, until
+from tests.programs import Program, kube_controller_manager, pilothouse, until
 from tests.real.cluster_view import PodHistory, View, replica_set
 from tests.real_cluster import RealCluster, RequestFailed
 from tests.tables import cases
@@ -27,7 +27,7 @@ def ours(cluster: RealCluster, directory: Path) -> Program:
 
 def gos(cluster: RealCluster, directory: Path) -> Program:
     """The real one."""
-    return go_manager(cluster, directory, "--v=2", *SHORT)
+    return kube_controller_manager(cluster, directory, "--v=2", *SHORT)
 
 
 def forget_leader(cluster: RealCluster) -> None:
@@ -78,7 +78,7 @@ def test_graceful_shutdown_releases_the_lease(view: View, directory: Path) -> No
     forget_leader(view.cluster)
     with PodHistory(view) as history, pilothouse(directory, "manager", *flags) as leader:
         leader.until(ACQUIRED)
-        with go_manager(view.cluster, directory, *long) as standby:
+        with kube_controller_manager(view.cluster, directory, *long) as standby:
             view.create(replica_set("web", WANTED))
             until(lambda: len(history.created) > 40, "the leader creates pods")
             standby.until("attempting to acquire leader lease")

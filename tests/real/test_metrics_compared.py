@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.controllermanager.metric_table import METRICS, families, parsed, total
-from tests.programs import Program, free_port, go_manager, pilothouse, until
+from tests.programs import Program, free_port, kube_controller_manager, pilothouse, until
 from tests.real.cluster_view import View, replica_set
 from tests.real.test_secure_port import get
 from tests.real_cluster import ADMIN_TOKEN, RealCluster, missing_programs, running
@@ -56,7 +56,7 @@ def ours(cluster: RealCluster, directory: Path, port: int) -> Program:
 
 def gos(cluster: RealCluster, directory: Path, port: int) -> Program:
     """The real one."""
-    return go_manager(cluster, directory, CONTROLLERS, f"--secure-port={port}", *FLAGS)
+    return kube_controller_manager(cluster, directory, CONTROLLERS, f"--secure-port={port}", *FLAGS)
 
 
 @pytest.fixture(scope="module")

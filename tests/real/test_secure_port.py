@@ -264,8 +264,11 @@ def test_client_ca_added_later_is_used(directory: Path) -> None:
     cluster = RealCluster(["--client-ca-file="]).start()
     maps = "/api/v1/namespaces/kube-system/configmaps"
     try:
-        until(lambda: cluster.ask("GET", "/api/v1/namespaces/kube-system")[0] == 200, "the system's namespace is made")
-        assert cluster.ask("GET", f"{maps}/extension-apiserver-authentication")[0] == 404
+        until(
+            lambda: cluster.try_request("GET", "/api/v1/namespaces/kube-system")[0] == 200,
+            "the system's namespace is made",
+        )
+        assert cluster.try_request("GET", f"{maps}/extension-apiserver-authentication")[0] == 404
         served = Served(cluster, directory)
         with served.program as program:
             program.until("Starting controller")

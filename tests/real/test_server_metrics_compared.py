@@ -69,7 +69,7 @@ def asked_of_ours() -> str:
     async def main(env: Env) -> str:
         world = World(env)
         await world.handler_chain.start()
-        await world.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         for method, target, body in REQUESTS:
             headers = {"content-type": PATCHES.get(method, "application/json")} if body is not None else {}
             await world.begin("PATCH" if method == "APPLY" else method, target, body, headers).run()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.clients.daemon_scenarios import Ground, Record, is_over, is_ready, target
-from tests.programs import Program, go_manager, pilothouse, until
+from tests.programs import Program, kube_controller_manager, pilothouse, until
 from tests.real.stages import Troupe, troupe
 from tests.real.test_handover import ACQUIRED, SHORT, forget_leader
 from tests.real_cluster import RealCluster
@@ -31,7 +31,7 @@ def ours(cluster: RealCluster, directory: Path) -> Program:
 
 def gos(cluster: RealCluster, directory: Path) -> Program:
     """The real one. Of a flag that comes twice the last one counts."""
-    return go_manager(cluster, directory, CONTROLLERS, "--v=2", *SHORT)
+    return kube_controller_manager(cluster, directory, CONTROLLERS, "--v=2", *SHORT)
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ class Kills:
             connection.close()
 
     def _holder(self, connection: Connection, kind: str) -> str:
-        answer = connection.ask("GET", LEASES[kind])
+        answer = connection.request("GET", LEASES[kind])
         known = answer is not None and answer.status == 200
         return answer.document["spec"].get("holderIdentity") or "" if answer is not None and known else ""
 

@@ -56,25 +56,25 @@ class Scaler:
         }
         spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
         body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
-        until(lambda: _status(self.connection.ask("POST", DEPLOYMENT, body)) in (201, 409), 60, "a Deployment")
+        until(lambda: _status(self.connection.request("POST", DEPLOYMENT, body)) in (201, 409), 60, "a Deployment")
 
     def run(self) -> None:
         """Until it is over."""
         while not self._shared.over.wait(5):
             replicas = 2 + self.changes % 4
-            answer = self.connection.ask("GET", f"{DEPLOYMENT}/web/scale")
+            answer = self.connection.request("GET", f"{DEPLOYMENT}/web/scale")
             if answer is None or answer.status != 200:
                 continue
             scale = {**answer.document, "spec": {"replicas": replicas}}
-            self.changes += _status(self.connection.ask("PUT", f"{DEPLOYMENT}/web/scale", scale)) == 200
+            self.changes += _status(self.connection.request("PUT", f"{DEPLOYMENT}/web/scale", scale)) == 200
 
     def is_done(self) -> bool:
         """Whether there are as many pods as wanted, all ready."""
-        answer = self.connection.ask("GET", f"{DEPLOYMENT}/web")
+        answer = self.connection.request("GET", f"{DEPLOYMENT}/web")
         if answer is None or answer.status != 200:
             return False
         wanted, status = answer.document["spec"]["replicas"], answer.document.get("status", {})
-        pods = self.connection.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")
+        pods = self.connection.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")
         if pods is None or pods.status != 200:
             return False
         running = [pod for pod in pods.document["items"] if pod["status"].get("phase") == "Running"]
@@ -151,7 +151,7 @@ def _checked(cluster: Cluster, fail: Callable[[Cluster, GroundTruth, Shared], li
         shared = Shared(cluster.token, lambda: cluster.address)
         setup = Connection(shared)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        until(lambda: _status(setup.ask("POST", "/api/v1/namespaces", namespace)) in (201, 409), 60, "a namespace")
+        until(lambda: _status(setup.request("POST", "/api/v1/namespaces", namespace)) in (201, 409), 60, "a namespace")
         scaler = Scaler(shared)
         scaler.create()
         clients = [Client(shared, number, PAUSE_SECONDS) for number in range(1, CLIENTS + 1)]
@@ -210,7 +210,7 @@ def snapshots_at(shared: Shared, cluster: Cluster, name: str) -> Any:
     """What a server lists in the end."""
     connection = Connection(shared, lambda: cluster.layout.reach("", name, "https"))
     known = shared.known
-    answer = connection.ask("GET", CONFIG_MAPS)
+    answer = connection.request("GET", CONFIG_MAPS)
     connection.close()
     assert answer is not None and answer.status == 200, (name, answer)
     return snapshot_of(answer.document, known, name)

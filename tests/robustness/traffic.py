@@ -81,7 +81,7 @@ class Connection:
         self._response = self._http.getresponse()
         return self._response
 
-    def ask(self, method: str, path: str, body: Any = None) -> Answer | None:
+    def request(self, method: str, path: str, body: Any = None) -> Answer | None:
         """A request and its answer; None if there was none."""
         try:
             response = self.open(method, path, body)
@@ -164,7 +164,7 @@ class Client:
         self, name: str, verb: Verb, method: str, path: str, body: Any = None, *, expected: int = 0, value: str = ""
     ) -> None:
         call = time.monotonic_ns()
-        answer = self._connection.ask(method, path, body)
+        answer = self._connection.request(method, path, body)
         end = time.monotonic_ns()
         outcome, revision = outcome_of(answer), 0
         if answer is not None and outcome is Outcome.OK and verb is not Verb.DELETE:
@@ -191,7 +191,7 @@ class Client:
 
     def _list(self) -> None:
         known = self._shared.known
-        answer = self._connection.ask("GET", CONFIG_MAPS)
+        answer = self._connection.request("GET", CONFIG_MAPS)
         if answer is not None and answer.status == 200:
             self.snapshots.append(snapshot_of(answer.document, known, f"client {self._number}"))
             self._shared.saw(self.snapshots[-1].revision)
@@ -257,7 +257,7 @@ class Watcher:
 
     def _list(self) -> bool:
         known = self._shared.known
-        answer = self._connection.ask("GET", f"{CONFIG_MAPS}?{self._query()}")
+        answer = self._connection.request("GET", f"{CONFIG_MAPS}?{self._query()}")
         if answer is None or answer.status != 200:
             self._connection.close()
             return False

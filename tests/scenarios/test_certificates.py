@@ -7,7 +7,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.certificate_requests import CLIENT, NODES, REQUESTS, SERVING, authority, decided, document, request_pem
+from tests.certificate_requests import (
+    CLIENT,
+    NODES,
+    REQUESTS,
+    SERVING,
+    authority,
+    document,
+    request_pem,
+    with_approval_condition,
+)
 from tests.scenarios.users import Doc, Restless
 from tests.scenarios.variants import broken_without
 
@@ -99,7 +108,7 @@ class Everybody(Restless):
             found = self._chance.choice(items)
             head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
             path = f"{REQUESTS}/{found['metadata']['name']}/approval"
-            await self.ask("PUT", path, {**head, **decided(found, kind)})
+            await self.ask("PUT", path, {**head, **with_approval_condition(found, kind)})
 
     async def withdraw(self) -> None:
         """Delete a request."""
@@ -140,7 +149,7 @@ async def exchanged(simulation: Simulation) -> None:
     user = Everybody(simulation)
     first = await user.ask("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
     simulation.add_rule(Rule(delay(5.0), verb="update", resource="certificatesigningrequests", nth=1))
-    await user.ask("PUT", f"{REQUESTS}/r/approval", decided(first))
+    await user.ask("PUT", f"{REQUESTS}/r/approval", with_approval_condition(first))
     await asyncio.sleep(1.0)
     await user.ask("DELETE", f"{REQUESTS}/r")
     await user.ask("POST", REQUESTS, document("r", SERVER, KUBELET_SERVING, SERVING))
@@ -164,7 +173,7 @@ async def simple(simulation: Simulation) -> None:
     user = Everybody(simulation)
     await user.ask("POST", REQUESTS, document("open", PERSON, API_SERVER_CLIENT))
     made: Doc = await user.ask("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
-    await user.ask("PUT", f"{REQUESTS}/r/approval", decided(made))
+    await user.ask("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made))
     await asyncio.sleep(60.0)
     await simulation.settle()
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.remembered import by_type, remembered
+from tests.reachable_objects import by_type, reachable_objects
 from tests.scenarios.users import Doc, User, replica_set
 
 from pilothouse.apiserver.serializers.results import WatchEvent
@@ -134,7 +134,7 @@ def _memory(simulation: Simulation) -> dict[int, Any]:
     process = simulation.process
     assert process is not None, "nothing has killed it"
     timers = [timer for timer in asyncio.get_running_loop()._timers if not timer[2].cancelled()]  # type: ignore[attr-defined]
-    found = remembered([process.manager, timers], is_foreign)
+    found = reachable_objects([process.manager, timers], is_foreign)
     # How many reflectors share the text of the version they have come to is chance, as it is with numbers, and so is
     # how many are just being notified of one.
     chance = {key for key, each in found.items() if (isinstance(each, str) and each.isdigit()) or _is_bookmark(each)}

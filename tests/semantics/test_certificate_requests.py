@@ -66,7 +66,7 @@ def test_parse_request() -> None:
 
 
 def test_last_common_name_wins() -> None:
-    pem = request_pem("first", more=[x509.NameAttribute(NameOID.COMMON_NAME, "last")])
+    pem = request_pem("first", subject_attributes=[x509.NameAttribute(NameOID.COMMON_NAME, "last")])
     assert requested_names(parse_request(pem)).common_name == "last"
 
 
@@ -90,15 +90,15 @@ def test_invalid_request_error_does_not_contain_the_request(pem: bytes, text: st
 
 
 def test_undecodable_names() -> None:
-    pem = request_pem(others=[x509.RegisteredID(x509.ObjectIdentifier("1.2.3"))])
+    pem = request_pem(other_names=[x509.RegisteredID(x509.ObjectIdentifier("1.2.3"))])
     assert requested_names(parse_request(pem)).dns_names == ()
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     wrong = x509.UnrecognizedExtension(x509.oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"\x01")
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.serialization import Encoding
-    from tests.certificate_requests import requesters_key
+    from tests.certificate_requests import request_key
 
-    signed = builder.add_extension(wrong, critical=False).sign(requesters_key(), hashes.SHA256())
+    signed = builder.add_extension(wrong, critical=False).sign(request_key(), hashes.SHA256())
     with pytest.raises(UnreadableRequest):
         requested_names(parse_request(signed.public_bytes(Encoding.PEM)))
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.connections import trusting_context
+from tests.connections import insecure_context
 from tests.custom_resources import definition
 from tests.tables import cases
 from tests.workloads import workload
@@ -236,7 +236,7 @@ def test_the_kubeconfig_is_private_and_in_the_tests_namespace(shared: Cluster) -
 
 def test_a_secure_plane_speaks_tls_and_asks_who_it_is() -> None:
     with plane(nodes=0, controllers=(), scheduler=False, secure=True) as cluster:
-        context = trusting_context()
+        context = insecure_context()
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"{cluster.url}/api/v1/nodes", context=context)
         assert refused.value.code in (401, 403)

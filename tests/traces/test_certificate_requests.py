@@ -4,7 +4,7 @@ import copy
 
 import msgspec
 from msgspec.structs import replace
-from tests.certificate_requests import REQUESTS, authority, decided, document, request_pem
+from tests.certificate_requests import REQUESTS, authority, document, request_pem, with_approval_condition
 from tests.traces.canonical import Trace, assert_same
 from tests.traces.records import Record, recorded
 from tests.traces.stage import OPTIONS, Doc, Stage, play
@@ -43,7 +43,7 @@ async def ask(stage: Stage, who: Identity, method: str, path: str, body: Doc) ->
 async def approve(stage: Stage, name: str) -> None:
     """``kubectl certificate approve``."""
     path = f"{REQUESTS}/{name}"
-    found = decided(await stage.request("GET", path.removeprefix("/")))
+    found = with_approval_condition(await stage.request("GET", path.removeprefix("/")))
     found["status"]["conditions"][0] |= {
         "reason": "KubectlApprove",
         "message": "This CSR was approved by kubectl certificate approve.",

@@ -326,13 +326,13 @@ def essence(status: int, body: Json) -> Any:
 async def answers(env: Env, setup: Sequence[Ask], asks: Sequence[Ask]) -> list[Any]:
     accounts: list[Ask] = [("POST", ACCOUNTS, {"metadata": {"name": name}}) for name in ("s", "default")]
     api = Api(env, ServerOptions(admission_plugins=DEFAULT))
-    await api.made("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    await api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     for method, path, body in [*accounts, *setup]:
-        answer = await api.ask(method, f"/{filled(path)}", filled(body))
+        answer = await api.request(method, f"/{filled(path)}", filled(body))
         assert answer.status < 300, answer.text
     found = []
     for method, path, body in asks:
-        answer = await api.ask(method, f"/{filled(path)}", filled(body))
+        answer = await api.request(method, f"/{filled(path)}", filled(body))
         found.append(essence(answer.status, answer.body))
     return found
 

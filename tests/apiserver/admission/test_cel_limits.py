@@ -167,9 +167,9 @@ async def test_object_size_is_computed_once_for_all_bindings(api: Api, monkeypat
     monkeypatch.setattr(expressions, "measured", measure)
     bindings = [{**binding(), "metadata": {"name": f"b{number}"}} for number in range(3)]
     given = policy({"expression": "variables.v != ''"}, variables=[{"name": "v", "expression": "object.data.a"}])
-    await api.made(POLICIES, given)
+    await api.create(POLICIES, given)
     for each in bindings:
-        await api.made(BINDINGS, each)
+        await api.create(BINDINGS, each)
     assert (await api.post(CONFIG_MAPS, config_map(a="1"))).status == 201
     assert [value["object"]["data"] for value in found if isinstance(value, dict)] == [{"a": "1"}]
     assert [value for value in found if isinstance(value, str)] == ["1"] * 3  # the variable of each
@@ -189,7 +189,7 @@ THINGS = "/apis/example.com/v1/namespaces/default/things"
 
 
 async def made(api: Api, text: str, definition: Object = DEFINITION) -> Answer:
-    await api.made(DEFINITIONS, definition)
+    await api.create(DEFINITIONS, definition)
     thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "text": text}
     return await api.post(THINGS, thing)
 

@@ -58,7 +58,7 @@ def request(signer: str = "example.com/s", organization: str = "people") -> dict
     },
 )
 async def test_certificate_approval(api: Api, allowed: list[str], code: int) -> None:
-    await api.made(REQUESTS, request())
+    await api.create(REQUESTS, request())
     api.server.core.authorizer = Allows(*allowed)
     answer = await api.patch(f"{REQUESTS}/c/approval", {"status": {"conditions": [APPROVED]}})
     assert answer.status == code, answer.text
@@ -71,7 +71,7 @@ async def test_certificate_approval(api: Api, allowed: list[str], code: int) -> 
 
 async def test_certificate_signing(api: Api) -> None:
     failed = {"type": "Failed", "status": "True", "reason": "r", "message": "m"}
-    await api.made(REQUESTS, request())
+    await api.create(REQUESTS, request())
     api.server.core.authorizer = Allows("approve example.com/s")
     nothing = await api.patch(f"{REQUESTS}/c/status", {"metadata": {"labels": {"a": "b"}}})
     rejected = await api.patch(f"{REQUESTS}/c/status", {"status": {"conditions": [failed]}})

@@ -49,23 +49,23 @@ def claim(name: str = "d", annotations: dict[str, str] | None = None, **spec: An
 )
 async def test_default_storage_class(api: Api, classes: list[Any], body: Any, expected: str | None) -> None:
     for one in classes:
-        await api.made(STORAGE, one)
-    assert (await api.made(CLAIMS, body))["spec"].get("storageClassName") == expected
+        await api.create(STORAGE, one)
+    assert (await api.create(CLAIMS, body))["spec"].get("storageClassName") == expected
 
 
 async def test_newest_default_class_is_used(api: Api) -> None:
-    await api.made(STORAGE, storage_class("a", DEFAULT))
+    await api.create(STORAGE, storage_class("a", DEFAULT))
     await asyncio.sleep(2)
-    await api.made(STORAGE, storage_class("b", DEFAULT))
-    assert (await api.made(CLAIMS, claim()))["spec"]["storageClassName"] == "b"
+    await api.create(STORAGE, storage_class("b", DEFAULT))
+    assert (await api.create(CLAIMS, claim()))["spec"]["storageClassName"] == "b"
 
 
 async def test_default_ingress_class(api: Api) -> None:
     backend = {"service": {"name": "s", "port": {"number": 80}}}
     marked = {"ingressclass.kubernetes.io/is-default-class": "true"}
     spec = {"controller": "example.com/x"}
-    await api.made(INGRESS_CLASSES, {"metadata": {"name": "usual", "annotations": marked}, "spec": spec})
-    await api.made(INGRESS_CLASSES, {"metadata": {"name": "other"}, "spec": spec})
+    await api.create(INGRESS_CLASSES, {"metadata": {"name": "usual", "annotations": marked}, "spec": spec})
+    await api.create(INGRESS_CLASSES, {"metadata": {"name": "other"}, "spec": spec})
     found = []
     for name, annotations, more in (
         ("a", {}, {}),
@@ -73,7 +73,7 @@ async def test_default_ingress_class(api: Api) -> None:
         ("c", {}, {"ingressClassName": "other"}),
     ):
         body = {"metadata": {"name": name, "annotations": annotations}, "spec": {"defaultBackend": backend, **more}}
-        found.append((await api.made(INGRESSES, body))["spec"].get("ingressClassName"))
+        found.append((await api.create(INGRESSES, body))["spec"].get("ingressClassName"))
     assert found == ["usual", None, "other"]
 
 
@@ -82,10 +82,10 @@ async def test_storage_object_in_use_protection(api: Api) -> None:
     attributes = {"metadata": {"name": "a"}, "driverName": "x", "parameters": {"a": "b"}}
     kept = {"metadata": {"name": "e", "finalizers": ["kubernetes.io/pvc-protection", "a/b"]}}
     found = [
-        await api.made(CLAIMS, claim()),
-        await api.made(VOLUMES, {"metadata": {"name": "v", "finalizers": ["a/b"]}, "spec": source}),
-        await api.made("/apis/storage.k8s.io/v1/volumeattributesclasses", attributes),
-        await api.made(CLAIMS, {**claim(), **kept}),
+        await api.create(CLAIMS, claim()),
+        await api.create(VOLUMES, {"metadata": {"name": "v", "finalizers": ["a/b"]}, "spec": source}),
+        await api.create("/apis/storage.k8s.io/v1/volumeattributesclasses", attributes),
+        await api.create(CLAIMS, {**claim(), **kept}),
     ]
     assert [one["metadata"]["finalizers"] for one in found] == [
         ["kubernetes.io/pvc-protection"],
@@ -116,9 +116,9 @@ NOT_GROWING = (
     },
 )
 async def test_persistent_volume_claim_resize(api: Api, phase: str, name: str, why: str) -> None:
-    await api.made(STORAGE, storage_class("grows", allowVolumeExpansion=True))
-    await api.made(STORAGE, storage_class("stays"))
-    await api.made(CLAIMS, claim(storageClassName=name, volumeName="v"))
+    await api.create(STORAGE, storage_class("grows", allowVolumeExpansion=True))
+    await api.create(STORAGE, storage_class("stays"))
+    await api.create(CLAIMS, claim(storageClassName=name, volumeName="v"))
     status = {"phase": phase, "capacity": {"storage": "1Gi"}}
     await api.patch(f"{CLAIMS}/d/status", {"status": status})
     same = await api.patch(f"{CLAIMS}/d", {"metadata": {"labels": {"a": "b"}}})
@@ -170,7 +170,7 @@ GPU = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
     },
 )
 async def test_runtime_class(api: Api, of_class: dict[str, Any], spec: dict[str, Any], expected: Any) -> None:
-    await api.made(RUNTIMES, runtime(**of_class))
+    await api.create(RUNTIMES, runtime(**of_class))
     answer = await api.post(PODS, pod(**{"runtimeClassName": "r", **spec}))
     if isinstance(expected, str):
         assert (answer.status, answer.message) == (403, f'pods "p" is forbidden: {expected}')
@@ -206,14 +206,14 @@ def test_redundant_tolerations_are_removed(listed: list[str], expected: list[str
 async def test_pod_gets_topology_labels_of_its_node(api: Api) -> None:
     zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
     labels = {zone: "z", region: "r", "other": "o"}
-    await api.made("/api/v1/nodes", {"metadata": {"name": "n", "labels": labels}})
-    await api.made("/api/v1/nodes", {"metadata": {"name": "plain"}})
+    await api.create("/api/v1/nodes", {"metadata": {"name": "n", "labels": labels}})
+    await api.create("/api/v1/nodes", {"metadata": {"name": "plain"}})
     for name in ("a", "b"):
-        await api.made(PODS, pod(name, labels={"mine": "m", zone: "other"}))
+        await api.create(PODS, pod(name, labels={"mine": "m", zone: "other"}))
     for name, node in (("a", "n"), ("b", "plain")):
         target = {"kind": "Node", "name": node}
-        await api.made(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
-    await api.made(PODS, pod("c", nodeName="n"))
+        await api.create(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+    await api.create(PODS, pod("c", nodeName="n"))
     await api.patch(f"{PODS}/c", {"metadata": {"labels": {zone: None}}})
     assert [(await api.get(f"{PODS}/{name}")).meta["labels"] for name in ("a", "b", "c")] == [
         {"mine": "m", zone: "z", region: "r"},

@@ -20,7 +20,7 @@ def a_container(name: str = "c", requests: Any = None, limits: Any = None, **mor
 
 
 async def posted(api: Api, limits: list[dict[str, Any]], target: str, body: Any) -> Answer:
-    await api.made(RANGES, limit_range(*limits))
+    await api.create(RANGES, limit_range(*limits))
     return await api.post(target, body)
 
 
@@ -118,7 +118,7 @@ async def test_rejected_pods(api: Api, limit: dict[str, Any], container: dict[st
 
 
 async def test_pod_limits_sum_containers_and_use_the_largest_init_container(api: Api) -> None:
-    await api.made(RANGES, limit_range({"type": "Pod", "max": {"cpu": "3"}}))
+    await api.create(RANGES, limit_range({"type": "Pod", "max": {"cpu": "3"}}))
     two = [a_container("a", limits={"cpu": "1"}), a_container("b", limits={"cpu": "1"})]
     codes = []
     for name, init in (("fits", "3"), ("large", "3500m"), ("sidecar", "2500m")):
@@ -160,9 +160,9 @@ async def test_generated_name_is_in_the_error(api: Api) -> None:
 
 
 async def test_pod_updates_and_other_namespaces_are_not_limited(api: Api) -> None:
-    await api.made(PODS, pod())
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
-    await api.made(RANGES, limit_range({"type": "Pod", "min": {"cpu": "1"}}))
+    await api.create(PODS, pod())
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "other"}})
+    await api.create(RANGES, limit_range({"type": "Pod", "min": {"cpu": "1"}}))
     changed = await api.patch(PODS + "/p", {"metadata": {"labels": {"a": "b"}}})
     elsewhere = await api.post("/api/v1/namespaces/other/pods", pod())
     dry = await api.post(PODS + "?dryRun=All", pod("q"))
@@ -176,8 +176,8 @@ async def test_pod_updates_and_other_namespaces_are_not_limited(api: Api) -> Non
 
 
 async def test_resize_beyond_limits_is_rejected(api: Api) -> None:
-    await api.made(PODS, pod(containers=[a_container(requests={"cpu": "1"}, limits={"cpu": "2"})]))
-    await api.made(RANGES, limit_range({"type": "Container", "max": {"cpu": "2"}}))
+    await api.create(PODS, pod(containers=[a_container(requests={"cpu": "1"}, limits={"cpu": "2"})]))
+    await api.create(RANGES, limit_range({"type": "Container", "max": {"cpu": "2"}}))
     answers = []
     for cpu in ("1500m", "3"):
         wanted = {"requests": {"cpu": "1"}, "limits": {"cpu": cpu}}
@@ -201,7 +201,7 @@ async def test_number_of_compared_quantities_is_bounded(api: Api, containers: in
     amounts = {f"example.com/r{number}": "1" for number in range(1000)}
     for number in range(ranges):
         limits = limit_range({"type": "Pod", "max": amounts}, name=f"l{number}")
-        await api.made(RANGES, limits)
+        await api.create(RANGES, limits)
     answer = await api.post(PODS, pod(containers=[a_container(f"c{number}") for number in range(containers)]))
     assert answer.status == 403
     assert ("comparisons of quantities, at most 20000 are allowed" in answer.message) == too_many

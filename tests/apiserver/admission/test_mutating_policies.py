@@ -65,8 +65,8 @@ def config_map(**data: str) -> Object:
 
 
 async def created(api: Api, given: Object, bound: Object | None = None) -> Answer:
-    await api.made(POLICIES, given)
-    await api.made(BINDINGS, bound or binding())
+    await api.create(POLICIES, given)
+    await api.create(BINDINGS, bound or binding())
     return await api.post(CONFIG_MAPS, config_map(a="1"))
 
 
@@ -121,12 +121,12 @@ async def test_failing_policy_rejects(api: Api) -> None:
 
 async def test_map_lists_merge_by_keys_and_atomic_lists_are_rejected(api: Api) -> None:
     sidecar = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'side', image: 'i'%s}]}}"
-    await api.made(POLICIES, policy(sidecar % "", resources="pods"))
-    await api.made(BINDINGS, binding())
+    await api.create(POLICIES, policy(sidecar % "", resources="pods"))
+    await api.create(BINDINGS, binding())
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
     merged = await api.post(PODS, pod)
-    await api.made(POLICIES, policy(sidecar % ", args: ['x']", resources="pods", name="q"))
-    await api.made(BINDINGS, binding("c", "q"))
+    await api.create(POLICIES, policy(sidecar % ", args: ['x']", resources="pods", name="q"))
+    await api.create(BINDINGS, binding("c", "q"))
     pod["metadata"] = {"name": "q"}
     rejected = await api.post(PODS, pod)
     assert [one["name"] for one in merged.body["spec"]["containers"]] == ["main", "side"]
@@ -141,15 +141,15 @@ async def test_reinvocation_policy_if_needed(api: Api) -> None:
     count = "Object{data: Object.data{seen: string(size(object.data))}}"
     for name, again in (("a", "IfNeeded"), ("b", "Never")):
         text = count if name == "a" else "Object{data: Object.data{b: 'b'}}"
-        await api.made(POLICIES, policy(text, name=name, reinvocationPolicy=again))
-        await api.made(BINDINGS, binding(name, name))
+        await api.create(POLICIES, policy(text, name=name, reinvocationPolicy=again))
+        await api.create(BINDINGS, binding(name, name))
     assert [(await api.post(CONFIG_MAPS, config_map(a="1"))).body["data"]] == [{"a": "1", "b": "b", "seen": "3"}]
 
 
 async def test_mutations_keep_managed_fields(api: Api) -> None:
-    before = await api.made(CONFIG_MAPS, config_map(a="1"))
-    await api.made(POLICIES, policy(LABEL, PATCH))
-    await api.made(BINDINGS, binding())
+    before = await api.create(CONFIG_MAPS, config_map(a="1"))
+    await api.create(POLICIES, policy(LABEL, PATCH))
+    await api.create(BINDINGS, binding())
     after = (await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})).body
     assert after["metadata"]["labels"] == {"x": "y", "team": "core", "b/c": "21"}
     assert [one["manager"] for one in after["metadata"]["managedFields"]] == ["test"]

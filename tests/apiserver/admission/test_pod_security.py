@@ -253,7 +253,7 @@ async def test_warn_violations_of_pods_and_templates(api: Api) -> None:
 
 async def test_only_updates_of_containers_are_evaluated(api: Api) -> None:
     await namespace(api)
-    await api.made(IN_N, pod(hostPID=True))
+    await api.create(IN_N, pod(hostPID=True))
     await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
     labelled = await api.patch(f"{IN_N}/p", {"metadata": {"labels": {"a": "b"}}})
     image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}]
@@ -265,9 +265,9 @@ async def test_only_updates_of_containers_are_evaluated(api: Api) -> None:
 async def test_stricter_namespace_label_warns_of_existing_pods(api: Api) -> None:
     await namespace(api)
     for name in ("b", "a", "c"):
-        await api.made(IN_N, pod(name, hostPID=True))
-    await api.made(IN_N, pod("p", containers=[a_container(**GOOD_CONTEXT)]))
-    await api.made(IN_N, pod("z", hostPID=True, containers=[a_container(privileged=True)]))
+        await api.create(IN_N, pod(name, hostPID=True))
+    await api.create(IN_N, pod("p", containers=[a_container(**GOOD_CONTEXT)]))
+    await api.create(IN_N, pod("z", hostPID=True, containers=[a_container(privileged=True)]))
     target = f"{NAMESPACES}/n"
     strict = await api.patch(target, {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
     again = await api.patch(target, {"metadata": {"labels": {"x": "y"}}})
@@ -309,7 +309,7 @@ async def test_defaults_and_exemptions(env: Env) -> None:
     api = Api(env, options)
     freed = await namespace(api, "free", enforce="restricted", audit_version="v1.3", audit="baseline")
     await namespace(api)
-    await api.made("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "sandbox"}, "handler": "x"})
+    await api.create("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "sandbox"}, "handler": "x"})
     free = "/api/v1/namespaces/free/pods"
     answers = [
         await api.post(free, pod(hostPID=True)),

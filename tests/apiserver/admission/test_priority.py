@@ -49,7 +49,7 @@ async def test_pod_priority(
     api: Api, classes: list[dict[str, Any]], spec: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
     for one in classes:
-        await api.made(CLASSES, one)
+        await api.create(CLASSES, one)
     answer = await api.post(PODS, a_pod(**spec))
     assert answer.status == 201, answer.text
     got = answer.body["spec"]
@@ -78,7 +78,7 @@ async def test_rejected_pods(api: Api, spec: dict[str, Any], why: str) -> None:
 
 
 async def test_only_one_global_default(api: Api) -> None:
-    await api.made(CLASSES, DEFAULT)
+    await api.create(CLASSES, DEFAULT)
     answer = await api.post(CLASSES, a_class("other", 8, globalDefault=True))
     assert answer.status == 403
     assert answer.body["message"].endswith(

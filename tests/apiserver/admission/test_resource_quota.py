@@ -22,7 +22,7 @@ async def quota(
     api: Api, hard: dict[str, str], used: dict[str, str] | None = None, name: str = "q", **spec: Any
 ) -> None:
     """A quota that its controller has looked at."""
-    await api.made(QUOTAS, {"metadata": {"name": name}, "spec": {"hard": hard, **spec}})
+    await api.create(QUOTAS, {"metadata": {"name": name}, "spec": {"hard": hard, **spec}})
     status = {"hard": hard, "used": dict.fromkeys(hard, "0") if used is None else used}
     answer = await api.patch(f"{QUOTAS}/{name}/status", {"status": status})
     assert answer.status == 200, answer.text
@@ -43,8 +43,8 @@ async def test_pod_is_charged_immediately(api: Api) -> None:
 
     expected = {"pods": "2", "count/pods": "2", "cpu": "200m", "requests.cpu": "200m", "limits.memory": "2Gi"}
     await quota(api, hard)
-    await api.made(PODS, limited())
-    await api.made(PODS, limited(name="q"))
+    await api.create(PODS, limited())
+    await api.create(PODS, limited(name="q"))
     assert await used(api) == expected
 
 
@@ -74,7 +74,7 @@ async def test_concurrent_creates_do_not_exceed_the_quota(api: Api) -> None:
 async def test_all_quotas_are_charged_or_none(api: Api) -> None:
     await quota(api, {"pods": "5"}, name="a")
     await quota(api, {"count/pods": "1"}, name="b")
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     rejected = await api.post(PODS, pod("q"))
     assert (rejected.status, await used(api, "a"), await used(api, "b")) == (403, {"pods": "1"}, {"count/pods": "1"})
 
@@ -91,7 +91,7 @@ async def test_all_quotas_are_charged_or_none(api: Api) -> None:
     },
 )
 async def test_quota_without_status(api: Api, hard: dict[str, str], status: dict[str, Any], message: str) -> None:
-    await api.made(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    await api.create(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
     await api.patch(f"{QUOTAS}/q/status", {"status": status})
     assert (await api.post(PODS, limited())).message == (f'pods "p" is forbidden: {message}' if message else "")
 
@@ -140,18 +140,18 @@ async def test_containers_must_specify_quota_limited_resources(api: Api) -> None
     },
 )
 async def test_scopes(api: Api, scopes: list[Any], spec: dict[str, Any], charged: bool) -> None:
-    await api.made("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 5})
+    await api.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 5})
     plain = isinstance(scopes[0], str)
     selected: dict[str, Any] = {"scopes": scopes} if plain else {"scopeSelector": {"matchExpressions": scopes}}
     await quota(api, {"pods": "5"}, **selected)
-    await api.made(PODS, pod(**spec))
+    await api.create(PODS, pod(**spec))
     assert await used(api) == {"pods": "1" if charged else "0"}
 
 
 async def test_active_deadline_set_later_changes_the_scope(api: Api) -> None:
     await quota(api, {"pods": "1"}, scopes=["Terminating"])
     for name in ("p", "q"):
-        await api.made(PODS, pod(name))
+        await api.create(PODS, pod(name))
         answer = await api.patch(f"{PODS}/{name}", {"spec": {"activeDeadlineSeconds": 100}})
     assert (await used(api), answer.status) == ({"pods": "1"}, 403)
 
@@ -169,14 +169,14 @@ async def test_services_are_charged_by_type_and_on_updates(api: Api) -> None:
         return dict(zip(names, map(str, counts), strict=True))
 
     await quota(api, hard)
-    await api.made(SERVICES, service("ClusterIP"))
+    await api.create(SERVICES, service("ClusterIP"))
     seen = [await used(api)]
     await api.patch(f"{SERVICES}/s", {"spec": {"type": "NodePort"}})
     seen.append(await used(api))
     await api.patch(f"{SERVICES}/s", {"metadata": {"labels": {"a": "b"}}})
-    await api.made(SERVICES, service("LoadBalancer", "l"))
+    await api.create(SERVICES, service("LoadBalancer", "l"))
     seen.append(await used(api))
-    await api.made(SERVICES, service("LoadBalancer", "m", allocateLoadBalancerNodePorts=False))
+    await api.create(SERVICES, service("LoadBalancer", "m", allocateLoadBalancerNodePorts=False))
     seen.append(await used(api))
     assert seen == [of(1, 0, 0, 1), of(1, 2, 0, 1), of(2, 4, 1, 2), of(3, 4, 2, 3)]
 
@@ -193,8 +193,8 @@ async def test_claims_are_charged_by_size_class_and_expansion(api: Api) -> None:
         return {"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources, **spec}}
 
     await quota(api, hard)
-    await api.made(CLAIMS, claim("a", "2Gi"))
-    await api.made(CLAIMS, claim("b", "3Gi", storageClassName="fast"))
+    await api.create(CLAIMS, claim("a", "2Gi"))
+    await api.create(CLAIMS, claim("b", "3Gi", storageClassName="fast"))
     rejected = await api.post(CLAIMS, claim("c", "1Gi", storageClassName="slow"))
     after = await used(api)
     message = rejected.message
@@ -211,7 +211,7 @@ async def test_claims_are_charged_by_size_class_and_expansion(api: Api) -> None:
 
 async def test_object_count_quota(api: Api) -> None:
     await quota(api, {"configmaps": "2", "count/configmaps": "5", "count/deployments.apps": "0"})
-    await api.made(MAPS, config_map("a"))
+    await api.create(MAPS, config_map("a"))
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     rejected = await api.post("/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}, "spec": spec})
@@ -229,18 +229,18 @@ async def test_object_count_quota(api: Api) -> None:
 async def test_dry_run_and_failed_writes_are_not_charged(api: Api) -> None:
     await quota(api, {"configmaps": "2"})
     codes = [(await api.post(MAPS + "?dryRun=All", config_map("a"))).status]
-    await api.made(MAPS, config_map("a"))
+    await api.create(MAPS, config_map("a"))
     codes.append((await api.post(MAPS, config_map("a"))).status)
     codes.append((await api.post(MAPS, config_map("Not A Name"))).status)
     codes.append((await api.patch(f"{MAPS}/a", {"data": {"x": "y"}})).status)
-    await api.made(MAPS, config_map("b"))
+    await api.create(MAPS, config_map("b"))
     codes.append((await api.post(MAPS + "?dryRun=All", config_map("c"))).status)
     assert (codes, await used(api)) == ([201, 409, 422, 200, 403], {"configmaps": "2"})
 
 
 async def test_quota_update_is_observed_before_the_object(api: Api) -> None:
     await quota(api, {"pods": "2"})
-    made = await api.made(PODS, pod())
+    made = await api.create(PODS, pod())
     charged = await api.get(f"{QUOTAS}/q")
     assert int(charged.meta["resourceVersion"]) < int(made["metadata"]["resourceVersion"])
 
@@ -316,7 +316,7 @@ async def test_implicit_extended_resources_are_limited(api: Api) -> None:
         return pod(pod_name, containers=[{"name": "c", "image": "i", "resources": resources}])
 
     await quota(api, {f"requests.{name}": "3"})
-    await api.made(PODS, asking("p"))
+    await api.create(PODS, asking("p"))
     rejected = await api.post(PODS, asking("q"))
     charged = await used(api)
     assert charged == {f"requests.{name}": "2"}
@@ -343,7 +343,7 @@ def test_extended_resources_hugepages_and_overhead_count() -> None:
 
 async def test_resize_charges_the_difference(api: Api) -> None:
     await quota(api, {"requests.cpu": "1"})
-    await api.made(PODS, limited("300m"))
+    await api.create(PODS, limited("300m"))
     seen: list[Any] = []
     for cpu in ("500m", "200m", "1500m"):
         resources = {"requests": {"cpu": cpu, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}

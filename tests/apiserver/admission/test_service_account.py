@@ -17,7 +17,7 @@ PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 async def posted(env: Env, body: Any, *, name: str = "default", **account: Any) -> Answer:
     api = Api(env, WITH)
-    await api.made(ACCOUNTS, {"metadata": {"name": name, **account.pop("metadata", {})}, **account})
+    await api.create(ACCOUNTS, {"metadata": {"name": name, **account.pop("metadata", {})}, **account})
     return await api.post(PODS, body)
 
 
@@ -90,7 +90,7 @@ async def test_default_account_is_awaited(env: Env) -> None:
     waited = api.env.monotonic() - before
     waiting = asyncio.ensure_future(api.post(PODS, pod()))
     await asyncio.sleep(0.3)
-    await api.made(ACCOUNTS, {"metadata": {"name": "default"}})
+    await api.create(ACCOUNTS, {"metadata": {"name": "default"}})
     assert (await waiting).body["spec"]["serviceAccountName"] == "default"
     status = rejected.status
     message = rejected.message

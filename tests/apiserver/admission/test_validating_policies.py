@@ -31,8 +31,8 @@ def config_map(name: str = "c", **data: str) -> Object:
 
 
 async def post_with_policy(api: Api, body: Object, given: Object, bound: Object) -> Answer:
-    await api.made(POLICIES, given)
-    await api.made(BINDINGS, bound)
+    await api.create(POLICIES, given)
+    await api.create(BINDINGS, bound)
     return await api.post(CONFIG_MAPS, body)
 
 
@@ -173,7 +173,7 @@ async def test_binding_with_warn_action(api: Api) -> None:
 
 async def test_param_ref_by_name_or_selector(api: Api) -> None:
     wanted = config_map("params", a="1")
-    await api.made(CONFIG_MAPS, wanted)
+    await api.create(CONFIG_MAPS, wanted)
     given = policy(
         {"expression": "object.data.a == params.data.a", "messageExpression": "'want ' + params.data.a"},
         paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
@@ -192,15 +192,15 @@ async def test_param_ref_by_name_or_selector(api: Api) -> None:
 
 
 async def test_updates_and_deletes_are_validated(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map(a="1"))
-    await api.made(
+    await api.create(CONFIG_MAPS, config_map(a="1"))
+    await api.create(
         POLICIES,
         policy(
             {"expression": "request.operation != 'DELETE' || oldObject.data.a == '9'", "message": "stays"},
             {"expression": "object == null || object.data.a == oldObject.data.a", "message": "fixed"},
         ),
     )
-    await api.made(BINDINGS, binding())
+    await api.create(BINDINGS, binding())
     changed, added, deleted = [
         await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}}),
         await api.patch(CONFIG_MAPS + "/c", {"data": {"b": "2"}}),
@@ -225,8 +225,8 @@ async def test_an_equivalent_version_is_converted(api: Api, match_policy: str, c
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
         },
     }
-    await api.made(POLICIES, given)
-    await api.made(BINDINGS, binding())
+    await api.create(POLICIES, given)
+    await api.create(BINDINGS, binding())
     answer = await api.post(SCALERS, scaler)
     assert answer.status == code
     assert code == 201 or answer.message.endswith("denied request: autoscaling/v2")
@@ -234,8 +234,8 @@ async def test_an_equivalent_version_is_converted(api: Api, match_policy: str, c
 
 async def test_policies_do_not_apply_to_policies(api: Api) -> None:
     rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
-    await api.made(POLICIES, policy({"expression": "false"}, constraints={"resourceRules": [rule]}))
-    await api.made(BINDINGS, binding())
+    await api.create(POLICIES, policy({"expression": "false"}, constraints={"resourceRules": [rule]}))
+    await api.create(BINDINGS, binding())
     assert (await api.delete(BINDINGS + "/b")).status == 200
 
 
@@ -312,8 +312,8 @@ async def test_invalid_selector_follows_the_failure_policy(
     """And only those writes that the rules are about."""
     constraints = {"resourceRules": [RULE], **SELECTED}
     given = policy({"expression": "true"}, failurePolicy=failure_policy, constraints=constraints)
-    await api.made(POLICIES, given)
-    await api.made(BINDINGS, binding(matchResources=SELECTED))
+    await api.create(POLICIES, given)
+    await api.create(BINDINGS, binding(matchResources=SELECTED))
     before = await api.post(CONFIG_MAPS, config_map("before"))
     await api.rewrite(key, '"Exists"', '"Is"')
     other = await api.post(CONFIG_MAPS.replace("configmaps", "secrets"), {"metadata": {"name": "s"}})
@@ -324,8 +324,8 @@ async def test_invalid_selector_follows_the_failure_policy(
 
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_policy_that_becomes_undecodable_stays_in_force(api: Api) -> None:
-    await api.made(POLICIES, policy(ONE))
-    await api.made(BINDINGS, binding())
+    await api.create(POLICIES, policy(ONE))
+    await api.create(BINDINGS, binding())
     await api.rewrite(KEY, '"validations":[', '"validations":"x","was":[')
     rejected = await api.post(CONFIG_MAPS, config_map(a="2"))
     granted = await api.post(CONFIG_MAPS, config_map("d", a="1"))
@@ -340,8 +340,8 @@ async def test_policy_that_becomes_undecodable_stays_in_force(api: Api) -> None:
 @pytest.mark.parametrize("key", [KEY, BINDING_KEY])
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_undecodable_policy_at_startup_makes_the_server_unready(api: Api, key: str) -> None:
-    await api.made(POLICIES, policy(ONE))
-    await api.made(BINDINGS, binding())
+    await api.create(POLICIES, policy(ONE))
+    await api.create(BINDINGS, binding())
     await api.rewrite(key, '"spec":{', '"spec":"x","was":{')
     api.transport = ApiServer(api.env, api.store).transport("admin", ("system:masters",))
     rejected = await api.post(CONFIG_MAPS, config_map(a="1"))

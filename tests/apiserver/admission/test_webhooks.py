@@ -85,7 +85,7 @@ async def posted(
     query: str = "",
 ) -> tuple[Answer, Hooks]:
     hooks = Hooks(api, answer)
-    await api.made(kind, configuration(*webhooks))
+    await api.create(kind, configuration(*webhooks))
     return await api.post(CONFIG_MAPS + query, config_map(a="1")), hooks
 
 
@@ -242,7 +242,7 @@ async def test_defaulting_and_later_plugins_see_webhook_mutations(api: Api) -> N
     sidecar = {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "i"}}
     tolerations = {"op": "remove", "path": "/spec/tolerations"}
     Hooks(api, lambda _name, _request: patch(sidecar, tolerations))
-    await api.made(MUTATING, configuration(webhook(rules=[rule])))
+    await api.create(MUTATING, configuration(webhook(rules=[rule])))
     spec = {"containers": [{"name": "c", "image": "i"}]}
     spec = (await api.post("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})).body["spec"]
     assert [(one["name"], one["imagePullPolicy"]) for one in spec["containers"]] == [
@@ -255,7 +255,7 @@ async def test_defaulting_and_later_plugins_see_webhook_mutations(api: Api) -> N
 async def test_webhook_configurations_are_exempt_from_webhooks(api: Api) -> None:
     everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
     Hooks(api, lambda _name, _request: {"allowed": False})
-    await api.made(VALIDATING, configuration(webhook(rules=[everything])))
+    await api.create(VALIDATING, configuration(webhook(rules=[everything])))
     assert (await api.delete(VALIDATING + "/w")).status == 200
 
 
@@ -263,7 +263,7 @@ async def test_invalid_selector_rejects_the_request(api: Api) -> None:
     """Unlike a policy's, whose failures may be ignored (apiserver ``webhook/generic/webhook.go``, v0.36)."""
     Hooks(api, lambda _name, _request: {})
     selected = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
-    await api.made(VALIDATING, configuration(webhook(failurePolicy="Ignore", objectSelector=selected)))
+    await api.create(VALIDATING, configuration(webhook(failurePolicy="Ignore", objectSelector=selected)))
     before = await api.post(CONFIG_MAPS, config_map())
     await api.rewrite("admissionregistration.k8s.io/validatingwebhookconfigurations/w", '"Exists"', '"Is"')
     rejected = await api.delete(CONFIG_MAPS + "/c")
@@ -272,7 +272,7 @@ async def test_invalid_selector_rejects_the_request(api: Api) -> None:
 
 
 async def test_webhooks_are_not_called_in_virtual_time(api: Api) -> None:
-    await api.made(VALIDATING, configuration(webhook()))
+    await api.create(VALIDATING, configuration(webhook()))
     answer = await api.post(CONFIG_MAPS, config_map())
     assert answer.status == 500
     assert answer.message == (
@@ -292,9 +292,9 @@ async def test_unresolvable_webhook_services(api: Api, service: Object, problem:
 
     wanted = f'failed to call webhook: Post "https://s.default.svc:443/p?timeout=10s": {problem}'
     if service:
-        await api.made("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": service})
+        await api.create("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": service})
     config = {"service": {"namespace": "default", "name": "s", "path": "/p"}}
-    await api.made(VALIDATING, configuration(webhook(clientConfig=config)))
+    await api.create(VALIDATING, configuration(webhook(clientConfig=config)))
     assert (await api.post(CONFIG_MAPS, config_map())).message == FAILED + wanted
 
 
@@ -350,7 +350,7 @@ async def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
     api, hook = Api(Env()), RealHook(tmp_path, ["localhost", "s.default.svc"])
     server = await hook.start()
     outside = {"type": "ExternalName", "externalName": "localhost"}
-    await api.made("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": outside})
+    await api.create("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": outside})
     messages = []
     service = {"namespace": "default", "name": "s", "path": "/by-service", "port": hook.port}
     for config in (
@@ -363,7 +363,7 @@ async def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
         {"url": f"https://localhost:{hook.port}/by-url"},
         {"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle},
     ):
-        await api.made(VALIDATING, configuration(webhook(clientConfig=config)))
+        await api.create(VALIDATING, configuration(webhook(clientConfig=config)))
         messages.append((await api.post(CONFIG_MAPS, config_map())).message)
         await api.delete(VALIDATING + "/w")
     server.close()

@@ -61,7 +61,7 @@ def test_available_condition(spec: Object, service: Any, slices: list[Object], r
 
 async def test_false_insecure_skip_tls_verify_is_omitted(api: Api) -> None:
     spec = {**SPEC, "insecureSkipTLSVerify": False, "groupPriorityMinimum": 1, "versionPriority": 1}
-    made = await api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
+    made = await api.create(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
     assert "insecureSkipTLSVerify" not in made["spec"]
 
 
@@ -76,15 +76,15 @@ async def test_condition_follows_the_service(started_api: Api) -> None:
 
     backend = {"namespace": "default", "name": "s"}
     spec = {**SPEC, "service": backend, "groupPriorityMinimum": 1, "versionPriority": 1}
-    await started_api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
+    await started_api.create(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
     await look()
     services = "/api/v1/namespaces/default/services"
-    await started_api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 443}]}})
+    await started_api.create(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 443}]}})
     await look()
     slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
     labels = {"kubernetes.io/service-name": "s"}
     ready = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": "", "port": 1}]}
-    await started_api.made(slices, {"metadata": {"name": "s-1", "labels": labels}, **ready})
+    await started_api.create(slices, {"metadata": {"name": "s-1", "labels": labels}, **ready})
     await look()
     await started_api.delete(f"{services}/s")
     await look()
@@ -108,7 +108,7 @@ async def test_availability_metrics(started_api: Api) -> None:
             total(page, "aggregator_unavailable_apiservice_total", **reason),
         )
 
-    await started_api.made(API_SERVICES, {"metadata": {"name": name}, "spec": {**spec, **priorities}})
+    await started_api.create(API_SERVICES, {"metadata": {"name": name}, "spec": {**spec, **priorities}})
     assert await counted() == (0, 0)
     patch = {"spec": {"service": SPEC["service"]}}
     answer = await started_api.patch(f"{API_SERVICES}/{name}", patch)

@@ -92,11 +92,11 @@ async def test_definition_is_served_after_the_create_response(api: Api) -> None:
 
 
 async def test_conflicting_names_are_not_accepted(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
+    await api.create(DEFINITIONS, definition())
     other = definition()
     other["metadata"]["name"] = "bars.example.com"
     other["spec"]["names"] = {"plural": "bars", "kind": "Foo"}
-    await api.made(DEFINITIONS, other)
+    await api.create(DEFINITIONS, other)
     found = await api.get(DEFINITIONS + "/bars.example.com")
     listed = await api.get(FOOS.replace("foos", "bars"))
     conditions = {c["type"]: (c["status"], c["reason"], c["message"]) for c in found.body["status"]["conditions"]}
@@ -112,7 +112,7 @@ async def test_unknown_fields_are_pruned_and_defaults_filled_in(api: Api) -> Non
     body = foo(bar=1, open={"x": 1}, note=None, port="http")
     body["metadata"]["foo"] = 1
     body["status"] = {"replicas": 3}
-    await api.made(DEFINITIONS, definition())
+    await api.create(DEFINITIONS, definition())
     answer = await api.post(FOOS, body)
     assert answer.status == 201
     assert answer.body["spec"] == {"size": 1, "open": {"x": 1}, "note": None, "port": "http", "replicas": 2}
@@ -143,7 +143,7 @@ async def test_unknown_fields_are_pruned_and_defaults_filled_in(api: Api) -> Non
     ],
 )
 async def test_values_rejected_by_the_schema(api: Api, spec: Object, text: str) -> None:
-    await api.made(DEFINITIONS, definition())
+    await api.create(DEFINITIONS, definition())
     answer = await api.post(FOOS, foo(**spec))
     assert answer.status == 422
     assert answer.message == f'Foo.example.com "f" is invalid: {text}'
@@ -152,14 +152,14 @@ async def test_values_rejected_by_the_schema(api: Api, spec: Object, text: str) 
 async def test_a_missing_required_field_is_named(api: Api) -> None:
     body = foo()
     del body["spec"]["size"]
-    await api.made(DEFINITIONS, definition())
+    await api.create(DEFINITIONS, definition())
     assert (await api.post(FOOS, body)).message == 'Foo.example.com "f" is invalid: spec.size: Required value'
 
 
 async def test_ratcheting_skips_unchanged_values(api: Api) -> None:
     """Ratcheting: a stricter schema does not make old objects unwritable."""
-    await api.made(DEFINITIONS, definition())
-    await api.made(FOOS, foo(size=5))
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo(size=5))
     stricter = (await api.get(DEFINITION)).body
     properties = stricter["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     properties["size"]["maximum"] = 3
@@ -171,8 +171,8 @@ async def test_ratcheting_skips_unchanged_values(api: Api) -> None:
 
 
 async def test_generation_and_status_of_a_custom_object(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
-    await api.made(FOOS, foo())
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo())
     seen = []
     for target, patch in (
         (FOOS + "/f", {"spec": {"size": 2}}),
@@ -186,8 +186,8 @@ async def test_generation_and_status_of_a_custom_object(api: Api) -> None:
 
 
 async def test_scale_of_a_custom_object(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
-    await api.made(FOOS, foo())
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo())
     await api.patch(FOOS + "/f/status", {"status": {"replicas": 1, "selector": "a=b"}})
     scaled = await api.patch(FOOS + "/f/scale", {"spec": {"replicas": 4}})
     found = await api.get(FOOS + "/f")
@@ -215,8 +215,8 @@ async def test_scale_without_replicas_can_be_patched_but_not_read(
     made = definition()
     fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     del fields["replicas"]["default"]
-    await api.made(DEFINITIONS, made)
-    await api.made(FOOS, foo())
+    await api.create(DEFINITIONS, made)
+    await api.create(FOOS, foo())
     before = await api.get(FOOS + "/f/scale")
     patched = await api.patch(FOOS + "/f/scale", change)
     found = await api.get(FOOS + "/f")
@@ -230,10 +230,10 @@ async def test_scale_without_replicas_can_be_patched_but_not_read(
 
 
 async def test_definition_delete_returns_the_terminating_definition(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
+    await api.create(DEFINITIONS, definition())
     held = foo()
     held["metadata"]["finalizers"] = ["example.com/held"]
-    await api.made(FOOS, held)
+    await api.create(FOOS, held)
     deleted = await api.delete(DEFINITION)
     found = await api.get(DEFINITION)
     served = await api.get("/apis/example.com/v1")
@@ -256,7 +256,7 @@ def conditions_of(answer: Answer) -> list[Object]:
 
 async def test_unaggregated_discovery_of_custom_resources(api: Api) -> None:
     """apiextensions-apiserver v0.36 ``pkg/apiserver/customresource_discovery_controller.go``."""
-    await api.made(DEFINITIONS, definition())
+    await api.create(DEFINITIONS, definition())
     whole, status, scale = (await api.get("/apis/example.com/v1")).body["resources"]
     assert whole["verbs"] == ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
     assert status == {
@@ -271,16 +271,16 @@ async def test_unaggregated_discovery_of_custom_resources(api: Api) -> None:
 
 async def test_unsupported_media_type_error(api: Api) -> None:
     """Protobuf is named although custom objects have none, as by v1.20.2 and v0.36 ``customresource_handler.go``."""
-    await api.made(DEFINITIONS, definition())
-    answer = await api.ask("GET", FOOS, accept="text/html")
+    await api.create(DEFINITIONS, definition())
+    answer = await api.request("GET", FOOS, accept="text/html")
     told = "only the following media types are accepted: application/json, application/yaml, "
     assert (answer.status, answer.message) == (406, told + "application/vnd.kubernetes.protobuf")
     assert "details" not in answer.body
 
 
 async def test_versions_serve_the_same_object(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
-    await api.made(FOOS, foo())
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo())
     second = FOOS.replace("/v1/", "/v2/")
     events = await api.watch(second)
     one = await api.get(second + "/f")
@@ -292,9 +292,9 @@ async def test_versions_serve_the_same_object(api: Api) -> None:
 
 
 async def test_selectable_fields(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
+    await api.create(DEFINITIONS, definition())
     for name, color in (("a", "red"), ("b", "blue")):
-        await api.made(FOOS, foo(name, color=color))
+        await api.create(FOOS, foo(name, color=color))
     found = await api.get(FOOS + "?fieldSelector=spec.color%3Dblue")
     rejected = await api.get(FOOS + "?fieldSelector=spec.size%3D1")
     assert [item["metadata"]["name"] for item in found.body["items"]] == ["b"]
@@ -323,23 +323,23 @@ async def test_selectable_fields(api: Api) -> None:
     },
 )
 async def test_rejected_updates(api: Api, change: Callable[[Object], Any], code: int, message: str) -> None:
-    await api.made(DEFINITIONS, definition())
-    made = await api.made(FOOS, foo())
+    await api.create(DEFINITIONS, definition())
+    made = await api.create(FOOS, foo())
     change(made)
     answer = await api.put(FOOS + "/f", made)
     assert (answer.status, answer.message) == (code, message)
 
 
 async def test_strategic_merge_patch_is_rejected(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
-    await api.made(FOOS, foo())
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo())
     assert (await api.patch(FOOS + "/f", {}, "application/strategic-merge-patch+json")).status == 415
 
 
 async def test_patch_cannot_change_the_kind(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
-    await api.made(FOOS, foo())
-    await api.made(CONFIG_MAPS, config_map())
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo())
+    await api.create(CONFIG_MAPS, config_map())
     kind, version, unknown, known, strategic = [
         await api.patch(FOOS + "/f", {"kind": "Bar"}),
         await api.patch(FOOS + "/f", {"apiVersion": "example.com/v2"}),
@@ -359,8 +359,8 @@ async def test_patch_cannot_change_the_kind(api: Api) -> None:
 async def test_stored_objects_are_pruned_and_defaulted_by_the_current_schema(api: Api) -> None:
     """With its defaults, and without what it does not know; watches of before end."""
     made = definition()
-    await api.made(DEFINITIONS, made)
-    await api.made(FOOS, foo(title="abc"))
+    await api.create(DEFINITIONS, made)
+    await api.create(FOOS, foo(title="abc"))
     events = await api.watch(FOOS)
     fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     del fields["title"]
@@ -380,7 +380,7 @@ async def test_stored_objects_are_pruned_and_defaulted_by_the_current_schema(api
 
 
 async def test_stored_versions_are_never_empty(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
+    await api.create(DEFINITIONS, definition())
     assert (await api.patch(DEFINITION + "/status", {"status": {"storedVersions": []}})).body["status"][
         "storedVersions"
     ] == ["v1"]
@@ -390,8 +390,8 @@ async def test_stored_versions_are_never_empty(api: Api) -> None:
 
 
 async def test_deleting_a_definition_deletes_its_objects(api: Api) -> None:
-    await api.made(DEFINITIONS, definition())
-    await api.made(FOOS, foo())
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo())
     events = await api.watch(FOOS)
     deleted = await api.delete(DEFINITION)
     definition_after = await api.get(DEFINITION)
@@ -408,10 +408,10 @@ async def test_deleting_a_definition_deletes_its_objects(api: Api) -> None:
 
 async def test_definition_deletion_waits_for_object_finalizers(api: Api) -> None:
     running = asyncio.ensure_future(api.server.run())
-    await api.made(DEFINITIONS, definition())
+    await api.create(DEFINITIONS, definition())
     body = foo()
     body["metadata"]["finalizers"] = ["a.b/c"]
-    await api.made(FOOS, body)
+    await api.create(FOOS, body)
     await api.delete(DEFINITION)
     waiting, rejected = await api.get(DEFINITION), await api.post(FOOS, foo("g"))
     await api.patch(FOOS + "/f", {"metadata": {"finalizers": None}})
@@ -431,7 +431,7 @@ async def test_stored_definitions_are_served_at_startup(env: Env) -> None:
     from pilothouse.apiserver import ApiServer
 
     first = Api(env)
-    await first.made(DEFINITIONS, definition())
+    await first.create(DEFINITIONS, definition())
     second = Api(env)
     second.store = first.store
     second.server = ApiServer(env, first.store)
@@ -550,7 +550,7 @@ async def test_deprecated_versions_return_warnings(api: Api) -> None:
     warning = '299 - "example.com/v1beta1 Foo is deprecated; use example.com/v1 Foo"'
     body = definition()
     body["spec"]["versions"][1].update(name="v1beta1", deprecated=True)
-    await api.made(DEFINITIONS, body)
+    await api.create(DEFINITIONS, body)
     old = FOOS.replace("/v1/", "/v1beta1/")
     answers = [
         await api.get(FOOS),

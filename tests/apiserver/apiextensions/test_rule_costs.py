@@ -319,7 +319,7 @@ async def test_existing_expensive_schema_is_accepted_on_update(api: Api) -> None
     """A definition of before may change elsewhere, though single rules cost more than new ones may."""
 
     path = DEFINITIONS + "/things.example.com"
-    await api.made(DEFINITIONS, definition(array(text(maxLength=10_000), 3_000)))
+    await api.create(DEFINITIONS, definition(array(text(maxLength=10_000), 3_000)))
     wanted = (await api.get(path)).body
     schema = wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["items"] = ruled(text(maxLength=10_000), LOOK)

@@ -156,9 +156,9 @@ def test_transition_rules(schema: Object, old: Any, new: Any, all_errors: list[s
 async def test_rules_are_evaluated_after_schema_validation(api: Api) -> None:
     spec = ruled("self.b > 1", message="too small")
     spec["required"] = ["a"]
-    await api.made(DEFINITIONS, definition(spec))
+    await api.create(DEFINITIONS, definition(spec))
     rejected, unchecked = await api.post(THINGS, thing(a="x", b=1)), await api.post(THINGS, thing(b=1))
-    await api.made(THINGS, thing(a="x", b=2))
+    await api.create(THINGS, thing(a="x", b=2))
     changed = await api.patch(THINGS + "/t", {"spec": {"b": 0}})
     assert rejected.message == 'Thing.example.com "t" is invalid: spec: Invalid value: too small'
     assert unchecked.message == (
@@ -173,7 +173,7 @@ async def test_root_rule_sees_the_stored_object(api: Api) -> None:
     text = {"type": "object", "properties": {"text": STRING}, "x-kubernetes-validations": rules}
     given = definition(STRING)
     given["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = text
-    await api.made(DEFINITIONS, given)
+    await api.create(DEFINITIONS, given)
     body = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
     answers = [await api.post(THINGS, {**body, "text": word}) for word in ("never", "once")]
     assert [answer.status for answer in [*answers, await api.patch(f"{THINGS}/t", {"text": "never"})]] == [
@@ -184,8 +184,8 @@ async def test_root_rule_sees_the_stored_object(api: Api) -> None:
 
 
 async def test_failing_rule_on_an_unchanged_value_is_a_warning(api: Api) -> None:
-    await api.made(DEFINITIONS, definition(ruled("true")))
-    await api.made(THINGS, thing(a="y"))
+    await api.create(DEFINITIONS, definition(ruled("true")))
+    await api.create(THINGS, thing(a="y"))
     made = await api.get(DEFINITIONS + "/things.example.com")
     schema = made.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
@@ -198,8 +198,8 @@ async def test_failing_rule_on_an_unchanged_value_is_a_warning(api: Api) -> None
 async def test_warnings_are_returned_to_the_writing_client(api: Api) -> None:
     made = definition(ruled("true"))
     made["spec"]["versions"][0]["subresources"] = {"status": {}}
-    await api.made(DEFINITIONS, made)
-    await api.made(THINGS, thing(a="y"))
+    await api.create(DEFINITIONS, made)
+    await api.create(THINGS, thing(a="y"))
     found = (await api.get(DEFINITIONS + "/things.example.com")).body
     schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
@@ -462,7 +462,7 @@ async def test_scale_replicas_paths_must_be_integers(api: Api) -> None:
     made = definition({"type": "object", "properties": {"r": {"x-kubernetes-int-or-string": True}}})
     version = made["spec"]["versions"][0]
     version["subresources"] = {"scale": {"specReplicasPath": ".spec.r", "statusReplicasPath": ".status.r"}}
-    await api.made(DEFINITIONS, made)
+    await api.create(DEFINITIONS, made)
     assert [
         message.removeprefix('Thing.example.com "t" is invalid: ')
         for message in [(await api.post(THINGS, thing(r=value))).message for value in ("x", -1, 1 << 31)]
@@ -508,7 +508,7 @@ async def test_schema_restricts_metadata_name(api: Api) -> None:
     named = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^a"}}}
     made = definition({"type": "object"})
     made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = named
-    await api.made(DEFINITIONS, made)
+    await api.create(DEFINITIONS, made)
     rejected, taken = [await api.post(THINGS, {**thing(), "metadata": {"name": name}}) for name in ("t", "at")]
     assert rejected.message == (
         'Thing.example.com "t" is invalid: metadata.name: Invalid value: "t": metadata.name in body should match \'^a\''
@@ -517,7 +517,7 @@ async def test_schema_restricts_metadata_name(api: Api) -> None:
 
 
 async def test_whole_numbers_are_stored_without_a_fraction(api: Api) -> None:
-    await api.made(DEFINITIONS, definition({"type": "object", "properties": {"n": INTEGER, "m": {"type": "number"}}}))
+    await api.create(DEFINITIONS, definition({"type": "object", "properties": {"n": INTEGER, "m": {"type": "number"}}}))
     body = b'{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"n":1.0,"m":2.50}}'
     made = await api.post(THINGS, body)
     assert made.status == 201, made.text
@@ -526,7 +526,7 @@ async def test_whole_numbers_are_stored_without_a_fraction(api: Api) -> None:
 
 async def test_unqualified_finalizer_names_return_warnings(api: Api) -> None:
     told = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
-    await api.made(DEFINITIONS, definition({"type": "object"}))
+    await api.create(DEFINITIONS, definition({"type": "object"}))
     meta = {"name": "t", "finalizers": ["mine", "a.example.com", "example.com/a", "orphan"]}
     made = await api.post(THINGS, {**thing(), "metadata": meta})
     same = await api.patch(THINGS + "/t", {"metadata": {"labels": {"a": "b"}}})
@@ -575,14 +575,14 @@ async def test_unqualified_finalizer_names_return_warnings(api: Api) -> None:
 )
 async def test_embedded_resource_errors(api: Api, inside: Object, code: int, told: str) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
-    await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
+    await api.create(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
     rejected = await api.post(THINGS, thing(pod=inside))
     assert (rejected.status, told in rejected.message) == (code, True), rejected.message
 
 
 async def test_embedded_resources_require_kind_and_api_version(api: Api) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
-    await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
+    await api.create(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nonsense": 1}, "x": 1}
     rejected = await api.post(THINGS, thing(pod={"x": 1}))
     taken = await api.post(THINGS, thing(pod=pod))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 import yaml
 from tests import stores
-from tests.connections import trusting_context
+from tests.connections import insecure_context
 from tests.programs import Program, environment, pilothouse
 
 LIVEZ_SECONDS = 0.25
@@ -120,9 +120,9 @@ class AttackedPlane:
         """A new connection, its handshake done. The server's certificate is not looked at."""
 
         raw = socket.create_connection(("127.0.0.1", self.port), timeout=30)
-        return (context or trusting_context()).wrap_socket(raw, server_hostname="localhost")
+        return (context or insecure_context()).wrap_socket(raw, server_hostname="localhost")
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -133,7 +133,7 @@ class AttackedPlane:
         seconds: float = 30.0,
     ) -> Answer:
         """One request over a connection of its own; without a token nobody logs in."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=seconds, context=trusting_context())
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=seconds, context=insecure_context())
         with contextlib.closing(connection):
             login = {"Authorization": f"Bearer {token}"} if token else {}
             connection.request(method, path, body, {**login, **(headers or {})})
@@ -144,7 +144,7 @@ class AttackedPlane:
         """Requests without bodies (method, path, headers), one after the other over one connection."""
         login = {"Authorization": f"Bearer {token}"} if token else {}
         answers = []
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=trusting_context())
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=insecure_context())
         with contextlib.closing(connection):
             for method, path, headers in requests:
                 connection.request(method, path, headers={**login, **headers})
@@ -164,7 +164,7 @@ class AttackedPlane:
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         headers = {"Content-Type": content_type} if body is not None else {}
-        return self.ask(method, path, body, token=token, headers=headers)
+        return self.request(method, path, body, token=token, headers=headers)
 
     # What must hold
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 from tests.apiserver.attacks.attacked_plane import RBAC, USER, USER_TOKEN, Attack, AttackedPlane
-from tests.connections import trusting_context
+from tests.connections import insecure_context
 
 RBAC_API = "/apis/rbac.authorization.k8s.io/v1"
 _numbers = itertools.count(1)
@@ -51,13 +51,13 @@ def _secrets(plane: AttackedPlane, names: Iterable[str]) -> str:
 
 def _strangers_see_nothing(plane: AttackedPlane) -> None:
     for path in ("/api/v1/secrets", "/api", "/apis", "/metrics", "/openapi/v2", "/nothing"):
-        assert plane.ask("GET", path).status in (401, 403), path
+        assert plane.request("GET", path).status in (401, 403), path
 
 
 def _strangers_are_nobody_else(plane: AttackedPlane) -> None:
     for user in ("x", "system:admin", "system:anonymous", "system:serviceaccount:kube-system:default"):
         for more in ({}, {"Impersonate-Group": "system:masters"}, {"Impersonate-Uid": "1"}):
-            answer = plane.ask("GET", "/api/v1/secrets", headers={"Impersonate-User": user, **more})
+            answer = plane.request("GET", "/api/v1/secrets", headers={"Impersonate-User": user, **more})
             assert answer.status in (401, 403), (user, more)
 
 
@@ -211,7 +211,7 @@ def _tokens(plane: AttackedPlane) -> None:
     """Tokens with odd parts; other heads are in ``tests/apiserver/authentication/test_authenticator.py``."""
     for head in (b'{"alg":"ES256","kid":["a"]}', b'{"alg":"ES256","kid":{}}', b'{"x":' + b"[" * 20_000):
         token = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (head, b"{}", b"x" * 64))
-        assert plane.ask("GET", "/api/v1/secrets", token=token).status == 401
+        assert plane.request("GET", "/api/v1/secrets", token=token).status == 401
 
 
 _MANY = 1000
@@ -233,7 +233,7 @@ def _with_many_objects(plane: AttackedPlane) -> str:
     assert plane.as_admin("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}).status == 201
     target = f"/api/v1/namespaces/{namespace}/configmaps"
     headers = {"Authorization": f"Bearer {plane.admin_token}", "Content-Type": "application/json"}
-    connection = http.client.HTTPSConnection("127.0.0.1", plane.port, context=trusting_context())
+    connection = http.client.HTTPSConnection("127.0.0.1", plane.port, context=insecure_context())
     with contextlib.closing(connection):
         for number in range(_MANY):
             body = {"metadata": {"name": f"c{number}", "labels": {"even": str(number % 2)}}}
@@ -256,7 +256,7 @@ def _lists_in_other_forms(plane: AttackedPlane) -> None:
     with ThreadPoolExecutor(len(forms)) as pool:
 
         def listed(accept: str) -> int:
-            return plane.ask("GET", target, token=USER_TOKEN, headers={"Accept": accept}).status
+            return plane.request("GET", target, token=USER_TOKEN, headers={"Accept": accept}).status
 
         assert set(pool.map(listed, forms)) <= {200, 429}
 
@@ -287,7 +287,7 @@ def _costly_certificates(plane: AttackedPlane) -> None:
         chain, private = Path(directory) / "chain.pem", Path(directory) / "key.pem"
         chain.write_bytes(b"".join([issued(own.public_key()), *[issued(key) for key in others]]))
         private.write_bytes(own.private_bytes(*pem))
-        context = trusting_context()
+        context = insecure_context()
         context.load_cert_chain(chain, private)
     for _ in range(30):
         with plane.connect(context) as connection:

@@ -62,7 +62,7 @@ async def test_mutating_webhook_annotations_per_round(env: Env, level: str) -> N
         webhook("b.example.com"),
         webhook("c.example.com", failurePolicy="Ignore"),
     ]
-    await audited.api.made(MUTATING, configuration(*hooks))
+    await audited.api.create(MUTATING, configuration(*hooks))
     found = await audited.annotations(CONFIG_MAPS, MAP)
 
     def said(name: str, *, mutated: bool) -> str:
@@ -92,7 +92,7 @@ async def test_validating_webhook_annotations_on_denial(env: Env) -> None:
         _answering(a=CallError("no route"), b={"allowed": False, "auditAnnotations": {"why": "because"}}),
     )
     hooks = webhook("a.example.com", failurePolicy="Ignore"), webhook("b.example.com")
-    await audited.api.made(VALIDATING, configuration(*hooks))
+    await audited.api.create(VALIDATING, configuration(*hooks))
     assert await audited.annotations(CONFIG_MAPS, MAP, code=400) == {
         f"failed-open.validating.{ROUND.format(0, 0)}": "a.example.com",
         "b.example.com/why": "because",
@@ -103,8 +103,8 @@ async def test_policy_failures_and_audit_annotations(env: Env) -> None:
     audited = Audited(env)
     annotation = {"key": "value-of-a", "valueExpression": "object.data.a"}
     given = policy({"expression": "true"}, {**ONE, "message": "must be 1"}, auditAnnotations=[annotation])
-    await audited.api.made(POLICIES, given)
-    await audited.api.made(BINDINGS, binding(validationActions=["Audit"]))
+    await audited.api.create(POLICIES, given)
+    await audited.api.create(BINDINGS, binding(validationActions=["Audit"]))
     found = await audited.annotations(CONFIG_MAPS, MAP)
     failures = json.loads(found.pop("validation.policy.admission.k8s.io/validation_failure"))
     assert failures == [
@@ -122,9 +122,9 @@ async def test_policy_failures_and_audit_annotations(env: Env) -> None:
 async def test_annotations_of_several_bindings_are_joined_and_truncated(env: Env) -> None:
     audited = Audited(env)
     annotation = {"key": "k", "valueExpression": "object.data.a"}
-    await audited.api.made(POLICIES, policy({"expression": "true"}, auditAnnotations=[annotation]))
+    await audited.api.create(POLICIES, policy({"expression": "true"}, auditAnnotations=[annotation]))
     for name in ("b", "c"):
-        await audited.api.made(BINDINGS, {**binding(), "metadata": {"name": name}})
+        await audited.api.create(BINDINGS, {**binding(), "metadata": {"name": name}})
     assert await audited.annotations(CONFIG_MAPS, MAP) == {"p/k": "2"}
     long = {"metadata": {"name": "long"}, "data": {"a": "ä" * 6000}}
     assert await audited.annotations(CONFIG_MAPS, long) == {"p/k": "ä" * 5120}
@@ -154,7 +154,7 @@ async def test_pod_security_enforce_policy_annotation(
 ) -> None:
     audited = Audited(env)
     meta = {"name": "n", "labels": {LABEL + key: value for key, value in labels.items()}}
-    await audited.api.made(NAMESPACES, {"metadata": meta})
+    await audited.api.create(NAMESPACES, {"metadata": meta})
     found = await audited.annotations(PODS.replace("default", "n"), POD, code=code)
     assert found == {LABEL + key: value for key, value in expected.items()}
 
@@ -162,7 +162,7 @@ async def test_pod_security_enforce_policy_annotation(
 async def test_pod_security_audit_violations_annotation(env: Env) -> None:
     audited = Audited(env)
     labels = {f"{LABEL}enforce": "baseline", f"{LABEL}audit": "restricted", f"{LABEL}warn": "privileged"}
-    await audited.api.made(NAMESPACES, {"metadata": {"name": "n", "labels": labels}})
+    await audited.api.create(NAMESPACES, {"metadata": {"name": "n", "labels": labels}})
     found = await audited.annotations(PODS.replace("default", "n"), POD)
     assert found[f"{LABEL}enforce-policy"] == "baseline:latest"
     assert found[f"{LABEL}audit-violations"].startswith(

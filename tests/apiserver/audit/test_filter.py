@@ -57,7 +57,7 @@ class Served:
         self.chain = HandlerChain(self.server, address="127.0.0.1:6443", logins=[logins], authorization=authorization)
         self.application = Application(env, self.chain)
 
-    async def ask(
+    async def request(
         self,
         method: str,
         target: str,
@@ -91,7 +91,7 @@ async def _started(env: Env, *rules: PolicyRule) -> Served:
 async def test_write_has_request_received_and_response_complete_stages(env: Env) -> None:
     served = await _started(env)
     headers = {**ADMIN, "user-agent": "test/1", "x-forwarded-for": "10.0.0.1", "audit-id": "mine"}
-    exchange = await served.ask("POST", MAPS, ONE, headers)
+    exchange = await served.request("POST", MAPS, ONE, headers)
     assert exchange.headers["audit-id"] == "mine"
     received, complete = served.events
     head = {
@@ -142,7 +142,7 @@ async def test_write_has_request_received_and_response_complete_stages(env: Env)
 )
 async def test_level_determines_recorded_objects(env: Env, level: str, objects: set[str] | None) -> None:
     served = await _started(env, PolicyRule(level, omit_stages=("RequestReceived",)))
-    exchange = await served.ask("POST", MAPS, ONE)
+    exchange = await served.request("POST", MAPS, ONE)
     assert exchange.status == 201
     assert exchange.headers["audit-id"]
     found = served.events
@@ -159,7 +159,7 @@ async def test_level_determines_recorded_objects(env: Env, level: str, objects: 
 
 async def test_failures_are_recorded_with_their_status(env: Env) -> None:
     served = await _started(env, PolicyRule("RequestResponse", omit_stages=("RequestReceived",)))
-    await served.ask("GET", f"{MAPS}/none")
+    await served.request("GET", f"{MAPS}/none")
     (event,) = served.events
     message = 'configmaps "none" not found'
     status = {"status": "Failure", "message": message, "reason": "NotFound", "code": 404}
@@ -170,11 +170,11 @@ async def test_failures_are_recorded_with_their_status(env: Env) -> None:
 
 async def test_rejections_by_the_authorizer_are_annotated(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", omit_stages=("RequestReceived",)))
-    await served.ask("GET", MAPS, headers=JANE)
+    await served.request("GET", MAPS, headers=JANE)
     (event,) = served.events
     assert event["annotations"] == {"authorization.k8s.io/decision": "forbid", "authorization.k8s.io/reason": ""}
     assert event["responseStatus"]["code"] == 403
-    await served.ask("GET", "/version", headers=JANE)
+    await served.request("GET", "/version", headers=JANE)
     (event,) = served.events
     assert event["annotations"]["authorization.k8s.io/decision"] == "allow"
     assert event["annotations"]["authorization.k8s.io/reason"].startswith("RBAC: allowed by ClusterRoleBinding")
@@ -182,14 +182,14 @@ async def test_rejections_by_the_authorizer_are_annotated(env: Env) -> None:
 
 async def test_always_allow_is_annotated_too(env: Env) -> None:
     served = Served(env, PolicyRule("Metadata", omit_stages=("RequestReceived",)), authorization="AlwaysAllow")
-    await served.ask("GET", MAPS)
+    await served.request("GET", MAPS)
     (event,) = served.events
     assert event["annotations"] == {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""}
 
 
 async def test_unauthenticated_request_has_one_stage_and_no_user(env: Env) -> None:
     served = await _started(env, PolicyRule("RequestResponse", users=("admin",)), PolicyRule("Metadata"))
-    exchange = await served.ask("GET", MAPS, headers={"authorization": "Bearer wrong"})
+    exchange = await served.request("GET", MAPS, headers={"authorization": "Bearer wrong"})
     assert exchange.status == 401
     (event,) = served.events
     assert (event["stage"], event["level"], event["user"]) == ("ResponseStarted", "Metadata", {})
@@ -204,7 +204,7 @@ async def test_unauthenticated_request_has_one_stage_and_no_user(env: Env) -> No
 
 async def test_an_invalid_timeout_is_rejected_before_authentication(env: Env) -> None:
     served = await _started(env)
-    await served.ask("GET", f"{MAPS}?timeout=never")
+    await served.request("GET", f"{MAPS}?timeout=never")
     (event,) = served.events
     assert (event["stage"], event["user"], event["responseStatus"]["code"]) == ("ResponseStarted", {}, 400)
 
@@ -212,7 +212,7 @@ async def test_an_invalid_timeout_is_rejected_before_authentication(env: Env) ->
 async def test_impersonation_records_both_users(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", users=("admin",), omit_stages=("RequestReceived",)))
     acts_as = {"impersonate-user": "joe", "impersonate-group": "g", "impersonate-extra-example.com%2fscopes": "x"}
-    await served.ask("GET", MAPS, headers={**ADMIN, **acts_as})
+    await served.request("GET", MAPS, headers={**ADMIN, **acts_as})
     (event,) = served.events
     assert event["user"]["username"] == "admin"
     assert event["impersonatedUser"] == {
@@ -226,7 +226,7 @@ async def test_impersonation_records_both_users(env: Env) -> None:
 
 async def test_forbidden_impersonation_records_one_user(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", users=("jane",), omit_stages=("RequestReceived",)))
-    await served.ask("GET", MAPS, headers={**JANE, "impersonate-user": "joe"})
+    await served.request("GET", MAPS, headers={**JANE, "impersonate-user": "joe"})
     (event,) = served.events
     assert "impersonatedUser" not in event
     assert event["responseStatus"]["reason"] == "Forbidden"
@@ -235,7 +235,7 @@ async def test_forbidden_impersonation_records_one_user(env: Env) -> None:
 
 async def test_watch_has_response_started_and_response_complete_stages(env: Env) -> None:
     served = await _started(env)
-    exchange = await served.ask("GET", f"{MAPS}?watch=1&timeoutSeconds=5")
+    exchange = await served.request("GET", f"{MAPS}?watch=1&timeoutSeconds=5")
     assert exchange.status == 200
     received, started, complete = served.events
     assert [event["stage"] for event in (received, started, complete)] == [
@@ -262,7 +262,7 @@ async def test_disconnected_watch_has_response_complete(env: Env) -> None:
 
 async def test_failed_long_running_request_has_both_stages(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata"))
-    await served.ask("GET", f"{MAPS}?watch=1", headers=JANE)
+    await served.request("GET", f"{MAPS}?watch=1", headers=JANE)
     assert [event["stage"] for event in served.events] == ["RequestReceived", "ResponseStarted", "ResponseComplete"]
 
 
@@ -305,7 +305,7 @@ class Slow(Plugin):
 async def test_handler_exception_has_the_panic_stage(env: Env) -> None:
     served = await _started(env)
     served.server.core.admission.plugins.append(Broken())
-    exchange = await served.ask("POST", MAPS, ONE)
+    exchange = await served.request("POST", MAPS, ONE)
     assert exchange.status == 500
     _received, panicked = served.events
     assert panicked["stage"] == "Panic"
@@ -322,7 +322,7 @@ async def test_handler_exception_has_the_panic_stage(env: Env) -> None:
 async def test_timed_out_request_is_recorded(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", omit_stages=("RequestReceived",)))
     served.server.core.admission.plugins.append(Slow())
-    exchange = await served.ask("POST", f"{MAPS}?timeout=2s", ONE)
+    exchange = await served.request("POST", f"{MAPS}?timeout=2s", ONE)
     assert exchange.status == 504
     (event,) = served.events
     assert event["stage"] == "ResponseComplete"
@@ -339,7 +339,7 @@ async def test_blocking_strict_rejects_unrecordable_requests(env: Env) -> None:
     assert [event["stage"] for event in served.events] == ["RequestReceived"]
     assert served.metric("apiserver_audit_requests_rejected_total ") == "1"
     served.recorder.works = True
-    assert (await served.ask("GET", f"{MAPS}/one")).status == 404
+    assert (await served.request("GET", f"{MAPS}/one")).status == 404
 
 
 PATCHES: dict[str, tuple[Any, Any]] = {
@@ -356,10 +356,10 @@ PATCHES: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("content_type", PATCHES)
 async def test_patches_are_recorded_as_they_were_sent(env: Env, content_type: str) -> None:
     served = await _started(env, PolicyRule("Request", verbs=("patch",), omit_stages=("RequestReceived",)))
-    await served.ask("POST", MAPS, ONE)
+    await served.request("POST", MAPS, ONE)
     body, recorded = PATCHES[content_type]
     target = f"{MAPS}/one?fieldManager=me"
-    exchange = await served.ask("PATCH", target, body, {**ADMIN, "content-type": content_type})
+    exchange = await served.request("PATCH", target, body, {**ADMIN, "content-type": content_type})
     assert exchange.status == 200
     (event,) = served.events
     assert event["requestObject"] == recorded
@@ -368,24 +368,26 @@ async def test_patches_are_recorded_as_they_were_sent(env: Env, content_type: st
 async def test_invalid_utf8_is_replaced_in_events(env: Env) -> None:
     served = await _started(env, PolicyRule("Request", omit_stages=("RequestReceived",)))
     headers = {**ADMIN, "content-type": "application/merge-patch+json"}
-    await served.ask("PATCH", f"{MAPS}/one", b'{"data": {"a": "\xff"}}', headers)
+    await served.request("PATCH", f"{MAPS}/one", b'{"data": {"a": "\xff"}}', headers)
     assert served.events[-1]["requestObject"] == {"data": {"a": "\ufffd"}}
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b'"\xff'])
 async def test_undecodable_patch_is_not_recorded(env: Env, body: bytes) -> None:
     served = await _started(env, PolicyRule("Request", omit_stages=("RequestReceived",)))
-    await served.ask("POST", MAPS, ONE)
+    await served.request("POST", MAPS, ONE)
     headers = {**ADMIN, "content-type": "application/merge-patch+json"}
-    assert (await served.ask("PATCH", f"{MAPS}/one", body, headers)).status in (400, 422)
+    assert (await served.request("PATCH", f"{MAPS}/one", body, headers)).status in (400, 422)
     assert "requestObject" not in served.events[-1]
 
 
 async def test_bodies_of_deletions_are_recorded_even_if_invalid(env: Env) -> None:
     served = await _started(env, PolicyRule("Request", omit_stages=("RequestReceived",)))
-    await served.ask("DELETE", f"{MAPS}/one", {"propagationPolicy": "Sometimes", "unknown": 1})
-    await served.ask("DELETE", MAPS, {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": 0})
-    await served.ask("DELETE", MAPS)
+    await served.request("DELETE", f"{MAPS}/one", {"propagationPolicy": "Sometimes", "unknown": 1})
+    await served.request(
+        "DELETE", MAPS, {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": 0}
+    )
+    await served.request("DELETE", MAPS)
     one, collection, bare = served.events
     assert one["requestObject"] == {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Sometimes"}
     assert collection["verb"] == "deletecollection"
@@ -401,7 +403,7 @@ async def test_updates_record_uid_resource_version_and_sent_managed_fields(env: 
     served = await _started(env, PolicyRule("Request", verbs=("update",), omit_stages=("RequestReceived",)))
     exchange = Exchange(served.application, "POST", MAPS, {**JSON, **ADMIN}, json.dumps(ONE).encode())
     stored = json.loads(await exchange.run())
-    await served.ask("PUT", f"{MAPS}/one", {**stored, "data": {"x": "y"}})
+    await served.request("PUT", f"{MAPS}/one", {**stored, "data": {"x": "y"}})
     (event,) = served.events
     assert event["objectRef"]["uid"] == stored["metadata"]["uid"]
     assert event["objectRef"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
@@ -412,7 +414,7 @@ async def test_updates_record_uid_resource_version_and_sent_managed_fields(env: 
 async def test_omit_managed_fields(env: Env, accept: str) -> None:
     rule = PolicyRule("RequestResponse", omit_managed_fields=True, omit_stages=("RequestReceived",))
     served = await _started(env, rule)
-    await served.ask("POST", MAPS, ONE)
+    await served.request("POST", MAPS, ONE)
     target = f"{MAPS}?includeObject=Object" if "Table" in accept else f"{MAPS}/one"
     exchange = Exchange(served.application, "GET", target, {**ADMIN, "accept": accept}, b"")
     assert b"managedFields" in await exchange.run()
@@ -420,7 +422,7 @@ async def test_omit_managed_fields(env: Env, accept: str) -> None:
     assert "managedFields" not in json.dumps([create, read])
     assert '"name": "one"' in json.dumps(read["responseObject"])
     update = json.loads(json.dumps({**ONE, "metadata": {"name": "one", "managedFields": [{"manager": "m"}]}}))
-    await served.ask("PUT", f"{MAPS}/one", update)
+    await served.request("PUT", f"{MAPS}/one", update)
     assert "managedFields" not in json.dumps(served.events)
 
 
@@ -434,9 +436,9 @@ async def test_omit_managed_fields(env: Env, accept: str) -> None:
 )
 async def test_responses_are_recorded_as_json_in_any_encoding(env: Env, accept: str) -> None:
     served = await _started(env, PolicyRule("RequestResponse", omit_stages=("RequestReceived",)))
-    await served.ask("POST", MAPS, ONE)
+    await served.request("POST", MAPS, ONE)
     for target in (f"{MAPS}/one", MAPS):
-        await served.ask("GET", target, headers={**ADMIN, "accept": accept})
+        await served.request("GET", target, headers={**ADMIN, "accept": accept})
     _create, one, listed = served.events
     kinds = ("Table", "Table") if "Table" in accept else ("ConfigMap", "ConfigMapList")
     assert (one["responseObject"]["kind"], listed["responseObject"]["kind"]) == kinds
@@ -444,9 +446,9 @@ async def test_responses_are_recorded_as_json_in_any_encoding(env: Env, accept: 
 
 async def test_discovery_responses_are_recorded_and_other_documents_are_not(env: Env) -> None:
     served = await _started(env, PolicyRule("RequestResponse", omit_stages=("RequestReceived",)))
-    await served.ask("GET", "/api/v1")
-    await served.ask("GET", "/version")
-    await served.ask("GET", "/nothing")
+    await served.request("GET", "/api/v1")
+    await served.request("GET", "/version")
+    await served.request("GET", "/nothing")
     discovery, version, nothing = served.events
     assert discovery["responseObject"]["kind"] == "APIResourceList"
     assert "objectRef" not in discovery
@@ -458,8 +460,8 @@ async def test_too_large_object_is_omitted(env: Env, monkeypatch: pytest.MonkeyP
     for module in (context_module, __import__("pilothouse.apiserver.server", fromlist=["server"])):
         monkeypatch.setattr(module, "MAX_OBJECT", 1000)
     served = await _started(env, PolicyRule("RequestResponse", omit_stages=("RequestReceived",)))
-    await served.ask("POST", MAPS, {"metadata": {"name": "one"}, "data": {"a": "x" * 2000}})
-    await served.ask("GET", MAPS)
+    await served.request("POST", MAPS, {"metadata": {"name": "one"}, "data": {"a": "x" * 2000}})
+    await served.request("GET", MAPS)
     for event in served.events:
         assert event["annotations"]["audit.k8s.io/truncated"] == "true"
         assert not {"requestObject", "responseObject"} & set(event)
@@ -467,7 +469,7 @@ async def test_too_large_object_is_omitted(env: Env, monkeypatch: pytest.MonkeyP
 
 async def test_user_agent_is_truncated(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", omit_stages=("RequestReceived",)))
-    await served.ask("GET", MAPS, headers={**ADMIN, "user-agent": "x" * 2000})
+    await served.request("GET", MAPS, headers={**ADMIN, "user-agent": "x" * 2000})
     assert served.events[0]["userAgent"] == "x" * 1024 + "...TRUNCATED"
 
 
@@ -486,7 +488,7 @@ async def test_handler_annotations(
 ) -> None:
     served = await _started(env, PolicyRule(level, omit_stages=("RequestReceived",)))
     served.server.core.admission.plugins.append(Annotating())
-    await served.ask("POST", MAPS, ONE)
+    await served.request("POST", MAPS, ONE)
     (event,) = served.events
     annotations = {key: value for key, value in event["annotations"].items() if key.startswith("example.com")}
     assert annotations == {"example.com/a": "1", **more}

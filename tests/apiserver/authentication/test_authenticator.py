@@ -29,7 +29,7 @@ class Door:
         self.api = api
         self.handler_chain = HandlerChain(api.server, address="127.0.0.1:6443", issuer=ISSUER, signing_key=KEY)
 
-    async def ask(self, path: str, token: str = "", body: Any = None) -> Answer:
+    async def request(self, path: str, token: str = "", body: Any = None) -> Answer:
         headers = {"authorization": f"Bearer {token}"} if token else {}
         raw = b"" if body is None else json.dumps(body).encode()
         method = "GET" if body is None else "POST"
@@ -41,7 +41,7 @@ class Door:
 
     async def who(self, token: str) -> dict[str, Any] | int:
         """Whom the token makes its holder, or the status of the error."""
-        answer = await self.ask(f"{LOGINS}/selfsubjectreviews", token, {})
+        answer = await self.request(f"{LOGINS}/selfsubjectreviews", token, {})
         if answer.status != 201:
             return answer.status
         found: dict[str, Any] = answer.body["status"]["userInfo"]
@@ -62,7 +62,7 @@ class Door:
 
 @pytest.fixture
 async def door(api: Api) -> Door:
-    await api.made(ACCOUNTS, {"metadata": {"name": "sa"}})
+    await api.create(ACCOUNTS, {"metadata": {"name": "sa"}})
     return Door(api)
 
 
@@ -77,8 +77,8 @@ def reference(kind: str, name: str) -> dict[str, str]:
 
 
 async def a_pod(door: Door) -> dict[str, Any]:
-    node = await door.api.made("/api/v1/nodes", {"metadata": {"name": "n1"}})
-    made = await door.api.made("/api/v1/namespaces/default/pods", pod("p", serviceAccountName="sa", nodeName="n1"))
+    node = await door.api.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    made = await door.api.create("/api/v1/namespaces/default/pods", pod("p", serviceAccountName="sa", nodeName="n1"))
     return {"pod": made["metadata"], "node": node["metadata"]}
 
 
@@ -119,7 +119,7 @@ async def _delete_account(door: Door) -> None:
 
 async def _renew_account(door: Door) -> None:
     await door.api.delete(f"{ACCOUNTS}/sa")
-    await door.api.made(ACCOUNTS, {"metadata": {"name": "sa"}})
+    await door.api.create(ACCOUNTS, {"metadata": {"name": "sa"}})
 
 
 async def _delete_pod(door: Door) -> None:
@@ -151,7 +151,7 @@ async def _wait(door: Door) -> None:
 )
 async def test_token_invalidation(door: Door, bound: Any, ends: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
     await a_pod(door)
-    await door.api.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
+    await door.api.create("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
     token = await door.token(**({"boundObjectRef": bound} if bound else {}))
     before = await door.who(token)
     await ends(door)
@@ -295,7 +295,7 @@ async def test_legacy_secret_token(door: Door) -> None:
     }
     path = "/api/v1/namespaces/default/secrets"
     before = await door.who(token)
-    await door.api.made(path, secret)
+    await door.api.create(path, secret)
     during = await door.who(token)
     beside = asyncio.ensure_future(door.api.server.background["use of tokens"]())
     await asyncio.sleep(1)
@@ -354,7 +354,7 @@ def bootstrap(**data: str) -> dict[str, Any]:
     },
 )
 async def test_bootstrap_tokens(door: Door, secret: dict[str, Any], groups: list[str] | None) -> None:
-    await door.api.made("/api/v1/namespaces/kube-system/secrets", secret)
+    await door.api.create("/api/v1/namespaces/kube-system/secrets", secret)
     found = await door.who("abcdef.0123456789abcdef")
     if groups is None:
         assert found == 401
@@ -364,8 +364,8 @@ async def test_bootstrap_tokens(door: Door, secret: dict[str, Any], groups: list
 
 async def test_openid_discovery_documents(door: Door) -> None:
     token = await door.token()
-    configuration = await door.ask("/.well-known/openid-configuration", token)
-    keys = await door.ask("/openid/v1/jwks", token)
+    configuration = await door.request("/.well-known/openid-configuration", token)
+    keys = await door.request("/openid/v1/jwks", token)
     assert configuration.body == {
         "issuer": ISSUER,
         "jwks_uri": "https://127.0.0.1:6443/openid/v1/jwks",
@@ -387,7 +387,7 @@ async def test_openid_discovery_documents(door: Door) -> None:
 
 async def test_anonymous_requests_are_limited_to_health_and_version(door: Door) -> None:
     paths = ("/healthz", "/livez", "/readyz", "/version", "/api", "/openapi/v2", "/metrics", "/api/v1/namespaces")
-    assert [(await door.ask(path)).status for path in paths] == [200, 200, 200, 200, 401, 401, 401, 401]
+    assert [(await door.request(path)).status for path in paths] == [200, 200, 200, 200, 401, 401, 401, 401]
 
 
 async def test_token_request_returns_the_expiration(door: Door) -> None:

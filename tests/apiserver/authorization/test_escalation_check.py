@@ -42,10 +42,10 @@ def binding(name: str, kind: str, to: str, user: str = "bob") -> dict[str, Any]:
 async def as_jane(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]] = ()) -> Answer:
     """What jane is answered, who may read pods and write roles, and has ``more`` rights."""
     await HandlerChain(api.server, address="", authorization="RBAC").start()
-    await api.made(CLUSTER_ROLES, role("jane", MINE, WRITES, *more))
-    await api.made(CLUSTER_BINDINGS, binding("jane", "ClusterRole", "jane", "jane"))
-    await api.made(CLUSTER_ROLES, role("secrets", SECRETS))
-    await api.made(ROLES, role("there", SECRETS))
+    await api.create(CLUSTER_ROLES, role("jane", MINE, WRITES, *more))
+    await api.create(CLUSTER_BINDINGS, binding("jane", "ClusterRole", "jane", "jane"))
+    await api.create(CLUSTER_ROLES, role("secrets", SECRETS))
+    await api.create(ROLES, role("there", SECRETS))
     raw = json.dumps(body).encode()
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
     response = await api.server.handle(Request(method, path, {"content-type": kind}, raw), JANE)

@@ -105,13 +105,13 @@ def ask(verb: str, resource: str, name: str = "", group: str = "", **more: str) 
 )
 async def test_node_authorizer_decisions(api: Api, asked: Attributes, reason: str | None) -> None:
     pods = "/api/v1/namespaces/default/pods"
-    await api.made(pods, OURS)
+    await api.create(pods, OURS)
     theirs = {"nodeName": "n2", "serviceAccountName": "theirs"}
-    await api.made(pods, pod("theirs", **theirs, volumes=[{"name": "a", "secret": {"secretName": "theirs"}}]))
+    await api.create(pods, pod("theirs", **theirs, volumes=[{"name": "a", "secret": {"secretName": "theirs"}}]))
     claim = {"namespace": "default", "name": "claim"}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
-    await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**spec, "claimRef": claim}})
-    await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "other"}, "spec": spec})
+    await api.create("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**spec, "claimRef": claim}})
+    await api.create("/api/v1/persistentvolumes", {"metadata": {"name": "other"}, "spec": spec})
     decision = NodeAuthorizer(api.server.core, node_rules).authorize(NODE, asked)
     assert decision.allowed is (reason is None)
     assert decision.reason == (reason or "")

@@ -44,12 +44,12 @@ def binding(name: str, of: str = "p") -> Object:
 async def as_jane(api: Api, path: str, body: Any, more: Sequence[Object]) -> Answer:
     """What jane is answered, who may write policies, and has ``more`` rights."""
     await HandlerChain(api.server, address="", authorization="RBAC").start()
-    await api.made(ROLES, {"metadata": {"name": "jane"}, "rules": [WRITES, *more]})
+    await api.create(ROLES, {"metadata": {"name": "jane"}, "rules": [WRITES, *more]})
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "jane"}
     subjects = [{"kind": "User", "name": "jane"}]
-    await api.made(ROLE_BINDINGS, {"metadata": {"name": "jane"}, "roleRef": reference, "subjects": subjects})
+    await api.create(ROLE_BINDINGS, {"metadata": {"name": "jane"}, "roleRef": reference, "subjects": subjects})
     if path == BINDINGS:
-        await api.made(POLICIES, policy())
+        await api.create(POLICIES, policy())
     request = Request("POST", path, {"content-type": "application/json"}, json.dumps(body).encode())
     response = await api.server.handle(request, JANE)
     assert isinstance(response, Response)

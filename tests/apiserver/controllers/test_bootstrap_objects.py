@@ -63,8 +63,8 @@ async def test_default_service_cidr_and_ip_addresses(started_api: Api) -> None:
     addresses = "/apis/networking.k8s.io/v1/ipaddresses"
     services = "/api/v1/namespaces/default/services"
     before = await items(started_api, addresses)
-    made = await started_api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
-    await started_api.made(services, {"metadata": {"name": "h"}, "spec": {"clusterIP": "None"}})
+    made = await started_api.create(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    await started_api.create(services, {"metadata": {"name": "h"}, "spec": {"clusterIP": "None"}})
     await asyncio.sleep(0.1)
     during = await items(started_api, addresses)
     await started_api.delete(f"{services}/s")
@@ -186,8 +186,8 @@ async def test_api_services_of_custom_groups(started_api: Api) -> None:
         services = await items(started_api, "/apis/apiregistration.k8s.io/v1/apiservices")
         return [service for service in services if service["metadata"]["name"].endswith("example.com")]
 
-    await started_api.made(DEFINITIONS, definition("Ship", group="sea.example.com"))
-    await started_api.made(
+    await started_api.create(DEFINITIONS, definition("Ship", group="sea.example.com"))
+    await started_api.create(
         DEFINITIONS, definition("Boat", version(), version("v1beta1", storage=False), group="sea.example.com")
     )
     both = await custom()

@@ -17,14 +17,14 @@ T = "/apis/story.example.com/v1/namespaces/default/crontabs/t"
 
 
 async def applied(api: Api, path: str, body: Any, manager: str = "m1", more: str = "") -> Answer:
-    return await api.ask("PATCH", f"{path}?fieldManager={manager}{more}", body, APPLY)
+    return await api.request("PATCH", f"{path}?fieldManager={manager}{more}", body, APPLY)
 
 
 async def told(api: Api, *steps: tuple[Any, ...]) -> list[Answer]:
     """The answers to applies in a row: (path, body, manager, more)."""
     running = asyncio.ensure_future(api.server.run())
     if any(step[0] == T for step in steps):
-        await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
+        await api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
     answers = [await applied(api, *step) for step in steps]
     running.cancel()
     return answers
@@ -50,7 +50,7 @@ async def test_null_list_keeps_items_of_others(api: Api) -> None:
     def account(secrets: Any) -> Any:
         return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}, "secrets": secrets}
 
-    await api.made(path, account([{"name": "one"}]))
+    await api.create(path, account([{"name": "one"}]))
     await applied(api, f"{path}/a", account([{"name": "two"}]))
     answer = await applied(api, f"{path}/a", account(None))
     assert answer.body["secrets"] == [{"name": "one"}]
@@ -62,7 +62,7 @@ async def test_null_list_keeps_items_of_others(api: Api) -> None:
 
 async def test_conflict_names_managers_and_fields(api: Api) -> None:
     await applied(api, C, config_map(a="1"))
-    await api.ask("PATCH", C + "?fieldManager=u1", {"data": {"x": "1"}}, MERGE)
+    await api.request("PATCH", C + "?fieldManager=u1", {"data": {"x": "1"}}, MERGE)
     answer = await applied(api, C, config_map(a="2", x="2"), "m2")
     assert answer.status == 409
     assert answer.body == {
@@ -169,7 +169,7 @@ async def test_client_side_apply_is_migrated_to_server_side_apply(api: Api) -> N
     note = "kubectl.kubernetes.io/last-applied-configuration"
     text = '{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{"name":"c"}}'
     made = config_map(a="1", b="1", meta={"annotations": {note: text}})
-    await api.ask("POST", CONFIG_MAPS + "?fieldManager=kubectl-client-side-apply", made)
+    await api.request("POST", CONFIG_MAPS + "?fieldManager=kubectl-client-side-apply", made)
     beyond, other, allowed = [
         await applied(api, C, config_map(a="2", b="2"), "kubectl"),
         await applied(api, C, config_map(a="2"), "other"),
@@ -225,10 +225,10 @@ def _scale(replicas: int) -> Any:
 
 async def test_scale_takes_ownership_of_replicas(api: Api) -> None:
     await applied(api, D, deployment(replicas=2))
-    await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
+    await api.request("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
     scaled = await api.get(D)
     rejected = await applied(api, D, deployment(replicas=2))
-    await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
+    await api.request("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
     unchanged = await api.get(D)
     assert owners(scaled)["hpa/Update/scale"] == {"f:spec": {"f:replicas": {}}}
     assert "f:replicas" not in owners(scaled)["m1/Apply"]["f:spec"]

@@ -22,8 +22,8 @@ ALLOCATED = ("clusterIP", "clusterIPs")
 
 async def answers(api: Api, steps: Sequence[Step]) -> list[Any]:
     running = asyncio.ensure_future(api.server.run())
-    await api.made(DEFINITIONS, CRD)
-    found = [essence(await api.ask(*step)) for step in steps]
+    await api.create(DEFINITIONS, CRD)
+    found = [essence(await api.request(*step)) for step in steps]
     running.cancel()
     return found
 

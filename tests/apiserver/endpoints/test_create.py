@@ -18,7 +18,7 @@ from pilothouse.env import Env, virtual
 
 
 async def _create(api: Api, target: str, body: object, content_type: str = "application/json") -> Answer:
-    return await api.ask("POST", target, body, content_type)
+    return await api.request("POST", target, body, content_type)
 
 
 async def test_system_metadata_is_set_by_the_server(api: Api) -> None:
@@ -63,13 +63,13 @@ async def test_unknown_media_type_is_415(api: Api) -> None:
 async def test_generated_name_collisions_are_retried(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     suffixes = iter(["aaaaa", "aaaaa", "aaaaa", "bbbbb"])
     monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: next(suffixes))
-    made = [await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}) for _ in range(2)]
+    made = [await api.create(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}) for _ in range(2)]
     assert [obj["metadata"]["name"] for obj in made] == ["c-aaaaa", "c-bbbbb"]
 
 
 async def test_name_generation_stops_after_eight_attempts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: "aaaaa")
-    await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
+    await api.create(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
     answer = await api.post(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
     assert answer.status == 409
     assert answer.message.endswith("the server was not able to generate a unique name for the object")
@@ -80,7 +80,7 @@ async def test_existing_name_with_generate_name_is_reported_as_not_generated(api
 
     why = 'configmaps "c" already exists, the server was not able to generate a unique name for the object'
     body = {"metadata": {"name": "c", "generateName": "c-", "finalizers": ["example.com/hold"]}}
-    await api.made(CONFIG_MAPS, body)
+    await api.create(CONFIG_MAPS, body)
     answers = [await api.post(CONFIG_MAPS, body)]
     await api.delete(CONFIG_MAPS + "/c")
     assert [answer.message for answer in (*answers, await api.post(CONFIG_MAPS, body))] == [
@@ -136,7 +136,7 @@ def test_name_suffixes_come_from_the_env() -> None:
     """The same seed gives the same names."""
 
     async def main(env: Env) -> str:
-        return str((await Api(env).made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}))["metadata"]["name"])
+        return str((await Api(env).create(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}))["metadata"]["name"])
 
     random.seed()
     assert virtual.run(main) == virtual.run(main)
@@ -145,7 +145,7 @@ def test_name_suffixes_come_from_the_env() -> None:
 async def test_node_image_without_names_has_null(api: Api) -> None:
     """The list has no omitempty (k8s.io/api v0.36, ContainerImage)."""
     images = [{"sizeBytes": 1}, {"names": [], "sizeBytes": 2}, {"names": ["a"]}]
-    assert (await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"images": images}}))["status"][
+    assert (await api.create("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"images": images}}))["status"][
         "images"
     ] == [
         {"names": None, "sizeBytes": 1},
@@ -159,9 +159,9 @@ async def test_resource_quantities_are_rounded_to_milli(api: Api) -> None:
     asking = pod()
     asking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "0.0001"}}
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1000u"}}}
-    made = await api.made(PODS, asking)
-    node = await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1500u"}}})
-    made_quota = await api.made("/api/v1/namespaces/default/resourcequotas", quota)
+    made = await api.create(PODS, asking)
+    node = await api.create("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1500u"}}})
+    made_quota = await api.create("/api/v1/namespaces/default/resourcequotas", quota)
     assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1m"}}
     assert node["status"]["capacity"] == {"cpu": "2m"}
     assert made_quota["spec"]["hard"] == {"requests.cpu": "1m"}
@@ -172,9 +172,9 @@ async def test_volume_claim_template_keeps_its_status(api: Api) -> None:
     claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": status}
     claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}  # type: ignore[index]
     spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
-    kept = (await api.made("/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "w"}, "spec": spec}))[
-        "spec"
-    ]["volumeClaimTemplates"][0]["status"]
+    kept = (
+        await api.create("/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "w"}, "spec": spec})
+    )["spec"]["volumeClaimTemplates"][0]["status"]
     assert kept == {"phase": "Pending", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
 
 

@@ -14,7 +14,7 @@ NAMESPACED = "/apis/batch/v1/namespaces/default/jobs"
 
 
 async def test_delete_returns_a_status_with_details(api: Api) -> None:
-    made = await api.made(CONFIG_MAPS, config_map())
+    made = await api.create(CONFIG_MAPS, config_map())
     first = await api.delete(CONFIG_MAPS + "/c")
     second = await api.delete(CONFIG_MAPS + "/c")
     assert first.body == {
@@ -51,7 +51,7 @@ async def test_delete_returns_a_status_with_details(api: Api) -> None:
 async def test_propagation_policy(
     api: Api, had: list[str], options: Object, finalizers: list[str] | None, code: int
 ) -> None:
-    await api.made(REPLICA_SETS, replica_set(metadata={"finalizers": had}))
+    await api.create(REPLICA_SETS, replica_set(metadata={"finalizers": had}))
     answer = await api.delete(REPLICA_SETS + "/r", options)
     found = await api.get(REPLICA_SETS + "/r")
     assert answer.status == code, answer.text
@@ -66,14 +66,14 @@ async def test_propagation_policy(
 
 
 async def test_second_delete_of_a_terminating_object_changes_nothing(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
+    await api.create(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
     first = await api.delete(CONFIG_MAPS + "/c")
     second = await api.delete(CONFIG_MAPS + "/c")
     assert first.body == second.body
 
 
 async def test_delete_options_in_the_query(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map())
+    await api.create(CONFIG_MAPS, config_map())
     assert (await api.delete(CONFIG_MAPS + "/c?propagationPolicy=Foreground")).meta["finalizers"] == [
         "foregroundDeletion"
     ]
@@ -84,7 +84,7 @@ async def test_jobs_orphan_by_default_with_a_warning(api: Api) -> None:
         "metadata": {"name": "j"},
         "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}},
     }
-    await api.made(NAMESPACED, job)
+    await api.create(NAMESPACED, job)
     answer = await api.delete(NAMESPACED + "/j")
     assert answer.meta["finalizers"] == ["orphan"]
     assert "child pods are preserved by default" in answer.headers["warning"]
@@ -94,7 +94,7 @@ async def test_jobs_orphan_by_default_with_a_warning(api: Api) -> None:
 
 
 async def _running(api: Api, name: str = "p", **more: Any) -> Object:
-    made = await api.made(PODS, pod(name, **more))
+    made = await api.create(PODS, pod(name, **more))
     await api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n1"}})
     return made
 
@@ -116,7 +116,7 @@ async def test_grace_period(
     if bound:
         await _running(api)
     else:
-        await api.made(PODS, pod())
+        await api.create(PODS, pod())
     await api.patch(PODS + "/p/status", {"status": {"phase": phase}})
     answer = await api.delete(PODS + "/p", options)
     found = await api.get(PODS + "/p")
@@ -151,7 +151,7 @@ async def test_grace_period_can_only_be_shortened(api: Api) -> None:
 
 
 async def test_force_deleted_pod_is_first_marked_with_grace_period_zero(api: Api) -> None:
-    made = await api.made(PODS, pod())
+    made = await api.create(PODS, pod())
     events = await api.watch(f"{PODS}?resourceVersion={made['metadata']['resourceVersion']}&timeoutSeconds=1")
     await api.delete(PODS + "/p")
     seen = await events.rest()
@@ -172,7 +172,7 @@ async def test_pod_with_a_finalizer_is_kept_after_its_grace_period(api: Api) -> 
 
 
 async def test_dry_run_deletes_nothing(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map())
+    await api.create(CONFIG_MAPS, config_map())
     answer = await api.delete(CONFIG_MAPS + "/c", {"dryRun": ["All"]})
     found = await api.get(CONFIG_MAPS + "/c")
     assert (answer.status, found.status) == (200, 200)
@@ -180,7 +180,7 @@ async def test_dry_run_deletes_nothing(api: Api) -> None:
 
 async def test_deletecollection_respects_selectors(api: Api) -> None:
     for name, labels in (("a", {"x": "1"}), ("b", {"x": "2"}), ("c", {"x": "1"})):
-        await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": labels}))
+        await api.create(CONFIG_MAPS, config_map(name, metadata={"labels": labels}))
     answer = await api.delete(CONFIG_MAPS + "?labelSelector=x%3D1")
     left = await api.get(CONFIG_MAPS)
     assert answer.body["kind"] == "ConfigMapList"
@@ -193,7 +193,7 @@ async def test_force_deleted_pod_removed_by_a_watcher(api: Api, monkeypatch: pyt
     at_once = {"gracePeriodSeconds": 0}
     commit = Core.commit
     kubelet: list[Answer] = []
-    await api.made(PODS, pod(nodeName="n1"))
+    await api.create(PODS, pod(nodeName="n1"))
 
     async def slow(core: Core, staged: Staged) -> bytes:
         value = await commit(core, staged)
@@ -209,13 +209,13 @@ async def test_force_deleted_pod_removed_by_a_watcher(api: Api, monkeypatch: pyt
 
 
 async def test_deletecollection_returns_the_objects_before_deletion(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map())
+    await api.create(CONFIG_MAPS, config_map())
     answer = await api.delete(CONFIG_MAPS, {"propagationPolicy": "Orphan"})
     assert [item["metadata"].get("deletionTimestamp") for item in answer.body["items"]] == [None]
 
 
 async def test_resource_version_precondition_for_namespaces(api: Api) -> None:
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
     answer = await api.delete("/api/v1/namespaces/n", {"preconditions": {"resourceVersion": "1"}})
     assert "Precondition failed: ResourceVersion in precondition: 1" in answer.message
 
@@ -229,6 +229,6 @@ async def test_conflict_of_an_event_names_the_core_kind(api: Api) -> None:
         "reportingController": "c.example.com/x",
         "eventTime": "2026-01-01T00:00:00.000000Z",
     }
-    await api.made(events, {"metadata": {"name": "e"}, **event})
+    await api.create(events, {"metadata": {"name": "e"}, **event})
     answer = await api.delete(f"{events}/e", {"preconditions": {"resourceVersion": "12345"}})
     assert answer.message.startswith('Operation cannot be fulfilled on Event "e": ')

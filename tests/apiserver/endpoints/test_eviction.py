@@ -19,7 +19,7 @@ def _eviction(name: str = "p", **more: Any) -> Object:
 
 
 async def _running(api: Api, *, ready: bool = True, phase: str = "Running", **labels: str) -> Object:
-    await api.made(PODS, pod(labels=labels or {"app": "x"}, nodeName="n1"))
+    await api.create(PODS, pod(labels=labels or {"app": "x"}, nodeName="n1"))
     status = {
         "phase": phase,
         "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
@@ -32,7 +32,7 @@ async def _budget(api: Api, name: str = "b", spec: Object | None = None, **statu
         "metadata": {"name": name},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}, **(spec or {})},
     }
-    await api.made(BUDGETS, body)
+    await api.create(BUDGETS, body)
     known = {"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, **status}
     answer = await api.patch(f"{BUDGETS}/{name}/status", {"status": known})
     assert answer.status == 200, answer.text

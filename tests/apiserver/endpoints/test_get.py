@@ -20,7 +20,7 @@ def _names(answer: Answer) -> list[str]:
 
 async def _three(api: Api) -> None:
     for name in ("b", "a", "c"):
-        await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": {"n": name}}))
+        await api.create(CONFIG_MAPS, config_map(name, metadata={"labels": {"n": name}}))
 
 
 async def test_list_is_in_key_order_with_the_store_revision(api: Api) -> None:
@@ -52,8 +52,8 @@ async def test_empty_list_has_items(api: Api) -> None:
 async def test_namespaces_sort_by_storage_key(api: Api) -> None:
     """A dash sorts before the slash that ends a shorter name, as in etcd."""
     for name in ("a", "a-b"):
-        await api.made("/api/v1/namespaces", {"metadata": {"name": name}})
-        await api.made(f"/api/v1/namespaces/{name}/configmaps", config_map(f"in-{name}"))
+        await api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        await api.create(f"/api/v1/namespaces/{name}/configmaps", config_map(f"in-{name}"))
     assert _names(await api.get("/api/v1/configmaps")) == ["in-a-b", "in-a"]
 
 
@@ -64,7 +64,7 @@ async def test_pages_are_consistent(api: Api) -> None:
     await _three(api)
     pages = [await api.get(CONFIG_MAPS + "?limit=1")]
     await api.delete(CONFIG_MAPS + "/b")
-    await api.made(CONFIG_MAPS, config_map("bb"))
+    await api.create(CONFIG_MAPS, config_map("bb"))
     while pages[-1].meta.get("continue"):
         pages.append(await api.get(f"{CONFIG_MAPS}?limit=1&continue={pages[-1].meta['continue']}"))
     assert [_names(page) for page in pages] == [["a"], ["b"], ["c"]]
@@ -90,7 +90,7 @@ async def test_pages_with_a_selector_are_filled(api: Api) -> None:
 async def test_expired_continue_token_returns_an_inconsistent_one(api: Api) -> None:
     await _three(api)
     first = await api.get(CONFIG_MAPS + "?limit=1")
-    await api.made(CONFIG_MAPS, config_map("d"))
+    await api.create(CONFIG_MAPS, config_map("d"))
     api.store.compact(api.store.revision)
     gone = await api.get(f"{CONFIG_MAPS}?limit=1&continue={first.meta['continue']}")
     rest = await api.get(f"{CONFIG_MAPS}?continue={gone.meta['continue']}")
@@ -115,7 +115,7 @@ async def test_continue_token_expires_with_the_history(env: Env) -> None:
     rest = f"{CONFIG_MAPS}?limit=9&continue={first.meta['continue']}"
     answers = []
     for name in "defg":
-        await api.made(CONFIG_MAPS, config_map(name))
+        await api.create(CONFIG_MAPS, config_map(name))
         answers.append(await api.get(rest))
         await asyncio.sleep(4)
     *good, gone = answers
@@ -157,11 +157,11 @@ async def test_continue_token_of_a_future_revision_is_awaited(api: Api, method: 
     for revision in (10, 2**63 - 1):
         text = base64.urlsafe_b64encode(json.dumps({**token, "rv": revision}).encode()).decode().rstrip("=")
         targets.append(f"{CONFIG_MAPS}?continue={text}{more}")
-    waiting = asyncio.ensure_future(api.ask("GET", targets[0]))
+    waiting = asyncio.ensure_future(api.request("GET", targets[0]))
     await asyncio.sleep(1)
-    await api.made(CONFIG_MAPS, config_map("d"))
+    await api.create(CONFIG_MAPS, config_map("d"))
     found = await waiting
-    never = await api.ask(method, targets[1])
+    never = await api.request(method, targets[1])
     assert found.status == 200
     assert (never.status, never.message) == (504, f"Timeout: Too large resource version: {2**63 - 1}, current: 10")
 
@@ -186,7 +186,7 @@ async def test_future_resource_version_is_awaited(api: Api, target: str) -> None
     await _three(api)
     waiting = asyncio.ensure_future(api.get(target + "?resourceVersion=10"))
     await asyncio.sleep(1)
-    await api.made(CONFIG_MAPS, config_map("d"))
+    await api.create(CONFIG_MAPS, config_map("d"))
     found = await waiting
     never = await api.get(target + "?resourceVersion=99")
     assert found.status == 200
@@ -221,7 +221,7 @@ async def test_future_resource_version_is_awaited(api: Api, target: str) -> None
 async def test_selectors(api: Api, query: str, names: list[str]) -> None:
     # The first list builds what indexes there are; the second one has to follow the writes in between.
     for name, labels in (("a", {"app": "x"}), ("b", {"app": "x"}), ("c", {})):
-        await api.made(PODS, pod(name, labels=labels))
+        await api.create(PODS, pod(name, labels=labels))
     await api.get(f"{PODS}?{query}")
     for name in ("a", "c"):
         await api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n1"}})
@@ -233,7 +233,7 @@ async def test_selectors(api: Api, query: str, names: list[str]) -> None:
 
 
 async def test_deleted_pod_is_removed_from_the_index(api: Api) -> None:
-    await api.made(PODS, pod("a"))
+    await api.create(PODS, pod("a"))
     await api.get(PODS + "?fieldSelector=spec.nodeName%3D")
     await api.delete(PODS + "/a")
     assert _names(await api.get(PODS + "?fieldSelector=spec.nodeName%3D")) == []
@@ -241,7 +241,7 @@ async def test_deleted_pod_is_removed_from_the_index(api: Api) -> None:
 
 async def test_event_groups_have_their_own_field_selectors(api: Api) -> None:
     body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
-    await api.made("/api/v1/namespaces/default/events", body)
+    await api.create("/api/v1/namespaces/default/events", body)
     core, other = "/api/v1/events?fieldSelector=", "/apis/events.k8s.io/v1/events?fieldSelector="
     *found, rejected = [
         await api.get(core + "involvedObject.name%3Dp"),
@@ -260,7 +260,7 @@ async def test_versions_serve_the_same_object(api: Api) -> None:
         "maxReplicas": 3,
         "targetCPUUtilizationPercentage": 50,
     }
-    await api.made(path.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
+    await api.create(path.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
     first, second = [await api.get(path.format(version)) for version in ("v1", "v2")]
     assert first.body["items"][0]["spec"] == {**spec, "minReplicas": 1}
     metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
@@ -268,7 +268,7 @@ async def test_versions_serve_the_same_object(api: Api) -> None:
 
 
 async def test_head_is_405(api: Api) -> None:
-    answer = await api.ask("HEAD", CONFIG_MAPS)
+    answer = await api.request("HEAD", CONFIG_MAPS)
     assert (answer.status, answer.text) == (405, "")
 
 
@@ -283,7 +283,7 @@ async def test_metadata_name_selector_across_namespaces(api: Api) -> None:
 
 async def test_malformed_query_parameters_are_ignored(api: Api) -> None:
     """As Go's net/url leaves out those with a semicolon, or with an escape that is none."""
-    await api.made(CONFIG_MAPS, config_map())
+    await api.create(CONFIG_MAPS, config_map())
     found = [
         await api.get(f"{CONFIG_MAPS}?{query}") for query in ("labelSelector=%zz", "labelSelector=a;limit=x", "&&")
     ]
@@ -291,8 +291,8 @@ async def test_malformed_query_parameters_are_ignored(api: Api) -> None:
 
 
 async def test_continue_token_is_returned_if_later_objects_may_not_match(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map("a", metadata={"labels": {"l": "x"}}))
-    await api.made(CONFIG_MAPS, config_map("b"))
+    await api.create(CONFIG_MAPS, config_map("a", metadata={"labels": {"l": "x"}}))
+    await api.create(CONFIG_MAPS, config_map("b"))
     answer = await api.get(f"{CONFIG_MAPS}?labelSelector=l%3Dx&limit=1")
     assert _names(answer) == ["a"]
     assert answer.meta["continue"]
@@ -307,5 +307,5 @@ async def test_continue_token_is_returned_if_later_objects_may_not_match(api: Ap
 )
 async def test_limit_with_a_resource_version(api: Api, query: str, count: int) -> None:
     before = api.store.revision
-    await api.made(CONFIG_MAPS, config_map())
+    await api.create(CONFIG_MAPS, config_map())
     assert len((await api.get(f"{CONFIG_MAPS}?{query}&limit=1&resourceVersion={before}")).body["items"]) == count

@@ -23,13 +23,13 @@ async def _one_each_minute(world: World, env: Env) -> dict[str, str]:
     made = {}
     for number in range(3):
         await asyncio.sleep(60)
-        _status, body = await world.ask("POST", CONFIG_MAPS, config_map(f"m{number}"))
+        _status, body = await world.request("POST", CONFIG_MAPS, config_map(f"m{number}"))
         made[format_time(env.now())] = body["metadata"]["resourceVersion"]
     return made
 
 
 async def _history(world: World, query: str = "") -> Any:
-    status, body = await world.ask("GET", PATH + query)
+    status, body = await world.request("GET", PATH + query)
     assert status == 200, body
     return body
 
@@ -47,7 +47,7 @@ async def test_list_of_all_marks(world: World, env: Env) -> None:
     marks = {mark["time"]: mark["resourceVersion"] for mark in (await _history(world))["marks"]}
     assert made.items() <= marks.items()
     await asyncio.sleep(400)
-    await world.ask("POST", CONFIG_MAPS, config_map("later"))
+    await world.request("POST", CONFIG_MAPS, config_map("later"))
     assert [mark["time"] for mark in (await _history(world))["marks"]] == [format_time(env.now())]
 
 
@@ -60,18 +60,18 @@ async def test_list_of_all_marks(world: World, env: Env) -> None:
     },
 )
 async def test_unknown_times(world: World, query: str, status: int, message: str) -> None:
-    found, body = await world.ask("GET", PATH + query)
+    found, body = await world.request("GET", PATH + query)
     assert (found, body["code"]) == (status, status)
     assert body["message"].startswith(message)
 
 
 async def test_requests_are_authorized(world: World) -> None:
-    status, _body = await world.ask("GET", PATH, headers={"authorization": ""})
+    status, _body = await world.request("GET", PATH, headers={"authorization": ""})
     assert status in (401, 403)
 
 
 async def test_only_get_is_allowed(world: World) -> None:
-    assert (await world.ask("POST", PATH, {}))[0] in (404, 405)
+    assert (await world.request("POST", PATH, {}))[0] in (404, 405)
 
 
 CHANGES = f"{PATH}/changes"
@@ -79,16 +79,16 @@ CAUSE = '{"component":"mine","key":"default/a","triggers":[{"type":"ADDED","reso
 
 
 async def _changes(world: World, query: str) -> Any:
-    status, body = await world.ask("GET", f"{CHANGES}?resource=configmaps{query}")
+    status, body = await world.request("GET", f"{CHANGES}?resource=configmaps{query}")
     assert status == 200, body
     return body
 
 
 async def test_changes_have_user_and_cause(world: World) -> None:
     headers = {"user-agent": "mine/1.0", "pilothouse-cause": CAUSE}
-    _status, made = await world.ask("POST", f"{CONFIG_MAPS}?fieldManager=me", config_map("a"), headers=headers)
-    await world.ask("POST", CONFIG_MAPS, config_map("b"))
-    await world.ask("DELETE", f"{CONFIG_MAPS}/a")
+    _status, made = await world.request("POST", f"{CONFIG_MAPS}?fieldManager=me", config_map("a"), headers=headers)
+    await world.request("POST", CONFIG_MAPS, config_map("b"))
+    await world.request("DELETE", f"{CONFIG_MAPS}/a")
     first, second = (await _changes(world, "&namespace=default&name=a"))["changes"]
     assert first.pop("time") <= second.pop("time")
     assert first == {
@@ -114,7 +114,7 @@ async def test_changes_have_user_and_cause(world: World) -> None:
 
 async def test_newest_changes_and_their_start(world: World) -> None:
     for number in range(4):
-        await world.ask("POST", CONFIG_MAPS, config_map(f"m{number}"))
+        await world.request("POST", CONFIG_MAPS, config_map(f"m{number}"))
     whole = (await _changes(world, "&namespace=default"))["changes"]
     newest = await _changes(world, "&namespace=default&limit=2")
     assert newest == {"begins": whole[-3]["resourceVersion"], "changes": whole[-2:], "more": True}
@@ -132,19 +132,19 @@ async def test_newest_changes_and_their_start(world: World) -> None:
     },
 )
 async def test_rejected_change_queries(world: World, query: str, message: str) -> None:
-    status, body = await world.ask("GET", CHANGES + query)
+    status, body = await world.request("GET", CHANGES + query)
     assert (status, body["message"]) == (400, message)
 
 
 async def test_invalid_cause_header_is_rejected(world: World) -> None:
-    status, body = await world.ask("POST", CONFIG_MAPS, config_map("a"), headers={"pilothouse-cause": "because"})
+    status, body = await world.request("POST", CONFIG_MAPS, config_map("a"), headers={"pilothouse-cause": "because"})
     assert (status, body["reason"]) == (400, "BadRequest")
     assert body["message"].startswith("the header Pilothouse-Cause is invalid: ")
 
 
 async def test_changes_are_paged(world: World) -> None:
     for number in range(_AT_ONCE + 3):
-        await world.ask("POST", CONFIG_MAPS, config_map(f"m{number}"))
+        await world.request("POST", CONFIG_MAPS, config_map(f"m{number}"))
     newest = await _changes(world, "&namespace=default&limit=1000")
     assert (len(newest["changes"]), newest["more"]) == (_AT_ONCE, True)
     oldest = await _changes(world, f"&namespace=default&limit=1000&before={newest['changes'][0]['resourceVersion']}")
@@ -157,9 +157,9 @@ async def test_changes_are_paged(world: World) -> None:
 
 async def test_page_size_is_bounded_in_bytes(world: World) -> None:
     large = {**config_map("large"), "data": {"a": "x" * (_BYTES_AT_ONCE // 10)}}
-    _status, made = await world.ask("POST", CONFIG_MAPS, large)
+    _status, made = await world.request("POST", CONFIG_MAPS, large)
     for number in range(15):
-        await world.ask(
+        await world.request(
             "PUT", f"{CONFIG_MAPS}/large", {**large, "metadata": {"name": "large", "labels": {"a": f"{number}"}}}
         )
     found = await _changes(world, "&namespace=default&name=large")
@@ -174,23 +174,25 @@ async def test_rights_for_reading_changes(env: Env, path: str) -> None:
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     subjects = [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]
     rbac = "/apis/rbac.authorization.k8s.io/v1"
-    await world.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "mine"}})
+    await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "mine"}})
     for resource, body in (
         ("roles", {"rules": rules}),
         ("rolebindings", {"subjects": subjects, "roleRef": _role("Role", "all")}),
     ):
-        status, _ = await world.ask("POST", f"{rbac}/namespaces/mine/{resource}", {"metadata": {"name": "all"}, **body})
+        status, _ = await world.request(
+            "POST", f"{rbac}/namespaces/mine/{resource}", {"metadata": {"name": "all"}, **body}
+        )
         assert status == 201
-    assert (await world.ask("GET", path, headers=JANE))[0] == 403
-    assert (await world.ask("GET", path, headers={"authorization": ""}))[0] in (401, 403)
+    assert (await world.request("GET", path, headers=JANE))[0] == 403
+    assert (await world.request("GET", path, headers={"authorization": ""}))[0] in (401, 403)
     paths = [{"nonResourceURLs": [PATH, f"{PATH}/*"], "verbs": ["get"]}]
     for resource, body in (
         ("clusterroles", {"rules": paths}),
         ("clusterrolebindings", {"subjects": subjects, "roleRef": _role("ClusterRole", "history")}),
     ):
-        status, _ = await world.ask("POST", f"{rbac}/{resource}", {"metadata": {"name": "history"}, **body})
+        status, _ = await world.request("POST", f"{rbac}/{resource}", {"metadata": {"name": "history"}, **body})
         assert status == 201
-    assert (await world.ask("GET", path, headers=JANE))[0] == 200
+    assert (await world.request("GET", path, headers=JANE))[0] == 200
 
 
 def _role(kind: str, name: str) -> dict[str, str]:
@@ -199,7 +201,7 @@ def _role(kind: str, name: str) -> dict[str, str]:
 
 async def test_changes_contain_no_object_content(world: World) -> None:
     secret = {"metadata": {"name": "s"}, "stringData": {"password": "hunter2"}}
-    await world.ask("POST", "/api/v1/namespaces/default/secrets", secret)
-    found = await world.ask("GET", f"{CHANGES}?resource=secrets")
+    await world.request("POST", "/api/v1/namespaces/default/secrets", secret)
+    found = await world.request("GET", f"{CHANGES}?resource=secrets")
     assert {"s"} <= {each["name"] for each in found[1]["changes"]}
     assert "hunter2" not in str(found) and "aHVudGVyMg" not in str(found)

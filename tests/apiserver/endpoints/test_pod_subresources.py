@@ -22,7 +22,7 @@ def _debugged(*containers: Object) -> Object:
 
 
 async def test_ephemeral_container_is_added_and_increments_the_generation(api: Api) -> None:
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     answer = await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER), STRATEGIC)
     assert answer.status == 200, answer.text
     assert answer.meta["generation"] == 2
@@ -64,14 +64,14 @@ async def test_ephemeral_container_is_added_and_increments_the_generation(api: A
     },
 )
 async def test_rejected_ephemeral_containers(api: Api, wanted: list[Object], message: str) -> None:
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER))
     answer = await api.patch(PODS + "/p/ephemeralcontainers", _debugged(*wanted), MERGE)
     assert (answer.status, answer.message) == (422, f'Pod "p" is invalid: {message}')
 
 
 async def test_ephemeralcontainers_changes_nothing_else(api: Api) -> None:
-    made = await api.made(PODS, pod())
+    made = await api.create(PODS, pod())
     body = {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}
     body["spec"] = {**made["spec"], "nodeName": "n9", "ephemeralContainers": [DEBUGGER]}
     found = (await api.put(PODS + "/p/ephemeralcontainers", body)).body
@@ -92,7 +92,7 @@ def _resize(**resources: Object) -> Object:
 
 
 async def test_cpu_and_memory_are_resized(api: Api) -> None:
-    await api.made(PODS, _sized(requests={"cpu": "100m"}))
+    await api.create(PODS, _sized(requests={"cpu": "100m"}))
     answer = await api.patch(PODS + "/p/resize", _resize(requests={"cpu": "200m"}), STRATEGIC)
     assert answer.status == 200, answer.text
     assert answer.body["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "200m"}}
@@ -117,7 +117,7 @@ async def test_cpu_and_memory_are_resized(api: Api) -> None:
     },
 )
 async def test_rejected_resizes(api: Api, wanted: Object, message: str) -> None:
-    await api.made(PODS, _sized(requests={"cpu": "100m", "memory": "1Gi"}))
+    await api.create(PODS, _sized(requests={"cpu": "100m", "memory": "1Gi"}))
     if "limits" in wanted:
         wanted["requests"]["memory"] = "1Gi"
     answer = await api.patch(PODS + "/p/resize", _resize(**wanted), STRATEGIC)
@@ -182,7 +182,7 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
     },
 )
 async def test_resizable_fields(api: Api, spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
-    await api.made(PODS, pod(**spec))
+    await api.create(PODS, pod(**spec))
     if status:
         patched = await api.patch(PODS + "/p/status", {"status": status}, STRATEGIC)
         assert patched.status == 200, patched.text
@@ -193,7 +193,7 @@ async def test_resizable_fields(api: Api, spec: Object, status: Object, wanted: 
 
 
 async def test_resize_ignores_other_fields(api: Api) -> None:
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     body = {"spec": {"containers": [{"name": "c", "image": "other"}]}}
     answer = await api.patch(PODS + "/p/resize", body, STRATEGIC)
     assert (answer.status, answer.body["spec"]["containers"][0]["image"]) == (200, "nginx:1.25")
@@ -215,9 +215,9 @@ def _log(pod: Mapping[str, Any], container: str, previous: bool) -> ContainerLog
 
 async def _logged(api: Api, query: str = "", **more: Any) -> Answer:
     api.server.core.pod_logs = _log
-    await api.made(NODES, {"metadata": {"name": "n1"}})
-    await api.made(NODES, {"metadata": {"name": "n2"}})
-    await api.made(PODS, pod(**{"nodeName": "n1", **more}))
+    await api.create(NODES, {"metadata": {"name": "n1"}})
+    await api.create(NODES, {"metadata": {"name": "n2"}})
+    await api.create(PODS, pod(**{"nodeName": "n1", **more}))
     return await api.get(f"{PODS}/p/log{query}")
 
 
@@ -335,9 +335,9 @@ async def test_log_follow_ends_with_the_container(api: Api) -> None:
 async def test_exec_attach_and_portforward_are_rejected(
     api: Api, target: str, more: Object, headers: dict[str, str], code: int, message: str
 ) -> None:
-    await api.made(NODES, {"metadata": {"name": "n1"}})
-    await api.made(PODS, pod(**more))
-    answer = await api.ask("GET", f"{PODS}/{target}", **headers)
+    await api.create(NODES, {"metadata": {"name": "n1"}})
+    await api.create(PODS, pod(**more))
+    answer = await api.request("GET", f"{PODS}/{target}", **headers)
     assert (answer.status, answer.message) == (code, message)
 
 
@@ -348,7 +348,7 @@ async def test_exec_by_get_requires_create(api: Api, what: str) -> None:
     def authorize(_identity: Identity, info: RequestInfo) -> None:
         asked.append((info.verb, info.subresource))
 
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     api.server.authorize = authorize
     await api.get(f"{PODS}/p/{what}")
     await api.get(f"{PODS}/p/log")
@@ -357,7 +357,7 @@ async def test_exec_by_get_requires_create(api: Api, what: str) -> None:
 
 async def test_service_proxy_is_unavailable(api: Api) -> None:
     services = "/api/v1/namespaces/default/services"
-    await api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    await api.create(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
     nobody = await api.get(services + "/s:80/proxy/")
     missing = await api.get(services + "/t/proxy")
     assert (nobody.status, nobody.message) == (503, 'no endpoints available for service "s"')

@@ -52,8 +52,8 @@ def _stored(api: Api) -> bytes:
 
 async def _both(api: Api, body: bytes, **headers: str) -> tuple[Answer, Answer]:
     """The answers to a dry run and to the PUT itself."""
-    dry = await api.ask("PUT", _LEASE + "?dryRun=All", body, **headers)
-    return dry, await api.ask("PUT", _LEASE, body, **headers)
+    dry = await api.request("PUT", _LEASE + "?dryRun=All", body, **headers)
+    return dry, await api.request("PUT", _LEASE, body, **headers)
 
 
 def _without_version(answer: Answer) -> str:
@@ -104,7 +104,7 @@ async def test_stored_lease_equals_a_generic_update(
     env: Env, short: list[bool], made: Object, change: Callable[[bytes], bytes], is_short: bool
 ) -> None:
     api = Api(env)
-    await api.made(LEASES, made)
+    await api.create(LEASES, made)
     await asyncio.sleep(5)
     dry, answer = await _both(api, change(_stored(api)))
     assert short == [False, is_short]
@@ -114,7 +114,7 @@ async def test_stored_lease_equals_a_generic_update(
 
 
 async def test_resource_version_and_managed_fields_time_are_updated(api: Api, short: list[bool]) -> None:
-    first = await api.made(LEASES, _lease())
+    first = await api.create(LEASES, _lease())
     await asyncio.sleep(5)
     answer = await api.put(_LEASE, _renewed(_stored(api)))
     assert short == [True]
@@ -124,7 +124,7 @@ async def test_resource_version_and_managed_fields_time_are_updated(api: Api, sh
 
 
 async def test_another_manager_takes_ownership_of_renew_time(api: Api, short: list[bool]) -> None:
-    await api.made(LEASES, _lease())
+    await api.create(LEASES, _lease())
     dry, answer = await _both(api, _renewed(_stored(api)), **{"user-agent": "other/1"})
     assert _without_version(answer) == _without_version(dry)
     assert [entry["manager"] for entry in answer.meta["managedFields"]] == ["other", "test"]
@@ -135,7 +135,7 @@ async def test_another_manager_takes_ownership_of_renew_time(api: Api, short: li
 
 @cases("fields", {"nothing": None, "another field": {"f:spec": {"f:holderIdentity": {}}}})
 async def test_non_owner_becomes_owner_of_renew_time(api: Api, short: list[bool], fields: Object | None) -> None:
-    first = await api.made(LEASES, _lease())
+    first = await api.create(LEASES, _lease())
     entry = first["metadata"]["managedFields"][0]
     first["metadata"]["managedFields"] = [{**entry, "fieldsV1": fields}] if fields else [{}]
     assert (await api.put(_LEASE, first)).status == 200
@@ -146,7 +146,7 @@ async def test_non_owner_becomes_owner_of_renew_time(api: Api, short: list[bool]
 
 
 async def test_terminating_lease(api: Api, short: list[bool]) -> None:
-    await api.made(LEASES, _lease(finalizers=["x.io/a"]))
+    await api.create(LEASES, _lease(finalizers=["x.io/a"]))
     await api.delete(_LEASE)
     dry, answer = await _both(api, _renewed(_stored(api)))
     assert (answer.status, _without_version(answer)) == (200, _without_version(dry))
@@ -154,7 +154,7 @@ async def test_terminating_lease(api: Api, short: list[bool]) -> None:
 
 
 async def test_lease_stored_by_another_process_takes_the_generic_path(api: Api, short: list[bool]) -> None:
-    await api.made(LEASES, _lease())
+    await api.create(LEASES, _lease())
     api.server = ApiServer(api.env, api.store)
     api.transport = api.server.transport("admin", ("system:masters",), user_agent="test/1")
     await api.put(_LEASE, _renewed(_stored(api)))
@@ -168,7 +168,7 @@ async def test_object_reading_admission_plugins_run(api: Api, short: list[bool])
             assert write.obj is not None
             write.obj["metadata"].setdefault("labels", {})["seen"] = write.operation
 
-    await api.made(LEASES, _lease())
+    await api.create(LEASES, _lease())
     api.server.core.admission.plugins.append(Labels())
     answer = await api.put(_LEASE, _renewed(_stored(api)))
     assert (answer.status, answer.meta["labels"], short) == (200, {"seen": "UPDATE"}, [False])
@@ -177,7 +177,7 @@ async def test_object_reading_admission_plugins_run(api: Api, short: list[bool])
 async def test_name_based_admission_plugins_may_reject(env: Env, short: list[bool]) -> None:
     api = Api(env, ServerOptions(admission_plugins=("NamespaceLifecycle", "NodeRestriction", "ResourceQuota")))
     target, key = _LEASE.replace("default", "kube-node-lease"), _KEY.replace("default", "kube-node-lease")
-    await api.made(target.rpartition("/")[0], _lease())
+    await api.create(target.rpartition("/")[0], _lease())
     record = api.store.get(key)
     assert record is not None
     body = _renewed(record.value)
@@ -189,7 +189,7 @@ async def test_name_based_admission_plugins_may_reject(env: Env, short: list[boo
 
 
 async def test_one_of_two_concurrent_renewals_conflicts(api: Api) -> None:
-    await api.made(LEASES, _lease())
+    await api.create(LEASES, _lease())
     body = _renewed(_stored(api))
     answers = await asyncio.gather(*[api.put(_LEASE, body) for _ in range(2)])
     assert sorted(answer.status for answer in answers) == [200, 409]
@@ -202,7 +202,7 @@ def _renewal(api: Api, target: str = _LEASE, agent: str = "test") -> Callable[[s
 
 @pytest.mark.not_on("etcd", "sqlite", reason="a write has to be waited for")
 async def test_in_process_renewal_stores_the_same(api: Api, env: Env) -> None:
-    await api.made(LEASES, _lease())
+    await api.create(LEASES, _lease())
     assert _renewal(api) is None, "it was not renewed yet"
     answer = await api.put(_LEASE, _renewed(_stored(api)))
     renew = _renewal(api)
@@ -240,7 +240,7 @@ async def test_in_process_renewal_stores_the_same(api: Api, env: Env) -> None:
 )
 @pytest.mark.not_on("etcd", "sqlite", reason="a write has to be waited for")
 async def test_requests_that_take_the_generic_path(api: Api, target: str, agent: str) -> None:
-    await api.made(LEASES, _lease())
+    await api.create(LEASES, _lease())
     await api.put(_LEASE, _renewed(_stored(api)))
     assert _renewal(api) is not None
     assert _renewal(api, target, agent) is None

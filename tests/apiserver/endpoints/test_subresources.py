@@ -25,7 +25,7 @@ SERVICES = "/api/v1/namespaces/default/services"
 
 
 async def test_scale_of_a_workload(api: Api) -> None:
-    made = await api.made(REPLICA_SETS, replica_set(replicas=2))
+    made = await api.create(REPLICA_SETS, replica_set(replicas=2))
     answer = await api.get(SCALE)
     meta = made["metadata"]
     assert answer.body == {
@@ -46,7 +46,7 @@ async def test_scale_of_a_workload(api: Api) -> None:
     },
 )
 async def test_scaling_by_patch(api: Api, content_type: str, patch: object) -> None:
-    await api.made(REPLICA_SETS, replica_set())
+    await api.create(REPLICA_SETS, replica_set())
     scaled = await api.patch(SCALE, patch, content_type)
     found = await api.get(REPLICA_SETS + "/r")
     assert scaled.body["kind"] == "Scale"
@@ -57,7 +57,7 @@ async def test_scaling_by_patch(api: Api, content_type: str, patch: object) -> N
 
 
 async def test_scaling_by_put(api: Api) -> None:
-    await api.made(REPLICA_SETS, replica_set())
+    await api.create(REPLICA_SETS, replica_set())
     scale = (await api.get(SCALE)).body
     scale["spec"] = {}
     zero = await api.put(SCALE, scale)
@@ -83,7 +83,7 @@ async def test_scaling_by_put(api: Api) -> None:
     },
 )
 async def test_rejected_scales(api: Api, body: Object, code: int, message: str | None) -> None:
-    await api.made(REPLICA_SETS, replica_set())
+    await api.create(REPLICA_SETS, replica_set())
     answer = await api.put(SCALE, body)
     assert answer.status == code
     if message is not None:
@@ -104,7 +104,7 @@ def _binding(name: str = "p", node: str = "n1", **meta: object) -> Object:
 
 @pytest.mark.parametrize("target", [PODS + "/p/binding", "/api/v1/namespaces/default/bindings"])
 async def test_binding_sets_the_node_name(api: Api, target: str) -> None:
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     answer = await api.post(target, _binding(annotations={"a": "b"}))
     found = await api.get(PODS + "/p")
     assert answer.status == 201
@@ -150,14 +150,14 @@ async def test_binding_sets_the_node_name(api: Api, target: str) -> None:
     },
 )
 async def test_rejected_bindings(api: Api, made: Object, body: Object, code: int, message: str) -> None:
-    await api.made(PODS, made)
+    await api.create(PODS, made)
     answer = await api.post(PODS + "/p/binding", body)
     assert (answer.status, answer.message) == (code, message)
 
 
 async def test_unknown_subresources(api: Api) -> None:
     assert (await api.get(PODS + "/p/nonsense")).status == 404
-    assert (await api.ask("DELETE", REPLICA_SETS + "/r/status")).status == 405
+    assert (await api.request("DELETE", REPLICA_SETS + "/r/status")).status == 405
 
 
 # Services
@@ -165,14 +165,16 @@ async def test_unknown_subresources(api: Api) -> None:
 
 async def test_services_get_unique_addresses_and_ports(api: Api) -> None:
     body = {"spec": {"type": "NodePort", "ports": [{"port": 80}]}}
-    specs = [(await api.made(SERVICES, {**body, "metadata": {"name": f"s{i}"}}))["spec"] for i in range(20)]
+    specs = [(await api.create(SERVICES, {**body, "metadata": {"name": f"s{i}"}}))["spec"] for i in range(20)]
     assert len({spec["clusterIP"] for spec in specs}) == 20
     ports = {spec["ports"][0]["nodePort"] for spec in specs}
     assert len(ports) == 20 and all(30000 <= port <= 32767 for port in ports)
 
 
 async def test_update_keeps_allocations(api: Api) -> None:
-    made = await api.made(SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}})
+    made = await api.create(
+        SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
+    )
     body = {
         "metadata": {"name": "s"},
         "spec": {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "b"}},
@@ -213,14 +215,14 @@ async def test_discovery_and_version_are_served_locally(api: Api) -> None:
 
 async def test_metadata_is_served_locally(api: Api) -> None:
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-    await api.made(CONFIG_MAPS, config_map(data={"a": "b"}))
-    answer = await api.ask("GET", CONFIG_MAPS, accept=accept)
+    await api.create(CONFIG_MAPS, config_map(data={"a": "b"}))
+    answer = await api.request("GET", CONFIG_MAPS, accept=accept)
     assert answer.body["kind"] == "PartialObjectMetadataList"
     assert set(answer.body["items"][0]) == {"kind", "apiVersion", "metadata"}
 
 
 async def test_status_update_cannot_set_a_deletion_timestamp(api: Api) -> None:
-    await api.made(PODS, pod("x"))
+    await api.create(PODS, pod("x"))
     change = {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}, "status": {"message": "m"}}
     answer = await api.patch(PODS + "/x/status", change, MERGE)
     assert answer.status == 200, answer.text
@@ -235,8 +237,8 @@ async def test_data_source_is_printed_with_its_group(api: Api) -> None:
     spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
     sets = "/apis/apps/v1/namespaces/default/statefulsets"
     volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": wanted}}}
-    made = await api.made(sets, {"metadata": {"name": "s"}, "spec": spec})
-    made_pod = await api.made(PODS, pod("p", volumes=[volume]))
+    made = await api.create(sets, {"metadata": {"name": "s"}, "spec": spec})
+    made_pod = await api.create(PODS, pod("p", volumes=[volume]))
     shown = next(each for each in made_pod["spec"]["volumes"] if each["name"] == "v")
     for spec in (made["spec"]["volumeClaimTemplates"][0]["spec"], shown["ephemeral"]["volumeClaimTemplate"]["spec"]):
         assert spec["dataSource"] == {"apiGroup": None, "kind": "PersistentVolumeClaim", "name": "c"}

@@ -84,10 +84,10 @@ async def test_response_is_identical(
     write: Callable[[Object], bytes],
 ) -> None:
     path = "/apis/apps/v1/namespaces/default/deployments"
-    first = await api.made(path, _deployment())
+    first = await api.create(path, _deployment())
     target = f"{path}/web{subresource}?dryRun=All&fieldValidation=Warn"
     body = write(change(first))
-    quick = await api.ask("PUT", target, body)
+    quick = await api.request("PUT", target, body)
     taken: list[Any] = []
 
     def read_whole(body: bytes, value: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -95,6 +95,6 @@ async def test_response_is_identical(
         return body, {}
 
     monkeypatch.setattr(update, "split_unchanged", read_whole)
-    whole = await api.ask("PUT", target, body)
+    whole = await api.request("PUT", target, body)
     assert (quick.status, quick.body, quick.headers) == (whole.status, whole.body, whole.headers)
     assert bool(taken[0]) is ("replicas" not in body.decode() or b'"replicas":"x"' not in body)

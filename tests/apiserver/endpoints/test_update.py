@@ -29,7 +29,7 @@ async def _put(
     api: Api, change: Callable[[Object], Any], *, made: Object | None = None, target: str = CONFIG_MAPS
 ) -> tuple[Object, Answer]:
     """Create, change what came back, put it."""
-    first = await api.made(target, made or config_map(data={"a": "1"}))
+    first = await api.create(target, made or config_map(data={"a": "1"}))
     sent = copy.deepcopy(first)
     change(sent)
     return first, await api.put(f"{target}/{first['metadata']['name']}", sent)
@@ -61,7 +61,7 @@ async def test_put_creates_a_lease(api: Api) -> None:
 
 async def _put_again(api: Api, change: Callable[[Object], Any]) -> Answer:
     """A Lease is deleted, and its renewer does not know yet (answers of kube-apiserver v1.20.2)."""
-    lease = await api.made(LEASES, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "a"}})
+    lease = await api.create(LEASES, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "a"}})
     await api.delete(f"{LEASES}/a")
     change(lease["metadata"])
     return await api.put(f"{LEASES}/a", lease)
@@ -112,7 +112,7 @@ async def test_generation(
 
 
 async def test_status_update_changes_only_the_status(api: Api) -> None:
-    first = await api.made(REPLICA_SETS, replica_set())
+    first = await api.create(REPLICA_SETS, replica_set())
     first["spec"]["replicas"] = 7
     first["metadata"]["annotations"] = {"a": "b"}
     first["status"] = {"replicas": 1, "observedGeneration": 1}
@@ -125,7 +125,7 @@ async def test_status_update_changes_only_the_status(api: Api) -> None:
 
 async def test_pod_status_update_keeps_owner_references(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
-    first = await api.made(PODS, pod(metadata={"ownerReferences": [owner]}))
+    first = await api.create(PODS, pod(metadata={"ownerReferences": [owner]}))
     del first["metadata"]["ownerReferences"]
     first["metadata"]["labels"] = {"a": "b"}
     first["status"] = {"phase": "Running"}
@@ -146,7 +146,7 @@ async def test_pod_image_can_be_updated(api: Api) -> None:
 
 
 async def test_no_finalizer_is_added_while_deleting(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
+    await api.create(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
     await api.delete(CONFIG_MAPS + "/c")
     answer = await api.patch(CONFIG_MAPS + "/c", {"metadata": {"finalizers": ["a.b/c", "x.y/z"]}})
     assert answer.status == 422
@@ -159,7 +159,7 @@ async def test_no_finalizer_is_added_while_deleting(api: Api) -> None:
 
 
 async def test_removing_the_last_finalizer_deletes_the_object(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
+    await api.create(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
     marked = await api.delete(CONFIG_MAPS + "/c")
     events = await api.watch(f"{CONFIG_MAPS}?resourceVersion={marked.meta['resourceVersion']}&timeoutSeconds=1")
     last = await api.patch(CONFIG_MAPS + "/c", {"metadata": {"finalizers": None}})
@@ -192,7 +192,7 @@ async def test_removing_the_last_finalizer_deletes_the_object(api: Api) -> None:
     },
 )
 async def test_patch_types(api: Api, content_type: str, patch: object, data: Object) -> None:
-    await api.made(CONFIG_MAPS, config_map(data={"a": "1", "c": "3"}))
+    await api.create(CONFIG_MAPS, config_map(data={"a": "1", "c": "3"}))
     answer = await api.patch(CONFIG_MAPS + "/c", patch, content_type)
     assert (answer.status, answer.body["data"]) == (200, data)
 
@@ -200,8 +200,8 @@ async def test_patch_types(api: Api, content_type: str, patch: object, data: Obj
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
 async def test_patched_members_keep_the_canonical_order(api: Api, content_type: str) -> None:
     binary = {"binaryData": {"b": "AAAA"}}
-    await api.made(CONFIG_MAPS, config_map(data={"a": "1"}))
-    whole = await api.made(CONFIG_MAPS, {**config_map("d", data={"a": "1"}), **binary})
+    await api.create(CONFIG_MAPS, config_map(data={"a": "1"}))
+    whole = await api.create(CONFIG_MAPS, {**config_map("d", data={"a": "1"}), **binary})
     patched = await api.patch(CONFIG_MAPS + "/c", binary, content_type)
     assert list(patched.body) == list(whole)
 
@@ -215,8 +215,8 @@ async def test_patched_members_keep_the_canonical_order(api: Api, content_type: 
     },
 )
 async def test_patch_errors_refer_to_the_patched_object(api: Api, patch: Object, said: str) -> None:
-    await api.made(CONFIG_MAPS, config_map(data={"a": "1", "kept": "2"}))
-    answer = await api.ask("PATCH", CONFIG_MAPS + "/c?fieldValidation=Strict", patch, MERGE)
+    await api.create(CONFIG_MAPS, config_map(data={"a": "1", "kept": "2"}))
+    answer = await api.request("PATCH", CONFIG_MAPS + "/c?fieldValidation=Strict", patch, MERGE)
     assert answer.status == 422, answer.text
     assert said in answer.message
     assert '"kept":"2"' in answer.message.replace('\\"', '"')
@@ -234,14 +234,14 @@ async def test_patch_errors_refer_to_the_patched_object(api: Api, patch: Object,
     },
 )
 async def test_strategic_patch_errors_refer_to_the_patch(api: Api, spec: Object, shown: str, why: str) -> None:
-    name = (await api.made(REPLICA_SETS, replica_set()))["metadata"]["name"]
+    name = (await api.create(REPLICA_SETS, replica_set()))["metadata"]["name"]
     answer = await api.patch(f"{REPLICA_SETS}/{name}?fieldValidation=Strict", {"spec": spec}, STRATEGIC)
     assert answer.status == 422
     assert answer.message == f' "" is invalid: patch: Invalid value: "map[spec:map[{shown}]]": {why}'
 
 
 async def test_empty_lists_and_maps_of_a_patch_are_not_stored(api: Api) -> None:
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     empty: Object = {"metadata": {"labels": {}, "finalizers": []}, "spec": {"tolerations": []}}
     found = (await api.patch(PODS + "/p", empty)).body
     assert "labels" not in found["metadata"]
@@ -249,7 +249,7 @@ async def test_empty_lists_and_maps_of_a_patch_are_not_stored(api: Api) -> None:
 
 
 async def test_conditions_merge_by_type(api: Api) -> None:
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
     await api.patch(PODS + "/p/status", ready, STRATEGIC)
     more = {"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "True"}]}}
@@ -260,7 +260,7 @@ async def test_conditions_merge_by_type(api: Api) -> None:
 
 
 async def test_status_patch_keeps_the_spec(api: Api) -> None:
-    await api.made(REPLICA_SETS, replica_set())
+    await api.create(REPLICA_SETS, replica_set())
     answer = await api.patch(REPLICA_SETS + "/r/status", {"spec": {"replicas": 5}, "status": {"replicas": 2}})
     assert (answer.body["spec"]["replicas"], answer.body["status"]["replicas"]) == (1, 2)
 
@@ -281,7 +281,7 @@ ADDRESSES = "may specify no more than one IP for each IP family"
 )
 async def test_pod_ips_have_one_address_per_family(api: Api, sent: list[str], kept: list[str], said: str) -> None:
     """``validatePodIPs`` and the conversion of ``podIP``; all of these patches say 10.0.0.2 there."""
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     status = {"podIP": "10.0.0.2", **({"podIPs": [{"ip": ip} for ip in sent]} if sent else {})}
     answer = await api.patch(f"{PODS}/p/status", {"status": status}, MERGE)
     assert answer.status == (422 if said else 200)
@@ -292,8 +292,8 @@ async def test_pod_ips_have_one_address_per_family(api: Api, sent: list[str], ke
 
 
 async def test_dry_run_update_stores_nothing(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map(data={"a": "1"}))
-    dry = await api.ask("PATCH", CONFIG_MAPS + "/c?dryRun=All", {"data": {"a": "2"}}, MERGE)
+    await api.create(CONFIG_MAPS, config_map(data={"a": "1"}))
+    dry = await api.request("PATCH", CONFIG_MAPS + "/c?dryRun=All", {"data": {"a": "2"}}, MERGE)
     found = await api.get(CONFIG_MAPS + "/c")
     assert dry.body["data"] == {"a": "2"}
     assert found.body["data"] == {"a": "1"}
@@ -306,12 +306,12 @@ async def test_labels_and_annotations_named_like_fields(api: Api, name: str) -> 
     made = config_map(data={"a": "1"})
     made["metadata"]["labels"] = {"a": "x", name: "1"}
     made["metadata"]["annotations"] = {"a": "x", name: '[{"b":1}]', "z": f',"{name}":[{{'}
-    await api.made(CONFIG_MAPS, made)
+    await api.create(CONFIG_MAPS, made)
     patched = await api.patch(CONFIG_MAPS + "/c", {"data": {"b": "2"}})
     put = await api.put(CONFIG_MAPS + "/c", {**patched.body, "data": {"c": "3"}})
     applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"d": "4"}}
     target = CONFIG_MAPS + "/c?fieldManager=m"
-    for answer in (patched, put, await api.ask("PATCH", target, applied, "application/apply-patch+yaml")):
+    for answer in (patched, put, await api.request("PATCH", target, applied, "application/apply-patch+yaml")):
         assert answer.status == 200, answer.text
         assert answer.meta["labels"] == {"a": "x", name: "1"}
         assert answer.meta["annotations"][name] == '[{"b":1}]'
@@ -323,18 +323,18 @@ ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 
 
 async def test_update_may_set_generate_name(api: Api) -> None:
-    await api.made(CONFIG_MAPS, config_map())
+    await api.create(CONFIG_MAPS, config_map())
     assert (await api.patch(f"{CONFIG_MAPS}/c", {"metadata": {"generateName": "x-"}})).meta["generateName"] == "x-"
 
 
 async def test_patch_cannot_set_the_namespace_of_a_cluster_scoped_object(api: Api) -> None:
-    await api.made("/api/v1/nodes", {"metadata": {"name": "n"}})
+    await api.create("/api/v1/nodes", {"metadata": {"name": "n"}})
     assert "namespace" not in (await api.patch("/api/v1/nodes/n", {"metadata": {"namespace": "x"}})).meta
 
 
 async def test_status_update_keeps_the_template_generation(api: Api) -> None:
     spec = {name: value for name, value in replica_set()["spec"].items() if name != "replicas"}
-    made = await api.made(DAEMON_SETS, {"metadata": {"name": "d"}, "spec": spec})
+    made = await api.create(DAEMON_SETS, {"metadata": {"name": "d"}, "spec": spec})
     made["metadata"]["annotations"] = {}
     assert (await api.put(f"{DAEMON_SETS}/d/status", made)).meta["annotations"] == {
         "deprecated.daemonset.template.generation": "1"
@@ -343,6 +343,6 @@ async def test_status_update_keeps_the_template_generation(api: Api) -> None:
 
 async def test_status_update_sets_no_deletion_timestamp(api: Api) -> None:
     spec = {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "p"}}
-    await api.made(ATTACHMENTS, {"metadata": {"name": "a"}, "spec": spec})
+    await api.create(ATTACHMENTS, {"metadata": {"name": "a"}, "spec": spec})
     answer = await api.patch(f"{ATTACHMENTS}/a/status", {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}})
     assert (answer.status, "deletionTimestamp" in answer.meta) == (200, False)

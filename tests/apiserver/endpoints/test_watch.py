@@ -14,7 +14,7 @@ from pilothouse.env import Env
 
 async def _two(api: Api) -> None:
     for name in ("b", "a"):
-        await api.made(CONFIG_MAPS, config_map(name))
+        await api.create(CONFIG_MAPS, config_map(name))
 
 
 @cases(
@@ -43,7 +43,7 @@ async def _two(api: Api) -> None:
 async def test_start_resource_version(api: Api, query: str, seen: list[str]) -> None:
     await _two(api)
     events = await api.watch(f"{CONFIG_MAPS}?timeoutSeconds=5&{query}")
-    await api.made(CONFIG_MAPS, config_map("c"))
+    await api.create(CONFIG_MAPS, config_map("c"))
     shown = []
     for type_, obj in await events.rest():
         meta = obj["metadata"]
@@ -59,7 +59,7 @@ async def test_watched_objects_have_kind_and_api_version(api: Api) -> None:
 
 
 async def test_label_changes_are_added_and_deleted_events(api: Api) -> None:
-    made = await api.made(CONFIG_MAPS, config_map("x", data={"step": "0"}))
+    made = await api.create(CONFIG_MAPS, config_map("x", data={"step": "0"}))
     since = made["metadata"]["resourceVersion"]
     events = await api.watch(f"{CONFIG_MAPS}?labelSelector=on%3D1&resourceVersion={since}&timeoutSeconds=5")
     for step, on_ in (("1", "1"), ("2", "1"), ("3", None), ("4", None), ("5", "1")):
@@ -76,8 +76,8 @@ async def test_label_changes_are_added_and_deleted_events(api: Api) -> None:
 
 
 async def test_field_changes_are_added_and_deleted_events(api: Api) -> None:
-    await api.made(PODS, pod("a"))
-    await api.made(PODS, pod("b"))
+    await api.create(PODS, pod("a"))
+    await api.create(PODS, pod("b"))
     events = await api.watch(PODS + "?fieldSelector=spec.nodeName%3Dn1")
     await api.post(PODS + "/b/binding", {"metadata": {"name": "b"}, "target": {"name": "n2"}})
     await api.post(PODS + "/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n1"}})
@@ -100,7 +100,7 @@ async def test_watch_of_a_single_object(api: Api) -> None:
 
 async def test_all_watchers_get_the_same_bytes(api: Api) -> None:
     watches = [await api.watch(CONFIG_MAPS), await api.watch("/api/v1/configmaps")]
-    await api.made(CONFIG_MAPS, config_map("x"))
+    await api.create(CONFIG_MAPS, config_map("x"))
     first, second = [await watch.line() for watch in watches]
     assert first is second
     assert first.endswith(b"}\n")
@@ -123,7 +123,7 @@ async def test_event_is_encoded_once_per_encoding(api: Api, accept: str, query: 
     for _ in range(3):
         target = f"{PODS}?watch=true&resourceVersion={api.store.revision}{query}"
         streams.append(await api.transport.open(Request("GET", target, {"accept": accept})))
-    await api.made(PODS, pod(labels={"app": "x"}, nodeName="n1"))
+    await api.create(PODS, pod(labels={"app": "x"}, nodeName="n1"))
     first, *others = [await stream.__aiter__().__anext__() for stream in streams]
     assert all(piece is first for piece in others)
 
@@ -133,7 +133,7 @@ async def test_bookmarks_are_sent_every_minute_and_before_the_end(api: Api) -> N
     seen = []
     async for _line in events.stream:
         seen.append((api.env.monotonic(), api.env.now().isoformat()[14:19]))
-        await api.made(PODS, pod(f"pod-{len(seen)}"))
+        await api.create(PODS, pod(f"pod-{len(seen)}"))
     assert [at for at, _text in seen] == [60.0, 120.0, 148.0]
 
 
@@ -141,7 +141,7 @@ async def test_bookmark_is_not_repeated_without_writes(api: Api) -> None:
 
     async def write_after(api: Api, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        await api.made(PODS, pod("later"))
+        await api.create(PODS, pod("later"))
 
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=600")
     seen = []
@@ -156,7 +156,7 @@ async def test_bookmark_is_not_repeated_without_writes(api: Api) -> None:
 async def test_bookmark_has_only_a_resource_version(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true")
     # A write elsewhere moves the revision on.
-    await api.made(PODS, pod())
+    await api.create(PODS, pod())
     assert await events.next() == (
         "BOOKMARK",
         {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}},
@@ -181,7 +181,7 @@ async def test_watch_waits_for_a_future_resource_version(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=8")
     for name in ("b", "a", "c"):
         await asyncio.sleep(10)
-        await api.made(CONFIG_MAPS, config_map(name))
+        await api.create(CONFIG_MAPS, config_map(name))
     assert (await events.take(1))[0] == ("ADDED", "c", "9")
 
 
@@ -229,7 +229,7 @@ async def test_rejected_options(api: Api, query: str, code: int, message: str) -
 
 async def test_slow_watcher_is_terminated(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6")
-    await api.made(CONFIG_MAPS, config_map("x"))
+    await api.create(CONFIG_MAPS, config_map("x"))
     for step in range(5000):
         await api.patch(CONFIG_MAPS + "/x", {"data": {"step": str(step)}})
     assert 0 < len(await events.rest()) < 5001
@@ -254,8 +254,8 @@ async def test_event_ttl_is_one_hour_after_the_last_write(api: Api) -> None:
 
     running = asyncio.ensure_future(api.server.run())
     seen = []
-    await api.made(target, event("old"))
-    await api.made(target, event("kept"))
+    await api.create(target, event("old"))
+    await api.create(target, event("kept"))
     await asyncio.sleep(1800)
     await api.patch(target + "/kept", {"count": 2})
     for seconds in (1700, 200, 1800):

@@ -62,8 +62,8 @@ async def test_validations(
     [("Object{data: {'b': '2'}}", "no_error"), ("Object{data: {'b': object.data.c}}", "invalid_error")],
 )
 async def test_mutations(api: Api, mutation: str, error: str) -> None:
-    await api.made(mutating.POLICIES, mutating.policy(mutation))
-    await api.made(mutating.BINDINGS, mutating.binding())
+    await api.create(mutating.POLICIES, mutating.policy(mutation))
+    await api.create(mutating.BINDINGS, mutating.binding())
     await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     text = page(api)
     labels = {"policy": "p", "policy_binding": "b", "error_type": error}

@@ -48,7 +48,7 @@ async def test_in_process_requests_are_counted(world: World) -> None:
 
 async def test_in_process_watches_are_counted(world: World) -> None:
     local = world.core.transport("system:admin", ("system:masters",))
-    await world.ask("POST", MAPS, config_map())
+    await world.request("POST", MAPS, config_map())
     stream = await local.open(Request("GET", f"{MAPS}?watch=true"))
     piece = await anext(aiter(stream))
     page = Page(world)
@@ -73,11 +73,11 @@ async def test_in_process_watches_are_counted(world: World) -> None:
     },
 )
 async def test_watch_events_are_counted_in_every_encoding(world: World, accept: str) -> None:
-    await world.ask("POST", MAPS, config_map(a="x" * 5000))
+    await world.request("POST", MAPS, config_map(a="x" * 5000))
     exchange = world.begin("GET", f"{MAPS}?watch=true&timeoutSeconds=2", headers={"accept": accept})
     running = asyncio.ensure_future(exchange.run())
     await asyncio.sleep(1.0)
-    await world.ask("POST", MAPS, config_map("b"))
+    await world.request("POST", MAPS, config_map("b"))
     sent = await running
     page = Page(world)
     assert page.value("apiserver_watch_events_total", resource="configmaps") == 2
@@ -85,7 +85,7 @@ async def test_watch_events_are_counted_in_every_encoding(world: World, accept: 
 
 
 async def test_watch_list_latency(world: World) -> None:
-    await world.ask("POST", MAPS, config_map())
+    await world.request("POST", MAPS, config_map())
     local = world.core.transport("system:admin", ("system:masters",))
     query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     stream = await local.open(Request("GET", f"{MAPS}?{query}"))
@@ -95,8 +95,8 @@ async def test_watch_list_latency(world: World) -> None:
 
 
 async def test_plugins_and_phases_of_admission_are_counted(world: World) -> None:
-    await world.ask("POST", MAPS, config_map())
-    await world.ask("POST", "/api/v1/namespaces/nowhere/configmaps", config_map())
+    await world.request("POST", MAPS, config_map())
+    await world.request("POST", "/api/v1/namespaces/nowhere/configmaps", config_map())
     page = Page(world)
     step, controller = (f"apiserver_admission_{kind}_admission_duration_seconds" for kind in ("step", "controller"))
     assert page.value(f"{step}_count", type="admit", operation="CREATE", rejected="false") == 1
@@ -110,9 +110,9 @@ async def test_plugins_and_phases_of_admission_are_counted(world: World) -> None
 
 
 async def test_authentications_and_authorizations_are_counted(world: World) -> None:
-    await world.ask("GET", MAPS)
-    await world.ask("GET", MAPS, headers=JANE)
-    await world.ask("GET", MAPS, headers={"authorization": "Bearer odd"})
+    await world.request("GET", MAPS)
+    await world.request("GET", MAPS, headers=JANE)
+    await world.request("GET", MAPS, headers={"authorization": "Bearer odd"})
     page = Page(world)
     assert page.value("authentication_attempts", result="success") == 2
     assert page.value("authentication_attempts", result="error") == 1
@@ -125,9 +125,9 @@ async def test_authentications_and_authorizations_are_counted(world: World) -> N
 
 async def test_stored_objects_are_counted(world: World) -> None:
     for name in "ab":
-        await world.ask("POST", MAPS, config_map(name))
-    await world.ask("DELETE", f"{MAPS}/a")
-    await world.ask("GET", MAPS)
+        await world.request("POST", MAPS, config_map(name))
+    await world.request("DELETE", f"{MAPS}/a")
+    await world.request("GET", MAPS)
     page = Page(world)
     assert page.value("apiserver_resource_objects", group="", resource="configmaps") == 1
     assert page.value("apiserver_storage_objects", resource="configmaps") == 1
@@ -156,12 +156,12 @@ async def test_metrics_path_is_authorized(world: World) -> None:
     }
     world.core.component_metrics["kube-scheduler"] = [lambda: "x 1\n"]
     paths = ("/metrics", "/metrics?component=kube-scheduler")
-    assert [(await world.ask("GET", path, headers=JANE))[0] for path in paths] == [403, 403]
+    assert [(await world.request("GET", path, headers=JANE))[0] for path in paths] == [403, 403]
     rbac = "/apis/rbac.authorization.k8s.io/v1"
-    await world.ask("POST", f"{rbac}/clusterroles", role)
-    await world.ask("POST", f"{rbac}/clusterrolebindings", bound)
-    assert [(await world.ask("GET", path, headers=JANE))[0] for path in paths] == [200, 200]
-    assert (await world.ask("GET", "/metrics?component=odd", headers=ADMIN))[0] == 400
+    await world.request("POST", f"{rbac}/clusterroles", role)
+    await world.request("POST", f"{rbac}/clusterrolebindings", bound)
+    assert [(await world.request("GET", path, headers=JANE))[0] for path in paths] == [200, 200]
+    assert (await world.request("GET", "/metrics?component=odd", headers=ADMIN))[0] == 400
 
 
 async def test_aborted_requests_are_counted(world: World) -> None:

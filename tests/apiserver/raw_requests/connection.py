@@ -6,7 +6,7 @@ import time
 
 from tests.apiserver.attacks.attacked_plane import AttackedPlane
 from tests.apiserver.raw_requests.cases import Sent
-from tests.connections import trusting_context
+from tests.connections import insecure_context
 
 ANSWER_SECONDS = 30.0
 _SILENCE_SECONDS = 0.03
@@ -22,7 +22,7 @@ class RawConnection:
 
     def __init__(self, plane: AttackedPlane) -> None:
         self._plane = plane
-        self._context = trusting_context()
+        self._context = insecure_context()
         self._socket: ssl.SSLSocket | None = None
 
     def close(self) -> None:
@@ -31,7 +31,7 @@ class RawConnection:
             self._socket.close()
             self._socket = None
 
-    def ask(self, sent: Sent) -> tuple[int, bytes]:
+    def request(self, sent: Sent) -> tuple[int, bytes]:
         """Status and body; (0, b"") where no answer was due and none came."""
         if self._socket is None:
             self._socket = self._plane.connect(self._context)

@@ -63,12 +63,12 @@ async def test_long_and_short_lists_are_encoded_identically(
     more: dict[str, Any] = {"data": ODD}
     if custom:
         working = asyncio.ensure_future(api.server.run())
-        await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+        await api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
         await asyncio.sleep(5)
         target = "/apis/example.com/v1/namespaces/default/things"
         more = {"apiVersion": "example.com/v1", "kind": "Thing", "spec": ODD}
     for name in "abc":
-        await api.made(target, {"metadata": {"name": name, "labels": {"a": name}}, **more})
+        await api.create(target, {"metadata": {"name": name, "labels": {"a": name}}, **more})
     if custom:
         working.cancel()
         if "protobuf" in accept and "as=" not in accept:
@@ -79,8 +79,8 @@ async def test_long_and_short_lists_are_encoded_identically(
 
 async def test_encoding_a_long_list_yields_to_other_tasks(api: Api) -> None:
     for number in range(20):
-        await api.made(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}, "data": {"key": "x" * 3000}})
-    listing = asyncio.ensure_future(api.ask("GET", CONFIG_MAPS, accept="application/yaml"))
+        await api.create(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}, "data": {"key": "x" * 3000}})
+    listing = asyncio.ensure_future(api.request("GET", CONFIG_MAPS, accept="application/yaml"))
     turns = 0
     while not listing.done():
         await asyncio.sleep(0)

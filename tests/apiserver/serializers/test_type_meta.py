@@ -22,8 +22,8 @@ async def test_invalid_type_meta(api: Api, field: str, value: Any, shown: str) -
     body = {field: value, "metadata": {"name": "c", "labels": {"a": "b"}}}
     why = _WHY.format(shown, field)
     text = json.dumps(body).encode()
-    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}})
-    await api.made(PODS, pod())
+    await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}})
+    await api.create(PODS, pod())
     for method, target, kind in (
         ("POST", CONFIG_MAPS, "ConfigMap"),
         ("PUT", f"{CONFIG_MAPS}/c", "ConfigMap"),
@@ -31,26 +31,26 @@ async def test_invalid_type_meta(api: Api, field: str, value: Any, shown: str) -
         ("POST", f"{PODS}/p/binding", "Binding"),
         ("PUT", f"{PODS}/p/status", "Pod"),
     ):
-        answer = await api.ask(method, target, text, JSON)
+        answer = await api.request(method, target, text, JSON)
         begin = text[:30].decode()
         expected = f"the object provided is unrecognized (must be of type {kind}): {why} ({begin} ...)"
         assert (answer.status, answer.message) == (400, expected), target
-    merged = await api.ask("PATCH", f"{CONFIG_MAPS}/c", {field: value}, MERGE)
+    merged = await api.request("PATCH", f"{CONFIG_MAPS}/c", {field: value}, MERGE)
     assert merged.status == 422
     assert merged.message.endswith(f": {why}")
-    replaced = await api.ask(
+    replaced = await api.request(
         "PATCH", f"{CONFIG_MAPS}/c", [{"op": "add", "path": f"/{field}", "value": value}], JSON_PATCH
     )
     assert replaced.status == 422
     assert replaced.message.endswith(f": {why}")
-    assert (await api.ask("PATCH", f"{CONFIG_MAPS}/c", {field: value}, STRATEGIC)).status in (200, 422)
+    assert (await api.request("PATCH", f"{CONFIG_MAPS}/c", {field: value}, STRATEGIC)).status in (200, 422)
 
 
 async def test_delete_options_with_invalid_utf8(api: Api) -> None:
     """Go reads them as U+FFFD."""
-    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}})
-    bad = await api.ask("DELETE", f"{CONFIG_MAPS}/c", b'{"kind":"DeleteOptions\xff","apiVersion":"v1"}', JSON)
+    await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}})
+    bad = await api.request("DELETE", f"{CONFIG_MAPS}/c", b'{"kind":"DeleteOptions\xff","apiVersion":"v1"}', JSON)
     assert bad.status == 400
     assert bad.message.startswith('no kind "DeleteOptions\ufffd" is registered')
-    good = await api.ask("DELETE", f"{CONFIG_MAPS}/c", b'{"preconditions":{"uid":null},"x":"\xff"}', JSON)
+    good = await api.request("DELETE", f"{CONFIG_MAPS}/c", b'{"preconditions":{"uid":null},"x":"\xff"}', JSON)
     assert good.status == 200

@@ -107,11 +107,11 @@ async def test_servers_decrypt_each_others_values(ours: Api, go: RealCluster, re
     path, prefix = f"/api/v1/namespaces/default/{resource}", f"k8s:enc:{provider}:v1:" if provider else "k8s\0"
 
     async def theirs(method: str, target: str, body: Any = None) -> Any:
-        status, answer = await asyncio.to_thread(go.ask, method, target, body)
+        status, answer = await asyncio.to_thread(go.try_request, method, target, body)
         assert status < 300, answer
         return answer
 
-    made = await ours.made(path, {"metadata": {"name": "ours", "labels": {"a": "b"}}})
+    made = await ours.create(path, {"metadata": {"name": "ours", "labels": {"a": "b"}}})
     assert (await _in_etcd(ours, resource, "ours")).startswith(f"{prefix}{'two:' if provider else ''}".encode())
     assert (await theirs("GET", f"{path}/ours"))["metadata"]["uid"] == made["metadata"]["uid"]
     await theirs("POST", path, {"metadata": {"name": "theirs", "labels": {"a": "b"}}})
@@ -135,7 +135,7 @@ async def test_undecryptable_value_has_the_same_error(ours: Api, go: RealCluster
     secrets = "/api/v1/namespaces/default/secrets"
     store = ours.store
     assert isinstance(store, EtcdStore)
-    await ours.made(secrets, {"metadata": {"name": "good"}})
+    await ours.create(secrets, {"metadata": {"name": "good"}})
     key = b"/registry/secrets/default/"
     values = {
         b"unknown-key": b"k8s:enc:aescbc:v1:three:" + bytes(32),
@@ -147,7 +147,7 @@ async def test_undecryptable_value_has_the_same_error(ours: Api, go: RealCluster
         for name, value in values.items():
             await store.client.txn(messages.TxnRequest(success=[messages.put(key + name, value)]), operation="t")
         for path in (*(f"{secrets}/{name.decode()}" for name in values), f"{secrets}/good", secrets):
-            status, theirs = await asyncio.to_thread(go.ask, "GET", path)
+            status, theirs = await asyncio.to_thread(go.try_request, "GET", path)
             mine = await ours.get(path)
             assert (mine.status, mine.body.get("message"), mine.body.get("reason")) == (
                 status,
@@ -223,13 +223,13 @@ async def test_every_common_kind_is_read_by_both_servers(ours: Api, go: RealClus
                     continue
                 assert made.status == 201, (what, made.text)
             else:
-                status, theirs = await asyncio.to_thread(go.ask, "POST", path, body)
+                status, theirs = await asyncio.to_thread(go.try_request, "POST", path, body)
                 if status in (400, 409, 422):
                     continue  # v1.20 has other rules
                 assert status == 201, (what, theirs)
             # Controllers of both change some of them once more.
             for _ in range(20):
-                status, theirs = await asyncio.to_thread(go.ask, "GET", f"{path}/{name}")
+                status, theirs = await asyncio.to_thread(go.try_request, "GET", f"{path}/{name}")
                 assert status == 200, (what, theirs)
                 read = await ours.get(f"{path}/{name}")
                 assert read.status == 200, (what, read.text)
@@ -265,14 +265,14 @@ async def test_lists_agree_under_mixed_load(ours: Api, go: RealCluster, soak: bo
     def at_theirs(step: int) -> None:
         name = f"m{chance.randrange(12)}"
         if step % 2:
-            go.ask("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "theirs"}})
+            go.try_request("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "theirs"}})
         else:
-            go.ask("DELETE", f"{CONFIG_MAPS}/{name}")
+            go.try_request("DELETE", f"{CONFIG_MAPS}/{name}")
 
     async def compare() -> None:
         for revision, items in shown:
             target = f"{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact&limit=500"
-            status, theirs = await asyncio.to_thread(go.ask, "GET", target)
+            status, theirs = await asyncio.to_thread(go.try_request, "GET", target)
             assert status == 200, theirs
             assert [_told(item) for item in theirs["items"]] == [_told(item) for item in items], revision
             again = await ours.get(target)
@@ -311,7 +311,7 @@ async def test_node_ports_and_addresses_are_unique_across_servers(ours: Api, go:
         return answer.body
 
     async def theirs(name: str) -> Any:
-        status, found = await asyncio.to_thread(go.ask, "POST", services, body(name))
+        status, found = await asyncio.to_thread(go.try_request, "POST", services, body(name))
         assert status == 201, found
         return found
 
@@ -321,7 +321,7 @@ async def test_node_ports_and_addresses_are_unique_across_servers(ours: Api, go:
     assert len({each["spec"]["clusterIP"] for each in made}) == 20
     taken = made[0]["spec"]["ports"][0]["nodePort"]
     status, refused = await asyncio.to_thread(
-        go.ask, "POST", services, body("again", ports=[{"port": 80, "nodePort": taken}])
+        go.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": taken}])
     )
     assert (status, "already allocated" in refused["message"]) == (422, True)
     theirs_taken = made[1]["spec"]["ports"][0]["nodePort"]
@@ -330,6 +330,6 @@ async def test_node_ports_and_addresses_are_unique_across_servers(ours: Api, go:
     for each in made:
         await ours.delete(f"{services}/{each['metadata']['name']}")
     status, found = await asyncio.to_thread(
-        go.ask, "POST", services, body("again", ports=[{"port": 80, "nodePort": taken}])
+        go.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": taken}])
     )
     assert status == 201, found

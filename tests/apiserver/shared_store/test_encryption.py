@@ -125,7 +125,7 @@ async def test_key_rotation_by_no_op_writes(world: World) -> None:
     """``kubectl get secrets -o json | kubectl replace -f -``"""
     world.configure({"identity": {}})
     async with world.server() as api:
-        await api.made(SECRETS, secret("a", password="x"))
+        await api.create(SECRETS, secret("a", password="x"))
         assert (await api.raw("secrets/default/a")).startswith(b"k8s\0")
     world.configure(keys("one"), {"identity": {}})
     async with world.server() as api:
@@ -138,7 +138,7 @@ async def test_key_rotation_by_no_op_writes(world: World) -> None:
         assert b"password" not in first
         # A dry run writes nothing, and what is encrypted as it should be is not written either.
         assert (await api.put(f"{SECRETS}/a", replaced[0].body)).meta == replaced[0].meta
-        await api.made(CONFIG_MAPS, {"metadata": {"name": "plain"}})
+        await api.create(CONFIG_MAPS, {"metadata": {"name": "plain"}})
         assert (await api.raw("configmaps/default/plain")).startswith(b"k8s\0")
     world.configure(keys("two", "one"))
     async with world.server() as api:
@@ -160,7 +160,7 @@ async def test_key_rotation_by_no_op_writes(world: World) -> None:
 async def test_wildcard_encrypts_custom_resources_and_definitions(world: World) -> None:
     world.configure(keys("one", provider="secretbox"), {"identity": {}}, resources=("*.*",))
     async with world.server() as api:
-        await api.made(DEFINITIONS, definition("Panda"))
+        await api.create(DEFINITIONS, definition("Panda"))
         path = "/apis/example.com/v1/namespaces/default/pandas"
         await until(api, path, 200)
         body = {"apiVersion": "example.com/v1", "kind": "Panda", "metadata": {"name": "c"}}
@@ -181,12 +181,12 @@ async def test_missing_key_is_an_error_until_restored(world: World) -> None:
     world.configure(keys("one"))
     async with world.server() as api:
         for name in ("a", "b"):
-            await api.made(SECRETS, secret(name))
+            await api.create(SECRETS, secret(name))
         then = f"?resourceVersion={api.store.revision}&resourceVersionMatch=Exact"
     world.configure(keys("two"))
     no_key = "Internal error occurred: no matching key was found for the provided AES transformer"
     async with world.server(reload=True) as api:
-        await api.made(SECRETS, secret("0"))  # which is listed first
+        await api.create(SECRETS, secret("0"))  # which is listed first
         watch = await api.watch(SECRETS)
         assert await watch.next() == ("ERROR", (await api.get(f"{SECRETS}/a")).body)
         for answer in (
@@ -223,7 +223,7 @@ async def test_missing_key_is_an_error_until_restored(world: World) -> None:
 async def test_undecryptable_event_ends_watches_with_an_error(world: World) -> None:
     world.configure(keys("one"))
     async with world.server(reload=True) as api:
-        made = await api.made(SECRETS, secret("a"))
+        made = await api.create(SECRETS, secret("a"))
         watches = [
             await api.watch(f"{SECRETS}?resourceVersion={made['metadata']['resourceVersion']}{query}")
             for query in ("", "&labelSelector=app%3Da")
@@ -258,8 +258,8 @@ async def test_servers_with_one_kms_plugin_decrypt_each_others_values(world: Wor
     world.configure(kms(plugin, "3s"))
     async with world.server() as one, world.server() as two:
         for number in range(3):
-            await one.made(SECRETS, secret(f"one-{number}", a="b"))
-            await two.made(SECRETS, secret(f"two-{number}", a="b"))
+            await one.create(SECRETS, secret(f"one-{number}", a="b"))
+            await two.create(SECRETS, secret(f"two-{number}", a="b"))
         for api in (one, two):
             listed = await api.get(SECRETS)
             assert [item["data"] for item in listed.body["items"]] == [{"a": "Yg=="}] * 6
@@ -280,7 +280,7 @@ async def test_kms_plugin_may_start_after_the_server(
     plugin.start()
     world.configure(kms(plugin), {"identity": {}})
     async with world.server() as api:
-        await api.made(SECRETS, secret("a"))
+        await api.create(SECRETS, secret("a"))
     plugin.stop()
     async with world.server() as api:
         assert (await api.get(f"{SECRETS}/a")).message.endswith("got unexpected nil transformer")
@@ -301,14 +301,14 @@ async def test_error_names_the_lost_kms_key(world: World, plugin: KmsPlugin) -> 
     plugin.start()
     world.configure(kms(plugin))
     async with world.server() as api:
-        await api.made(SECRETS, secret("a"))
+        await api.create(SECRETS, secret("a"))
     plugin.key_id, plugin.refused = "2", {"1"}
     async with world.server() as api:
         assert (await api.get(f"{SECRETS}/a")).message == (
             "Internal error occurred: failed to decrypt DEK, error: rpc error: code = FailedPrecondition "
             "desc = no key 1"
         )
-        await api.made(SECRETS, secret("b"))
+        await api.create(SECRETS, secret("b"))
         assert (await api.get(f"{SECRETS}/b")).status == 200
 
 
@@ -318,7 +318,7 @@ async def test_changed_configuration_uses_another_kms_plugin(world: World, plugi
     world.configure(kms(plugin))
     try:
         async with world.server(reload=True) as api:
-            await api.made(SECRETS, secret("a"))
+            await api.create(SECRETS, secret("a"))
             second = kms(other)
             second["kms"]["name"] = "bar"
             world.configure(second, kms(plugin))
@@ -337,7 +337,7 @@ async def test_server_starts_without_the_key_and_recovers(
     registered = "/apis/apiregistration.k8s.io/v1/apiservices/v1.example.com"
     world.configure(keys("one"), resources=("*.*",))
     async with world.server() as api:
-        await api.made(DEFINITIONS, definition("Panda"))
+        await api.create(DEFINITIONS, definition("Panda"))
         await until(api, pandas, 200)
         await until(api, registered, 200)
     world.configure(keys("two"), resources=("*.*",))

@@ -83,9 +83,9 @@ def _revision(body: dict[str, Any]) -> int:
 async def test_overridden_resource_is_stored_in_its_own_etcd(env: Env, two: Two) -> None:
     async with _servers(env, two, "/configmaps", "apps/*", "networking.k8s.io/nothing") as (api,):
         assert isinstance(api.store, RoutedStore)
-        made = await api.made(CONFIG_MAPS, config_map("a", x="1"))
-        await api.made(DEPLOYMENTS, _deployment("d"))
-        await api.made(SECRETS, {"metadata": {"name": "s"}})
+        made = await api.create(CONFIG_MAPS, config_map("a", x="1"))
+        await api.create(DEPLOYMENTS, _deployment("d"))
+        await api.create(SECRETS, {"metadata": {"name": "s"}})
         default, other = await two.keys()
         assert other == {"configmaps", "deployments"}
         assert {"secrets", "namespaces", "services"} <= default
@@ -100,12 +100,12 @@ async def test_overridden_resource_is_stored_in_its_own_etcd(env: Env, two: Two)
         changed = await api.put(f"{CONFIG_MAPS}/a", {**made, "data": {"x": "2"}})
         assert changed.status == 200
         assert (await api.put(f"{CONFIG_MAPS}/a", {**made, "data": {"x": "3"}})).status == 409
-        await api.made(CONFIG_MAPS, config_map("b"))
+        await api.create(CONFIG_MAPS, config_map("b"))
         assert (await api.delete(f"{CONFIG_MAPS}/a")).status == 200
         assert [event[:2] for event in await events.take(3)] == [("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a")]
-        await api.made(CONFIG_MAPS, config_map("c"))
+        await api.create(CONFIG_MAPS, config_map("c"))
         first = (await api.get(f"{CONFIG_MAPS}?limit=1")).body
-        await api.made(CONFIG_MAPS, config_map("d"))
+        await api.create(CONFIG_MAPS, config_map("d"))
         second = (await api.get(f"{CONFIG_MAPS}?limit=5&continue={first['metadata']['continue']}")).body
         assert [item["metadata"]["name"] for item in (*first["items"], *second["items"])] == ["b", "c"]
         late = await api.get(f"{CONFIG_MAPS}?resourceVersion={_revision(second)}&resourceVersionMatch=Exact")
@@ -114,7 +114,7 @@ async def test_overridden_resource_is_stored_in_its_own_etcd(env: Env, two: Two)
 
 async def test_several_servers_share_both_etcds(env: Env, two: Two) -> None:
     async with _servers(env, two, "/configmaps", count=2) as (one, other):
-        await one.made(CONFIG_MAPS, config_map("a", x="1"))
+        await one.create(CONFIG_MAPS, config_map("a", x="1"))
         found = (await other.get(f"{CONFIG_MAPS}/a")).body
         assert found["data"] == {"x": "1"}
         assert (await other.patch(f"{CONFIG_MAPS}/a", {"data": {"x": "2"}})).status == 200
@@ -126,10 +126,10 @@ async def test_several_servers_share_both_etcds(env: Env, two: Two) -> None:
 async def test_related_writes_are_stored_in_their_own_etcd(env: Env, two: Two) -> None:
     """Ranges of addresses with the Services, quotas by themselves."""
     async with _servers(env, two, "/services", "/pods") as (api,):
-        service = await api.made(SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+        service = await api.create(SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
         assert service["spec"]["clusterIP"]
         hard = {"pods": "1"}
-        quota = await api.made(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+        quota = await api.create(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
         await api.put(f"{QUOTAS}/q/status", {**quota, "status": {"hard": hard, "used": {"pods": "0"}}})
         assert (await api.post(PODS, pod("p"))).status == 201
         assert (await api.get(f"{QUOTAS}/q")).body["status"]["used"] == {"pods": "1"}
@@ -144,10 +144,10 @@ async def test_related_writes_are_stored_in_their_own_etcd(env: Env, two: Two) -
 async def test_objects_in_the_default_etcd_are_not_served(env: Env, two: Two) -> None:
     """As with kube-apiserver, nothing is moved."""
     async with _servers(env, two) as (before,):
-        await before.made(CONFIG_MAPS, config_map("left"))
+        await before.create(CONFIG_MAPS, config_map("left"))
     async with _servers(env, two, "/configmaps") as (api,):
         assert (await api.get(CONFIG_MAPS)).body["items"] == []
-        await api.made(CONFIG_MAPS, config_map("left"))
+        await api.create(CONFIG_MAPS, config_map("left"))
     async with _servers(env, two) as (again,):
         assert len((await again.get(CONFIG_MAPS)).body["items"]) == 1
 

@@ -94,7 +94,7 @@ class Side:
     def read(self, path: str) -> Any:
         """What the server has at this path, or None if it has nothing there. Quicker than a kubectl, for waiting."""
         headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-        status, text = self._connections.ask(self._port, "GET", path, headers=headers)
+        status, text = self._connections.request(self._port, "GET", path, headers=headers)
         assert status in {200, 404}, f"{self.name}: GET {path}: {status} {text}"
         return json.loads(text) if status == 200 else None
 

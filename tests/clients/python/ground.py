@@ -52,8 +52,8 @@ class Ground:
         dev = {"apiGroup": group, "kind": "User", "name": "dev"}
         role = {"apiGroup": group, "kind": "ClusterRole", "name": "author"}
         binding = {"metadata": {"name": "dev"}, "roleRef": role, "subjects": [dev]}
-        self.ask("POST", f"/apis/{group}/v1/clusterroles", {"metadata": {"name": "author"}, "rules": _RULES})
-        self.ask("POST", f"/apis/{group}/v1/clusterrolebindings", binding)
+        self.request("POST", f"/apis/{group}/v1/clusterroles", {"metadata": {"name": "author"}, "rules": _RULES})
+        self.request("POST", f"/apis/{group}/v1/clusterrolebindings", binding)
         now = datetime.datetime.now(datetime.UTC)
         pair = issue_client(load_or_make_authority(self.directory / "data", "ca", "", now), "dev", [], now)
         certificate = {"client-certificate-data": _text(pair.certificate), "client-key-data": _text(pair.key)}
@@ -108,16 +108,16 @@ class Ground:
     def restart(self) -> None:
         """The config map ``leaves`` goes and ``comes`` comes while the server of the clients is away. When it is back,
         that is older than its history, so they have to list again."""
-        page = self.ask("GET", f"{CONFIG_MAPS}?limit=1")
+        page = self.request("GET", f"{CONFIG_MAPS}?limit=1")
         before = page["metadata"]["resourceVersion"]
         self._stop()
         self._start(free_port())
-        self.ask("DELETE", f"{CONFIG_MAPS}/leaves")
-        self.ask("POST", CONFIG_MAPS, {"metadata": {"name": "comes", "labels": {"watched": "yes"}}})
+        self.request("DELETE", f"{CONFIG_MAPS}/leaves")
+        self.request("POST", CONFIG_MAPS, {"metadata": {"name": "comes", "labels": {"watched": "yes"}}})
         self._stop()
         time.sleep(_RETENTION_SECONDS)
         self._start(self.port, f"--history-retention={_RETENTION_SECONDS}s")
-        answer = self.ask("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion={before}&timeoutSeconds=1")
+        answer = self.request("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion={before}&timeoutSeconds=1")
         assert answer["type"] == "ERROR" and answer["object"]["code"] == 410, answer
         self.gone_versions.append(before)
         self._go_on(page)
@@ -125,13 +125,13 @@ class Ground:
     def _go_on(self, page: Any) -> None:
         """A page of before the restart has no next one, but the rest of what there is now."""
         rest = f"{CONFIG_MAPS}?continue="
-        gone = self.ask("GET", rest + page["metadata"]["continue"], refused=410)
+        gone = self.request("GET", rest + page["metadata"]["continue"], refused=410)
         assert gone["reason"] == "Expired" and "too old to display a consistent list" in gone["message"], gone
-        names = [item["metadata"]["name"] for item in self.ask("GET", rest + gone["metadata"]["continue"])["items"]]
+        names = [item["metadata"]["name"] for item in self.request("GET", rest + gone["metadata"]["continue"])["items"]]
         assert page["items"][0]["metadata"]["name"] < min(names), names
         assert "comes" in names or page["items"][0]["metadata"]["name"] >= "comes", names
 
-    def ask(self, method: str, path: str, body: Any = None, *, refused: int = 0) -> Any:
+    def request(self, method: str, path: str, body: Any = None, *, refused: int = 0) -> Any:
         """One request as the administrator; ``refused`` is the code of the failure that is meant."""
         token = (self.directory / "data" / "admin.token").read_text()
         return ask(self._url, (self.directory / "data" / "ca.crt").read_bytes(), token, method, path, body, refused)

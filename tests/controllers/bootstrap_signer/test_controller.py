@@ -120,7 +120,7 @@ async def make_map(world: World, **data: str) -> None:
 
 async def seen(world: World) -> dict[str, str]:
     """Its data."""
-    found: dict[str, str] = (await world.see(f"{MAPS}/cluster-info"))["data"]
+    found: dict[str, str] = (await world.must_get(f"{MAPS}/cluster-info"))["data"]
     return found
 
 
@@ -154,7 +154,7 @@ async def test_signatures_are_updated_when_kubeconfig_or_tokens_change(world: Wo
     found = await seen(world)
     assert sorted(found) == [KEY, "kubeconfig", "more"]
     assert is_good("other payload", found[KEY], "third secret")
-    whole = await world.see(f"{MAPS}/cluster-info")
+    whole = await world.must_get(f"{MAPS}/cluster-info")
     assert (whole["metadata"]["labels"], whole["binaryData"]) == ({"a": "b"}, {"z": "eA=="})
     assert set(world.requests()) == {"update configmaps cluster-info"}
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.certificate_requests import CLIENT, REQUESTS, SERVING, decided, document, request_pem
+from tests.certificate_requests import CLIENT, REQUESTS, SERVING, document, request_pem, with_approval_condition
 from tests.controllers import node_world
 from tests.controllers.node_world import Doc, World
 from tests.tables import cases
@@ -171,7 +171,7 @@ async def test_authorized_requestor_is_approved(env: Env, granted: tuple[str, ..
     async with running(env, *granted) as (world, judge):
         made = await ask(world, by=by)
         await asyncio.sleep(1)
-        found = await world.see(f"{REQUESTS}/r")
+        found = await world.must_get(f"{REQUESTS}/r")
         (condition,) = found["status"]["conditions"]
         assert [condition[name] for name in ("type", "status", "reason", "message")] == [
             "Approved",
@@ -194,7 +194,7 @@ async def test_unauthorized_requestor_is_retried_and_approved_once_authorized(en
         await asyncio.sleep(2)
         # 0, 0.2, 0.6, 1.4 s: two questions each time.
         assert world.requests() == [REVIEW] * 8
-        assert not (await world.see(f"{REQUESTS}/r"))["status"]
+        assert not (await world.must_get(f"{REQUESTS}/r"))["status"]
         judge.granted.add("nodeclient")
         await asyncio.sleep(5)
         assert world.requests()[-1] == APPROVAL
@@ -207,7 +207,7 @@ async def test_request_for_another_node_is_not_checked_for_selfnodeclient(env: E
         await ask(world, by="system:node:other")
         await asyncio.sleep(0.1)
         assert [what for _who, _groups, what in judge.user] == ["nodeclient"]
-        assert not (await world.see(f"{REQUESTS}/r"))["status"]
+        assert not (await world.must_get(f"{REQUESTS}/r"))["status"]
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ async def test_denied_request_is_not_approved(env: Env) -> None:
         made = await ask(world)
         await asyncio.sleep(1)
         with world.faults.hold(resource="certificatesigningrequests"):
-            await world.request("PUT", f"{REQUESTS}/r/approval", decided(made, "Denied"))
+            await world.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made, "Denied"))
             judge.granted.add("nodeclient")
             await asyncio.sleep(5)
             assert world.requests()[-1] == APPROVAL
         await asyncio.sleep(3600)
-        found = await world.see(f"{REQUESTS}/r")
+        found = await world.must_get(f"{REQUESTS}/r")
         assert [each["type"] for each in found["status"]["conditions"]] == ["Denied"]
 
 
@@ -250,4 +250,4 @@ async def test_failed_requests_are_retried(env: Env, fault: Action, verb: str, r
         world.faults.add(Rule(fault, verb=verb, resource=resource, times=2))
         await ask(world)
         await asyncio.sleep(5)
-        assert (await world.see(f"{REQUESTS}/r"))["status"]["conditions"][0]["reason"] == "AutoApproved"
+        assert (await world.must_get(f"{REQUESTS}/r"))["status"]["conditions"][0]["reason"] == "AutoApproved"

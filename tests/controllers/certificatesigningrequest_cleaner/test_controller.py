@@ -10,7 +10,7 @@ import datetime
 from typing import Any
 
 from cryptography import x509
-from tests.certificate_requests import REQUESTS, authority, decided, document, request_pem
+from tests.certificate_requests import REQUESTS, authority, document, request_pem, with_approval_condition
 from tests.controllers.node_world import World
 from tests.tables import cases
 
@@ -88,7 +88,7 @@ async def ask(world: World, name: str) -> Any:
 
 
 async def names(world: World) -> list[str]:
-    return [each["metadata"]["name"] for each in (await world.see(REQUESTS))["items"]]
+    return [each["metadata"]["name"] for each in (await world.must_get(REQUESTS))["items"]]
 
 
 async def test_expired_requests_are_deleted_every_hour(world: World) -> None:
@@ -96,7 +96,7 @@ async def test_expired_requests_are_deleted_every_hour(world: World) -> None:
         made = await ask(world, name)
         if name != "pending":
             kind = "Denied" if name == "denied" else "Approved"
-            await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(made, kind))
+            await world.request("PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(made, kind))
     certificate = base64.b64encode(authority(virtual.START).certificate).decode()
     await world.merge(f"{REQUESTS}/served/status", {"status": {"certificate": certificate}})
     await world.start(DESCRIPTOR)
@@ -111,7 +111,9 @@ async def test_expired_requests_are_deleted_every_hour(world: World) -> None:
 
 async def test_failed_deletion_does_not_block_others_and_is_retried(world: World) -> None:
     for name in ("a", "b"):
-        await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(await ask(world, name), "Denied"))
+        await world.request(
+            "PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(await ask(world, name), "Denied")
+        )
     await asyncio.sleep(2 * 3600)
     world.faults.add(Rule(fail(500), verb="delete", resource="certificatesigningrequests", nth=1))
     await world.start(DESCRIPTOR)
@@ -124,7 +126,7 @@ async def test_failed_deletion_does_not_block_others_and_is_retried(world: World
 async def test_recreated_request_of_the_same_name_is_not_deleted(world: World) -> None:
     """What goes is what was looked at, however old the cache was."""
     made = await ask(world, "a")
-    await world.request("PUT", f"{REQUESTS}/a/approval", decided(made, "Denied"))
+    await world.request("PUT", f"{REQUESTS}/a/approval", with_approval_condition(made, "Denied"))
     await world.start(DESCRIPTOR)
     await asyncio.sleep(3600 + 60)
     with world.faults.hold(resource="certificatesigningrequests"):
@@ -133,7 +135,7 @@ async def test_recreated_request_of_the_same_name_is_not_deleted(world: World) -
         await asyncio.sleep(3600)
         assert world.requests() == ["delete certificatesigningrequests a"]
     await asyncio.sleep(60)
-    found = await world.see(f"{REQUESTS}/a")
+    found = await world.must_get(f"{REQUESTS}/a")
     assert found["metadata"]["uid"] != made["metadata"]["uid"]
 
 

@@ -17,9 +17,9 @@ from tests.certificate_requests import (
     SERVING,
     authority,
     certificate_in,
-    decided,
     document,
     request_pem,
+    with_approval_condition,
 )
 from tests.controllers import node_world
 from tests.controllers.node_world import Doc, World, fixture_of
@@ -63,15 +63,17 @@ async def ask(world: World, body: Doc, said: str = "Approved") -> Doc:
         assert record is not None
         value = record.value.replace(API_SERVER_CLIENT.encode(), signer.encode())
         await world.store.commit(world.store.stage(key, lambda _revision: value))
-        made = await world.see(f"{REQUESTS}/{name}")
+        made = await world.must_get(f"{REQUESTS}/{name}")
     else:
         made = await world.request("POST", REQUESTS, body)
-    return await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(made, said)) if said else made
+    return (
+        await world.request("PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(made, said)) if said else made
+    )
 
 
 async def end_of(world: World, name: str = "r") -> tuple[x509.Certificate | None, str]:
     """The certificate, and why there is none."""
-    found = await world.see(f"{REQUESTS}/{name}")
+    found = await world.must_get(f"{REQUESTS}/{name}")
     failed = [each for each in found["status"].get("conditions") or () if each["type"] == "Failed"]
     return certificate_in(found), failed[0]["message"] if failed else ""
 
@@ -122,7 +124,7 @@ async def test_handle_signs_or_fails_requests(world: World, body: Doc, said: str
 async def test_failed_condition_has_reason_and_time(world: World) -> None:
     await ask(world, document("r", USER, KUBELET_SERVING, SERVING))
     await asyncio.sleep(1)
-    conditions = (await world.see(f"{REQUESTS}/r"))["status"]["conditions"]
+    conditions = (await world.must_get(f"{REQUESTS}/r"))["status"]["conditions"]
     assert [each["type"] for each in conditions] == ["Approved", "Failed"]
     assert {name: conditions[1][name] for name in ("status", "reason", "message")} == {
         "status": "True",
@@ -139,8 +141,8 @@ async def test_failed_request_is_not_signed(world: World) -> None:
     made = await world.request("POST", REQUESTS, body)
     failed = {"type": "Failed", "status": "True", "reason": "Mine", "message": "somebody else's"}
     await world.merge(f"{REQUESTS}/r/status", {"status": {"conditions": [failed]}})
-    made = await world.see(f"{REQUESTS}/r")
-    await world.request("PUT", f"{REQUESTS}/r/approval", decided(made))
+    made = await world.must_get(f"{REQUESTS}/r")
+    await world.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made))
     await asyncio.sleep(60)
     assert (await end_of(world))[0] is None
     assert world.requests() == []
@@ -189,7 +191,9 @@ async def test_recreated_request_of_the_same_name_is_not_signed(world: World) ->
     await ask(world, document("r", USER, API_SERVER_CLIENT), "")
     await asyncio.sleep(1)
     with world.faults.hold(resource="certificatesigningrequests") as hold:
-        await world.request("PUT", f"{REQUESTS}/r/approval", decided(await world.see(f"{REQUESTS}/r")))
+        await world.request(
+            "PUT", f"{REQUESTS}/r/approval", with_approval_condition(await world.must_get(f"{REQUESTS}/r"))
+        )
         await world.delete(f"{REQUESTS}/r")
         await ask(world, document("r", request_pem("mallory", ["some-org"]), API_SERVER_CLIENT), "")
         hold.release(1)
@@ -326,7 +330,7 @@ async def test_private_keys_do_not_leak_into_logs_events_or_metrics(
         await asyncio.sleep(1)
         assert (await end_of(world, "s"))[0] is not None
         seen.append(world.metrics.exposition())
-        seen.append(str((await world.see("/api/v1/events"))["items"]))
+        seen.append(str((await world.must_get("/api/v1/events"))["items"]))
     told = [str(vars(record)) for record in caplog.records]
     assert any("keeping the old one" in text for text in told)
     for text in (*seen, *told):

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from tests.certificate_requests import CLIENT, authority, request_pem, requesters_key
+from tests.certificate_requests import CLIENT, authority, request_key, request_pem
 from tests.tables import cases
 
 from pilothouse.controllers.identity.certificatesigningrequest_signing.authorities import authority_of
@@ -47,7 +47,7 @@ def test_kubelet_client_certificate() -> None:
     assert found.subject.rfc4514_string() == "CN=system:node:foo,O=system:nodes"
     assert found.issuer == OURS.certificate.subject
     assert (found.not_valid_before_utc, found.not_valid_after_utc) == (VALID[0], NOW + datetime.timedelta(hours=1))
-    assert found.public_key() == requesters_key().public_key()
+    assert found.public_key() == request_key().public_key()
     constraints = found.extensions.get_extension_for_class(x509.BasicConstraints)
     assert (constraints.critical, constraints.value) == (True, x509.BasicConstraints(ca=False, path_length=None))
     usage = found.extensions.get_extension_for_class(x509.KeyUsage)
@@ -73,7 +73,7 @@ def test_subject_alternative_names_are_those_of_the_request_in_gos_order() -> No
         emails=["c@example"],
         ips=["10.0.0.1", "::1"],
         uris=["help://me@what:8080/where/when?why=true"],
-        others=[x509.RegisteredID(x509.ObjectIdentifier("1.2.3"))],
+        other_names=[x509.RegisteredID(x509.ObjectIdentifier("1.2.3"))],
     )
     names = issued(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName)
     assert not names.critical
@@ -103,7 +103,7 @@ def test_subject_has_the_attributes_known_to_go_in_gos_order() -> None:
         x509.NameAttribute(NameOID.EMAIL_ADDRESS, "a@b"),
         x509.NameAttribute(x509.ObjectIdentifier("1.3.6.1.4.1.57683.2"), "somebody's uid"),
     ]
-    subject = issued(request_pem("c", ["first", "second"], more=more)).subject
+    subject = issued(request_pem("c", ["first", "second"], subject_attributes=more)).subject
     assert [(each.oid, each.value) for each in subject.rdns[0]] == [(NameOID.COUNTRY_NAME, "DE")]
     assert {each.value for each in subject.rdns[1]} == {"first", "second", "third"}, "one part with all of a kind"
     assert [each.value for rdn in subject.rdns[2:] for each in rdn] == ["c", "7"]
@@ -113,7 +113,7 @@ def test_requested_extensions_are_ignored() -> None:
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     builder = builder.add_extension(x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3"), b"x"), critical=True)
-    found = issue(OURS, builder.sign(requesters_key(), hashes.SHA256()), ("client auth",), VALID)
+    found = issue(OURS, builder.sign(request_key(), hashes.SHA256()), ("client auth",), VALID)
     extensions = x509.load_pem_x509_certificate(found).extensions
     assert extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
     assert {each.oid.dotted_string for each in extensions} == {"2.5.29.37", "2.5.29.19", "2.5.29.35"}

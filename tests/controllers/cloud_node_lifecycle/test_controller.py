@@ -129,7 +129,7 @@ async def test_cloud_provider_error_skips_only_one_node(env: Env) -> None:
             await world.node(name, conditions=UNREADY)
         await world.start(DESCRIPTOR, CloudNodeLifecycleOptions(provider=cloud))
         await soon(60)
-        items = (await world.see(NODES))["items"]
+        items = (await world.must_get(NODES))["items"]
         assert [item["metadata"]["name"] for item in items] == ["mute"]
 
 

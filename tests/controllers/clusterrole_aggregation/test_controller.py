@@ -130,7 +130,7 @@ def part(name: str, *rules: Doc, **labels: str) -> Doc:
 
 async def rules_of(world: World, name: str) -> list[list[str]]:
     """The resources that each rule of the role is about."""
-    return [one["resources"] for one in (await world.see(f"{ROLES}/{name}")).get("rules") or ()]
+    return [one["resources"] for one in (await world.must_get(f"{ROLES}/{name}")).get("rules") or ()]
 
 
 world = started(DESCRIPTOR, seconds=1.0)
@@ -143,7 +143,7 @@ async def test_admin_edit_and_view_are_aggregated_transitively(env: Env) -> None
                 await world.request("POST", ROLES, {"metadata": {"name": name, "labels": one["labels"]}, **one})
         await world.start(DESCRIPTOR)
         await asyncio.sleep(5)
-        by_name = {one["metadata"]["name"]: one for one in (await world.see(ROLES))["items"]}
+        by_name = {one["metadata"]["name"]: one for one in (await world.must_get(ROLES))["items"]}
         view, edit, admin = (by_name[name]["rules"] for name in ("view", "edit", "admin"))
         own = {who: by_name[f"system:aggregate-to-{who}"]["rules"] for who in ("view", "edit", "admin")}
         assert view == own["view"]
@@ -188,7 +188,7 @@ async def test_manually_written_rules_are_overwritten(world: World, parts: int) 
     await world.merge(f"{ROLES}/sum", {"rules": [rule("secrets")], "metadata": {"labels": {"kept": "yes"}}})
     await asyncio.sleep(1)
     assert await rules_of(world, "sum") == [["mine"]] * parts
-    assert (await world.see(f"{ROLES}/sum"))["metadata"]["labels"] == {"kept": "yes"}
+    assert (await world.must_get(f"{ROLES}/sum"))["metadata"]["labels"] == {"kept": "yes"}
     sent = len(world.requests())
     await asyncio.sleep(3600)
     assert len(world.requests()) == sent, "nothing is applied over and over"
@@ -230,7 +230,7 @@ async def test_falls_back_to_update_without_server_side_apply(world: World) -> N
     await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
     await asyncio.sleep(10)
     assert await rules_of(world, "sum") == [["things"]]
-    found = await world.see(f"{ROLES}/sum")
+    found = await world.must_get(f"{ROLES}/sum")
     assert found["metadata"]["annotations"] == {"kept": "yes"}
     assert found["aggregationRule"] == picking("sum", part="yes")["aggregationRule"]
     sent = world.requests()

@@ -85,11 +85,11 @@ async def make(world: World, schedule: str = "* * * * *", name: str = "tick", **
 
 
 async def jobs(world: World) -> list[str]:
-    return [item["metadata"]["name"] for item in (await world.see(f"{BATCH}/jobs"))["items"]]
+    return [item["metadata"]["name"] for item in (await world.must_get(f"{BATCH}/jobs"))["items"]]
 
 
 async def status_of(world: World) -> Doc:
-    found: Doc = (await world.see(CRON)).get("status", {})
+    found: Doc = (await world.must_get(CRON)).get("status", {})
     return found
 
 
@@ -244,7 +244,7 @@ async def test_deleted_job_is_removed_from_active(world: World, ender: Ender) ->
 
 async def test_unexpected_job_is_reported_and_kept(world: World, ender: Ender) -> None:
     await make(world, "0 0 1 1 *", concurrencyPolicy="Forbid")
-    uid = (await world.see(CRON))["metadata"]["uid"]
+    uid = (await world.must_get(CRON))["metadata"]["uid"]
     reference = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": uid, "controller": True}
     meta = {"name": "mine", "annotations": {SCHEDULED: "by hand"}, "ownerReferences": [reference]}
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}

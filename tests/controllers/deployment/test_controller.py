@@ -46,7 +46,7 @@ def reference_to(owner: Doc) -> Doc:
 
 async def sets(world: World) -> dict[str, str]:
     """By name of each ReplicaSet that of its owner."""
-    found = (await world.see(SETS))["items"]
+    found = (await world.must_get(SETS))["items"]
     return {
         each["metadata"]["name"]: next((ref["name"] for ref in each["metadata"].get("ownerReferences", [])), "")
         for each in found
@@ -71,9 +71,9 @@ async def test_deployment_creates_its_replica_set(world: World) -> None:
     created, *others = world.requests(reads=False)
     assert created == "create replicasets "
     assert set(others) == {"update deployments/status web"}
-    found = await world.see(f"{SETS}/{name}")
+    found = await world.must_get(f"{SETS}/{name}")
     assert found["metadata"]["ownerReferences"] == [reference_to(made)]
-    assert (await world.see(f"{ALL}/web"))["status"]["observedGeneration"] == 1
+    assert (await world.must_get(f"{ALL}/web"))["status"]["observedGeneration"] == 1
 
 
 async def test_terminating_deployment_only_syncs_its_status(world: World) -> None:
@@ -88,7 +88,7 @@ async def test_terminating_deployment_only_syncs_its_status(world: World) -> Non
     await soon()
     assert set(world.requests()) == {"update deployments/status web"}
     assert len(await sets(world)) == 1
-    found = await world.see(f"{ALL}/web")
+    found = await world.must_get(f"{ALL}/web")
     assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
 
 
@@ -185,10 +185,10 @@ async def test_deleted_replica_set_is_recreated(world: World) -> None:
     await make(world)
     await soon()
     (name,) = await sets(world)
-    uid = (await world.see(f"{SETS}/{name}"))["metadata"]["uid"]
+    uid = (await world.must_get(f"{SETS}/{name}"))["metadata"]["uid"]
     await world.request("DELETE", f"{SETS}/{name}", {"propagationPolicy": "Background"})
     await soon()
-    assert (await world.see(f"{SETS}/{name}"))["metadata"]["uid"] != uid
+    assert (await world.must_get(f"{SETS}/{name}"))["metadata"]["uid"] != uid
 
 
 async def test_deletion_of_an_orphan_replica_set_enqueues_nothing(world: World) -> None:
@@ -211,7 +211,7 @@ async def test_oldest_replica_set_with_the_template_is_the_new_one(world: World)
     await make(world, replicas=1)
     await soon()
     assert await sets(world) == {"z-older": "web", "a-younger": "web", "old": "web"}
-    found = [await world.see(f"{SETS}/{name}") for name in ("z-older", "a-younger", "old")]
+    found = [await world.must_get(f"{SETS}/{name}") for name in ("z-older", "a-younger", "old")]
     revision = "deployment.kubernetes.io/revision"
     assert [each["metadata"].get("annotations", {}).get(revision) for each in found] == ["1", None, None]
     assert found[0]["spec"]["replicas"] == 1
@@ -226,7 +226,7 @@ async def test_requested_rollback_is_performed_once(world: World) -> None:
     wish = {"deprecated.deployment.rollback.to": "1"}
     await world.merge(f"{ALL}/web", {"metadata": {"annotations": wish}})
     await soon()
-    found = await world.see(f"{ALL}/web")
+    found = await world.must_get(f"{ALL}/web")
     assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "a"
     assert found["metadata"]["annotations"] == {"deployment.kubernetes.io/revision": "3"}
     assert len(await sets(world)) == 2
@@ -243,7 +243,7 @@ async def test_recreate_waits_for_the_last_old_pod(world: World, second: bool) -
     await make(world, strategy={"type": "Recreate"})
     await soon()
     (old,) = await sets(world)
-    found = await world.see(f"{SETS}/{old}")
+    found = await world.must_get(f"{SETS}/{old}")
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": old, "uid": found["metadata"]["uid"]}
     for name in ("a", "b"):
         await world.pod(name, labels=APP, ownerReferences=[{**owner, "controller": True}])
@@ -254,7 +254,7 @@ async def test_recreate_waits_for_the_last_old_pod(world: World, second: bool) -
         )
     await set_image(world, "web", "b")
     await soon()
-    emptied = await world.see(f"{SETS}/{old}")
+    emptied = await world.must_get(f"{SETS}/{old}")
     assert emptied["spec"]["replicas"] == 0
     status = {"replicas": 0, "observedGeneration": emptied["metadata"]["generation"]}
     await world.merge(f"{SETS}/{old}/status", {"status": status})

@@ -126,7 +126,7 @@ async def test_toleration_delays_eviction_and_taint_removal_cancels_it(world: Wo
     await user(world, "third", tolerating(), device="gpu-1")
     await soon(50)
     assert await world.pods() == ["first", "second", "third"]
-    await devices(world, gpu_0=[], gpu_1=[(await world.see(f"{SLICES}/slice"))["spec"]["devices"][1]["taints"][0]])
+    await devices(world, gpu_0=[], gpu_1=[(await world.must_get(f"{SLICES}/slice"))["spec"]["devices"][1]["taints"][0]])
     await soon(20)
     assert await deleted(world, "second")
     assert not await deleted(world, "first")
@@ -232,7 +232,7 @@ async def taint_rule(world: World, name: str, effect: str = "NoExecute", **selec
 
 
 async def status_of(world: World, name: str) -> tuple[str, str, str]:
-    (condition,) = (await world.see(f"{RULES}/{name}"))["status"]["conditions"]
+    (condition,) = (await world.must_get(f"{RULES}/{name}"))["status"]["conditions"]
     return condition["status"], condition["reason"], condition["message"]
 
 
@@ -259,7 +259,7 @@ async def test_device_taint_rule_evicts_and_reports_progress_in_its_status(env: 
         assert set(patches) == {"patch devicetaintrules/status rule"}
         assert len(patches) <= 5, "at most one in ten seconds"
         (body, *_more) = world.bodies("patch", "devicetaintrules/status")
-        assert body["metadata"]["uid"] == (await world.see(f"{RULES}/rule"))["metadata"]["uid"]
+        assert body["metadata"]["uid"] == (await world.must_get(f"{RULES}/rule"))["metadata"]["uid"]
 
 
 async def test_device_taint_rule_with_effect_none_reports_affected_pods(env: Env) -> None:
@@ -297,4 +297,4 @@ async def test_device_taint_rules_are_ignored_without_the_gate(env: Env) -> None
         await world.start(DESCRIPTOR)
         await soon(600)
         assert not await deleted(world)
-        assert (await world.see(f"{RULES}/rule")).get("status") is None
+        assert (await world.must_get(f"{RULES}/rule")).get("status") is None

@@ -7,11 +7,11 @@ from tests.controllers.node_world import World, soon
 async def test_time_added_is_defaulted(world: World) -> None:
     given = {**TAINT, "key": "given", "timeAdded": "2020-01-01T00:00:00Z"}
     await devices(world, gpu_0=[TAINT, given])
-    (device,) = (await world.see(f"{SLICES}/slice"))["spec"]["devices"]
+    (device,) = (await world.must_get(f"{SLICES}/slice"))["spec"]["devices"]
     began = device["taints"][0]["timeAdded"]
     assert device["taints"][1] == given
     await soon(60)
     await devices(world, gpu_0=[device["taints"][0], TAINT])
-    (device,) = (await world.see(f"{SLICES}/slice"))["spec"]["devices"]
+    (device,) = (await world.must_get(f"{SLICES}/slice"))["spec"]["devices"]
     assert device["taints"][0]["timeAdded"] == began
     assert device["taints"][1]["timeAdded"] > began

@@ -34,7 +34,7 @@ async def budget(world: World, name: str = "web", **spec: Any) -> Doc:
 
 async def status(world: World, name: str = "web") -> tuple[int, int, int, int]:
     """Allowed, healthy, desired, expected; as upstream's tests have them."""
-    found = (await world.see(f"{PDBS}/{name}"))["status"]
+    found = (await world.must_get(f"{PDBS}/{name}"))["status"]
     return found["disruptionsAllowed"], found["currentHealthy"], found["desiredHealthy"], found["expectedPods"]
 
 
@@ -43,7 +43,7 @@ async def condition(world: World, name: str = "web") -> Doc:
 
 
 async def disrupted(world: World, name: str = "web") -> list[str]:
-    return sorted((await world.see(f"{PDBS}/{name}"))["status"].get("disruptedPods") or {})
+    return sorted((await world.must_get(f"{PDBS}/{name}"))["status"].get("disruptedPods") or {})
 
 
 async def workload(world: World, plural: str, kind: str, replicas: int = 3, **metadata: Any) -> Doc:
@@ -76,7 +76,7 @@ async def evict(world: World, name: str, **options: Any) -> None:
 
 async def note_evicted(world: World, name: str) -> None:
     """An eviction that dies between the budget and the pod: the pod is noted, marked, and not deleted."""
-    found = await world.see(f"{PDBS}/web")
+    found = await world.must_get(f"{PDBS}/web")
     found["status"]["disruptedPods"] = {name: format_time(world.env.now())}
     found["status"]["disruptionsAllowed"] -= 1
     await world.request("PUT", f"{PDBS}/web/status", found)

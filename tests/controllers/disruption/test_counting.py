@@ -171,7 +171,7 @@ async def test_observed_generation_is_updated(world: World) -> None:
     await asyncio.sleep(1)
     await world.merge(f"{PDBS}/web", {"spec": {"minAvailable": 3}})
     await asyncio.sleep(1)
-    found = (await world.see(f"{PDBS}/web"))["status"]
+    found = (await world.must_get(f"{PDBS}/web"))["status"]
     assert found["observedGeneration"] == 2
     assert await status(world) == (0, 3, 3, 3)
     assert (await condition(world))["observedGeneration"] == 2

@@ -91,7 +91,7 @@ async def test_recreated_budget_of_the_same_name_is_a_new_one(world: World) -> N
         await budget(world, minAvailable=3)
         await world.delete(f"{PODS}/p0", grace=0)
         await asyncio.sleep(10)
-        assert "observedGeneration" not in (await world.see(f"{PDBS}/web"))["status"] or (await status(world)) == (
+        assert "observedGeneration" not in (await world.must_get(f"{PDBS}/web"))["status"] or (await status(world)) == (
             0,
             0,
             0,

@@ -29,7 +29,7 @@ async def make(world: World, **spec: Any) -> None:
 
 
 async def said(world: World) -> list[tuple[str, bool]]:
-    subsets = (await world.see(WEB)).get("subsets") or []
+    subsets = (await world.must_get(WEB)).get("subsets") or []
     return sorted(
         (address["targetRef"]["name"], ready)
         for subset in subsets
@@ -48,7 +48,7 @@ async def test_service_gets_its_endpoints(world: World) -> None:
     await pod(world, 3, app="other")
     await asyncio.sleep(5)
     assert await said(world) == [("p1", True), ("p2", False)]
-    [subset] = (await world.see(WEB))["subsets"]
+    [subset] = (await world.must_get(WEB))["subsets"]
     assert subset["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
     assert subset["addresses"][0]["nodeName"] == "n1"
     await report(world, 2, ready=True)
@@ -89,7 +89,7 @@ async def test_leftover_endpoints_are_deleted_at_startup_except_leader_election_
     await start(world)
     await world.request("POST", ENDPOINTS, {"metadata": {"name": "later"}})
     await asyncio.sleep(5)
-    names = [item["metadata"]["name"] for item in (await world.see(ENDPOINTS))["items"]]
+    names = [item["metadata"]["name"] for item in (await world.must_get(ENDPOINTS))["items"]]
     assert names == ["later", "lock"]
 
 
@@ -135,7 +135,7 @@ async def test_service_labels_replace_endpoints_labels(world: World) -> None:
     await world.merge(WEB, {"metadata": {"labels": {"somebody": "else"}}})
     await world.merge(f"{SERVICES}/web", {"metadata": {"labels": {"foo": "bar"}}})
     await asyncio.sleep(5)
-    labels = (await world.see(WEB))["metadata"]["labels"]
+    labels = (await world.must_get(WEB))["metadata"]["labels"]
     assert labels.pop("endpoints.kubernetes.io/managed-by") == "endpoint-controller"
     assert labels == {"foo": "bar"}
 

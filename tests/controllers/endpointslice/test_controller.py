@@ -63,7 +63,7 @@ async def report(world: World, number: int, *, ready: bool) -> None:
 
 
 async def slices(world: World) -> list[Any]:
-    found: list[Any] = (await world.see(SLICES))["items"]
+    found: list[Any] = (await world.must_get(SLICES))["items"]
     return [each for each in found if each["metadata"]["labels"].get("kubernetes.io/service-name") == "web"]
 
 
@@ -240,7 +240,7 @@ async def test_services_without_a_selector_or_with_an_external_name_have_no_slic
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
     await pod(world, 1)
     await asyncio.sleep(60)
-    assert (await world.see(SLICES))["items"] == []
+    assert (await world.must_get(SLICES))["items"] == []
     assert world.requests() == []
 
 
@@ -288,7 +288,7 @@ async def test_terminating_slice_is_replaced_and_not_updated(world: World) -> No
     await asyncio.sleep(60)
     [new] = [each for each in await slices(world) if each["metadata"]["uid"] != old["metadata"]["uid"]]
     assert sorted(e["targetRef"]["name"] for e in new["endpoints"]) == ["p1", "p2"]
-    assert [e["targetRef"]["name"] for e in (await world.see(path))["endpoints"]] == ["p1"]
+    assert [e["targetRef"]["name"] for e in (await world.must_get(path))["endpoints"]] == ["p1"]
 
 
 async def test_slice_deleted_before_its_create_response_is_not_awaited(world: World) -> None:

@@ -57,7 +57,7 @@ async def rewrite(world: World, *subsets: Doc) -> None:
 
 
 async def slices(world: World, name: str = "ext") -> list[Doc]:
-    found: list[Doc] = (await world.see(SLICES))["items"]
+    found: list[Doc] = (await world.must_get(SLICES))["items"]
     wanted = {**OURS, "kubernetes.io/service-name": name}
     return [each for each in found if wanted.items() <= each["metadata"].get("labels", {}).items()]
 

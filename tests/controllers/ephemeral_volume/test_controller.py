@@ -28,7 +28,7 @@ async def pod(world: World, *volumes: str, name: str = "p") -> Doc:
 
 
 async def names(world: World) -> list[str]:
-    return [each["metadata"]["name"] for each in (await world.see(CLAIMS))["items"]]
+    return [each["metadata"]["name"] for each in (await world.must_get(CLAIMS))["items"]]
 
 
 @contextlib.asynccontextmanager
@@ -46,9 +46,9 @@ world = fixture_of(controlled)
 @pytest.mark.parametrize("early", [True, False], ids=["the pod was there", "the pod comes"])
 async def test_claim_is_created_once_per_pod(env: Env, early: bool) -> None:
     async with controlled(env, before=pod if early else None) as world:
-        owner = await world.see(f"{PODS}/p") if early else await pod(world)
+        owner = await world.must_get(f"{PODS}/p") if early else await pod(world)
         await soon()
-        claim = await world.see(f"{CLAIMS}/p-scratch")
+        claim = await world.must_get(f"{CLAIMS}/p-scratch")
         assert claim["metadata"]["labels"] == {"of": "scratch"}
         assert claim["metadata"]["ownerReferences"] == [
             {
@@ -152,5 +152,5 @@ async def test_recreated_pod_seen_as_an_update_gets_its_claim(env: Env) -> None:
                 world.faults.end_watches(resource=resource, with_=gone())
             await soon(5)
         await soon(5)
-        claim = await world.see(f"{CLAIMS}/p-scratch")
+        claim = await world.must_get(f"{CLAIMS}/p-scratch")
         assert claim["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"]

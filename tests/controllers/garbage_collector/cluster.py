@@ -68,7 +68,7 @@ class Cluster(ApiWorld):
 
     async def names(self, path: str) -> list[str]:
         """The names in a collection."""
-        return [item["metadata"]["name"] for item in (await self.see(path))["items"]]
+        return [item["metadata"]["name"] for item in (await self.must_get(path))["items"]]
 
     async def configmaps(self, namespace: str = "default") -> list[str]:
         """The ConfigMaps of a namespace, but for those that every namespace gets."""

@@ -68,10 +68,10 @@ class Scene:
         await self.world.request("POST", HPAS, {"metadata": {"name": name}, "spec": spec})
 
     async def size(self, name: str = "web") -> int:
-        return int((await self.world.see(f"{APPS}/deployments/{name}"))["spec"]["replicas"])
+        return int((await self.world.must_get(f"{APPS}/deployments/{name}"))["spec"]["replicas"])
 
     async def status(self, name: str = "web") -> Doc:
-        found: Doc = (await self.world.see(f"{HPAS}/{name}"))["status"]
+        found: Doc = (await self.world.must_get(f"{HPAS}/{name}"))["status"]
         return found
 
     async def reasons(self, name: str = "web") -> dict[str, str]:

@@ -100,7 +100,7 @@ async def test_custom_resource_with_a_scale_subresource(scene: Scene) -> None:
     """A custom resource with a scale is found by discovery, and written in its own words."""
     scene.meter.cpu = 100
     await define_sloops(scene)
-    assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 4}
+    assert (await scene.world.must_get(f"{SLOOPS}/web"))["spec"] == {"crew": 4}
 
 
 @cases(
@@ -130,7 +130,7 @@ async def test_invalid_or_missing_selector(
     assert (await scene.world.events("FailedComputeMetricsReplicas"))[0].startswith(
         f"HorizontalPodAutoscaler/web {recorded}"
     )
-    assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 2}
+    assert (await scene.world.must_get(f"{SLOOPS}/web"))["spec"] == {"crew": 2}
 
 
 @cases(

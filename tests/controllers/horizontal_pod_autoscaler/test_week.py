@@ -87,7 +87,7 @@ async def test_week_with_daylight_saving_time(world: World, start: datetime.date
         await world.start(DESCRIPTOR)
         await world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": autoscaler})
         await asyncio.sleep(days * 86400)
-        last = (await world.see(f"{HPAS}/web"))["status"]["lastScaleTime"]
+        last = (await world.must_get(f"{HPAS}/web"))["status"]["lastScaleTime"]
         assert parse_time(last) == set_[-1][0].replace(microsecond=0)
         group.cancel()
     expected = due(days)

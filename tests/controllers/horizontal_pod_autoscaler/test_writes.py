@@ -104,7 +104,7 @@ async def test_status_update_keeps_the_spec_unchanged(scene: Scene) -> None:
     await scene.autoscale(1, 9, behavior={"scaleUp": rules})
     await asyncio.sleep(PERIOD + 1)
     sent = scene.world.bodies("update", "horizontalpodautoscalers/status")[-1]
-    found = await scene.world.see(HPA)
+    found = await scene.world.must_get(HPA)
     assert sent["spec"] == found["spec"]
     assert await scene.size() == 3
     await asyncio.sleep(2 * PERIOD)

@@ -42,7 +42,7 @@ class Kubelet:
             # Listed again only after a write: hundreds of finished pods are a long list, and there are many syncs.
             if self.world.store.revision != revision:
                 revision = self.world.store.revision
-                pods = (await self.world.see(PODS))["items"]
+                pods = (await self.world.must_get(PODS))["items"]
             for pod in pods:
                 await self._sync_job(pod)
             await asyncio.sleep(0.2)
@@ -93,7 +93,7 @@ async def make(world: World, **spec: Any) -> None:
 
 
 async def status_of(world: World) -> Doc:
-    found: Doc = (await world.see(WORK)).get("status", {})
+    found: Doc = (await world.must_get(WORK)).get("status", {})
     return found
 
 
@@ -119,7 +119,7 @@ async def ended(world: World, kubelet: Kubelet, seconds: int = 300) -> Doc:
 
 
 async def no_finalizers(world: World) -> None:
-    for pod in (await world.see(PODS))["items"]:
+    for pod in (await world.must_get(PODS))["items"]:
         assert TRACKING not in pod["metadata"].get("finalizers", []), pod["metadata"]["name"]
 
 
@@ -202,7 +202,7 @@ async def test_success_policy_completes_the_job_without_counting_running_pods_as
     policy = {"rules": [{"succeededIndexes": "1"}]}
     await make(world, completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
     await asyncio.sleep(2)
-    for pod in (await world.see(PODS))["items"]:
+    for pod in (await world.must_get(PODS))["items"]:
         if pod["metadata"]["annotations"][INDEX] == "1":
             await world.merge(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}})
     status = await ended(world, kubelet)
@@ -226,7 +226,7 @@ async def test_suspending_deletes_pods_without_counting_failures(world: World, k
     status = await status_of(world)
     assert types(status) == ["Suspended JobSuspended"] and "startTime" not in status
     assert (status.get("failed", 0), status.get("active", 0), status["terminating"]) == (0, 0, 0)
-    assert (await world.see(PODS))["items"] == []
+    assert (await world.must_get(PODS))["items"] == []
     order = [line.partition(" work")[0] for line in world.requests() if "pods" in line]
     assert order[-4:] == ["patch pods", "patch pods", "delete pods", "delete pods"]
 
@@ -308,7 +308,7 @@ async def test_pod_keeps_its_tracking_finalizer_if_the_job_is_not_yet_cached(wor
     kubelet.seconds = 1000
     world.faults.add(Rule(delay(30.0, 30.0), verb="watch", resource="jobs.batch"))
     await make(world, managedBy="example.com/other")
-    uid = (await world.see(WORK))["metadata"]["uid"]
+    uid = (await world.must_get(WORK))["metadata"]["uid"]
     for name, owner in (("its", uid), ("gone", "another-uid")):
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": owner, "controller": True}
         meta = {"name": name, "finalizers": [TRACKING], "ownerReferences": [reference]}
@@ -316,7 +316,7 @@ async def test_pod_keeps_its_tracking_finalizer_if_the_job_is_not_yet_cached(wor
         await world.request("POST", PODS, {"metadata": meta, "spec": spec})
     await asyncio.sleep(10)
     assert [line for line in world.requests() if not line.startswith("get jobs")] == ["patch pods gone"]
-    assert (await world.see(f"{PODS}/its"))["metadata"]["finalizers"] == [TRACKING]
+    assert (await world.must_get(f"{PODS}/its"))["metadata"]["finalizers"] == [TRACKING]
 
 
 FAULTS: dict[str, tuple[Any, Doc]] = {

@@ -48,7 +48,7 @@ async def make_pod(world: World, name: str, owner: Doc | None = None, labels: Do
 async def owners(world: World) -> dict[str, tuple[str, bool]]:
     """Of each pod the name of its Job, and whether it has the finalizer."""
     found = {}
-    for pod in (await world.see(PODS))["items"]:
+    for pod in (await world.must_get(PODS))["items"]:
         meta = pod["metadata"]
         owner = next((reference["name"] for reference in meta.get("ownerReferences", [])), "")
         found[meta["name"]] = (owner, TRACKING in meta.get("finalizers", []))
@@ -192,4 +192,4 @@ async def test_terminating_namespace_stops_pod_creation_after_one_attempt(world:
     await make(world, parallelism=5, completions=5)
     await asyncio.sleep(200)
     assert refused.hits == 1
-    assert (await world.see("/api/v1/namespaces/default/events"))["items"] == []
+    assert (await world.must_get("/api/v1/namespaces/default/events"))["items"] == []

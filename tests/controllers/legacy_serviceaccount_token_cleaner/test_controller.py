@@ -37,7 +37,7 @@ async def token(world: World, name: str, *, generated: bool = True, **labels: st
 
 async def labels(world: World, name: str) -> dict[str, str]:
     """Those of the Secret of that account."""
-    found: dict[str, str] = (await world.see(f"{SECRETS}/{name}-token"))["metadata"].get("labels") or {}
+    found: dict[str, str] = (await world.must_get(f"{SECRETS}/{name}-token"))["metadata"].get("labels") or {}
     return found
 
 
@@ -78,7 +78,7 @@ async def test_unused_token_is_labeled_invalid_then_deleted(world: World) -> Non
             "labels": {INVALID_SINCE: day(world)},
         },
     }
-    before = await world.see(f"{SECRETS}/old-token")
+    before = await world.must_get(f"{SECRETS}/old-token")
     await asyncio.sleep(2 * DAY)
     assert await world.get(f"{SECRETS}/old-token")
     await asyncio.sleep(2 * DAY)

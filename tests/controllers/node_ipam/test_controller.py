@@ -31,12 +31,14 @@ async def new_node(world: World, name: str, *ranges: str, **metadata: Any) -> Do
 
 
 async def ranges_of(world: World, name: str) -> list[str]:
-    found: list[str] = (await world.see(f"{NODES}/{name}"))["spec"].get("podCIDRs", [])
+    found: list[str] = (await world.must_get(f"{NODES}/{name}"))["spec"].get("podCIDRs", [])
     return found
 
 
 async def all_ranges(world: World) -> dict[str, list[str]]:
-    return {item["metadata"]["name"]: item["spec"].get("podCIDRs", []) for item in (await world.see(NODES))["items"]}
+    return {
+        item["metadata"]["name"]: item["spec"].get("podCIDRs", []) for item in (await world.must_get(NODES))["items"]
+    }
 
 
 @contextlib.asynccontextmanager
@@ -59,7 +61,7 @@ async def test_every_node_gets_a_pod_cidr_with_one_request(world: World) -> None
     made = [await new_node(world, name) for name in ("a", "b")]
     await asyncio.sleep(1)
     assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "b": ["10.0.0.64/26"]}
-    assert (await world.see(f"{NODES}/a"))["spec"]["podCIDR"] == "10.0.0.0/26"
+    assert (await world.must_get(f"{NODES}/a"))["spec"]["podCIDR"] == "10.0.0.0/26"
     assert world.requests() == ["patch nodes a", "patch nodes b"]
     body = {
         "metadata": {"uid": made[0]["metadata"]["uid"]},
@@ -89,7 +91,7 @@ async def test_dual_stack_node_gets_a_cidr_of_each_family(
     async with managed(env, options) as world:
         await new_node(world, "a")
         await asyncio.sleep(1)
-        spec = (await world.see(f"{NODES}/a"))["spec"]
+        spec = (await world.must_get(f"{NODES}/a"))["spec"]
         assert (spec["podCIDR"], spec["podCIDRs"]) == (expected[0], expected)
 
 

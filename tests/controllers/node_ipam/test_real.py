@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.programs import go_manager, pilothouse, until
+from tests.programs import kube_controller_manager, pilothouse, until
 from tests.real_cluster import RealCluster, missing_programs, running
 
 # One server for all tests of this module: not one for each worker.
@@ -103,7 +103,7 @@ def test_allocation_continues_between_upstreams_manager_and_ours(
         for number in range(4):
             real_cluster.request("POST", NODES, {"metadata": {"name": f"n{turn}{number}"}})
         if start == "go":
-            program = go_manager(real_cluster, tmp_path, *theirs)
+            program = kube_controller_manager(real_cluster, tmp_path, *theirs)
         else:
             program = pilothouse(tmp_path, "manager", *ours)
         with program:

@@ -59,7 +59,7 @@ async def test_new_node_loses_the_not_ready_taint_and_gets_beta_labels(world: Wo
     await world.report_node("n1", {**HEALTHY, "Ready": "False"})
     await world.report_node("n1", HEALTHY)
     await asyncio.sleep(6)
-    node = await world.see(f"{NODES}/n1")
+    node = await world.must_get(f"{NODES}/n1")
     assert "taints" not in node["spec"]
     assert node["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux"
     assert await world.events() == ["Node/n1 Node n1 event: Registered Node n1 in Controller"]
@@ -123,7 +123,7 @@ async def test_node_without_heartbeats_becomes_unknown_and_its_pods_not_ready(
         "Node/n1 Node n1 status is now: NodeNotReady",
         "Pod/ready Node is not ready",
     ]
-    taints = (await world.see(f"{NODES}/n1"))["spec"]["taints"]
+    taints = (await world.must_get(f"{NODES}/n1"))["spec"]["taints"]
     assert all(taint["timeAdded"] for taint in taints)
     assert evictions(world) == 1
     assert world.metrics.value("node_collector_zone_size", "") == 2
@@ -272,7 +272,7 @@ async def test_other_taints_are_kept(world: World, alive: dict[str, None]) -> No
     await grow(world, alive, "n1", "n2", taints=(mine,))
     alive.pop("n1")
     await asyncio.sleep(70)
-    taints = (await world.see(f"{NODES}/n1"))["spec"]["taints"]
+    taints = (await world.must_get(f"{NODES}/n1"))["spec"]["taints"]
     assert taints[0] == mine
     assert await world.taints("n1") == ["example.com/mine:NoExecute", *SILENT]
 
@@ -388,4 +388,4 @@ async def test_pods_of_a_dead_node_are_evicted_and_garbage_collected(world: Worl
     assert await world.get(f"{PODS}/p") is not None, "nobody is there to say that it has ended"
     await world.delete(f"{NODES}/n1")
     await asyncio.sleep(70)
-    assert (await world.see(PODS))["items"] == []
+    assert (await world.must_get(PODS))["items"] == []

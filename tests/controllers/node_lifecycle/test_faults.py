@@ -58,7 +58,7 @@ class Story:
     async def kubelets(self) -> None:
         """Pods that are being deleted end, on nodes that are alive."""
         while True:
-            for pod in (await self.world.see(PODS))["items"]:
+            for pod in (await self.world.must_get(PODS))["items"]:
                 meta = pod["metadata"]
                 if "deletionTimestamp" in meta and pod["spec"]["nodeName"] in self.alive:
                     await self.world.delete(f"{PODS}/{meta['name']}", grace=0)
@@ -83,7 +83,7 @@ class Story:
         if await world.get(f"{NODES}/{name}") is None:
             await world.node(name)
         else:
-            taints = (await world.see(f"{NODES}/{name}"))["spec"].get("taints") or []
+            taints = (await world.must_get(f"{NODES}/{name}"))["spec"].get("taints") or []
             await world.taint(name, *[taint for taint in taints if taint["key"] != OUT["key"]])
             await world.report_node(name, HEALTHY)
         await world.renew(name)
@@ -147,6 +147,6 @@ async def test_only_pods_of_unreachable_nodes_are_deleted_under_faults(world: Wo
         await asyncio.sleep(300)
         assert world.requests(reads=False) == [], "the end is quiet"
         assert [await world.taints(name) for name in NAMES] == [[], [], [], []]
-        assert all("deletionTimestamp" not in pod["metadata"] for pod in (await world.see(PODS))["items"])
+        assert all("deletionTimestamp" not in pod["metadata"] for pod in (await world.must_get(PODS))["items"])
         group.cancel()
     assert story.wrong == []

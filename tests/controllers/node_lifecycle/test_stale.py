@@ -67,7 +67,7 @@ async def test_retry_of_marking_pods_is_skipped_for_a_recovered_node(world: Worl
         for name in ("n2", "n3", "n4"):
             await world.renew(name)
         await asyncio.sleep(10)
-    assert (await world.see(f"{NODES}/n1"))["status"]["conditions"][0]["status"] == "Unknown"
+    assert (await world.must_get(f"{NODES}/n1"))["status"]["conditions"][0]["status"] == "Unknown"
     with world.faults.hold(resource="nodes"):
         await world.report_node("n1", HEALTHY)
         world.faults.remove(rule)

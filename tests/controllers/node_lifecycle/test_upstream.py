@@ -338,7 +338,7 @@ async def test_registered_node_event_has_its_uid(world: World) -> None:
     """TestNodeEventGeneration."""
     made = await world.node("n1")
     await asyncio.sleep(6)
-    [event] = (await world.see("/api/v1/events"))["items"]
+    [event] = (await world.must_get("/api/v1/events"))["items"]
     assert (event["reason"], event["involvedObject"]["uid"]) == ("RegisteredNode", made["metadata"]["uid"])
 
 

@@ -53,7 +53,7 @@ class Attacher:
                 await bell.wait()
                 bell.clear()
                 await asyncio.sleep(SOON)
-                items = (await self._world.see(ATTACHMENTS))["items"]
+                items = (await self._world.must_get(ATTACHMENTS))["items"]
                 for found in items if not self.idle else ():
                     await self._tend(found)
                 if any("deletionTimestamp" in each["metadata"] or not each["status"]["attached"] for each in items):
@@ -130,7 +130,7 @@ async def end(world: World, name: str) -> None:
 
 async def attached(world: World) -> list[str]:
     """``volume@node`` of what is attached, by the VolumeAttachments."""
-    items = (await world.see(ATTACHMENTS))["items"]
+    items = (await world.must_get(ATTACHMENTS))["items"]
     return sorted(
         f"{each['spec']['source']['persistentVolumeName'].removeprefix('pv-')}@{each['spec']['nodeName']}"
         for each in items
@@ -140,7 +140,7 @@ async def attached(world: World) -> list[str]:
 
 async def reported(world: World, node: str) -> list[str]:
     """What the node is told of: the names of volumes."""
-    listed = (await world.see(f"{NODES}/{node}"))["status"].get("volumesAttached") or []
+    listed = (await world.must_get(f"{NODES}/{node}"))["status"].get("volumesAttached") or []
     assert all(each["devicePath"] == "" for each in listed)
     return [each["name"].rpartition("h-")[2] for each in listed]
 

@@ -169,6 +169,6 @@ async def test_volumes_of_unknown_plugins_stay_in_volumes_attached(world: World,
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
-    listed = (await world.see(f"{NODES}/a"))["status"]["volumesAttached"]
+    listed = (await world.must_get(f"{NODES}/a"))["status"]["volumesAttached"]
     assert sorted(each["name"] for each in listed) == sorted([foreign, name_of()])
     assert "get nodes a" not in world.requests()

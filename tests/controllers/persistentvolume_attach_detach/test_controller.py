@@ -45,7 +45,7 @@ async def test_volume_is_attached_to_the_node_of_its_pod(world: World, driver: A
     if not early:
         await user(world, "p", "a")
     await soon()
-    found = await world.see(attachment("a"))
+    found = await world.must_get(attachment("a"))
     assert found["spec"] == {"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "pv-data"}}
     assert await reported(world, "a") == ["data"]
     assert await world.events("SuccessfulAttachVolume") == ['Pod/p AttachVolume.Attach succeeded for volume "pv-data" ']
@@ -470,4 +470,4 @@ async def test_no_work_without_changes(world: World, driver: Attacher) -> None:
     world.seen.clear()
     await soon(24 * 3600)
     assert world.requests() == []
-    assert len((await world.see(ATTACHMENTS))["items"]) == 1
+    assert len((await world.must_get(ATTACHMENTS))["items"]) == 1

@@ -41,7 +41,7 @@ async def test_claim_and_volume_are_bound_in_four_writes(world: World) -> None:
         "update persistentvolumeclaims c",
         "update persistentvolumeclaims/status c",
     ]
-    claim, volume = await world.see(f"{CLAIMS}/c"), await world.see(f"{VOLUMES}/v")
+    claim, volume = await world.must_get(f"{CLAIMS}/c"), await world.must_get(f"{VOLUMES}/v")
     assert claim["metadata"]["annotations"] == {BOUND_BY: "yes", COMPLETED: "yes"}
     assert volume["metadata"]["annotations"] == {BOUND_BY: "yes"}
     assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
@@ -74,8 +74,8 @@ async def test_default_class_is_assigned_retroactively(world: World) -> None:
     await soon()
     await make_class(world, "std", default=True)
     await asyncio.sleep(16)
-    assert (await world.see(f"{CLAIMS}/c"))["spec"]["storageClassName"] == "std"
-    assert (await world.see(f"{CLAIMS}/none"))["spec"]["storageClassName"] == ""
+    assert (await world.must_get(f"{CLAIMS}/c"))["spec"]["storageClassName"] == "std"
+    assert (await world.must_get(f"{CLAIMS}/none"))["spec"]["storageClassName"] == ""
     assert world.metrics.value("retroactive_storageclass_total") == 1.0
     assert world.metrics.value("retroactive_storageclass_errors_total") == 0.0
 
@@ -84,7 +84,7 @@ async def test_external_provisioning_annotates_the_claim_and_binds_the_volume(wo
     await make_class(world)
     made = await make_claim(world, storageClassName="gold")
     await soon()
-    claim = await world.see(f"{CLAIMS}/c")
+    claim = await world.must_get(f"{CLAIMS}/c")
     assert {claim["metadata"]["annotations"][each] for each in PROVISIONERS} == {"vendor.com/x"}
     assert await world.events("ExternalProvisioning") == [
         "PersistentVolumeClaim/c Waiting for a volume to be created either by the external provisioner "
@@ -94,7 +94,7 @@ async def test_external_provisioning_annotates_the_claim_and_binds_the_volume(wo
     world.seen.clear()
     await asyncio.sleep(31)
     assert world.requests() == [], "told again, but not written"
-    (event,) = (await world.see("/api/v1/events"))["items"]
+    (event,) = (await world.must_get("/api/v1/events"))["items"]
     assert event["count"] >= 3
     reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
     await make_volume(
@@ -104,7 +104,7 @@ async def test_external_provisioning_annotates_the_claim_and_binds_the_volume(wo
     )  # fmt: skip
     await soon()
     assert await phases(world) == {"c": "Bound", "pvc-1": "Bound"}
-    volume = await world.see(f"{VOLUMES}/pvc-1")
+    volume = await world.must_get(f"{VOLUMES}/pvc-1")
     assert BOUND_BY not in volume["metadata"]["annotations"], "the provisioner chose"
     assert world.metrics.value("volume_operation_total_seconds", "vendor.com/x", "provision") == 1.0
     await remove(world, f"{CLAIMS}/c")
@@ -165,7 +165,7 @@ async def test_host_path_volumes_are_provisioned_bound_and_deleted(env: Env) -> 
         await soon()
         name = f"pvc-{made['metadata']['uid']}"
         assert await phases(world) == {"c": "Bound", name: "Bound"}
-        volume = await world.see(f"{VOLUMES}/{name}")
+        volume = await world.must_get(f"{VOLUMES}/{name}")
         assert volume["spec"]["hostPath"]["path"].startswith("/tmp/hostpath_pv/")
         assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
         assert "kubernetes.io/pv-controller" in volume["metadata"]["finalizers"]
@@ -173,7 +173,7 @@ async def test_host_path_volumes_are_provisioned_bound_and_deleted(env: Env) -> 
         assert await world.events("ProvisioningSucceeded") == [told]
         await remove(world, f"{CLAIMS}/c")
         await soon()
-        volume = await world.see(f"{VOLUMES}/{name}")
+        volume = await world.must_get(f"{VOLUMES}/{name}")
         assert "deletionTimestamp" in volume["metadata"]
         assert volume["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"], "what is left is another's"
         world.seen.clear()
@@ -253,7 +253,7 @@ async def test_host_path_provisioning_requires_the_flag(world: World) -> None:
     await soon()
     why = 'Failed to create provisioner: provisioning in volume plugin "kubernetes.io/host-path" is disabled'
     assert set(await world.events("ProvisioningFailed")) == {f"PersistentVolumeClaim/c {why}"}
-    annotations = (await world.see(f"{CLAIMS}/c"))["metadata"]["annotations"]
+    annotations = (await world.must_get(f"{CLAIMS}/c"))["metadata"]["annotations"]
     assert annotations["volume.kubernetes.io/storage-provisioner"] == "kubernetes.io/host-path"
     assert await phases(world) == {"c": "Pending"}
     errors = "volume_operation_total_errors"
@@ -313,7 +313,7 @@ async def test_failed_reclaim_sets_phase_failed(world: World, policy: str, sourc
     await soon()
     await remove(world, f"{CLAIMS}/c")
     await soon()
-    volume = await world.see(f"{VOLUMES}/v")
+    volume = await world.must_get(f"{VOLUMES}/v")
     assert (volume["status"]["phase"], volume["status"]["message"]) == ("Failed", why)
     assert await world.events(reason) == [f"PersistentVolume/v {why}"]
     await asyncio.sleep(60)
@@ -345,10 +345,10 @@ async def test_claim_without_its_volume_is_lost_and_recovers(world: World) -> No
     made = await make_volume(world)
     await make_claim(world)
     await soon()
-    bound = await world.see(f"{VOLUMES}/v")
+    bound = await world.must_get(f"{VOLUMES}/v")
     await remove(world, f"{VOLUMES}/v")
     await soon()
-    claim = await world.see(f"{CLAIMS}/c")
+    claim = await world.must_get(f"{CLAIMS}/c")
     assert claim["status"] == {"phase": "Lost"}
     told = "PersistentVolumeClaim/c Bound claim has lost its PersistentVolume. Data on the volume is lost!"
     assert await world.events("ClaimLost") == [told]
@@ -415,8 +415,8 @@ async def test_interrupted_binding_is_completed(world: World, write: str, what: 
     found = await phases(world)
     assert found["c"] == "Bound"
     assert sorted(found[name] for name in "vw") == ["Available", "Bound"]
-    claim = await world.see(f"{CLAIMS}/c")
-    volume = await world.see(f"{VOLUMES}/{claim['spec']['volumeName']}")
+    claim = await world.must_get(f"{CLAIMS}/c")
+    volume = await world.must_get(f"{VOLUMES}/{claim['spec']['volumeName']}")
     assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
 
 
@@ -492,5 +492,5 @@ async def test_volumes_of_migrated_plugins_are_annotated(world: World) -> None:
     }
     await world.request("POST", VOLUMES, body)
     await soon()
-    annotations = (await world.see(f"{VOLUMES}/v"))["metadata"]["annotations"]
+    annotations = (await world.must_get(f"{VOLUMES}/v"))["metadata"]["annotations"]
     assert annotations["pv.kubernetes.io/migrated-to"] == "pd.csi.storage.gke.io"

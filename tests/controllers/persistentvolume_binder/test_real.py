@@ -36,12 +36,12 @@ def test_claims_and_volumes_are_bound(real_cluster: RealCluster, tmp_path: Path)
         real_cluster.request("POST", VOLUMES, body)
 
     def phase(path: str) -> str:
-        status, found = real_cluster.ask("GET", path)
+        status, found = real_cluster.try_request("GET", path)
         return str(found["status"].get("phase", "")) if status == 200 else ""
 
     def remove(path: str) -> None:
         real_cluster.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
-        real_cluster.ask("DELETE", path)
+        real_cluster.try_request("DELETE", path)
 
     def reasons() -> set[str]:
         items = real_cluster.request("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
@@ -77,7 +77,7 @@ def test_claims_and_volumes_are_bound(real_cluster: RealCluster, tmp_path: Path)
         until(lambda: "other ExternalProvisioning" in reasons(), "made elsewhere")
         made = real_cluster.request("GET", f"{claims}/folder")["spec"]["volumeName"]
         remove(f"{claims}/folder")
-        until(lambda: "deletionTimestamp" in str(real_cluster.ask("GET", f"{VOLUMES}/{made}")), "deleted here")
+        until(lambda: "deletionTimestamp" in str(real_cluster.try_request("GET", f"{VOLUMES}/{made}")), "deleted here")
         for name in ("binder-5", "binder-10", made):
             remove(f"{VOLUMES}/{name}")
         for name in ("binder-folders", "binder-other"):

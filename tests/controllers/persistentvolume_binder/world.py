@@ -65,5 +65,5 @@ async def unprotect(world: World, path: str, finalizer: str) -> None:
 
 async def phases(world: World) -> dict[str, str]:
     """The phase of each claim and volume."""
-    found = (await world.see(CLAIMS))["items"] + (await world.see(VOLUMES))["items"]
+    found = (await world.must_get(CLAIMS))["items"] + (await world.must_get(VOLUMES))["items"]
     return {each["metadata"]["name"]: each["status"].get("phase", "") for each in found}

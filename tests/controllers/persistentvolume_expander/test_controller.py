@@ -83,7 +83,7 @@ async def test_claim_of_a_migrated_plugin_names_the_csi_driver(env: Env) -> None
         await ask_for(world, "2Gi")
         await soon()
         assert world.requests() == [GET, GET, PATCH]
-        found = await world.see(f"{CLAIMS}/c")
+        found = await world.must_get(f"{CLAIMS}/c")
         assert found["metadata"]["annotations"] == {RESIZER: "ebs.csi.aws.com"}
         (body,) = world.bodies("patch", "persistentvolumeclaims/status")
         assert set(body["metadata"]) == {"annotations", "resourceVersion"}
@@ -109,7 +109,7 @@ async def test_failed_resizer_annotation_is_retried(env: Env, fault: Any) -> Non
         await ask_for(world, "2Gi")
         await soon(30)
         assert world.requests().count(PATCH) == 3
-        assert (await world.see(f"{CLAIMS}/c"))["metadata"]["annotations"] == {RESIZER: "ebs.csi.aws.com"}
+        assert (await world.must_get(f"{CLAIMS}/c"))["metadata"]["annotations"] == {RESIZER: "ebs.csi.aws.com"}
         lines = await world.events("ExternalExpanding")
         assert any("error setting resizer annotation to pvc default/c, with error " in line for line in lines)
 
@@ -120,7 +120,7 @@ async def test_volume_bound_to_another_claim_is_retried(env: Env) -> None:
         assert len(world.requests()) > 3
         assert set(world.requests()) == {GET}
         await ask_for(world, "2Gi")
-        uid = (await world.see(f"{CLAIMS}/c"))["metadata"]["uid"]
+        uid = (await world.must_get(f"{CLAIMS}/c"))["metadata"]["uid"]
         await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": {"namespace": "default", "name": "c", "uid": uid}}})
         await soon(1200)
         assert await world.events("ExternalExpanding") == [EXTERNAL]

@@ -93,4 +93,4 @@ async def test_volume_bound_on_the_server_keeps_its_finalizer(world: World) -> N
         await asyncio.sleep(5)
         assert set(world.requests()) == set(WRITE)
     await asyncio.sleep(60)
-    assert (await world.see(f"{VOLUMES}/pv"))["metadata"]["finalizers"] == [FINALIZER]
+    assert (await world.must_get(f"{VOLUMES}/pv"))["metadata"]["finalizers"] == [FINALIZER]

@@ -112,7 +112,7 @@ async def claim_and_pod(world: World, *claims: str, **pod: Any) -> None:
 )
 async def test_claims_existing_at_startup(env: Env, before: Step, expected: list[str]) -> None:
     async with protecting(env, before=before) as world:
-        was = await world.see(f"{CLAIMS}/pvc1")
+        was = await world.must_get(f"{CLAIMS}/pvc1")
         await soon()
         assert asked(world) == expected
         found = await world.get(f"{CLAIMS}/pvc1")
@@ -282,7 +282,7 @@ async def test_one_pod_list_per_namespace(env: Env) -> None:
 
     async with protecting(env, before=before) as world:
         await soon()
-        left = [item["metadata"]["name"] for item in (await world.see(CLAIMS))["items"]]
+        left = [item["metadata"]["name"] for item in (await world.must_get(CLAIMS))["items"]]
         assert left == ["c07", "c08"]
         assert asked(world).count(LIST) == 1
         assert len(asked(world)) == 49
@@ -305,7 +305,7 @@ async def test_failed_pod_list_for_one_claim_requeues_it_only(env: Env) -> None:
         await soon(0.004)
         assert asked(world) == [LIST, LIST, "update persistentvolumeclaims pvc2"], "the first is tried again later"
         await soon()
-        assert (await world.see(CLAIMS))["items"] == []
+        assert (await world.must_get(CLAIMS))["items"] == []
 
 
 async def test_namespaces_have_separate_pod_lists(env: Env) -> None:
@@ -379,7 +379,7 @@ async def test_other_finalizers_are_kept(world: World) -> None:
     await claim(world, finalizers=["example.com/hold"])
     await world.delete(f"{CLAIMS}/pvc1")
     await soon()
-    assert (await world.see(f"{CLAIMS}/pvc1"))["metadata"]["finalizers"] == ["example.com/hold"]
+    assert (await world.must_get(f"{CLAIMS}/pvc1"))["metadata"]["finalizers"] == ["example.com/hold"]
     assert asked(world) == [LIST, REMOVE]
 
 

@@ -194,7 +194,7 @@ async def test_recreated_pod_of_the_same_name_is_not_deleted(world: World) -> No
         await asyncio.sleep(60)
         assert "patch pods/status a" in world.requests()
         assert await world.pods() == ["a"]
-        assert (await world.see(f"{PODS}/a"))["status"]["phase"] == "Running"
+        assert (await world.must_get(f"{PODS}/a"))["status"]["phase"] == "Running"
     await asyncio.sleep(100)
     assert await world.pods() == ["a"]
 

@@ -44,7 +44,7 @@ async def ask(world: World, name: str) -> Doc:
 
 
 async def names(world: World) -> list[str]:
-    return [each["metadata"]["name"] for each in (await world.see(REQUESTS))["items"]]
+    return [each["metadata"]["name"] for each in (await world.must_get(REQUESTS))["items"]]
 
 
 async def prepare(world: World) -> None:

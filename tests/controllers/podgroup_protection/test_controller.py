@@ -166,7 +166,7 @@ async def test_unused_group_is_deleted_immediately(world: World) -> None:
     await world.delete(f"{GROUPS}/g")
     await asyncio.sleep(1)
     assert await finalizers(world) == ["example.com/mine"]
-    assert (await world.see(f"{GROUPS}/g"))["spec"] == SPEC
+    assert (await world.must_get(f"{GROUPS}/g"))["spec"] == SPEC
     assert world.requests() == ["update podgroups g"]
 
 

@@ -312,7 +312,7 @@ async def test_replica_sets_are_independent(world: World) -> None:
     await world.settle()
     assert len(await world.owned()) == 1
     assert len(await world.owned("db")) == 2
-    assert (await world.see(f"{SETS}/db"))["status"]["replicas"] == 2
+    assert (await world.must_get(f"{SETS}/db"))["status"]["replicas"] == 2
 
 
 async def test_fully_labeled_replicas_follow_the_template_labels(world: World) -> None:

@@ -61,7 +61,7 @@ async def phase_of(world: World, name: str, phase: str) -> Doc:
 
 
 async def claims(world: World) -> list[Doc]:
-    found: list[Doc] = (await world.see(CLAIMS))["items"]
+    found: list[Doc] = (await world.must_get(CLAIMS))["items"]
     return found
 
 
@@ -72,7 +72,7 @@ async def the_claim(world: World) -> Doc:
 
 async def named(world: World, name: str = "pod") -> dict[str, str]:
     """The claims that the pod's status names, by entry."""
-    said = (await world.see(f"{PODS}/{name}"))["status"].get("resourceClaimStatuses") or []
+    said = (await world.must_get(f"{PODS}/{name}"))["status"].get("resourceClaimStatuses") or []
     return {each["name"]: each["resourceClaimName"] for each in said}
 
 
@@ -101,7 +101,7 @@ async def bind(world: World, name: str = "pod", node: str = "node1") -> None:
 
 
 async def users_of(world: World, name: str) -> list[str]:
-    return [user["name"] for user in (await world.see(f"{CLAIMS}/{name}"))["status"].get("reservedFor") or []]
+    return [user["name"] for user in (await world.must_get(f"{CLAIMS}/{name}"))["status"].get("reservedFor") or []]
 
 
 # Making claims
@@ -122,13 +122,13 @@ async def test_claim_is_created_and_recorded_in_the_pod_status(world: World) -> 
         "apiVersion": "v1",
         "kind": "Pod",
         "name": "pod",
-        "uid": (await world.see(f"{PODS}/pod"))["metadata"]["uid"],
+        "uid": (await world.must_get(f"{PODS}/pod"))["metadata"]["uid"],
         "controller": True,
     }
     assert found["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpus"
     assert await named(world) == {"gpu": name}
     assert world.requests() == ["create resourceclaims ", "patch pods/status pod"]
-    fields = (await world.see(f"{PODS}/pod"))["metadata"]["managedFields"]
+    fields = (await world.must_get(f"{PODS}/pod"))["metadata"]["managedFields"]
     assert [each["operation"] for each in fields if each["manager"] == "ResourceClaimController"] == ["Apply"]
     assert world.metrics.value(CREATES, "success", "false") == 1
     assert world.metrics.value(COUNT, "false", "false", "resource_claim_template") == 1
@@ -286,7 +286,7 @@ async def test_claim_of_a_scheduled_pod_is_reserved(world: World) -> None:
     assert await users_of(world, name) == ["pod"]
     assert world.requests()[-1] == f"update resourceclaims/status {name}"
     await soon(600)
-    assert (await world.see(f"{CLAIMS}/{name}"))["status"]["allocation"] is not None
+    assert (await world.must_get(f"{CLAIMS}/{name}"))["status"]["allocation"] is not None
 
 
 async def test_entry_without_a_claim_does_not_prevent_other_reservations(world: World) -> None:
@@ -332,12 +332,12 @@ async def test_last_released_reservation_deallocates_and_removes_the_finalizer(w
     await phase_of(world, "first", "Succeeded")
     await soon()
     assert await users_of(world, "claim") == ["second"]
-    found = await world.see(f"{CLAIMS}/claim")
+    found = await world.must_get(f"{CLAIMS}/claim")
     assert found["status"]["allocation"] is not None
     assert world.requests() == ["update resourceclaims/status claim"]
     await world.delete(f"{PODS}/second", grace=0)
     await soon()
-    found = await world.see(f"{CLAIMS}/claim")
+    found = await world.must_get(f"{CLAIMS}/claim")
     assert found.get("status", {}) == {}
     assert "finalizers" not in found["metadata"]
     assert world.requests()[1:] == ["update resourceclaims/status claim", "update resourceclaims claim"]
@@ -398,7 +398,7 @@ async def test_unused_terminating_claim_is_deleted(world: World) -> None:
     await claim(world)
     await allocate(world, "claim")
     await soon(600)
-    assert (await world.see(f"{CLAIMS}/claim"))["status"]["allocation"] is not None, "it may still be used"
+    assert (await world.must_get(f"{CLAIMS}/claim"))["status"]["allocation"] is not None, "it may still be used"
     await world.delete(f"{CLAIMS}/claim")
     await soon()
     assert await claims(world) == []
@@ -414,7 +414,7 @@ async def test_non_pod_reservations_are_kept(world: World) -> None:
     await world.merge(f"{CLAIMS}/claim/status", {"status": {"reservedFor": [mine, other]}})
     await phase_of(world, "user", "Failed")
     await soon()
-    found = await world.see(f"{CLAIMS}/claim")
+    found = await world.must_get(f"{CLAIMS}/claim")
     assert found["status"]["reservedFor"] == [other]
     assert found["status"]["allocation"] is not None
 
@@ -463,7 +463,7 @@ async def test_failed_writes_are_retried_until_the_finalizer_is_removed(
     world.faults.add(Rule(fault, verb="update", resource="resourceclaims", subresource=subresource, times=2))
     await world.delete(f"{PODS}/user", grace=0)
     await soon(30)
-    found = await world.see(f"{CLAIMS}/claim")
+    found = await world.must_get(f"{CLAIMS}/claim")
     assert found.get("status", {}) == {}
     lost = fault == lose_answer() and subresource == "status"
     if not lost:  # whose finalizer it is cannot be known then; it goes when the claim is deleted
@@ -488,7 +488,7 @@ async def test_concurrent_allocation_keeps_the_finalizer(world: World) -> None:
     following = await pod(world, "next", entry, node="n")
     await allocate(world, "claim", following)
     await soon(60)
-    found = await world.see(f"{CLAIMS}/claim")
+    found = await world.must_get(f"{CLAIMS}/claim")
     assert found["metadata"]["finalizers"] == [FINALIZER]
     assert await users_of(world, "claim") == ["next"]
 

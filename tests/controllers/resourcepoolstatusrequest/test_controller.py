@@ -41,11 +41,11 @@ async def ask(world: World, name: str = "r", **spec: Any) -> None:
 
 
 async def status(world: World, name: str = "r") -> Doc | None:
-    return (await world.see(f"{REQUESTS}/{name}")).get("status")
+    return (await world.must_get(f"{REQUESTS}/{name}")).get("status")
 
 
 async def names(world: World) -> list[str]:
-    return [each["metadata"]["name"] for each in (await world.see(REQUESTS))["items"]]
+    return [each["metadata"]["name"] for each in (await world.must_get(REQUESTS))["items"]]
 
 
 async def publish(world: World, name: str, *more: Any, **kinds: Any) -> None:

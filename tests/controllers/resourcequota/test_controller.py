@@ -43,7 +43,7 @@ async def limit(world: World, hard: Doc, name: str = "q", **spec: Any) -> None:
 
 
 async def status(world: World, name: str = "q") -> Doc:
-    found: Doc = (await world.see(f"{QUOTAS}/{name}"))["status"]
+    found: Doc = (await world.must_get(f"{QUOTAS}/{name}"))["status"]
     return found
 
 
@@ -173,7 +173,7 @@ async def test_changed_hard_limits_apply_immediately(world: World) -> None:
     await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"configmaps": None}}, "metadata": {"labels": {"a": "b"}}})
     await asyncio.sleep(0.1)
     assert await status(world) == {"hard": {"pods": "2"}, "used": {"pods": "1"}}
-    assert (await world.see(f"{QUOTAS}/q"))["metadata"]["labels"] == {"a": "b"}
+    assert (await world.must_get(f"{QUOTAS}/q"))["metadata"]["labels"] == {"a": "b"}
 
 
 async def test_full_resync_corrects_a_changed_usage(env: Env) -> None:

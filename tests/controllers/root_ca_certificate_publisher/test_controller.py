@@ -54,7 +54,7 @@ async def test_changed_config_map_is_restored_and_keeps_other_metadata(world: Wo
     )
     await asyncio.sleep(1)
     assert world.requests() == [f"update configmaps {ROOT_CA_CONFIG_MAP}"]
-    found = await world.see(f"{MAPS}/{ROOT_CA_CONFIG_MAP}")
+    found = await world.must_get(f"{MAPS}/{ROOT_CA_CONFIG_MAP}")
     assert (found["data"], found["binaryData"]) == ({KEY: BUNDLE}, {"z": "eA=="})
     assert found["metadata"]["labels"] == {"a": "b"}
     assert found["metadata"]["annotations"] == {ANNOTATION: DESCRIPTION, "q": "r"}
@@ -66,7 +66,7 @@ async def test_config_map_is_created_for_new_namespaces_and_recreated(world: Wor
     await asyncio.sleep(1)
     assert sorted(world.requests()) == ["create configmaps "] * 2
     for namespace in ("later", "default"):
-        found = await world.see(f"/api/v1/namespaces/{namespace}/configmaps/{ROOT_CA_CONFIG_MAP}")
+        found = await world.must_get(f"/api/v1/namespaces/{namespace}/configmaps/{ROOT_CA_CONFIG_MAP}")
         assert found["data"] == {KEY: BUNDLE}
 
 

@@ -142,7 +142,7 @@ async def test_conflict_emits_one_event_on_each_pod(env: Env, early: bool) -> No
 async def test_event_source_and_type(env: Env) -> None:
     async with controlled(env, before=everything) as world:
         await soon()
-        for found in (await world.see("/api/v1/events"))["items"]:
+        for found in (await world.must_get("/api/v1/events"))["items"]:
             assert (found["type"], found["reason"]) == ("Normal", "SELinuxLabelConflict")
             assert found["source"]["component"] == found["reportingComponent"] == "selinux_warning"
 

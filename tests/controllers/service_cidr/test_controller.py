@@ -46,7 +46,7 @@ async def service(world: World, name: str, address: str = "") -> str:
 
 
 async def ready(world: World, name: str) -> tuple[str, str, str]:
-    [condition] = (await world.see(f"{CIDRS}/{name}"))["status"]["conditions"]
+    [condition] = (await world.must_get(f"{CIDRS}/{name}"))["status"]["conditions"]
     return condition["status"], condition["reason"], condition["message"]
 
 
@@ -60,7 +60,7 @@ async def test_service_cidrs_get_the_finalizer_and_ready_condition(world: World)
     await make(world, "more", "10.9.0.0/24")
     await asyncio.sleep(1)
     for name in ("kubernetes", "more"):
-        assert (await world.see(f"{CIDRS}/{name}"))["metadata"]["finalizers"] == [FINALIZER]
+        assert (await world.must_get(f"{CIDRS}/{name}"))["metadata"]["finalizers"] == [FINALIZER]
         assert await ready(world, name) == READY
     assert world.requests() == [f"patch {resource} {name}" for name in ("kubernetes", "more") for resource in RESOURCES]
     await asyncio.sleep(300)
@@ -156,17 +156,17 @@ async def test_only_one_of_two_equal_service_cidrs_is_deleted(world: World) -> N
 
 async def test_default_service_cidr_is_recreated(world: World) -> None:
     await start(world)
-    before = (await world.see(f"{CIDRS}/kubernetes"))["metadata"]["uid"]
+    before = (await world.must_get(f"{CIDRS}/kubernetes"))["metadata"]["uid"]
     await world.delete(f"{CIDRS}/kubernetes")
     await asyncio.sleep(60)
     assert await ready(world, "kubernetes") == HELD, "the service kubernetes has its address of it"
     await make(world, "larger", "10.0.0.0/16")
     await asyncio.sleep(1)
-    found = await world.see(f"{CIDRS}/kubernetes")
+    found = await world.must_get(f"{CIDRS}/kubernetes")
     assert found["metadata"]["uid"] != before
     await asyncio.sleep(1)
     assert await ready(world, "kubernetes") == READY
-    assert (await world.see(f"{CIDRS}/kubernetes"))["metadata"]["finalizers"] == [FINALIZER]
+    assert (await world.must_get(f"{CIDRS}/kubernetes"))["metadata"]["finalizers"] == [FINALIZER]
 
 
 async def test_failed_status_update_emits_an_event(world: World) -> None:
@@ -192,9 +192,11 @@ RANGES = ("10.9.0.0/24", "10.9.0.0/28", "10.9.0.16/28", "10.9.0.0/16")
 
 async def judge(world: World) -> None:
     """Every address that a service has is of a range that is there."""
-    cidrs = [ipaddress.ip_network(text) for each in (await world.see(CIDRS))["items"] for text in each["spec"]["cidrs"]]
-    used = {item["spec"]["clusterIP"] for item in (await world.see(SERVICES))["items"]}
-    assert {item["metadata"]["name"] for item in (await world.see(ADDRESSES))["items"]} == used
+    cidrs = [
+        ipaddress.ip_network(text) for each in (await world.must_get(CIDRS))["items"] for text in each["spec"]["cidrs"]
+    ]
+    used = {item["spec"]["clusterIP"] for item in (await world.must_get(SERVICES))["items"]}
+    assert {item["metadata"]["name"] for item in (await world.must_get(ADDRESSES))["items"]} == used
     orphans = [ip for ip in used if not any(ipaddress.ip_address(ip) in network for network in cidrs)]
     assert not orphans, "an address of no range"
 
@@ -216,7 +218,7 @@ async def test_every_address_has_a_service_cidr_under_faults(world: World, fault
             cidrs[name] = True
         elif what < 0.5 and any(cidrs.values()):
             name = chance.choice([each for each, alive in cidrs.items() if alive])
-            if (await world.see(f"{CIDRS}/{name}"))["metadata"].get("finalizers"):  # else it is not ready yet
+            if (await world.must_get(f"{CIDRS}/{name}"))["metadata"].get("finalizers"):  # else it is not ready yet
                 cidrs[name] = False
                 await world.delete(f"{CIDRS}/{name}")
         elif what < 0.8:
@@ -233,7 +235,7 @@ async def test_every_address_has_a_service_cidr_under_faults(world: World, fault
     world.faults.clear()
     await asyncio.sleep(1200)
     await judge(world)
-    left = {each["metadata"]["name"] for each in (await world.see(CIDRS))["items"]}
+    left = {each["metadata"]["name"] for each in (await world.must_get(CIDRS))["items"]}
     assert left == {"kubernetes", *(name for name, alive in cidrs.items() if alive)}
     for name in sorted(left):
         assert await ready(world, name) == READY

@@ -45,7 +45,7 @@ async def service(world: World, name: str = "web", type_: str = "LoadBalancer", 
 
 
 async def address(world: World, name: str = "web") -> list[str]:
-    found = await world.see(f"{SERVICES}/{name}")
+    found = await world.must_get(f"{SERVICES}/{name}")
     return [each["ip"] for each in found["status"]["loadBalancer"].get("ingress") or []]
 
 
@@ -63,7 +63,7 @@ async def test_load_balancer_is_created_and_deleted(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world, loadBalancerSourceRanges=["10.0.0.0/8"])
         await soon()
-        found = await world.see(f"{SERVICES}/web")
+        found = await world.must_get(f"{SERVICES}/web")
         assert found["metadata"]["finalizers"] == [FINALIZER]
         assert found["status"]["loadBalancer"] == {"ingress": [{"ip": "198.18.0.1", "ipMode": "VIP"}]}
         (balancer,) = cloud.balancers.values()
@@ -88,7 +88,7 @@ async def test_changed_service_type_deletes_the_load_balancer(env: Env) -> None:
         await soon()
         await world.merge(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
         await soon()
-        found = await world.see(f"{SERVICES}/web")
+        found = await world.must_get(f"{SERVICES}/web")
         assert "finalizers" not in found["metadata"]
         assert await address(world) == []
         assert cloud.balancers == {}
@@ -104,7 +104,7 @@ async def test_other_finalizers_are_kept(env: Env) -> None:
         await world.merge(f"{SERVICES}/web", {"metadata": {"finalizers": [FINALIZER, "example.com/mine"]}})
         await world.delete(f"{SERVICES}/web")
         await soon()
-        assert (await world.see(f"{SERVICES}/web"))["metadata"]["finalizers"] == ["example.com/mine"]
+        assert (await world.must_get(f"{SERVICES}/web"))["metadata"]["finalizers"] == ["example.com/mine"]
         assert cloud.balancers == {}
 
 
@@ -181,7 +181,7 @@ async def test_load_balancer_implemented_elsewhere_is_ignored(env: Env) -> None:
         await soon(600)
         assert cloud.faulty.asked == ["ensure web"]
         assert await address(world) == []
-        assert (await world.see(f"{SERVICES}/web"))["metadata"]["finalizers"] == [FINALIZER]
+        assert (await world.must_get(f"{SERVICES}/web"))["metadata"]["finalizers"] == [FINALIZER]
         assert await world.events("SyncLoadBalancerFailed") == []
         await world.delete(f"{SERVICES}/web")
         await soon()

@@ -24,7 +24,7 @@ def test_namespace_gets_account_and_root_ca_and_both_are_recreated(real_cluster:
     authority = f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt"
 
     def are_there() -> bool:
-        return all(real_cluster.ask("GET", path)[0] == 200 for path in (account, authority))
+        return all(real_cluster.try_request("GET", path)[0] == 200 for path in (account, authority))
 
     with pilothouse(tmp_path, "manager", f"--kubeconfig={kubeconfig}", *FLAGS) as manager:
         until(are_there, "both are made")

@@ -40,7 +40,7 @@ async def secret(world: World, name: str = "s", *, of: str = "bot", uid: str = "
 
 async def texts(world: World, name: str = "s") -> dict[str, str]:
     """The data of a Secret."""
-    found = (await world.see(f"{SECRETS}/{name}")).get("data") or {}
+    found = (await world.must_get(f"{SECRETS}/{name}")).get("data") or {}
     return {key: base64.b64decode(value).decode() for key, value in found.items()}
 
 
@@ -52,11 +52,11 @@ async def test_token_secret_is_populated_once(world: World) -> None:
     found = await texts(world)
     assert (found["namespace"], found["ca.crt"]) == ("default", "CA Data")
     assert len(found["token"].split(".")) == 3
-    annotations = (await world.see(f"{SECRETS}/s"))["metadata"]["annotations"]
+    annotations = (await world.must_get(f"{SECRETS}/s"))["metadata"]["annotations"]
     assert annotations == {ACCOUNT_NAME: "bot", ACCOUNT_UID: uid}
     await asyncio.sleep(3600)
     assert world.requests() == ["get secrets s", "update secrets s"]
-    assert (await world.see(f"{ACCOUNTS}/bot")).get("secrets") is None, "nobody lists what was made by hand"
+    assert (await world.must_get(f"{ACCOUNTS}/bot")).get("secrets") is None, "nobody lists what was made by hand"
 
 
 async def test_no_secret_is_created_for_an_account(world: World) -> None:
@@ -132,7 +132,7 @@ async def test_secrets_are_deleted_with_their_account(world: World) -> None:
     await asyncio.sleep(1)
     await world.delete(f"{ACCOUNTS}/bot")
     await asyncio.sleep(1)
-    left = [item["metadata"]["name"] for item in (await world.see(SECRETS))["items"]]
+    left = [item["metadata"]["name"] for item in (await world.must_get(SECRETS))["items"]]
     assert left == ["s3"]
 
 
@@ -145,7 +145,7 @@ async def test_recreated_account_does_not_reuse_secrets(world: World) -> None:
     await secret(world, "after")
     await asyncio.sleep(1)
     assert await world.get(f"{SECRETS}/before") is None
-    annotations = (await world.see(f"{SECRETS}/after"))["metadata"]["annotations"]
+    annotations = (await world.must_get(f"{SECRETS}/after"))["metadata"]["annotations"]
     assert annotations[ACCOUNT_UID] == uid
 
 
@@ -169,7 +169,7 @@ async def test_account_missing_only_in_the_cache_keeps_its_secrets(world: World)
     await secret(world)
     await asyncio.sleep(1)
     world.seen.clear()
-    now = (await world.see(ACCOUNTS))["metadata"]["resourceVersion"]
+    now = (await world.must_get(ACCOUNTS))["metadata"]["resourceVersion"]
     empty = {"kind": "ServiceAccountList", "apiVersion": "v1", "metadata": {"resourceVersion": now}, "items": []}
     answer = Answer(Response(200, {"content-type": "application/json"}, msgspec.json.encode(empty)))
     world.faults.add(Rule(fail(422, "Invalid"), verb="watch", resource="serviceaccounts", times=1))
@@ -178,7 +178,7 @@ async def test_account_missing_only_in_the_cache_keeps_its_secrets(world: World)
     await asyncio.sleep(60)
     assert listed.hits == 1
     assert world.requests() == ["get serviceaccounts bot"]
-    assert (await world.see(f"{SECRETS}/s"))["metadata"]["annotations"][ACCOUNT_UID] == uid
+    assert (await world.must_get(f"{SECRETS}/s"))["metadata"]["annotations"][ACCOUNT_UID] == uid
 
 
 async def test_reference_to_a_deleted_secret_is_removed(world: World) -> None:
@@ -188,7 +188,7 @@ async def test_reference_to_a_deleted_secret_is_removed(world: World) -> None:
     world.seen.clear()
     await world.delete(f"{SECRETS}/s")
     await asyncio.sleep(1)
-    found = await world.see(f"{ACCOUNTS}/bot")
+    found = await world.must_get(f"{ACCOUNTS}/bot")
     assert (found["secrets"], found["imagePullSecrets"]) == ([{"name": "t"}], [{"name": "p"}])
     assert world.requests() == ["get serviceaccounts bot", "update serviceaccounts bot"]
 
@@ -211,7 +211,7 @@ async def test_reference_removal_is_retried_on_conflicts(world: World) -> None:
     await world.delete(f"{SECRETS}/s")
     await asyncio.sleep(3)
     assert world.requests().count("update serviceaccounts bot") == 10
-    assert (await world.see(f"{ACCOUNTS}/bot")).get("secrets") is None
+    assert (await world.must_get(f"{ACCOUNTS}/bot")).get("secrets") is None
 
 
 async def test_token_secret_is_retried_ten_times_until_it_changes(world: World) -> None:
@@ -245,7 +245,7 @@ async def test_failed_deletion_of_one_secret_does_not_block_others(world: World)
     world.faults.add(Rule(fail(500), verb="delete", resource="secrets", nth=1))
     await world.delete(f"{ACCOUNTS}/bot")
     await asyncio.sleep(1)
-    assert (await world.see(SECRETS))["items"] == []
+    assert (await world.must_get(SECRETS))["items"] == []
 
 
 async def test_secret_newer_than_the_cache_is_populated_later(world: World) -> None:

@@ -79,7 +79,7 @@ async def test_writes_must_be_observed_before_the_next_sync(world: World) -> Non
     with pytest.raises(StaleSlices):
         tracker.check(KEY, [])
     path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/a"
-    uid = (await world.see(path))["metadata"]["uid"]
+    uid = (await world.must_get(path))["metadata"]["uid"]
     seen = EndpointSlice(metadata=ObjectMeta(name="a", namespace="default", uid=uid, generation=1))
     tracker.check(KEY, [seen])
     await writes.delete(KEY, seen, counted=False)

@@ -88,7 +88,7 @@ def patched(world: World) -> list[str]:
 async def test_objects_are_rewritten_in_the_storage_version(world: World) -> None:
     await world.request("POST", widgets("v1"), widget("c"))
     assert stored(world) == {"a": "v1", "b": "v1", "c": "v2"}
-    before = await world.see(f"{widgets('v2')}/a")
+    before = await world.must_get(f"{widgets('v2')}/a")
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
     assert stored(world) == {"a": "v2", "b": "v2", "c": "v2"}
@@ -96,10 +96,10 @@ async def test_objects_are_rewritten_in_the_storage_version(world: World) -> Non
         "Running": ("False", "MigrationCompleted", "Migration completed"),
         "Succeeded": ("True", "StorageVersionMigrationSucceeded", ""),
     }
-    after = await world.see(f"{widgets('v2')}/a")
+    after = await world.must_get(f"{widgets('v2')}/a")
     assert after["metadata"].pop("resourceVersion") != before["metadata"].pop("resourceVersion")
     assert after == before, "nothing else is another one, nor has anybody become its manager"
-    found = await world.see(DEFINITION)
+    found = await world.must_get(DEFINITION)
     assert found["status"]["storedVersions"] == ["v2"]
     told = (await world.conditions(DEFINITION))["StorageMigrating"]
     assert (told["status"], told["reason"]) == ("False", "MigrationSucceeded")
@@ -136,7 +136,7 @@ async def test_unused_stored_version_can_be_removed(world: World) -> None:
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
     await world.merge(DEFINITION, {"spec": {"versions": versions("v2", served=("v2",))}})
-    items = (await world.see(widgets("v2")))["items"]
+    items = (await world.must_get(widgets("v2")))["items"]
     assert [item["spec"] for item in items] == [{"size": 1}, {"size": 1}]
 
 
@@ -179,7 +179,7 @@ async def test_migrations_of_one_resource_are_sequential(world: World) -> None:
     assert [(await said(world, name)).keys() for name in ("b", "a", "other")] == [{"Running"}, set(), {"Running"}]
     await asyncio.sleep(2 * UNTIL_DONE)
     assert [await how_it_ended(world, name) for name in ("b", "a", "other")] == [("Succeeded", "")] * 3
-    versions = [int((await world.see(f"{MIGRATIONS}/{name}"))["status"]["resourceVersion"]) for name in ("b", "a")]
+    versions = [int((await world.must_get(f"{MIGRATIONS}/{name}"))["status"]["resourceVersion"]) for name in ("b", "a")]
     assert versions[0] < versions[1]
 
 
@@ -225,7 +225,7 @@ async def test_concurrently_changed_or_deleted_objects_are_skipped(world: World)
     assert patched(world)[-3:] == ["a", "b", "c"]
     assert await how_it_ended(world) == ("Succeeded", "")
     assert stored(world) == {"a": "v2", "c": "v2"}
-    items = (await world.see(widgets("v2")))["items"]
+    items = (await world.must_get(widgets("v2")))["items"]
     assert [item["spec"]["size"] for item in items] == [2, 3]
 
 
@@ -234,7 +234,7 @@ async def test_rejected_write_fails_the_migration(world: World) -> None:
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
     assert await how_it_ended(world) == ("Failed", "migration encountered unhandled error: not this one")
-    found = await world.see(DEFINITION)
+    found = await world.must_get(DEFINITION)
     assert found["status"]["storedVersions"] == ["v1", "v2"], "upstream forgets v1, in which b is stored"
     told = (await world.conditions(DEFINITION))["StorageMigrating"]
     assert (told["status"], told["reason"], told["message"]) == (
@@ -262,7 +262,7 @@ async def test_temporary_server_errors_are_retried(world: World, action: Action,
     await asyncio.sleep(UNTIL_DONE)
     assert await how_it_ended(world) == ("Succeeded", "")
     assert stored(world) == {"a": "v2", "b": "v2"}
-    assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
+    assert (await world.must_get(DEFINITION))["status"]["storedVersions"] == ["v2"]
 
 
 async def test_retry_after_is_respected(world: World) -> None:
@@ -340,7 +340,7 @@ async def test_definition_changed_during_the_migration_keeps_stored_versions(wor
     await world.merge(DEFINITION, {"spec": {"names": {"shortNames": ["wd"]}}})
     await asyncio.sleep(UNTIL_DONE)
     assert await how_it_ended(world) == ("Succeeded", "")
-    found = await world.see(DEFINITION)
+    found = await world.must_get(DEFINITION)
     assert found["status"]["storedVersions"] == ["v1", "v2"]
     told = (await world.conditions(DEFINITION))["StorageMigrating"]
     text = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
@@ -360,7 +360,7 @@ async def test_another_manager_finishes_the_migration(env: Env) -> None:
         await asyncio.sleep(UNTIL_DONE)
         assert await how_it_ended(world) == ("Succeeded", ""), "its cache was not there at once"
         assert stored(world) == {"a": "v2", "b": "v2"}
-        assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
+        assert (await world.must_get(DEFINITION))["status"]["storedVersions"] == ["v2"]
 
 
 async def test_objects_are_converted_by_the_webhook(world: World) -> None:
@@ -386,7 +386,7 @@ async def test_objects_are_converted_by_the_webhook(world: World) -> None:
     await asyncio.sleep(UNTIL_DONE)
     assert (await how_it_ended(world))[0] == "Succeeded"
     assert stored(world) == {"a": "v2", "b": "v2"}
-    assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
+    assert (await world.must_get(DEFINITION))["status"]["storedVersions"] == ["v2"]
     asked.clear()
-    seen = await world.see(f"{widgets('v2')}/a")
+    seen = await world.must_get(f"{widgets('v2')}/a")
     assert (seen["spec"], asked) == ({"size": 1, "v2": True}, [])

@@ -43,7 +43,7 @@ STAMP: dict[str, Any] = {"apiVersion": "internal.apiserver.k8s.io/v1alpha1", "ki
 
 async def seen(world: World, name: str = NAME) -> tuple[list[str], str | None]:
     """Which servers are left, and on what they agree."""
-    status = (await world.see(f"{VERSIONS}/{name}"))["status"]
+    status = (await world.must_get(f"{VERSIONS}/{name}"))["status"]
     return [entry["apiServerID"] for entry in status["storageVersions"]], status.get("commonEncodingVersion")
 
 
@@ -54,7 +54,7 @@ async def test_common_encoding_version_of_the_remaining_servers(world: World) ->
     await world.delete(f"{LEASES}/s1")
     await asyncio.sleep(1)
     assert await seen(world) == (["s2", "s3"], "v2")
-    conditions = (await world.see(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
+    conditions = (await world.must_get(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
     assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "True")]
     assert world.requests() == ["get leases s1", f"update storageversions/status {NAME}"]
 
@@ -72,7 +72,7 @@ async def test_server_without_a_lease_is_removed(world: World) -> None:
     await version(world, s1="v1", s2="v2", s4="v2", s5="v2")
     await asyncio.sleep(1)
     assert await seen(world) == (["s1", "s2"], None)
-    conditions = (await world.see(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
+    conditions = (await world.must_get(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
     assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "False")]
 
 

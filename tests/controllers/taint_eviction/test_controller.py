@@ -168,7 +168,7 @@ async def test_eviction_requests_events_and_condition_are_upstreams(world: World
     await asyncio.sleep(5)
     assert world.requests() == ["get pods p", "get nodes n1", "patch pods/status p", "delete pods p"]
     [marked] = world.bodies("patch", "pods/status")
-    assert marked["metadata"] == {"uid": (await world.see(f"{PODS}/p"))["metadata"]["uid"]}
+    assert marked["metadata"] == {"uid": (await world.must_get(f"{PODS}/p"))["metadata"]["uid"]}
     [condition] = marked["status"]["conditions"]
     assert condition.pop("lastTransitionTime")
     assert condition == {
@@ -185,7 +185,7 @@ async def test_eviction_requests_events_and_condition_are_upstreams(world: World
     ]
     [deletion] = world.bodies("delete", "pods")
     assert "gracePeriodSeconds" not in deletion, "it gets its own grace period"
-    [event] = (await world.see("/api/v1/events"))["items"]
+    [event] = (await world.must_get("/api/v1/events"))["items"]
     assert (event["reason"], event["type"]) == ("TaintManagerEviction", "Normal")
     assert event["message"] == "Marking for deletion Pod default/p"
     assert event["source"] == {"component": "taint-eviction-controller"}

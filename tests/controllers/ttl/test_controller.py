@@ -84,7 +84,7 @@ world = started(DESCRIPTOR)
 
 
 async def ttl(world: World, name: str) -> str | None:
-    found: str | None = (await world.see(f"{NODES}/{name}"))["metadata"].get("annotations", {}).get(ANNOTATION)
+    found: str | None = (await world.must_get(f"{NODES}/{name}"))["metadata"].get("annotations", {}).get(ANNOTATION)
     return found
 
 
@@ -92,7 +92,7 @@ async def test_node_of_a_small_cluster_gets_ttl_zero_in_one_patch(world: World) 
     """Traces 13: PATCH with the annotation alone."""
     await world.node("n1", annotations={"mine": "kept"})
     await asyncio.sleep(1)
-    assert (await world.see(f"{NODES}/n1"))["metadata"]["annotations"] == {"mine": "kept", ANNOTATION: "0"}
+    assert (await world.must_get(f"{NODES}/n1"))["metadata"]["annotations"] == {"mine": "kept", ANNOTATION: "0"}
     assert world.requests() == ["patch nodes n1"]
     assert world.bodies("patch", "nodes") == [{"metadata": {"annotations": {ANNOTATION: "0"}}}]
     await world.merge(f"{NODES}/n1", {"metadata": {"annotations": {ANNOTATION: "77"}}})

@@ -102,8 +102,8 @@ async def test_expired_job_is_deleted_with_a_get_and_a_delete(world: World) -> N
     (options,) = world.bodies("delete", "jobs")
     assert options["propagationPolicy"] == "Foreground"
     assert options["preconditions"] == {"uid": made["metadata"]["uid"]}
-    assert (await world.see(f"{JOBS}/a"))["metadata"]["finalizers"] == ["foregroundDeletion"]
-    assert "deletionTimestamp" not in (await world.see(f"{JOBS}/stays"))["metadata"]
+    assert (await world.must_get(f"{JOBS}/a"))["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" not in (await world.must_get(f"{JOBS}/stays"))["metadata"]
 
 
 async def test_increased_ttl_is_respected(world: World) -> None:

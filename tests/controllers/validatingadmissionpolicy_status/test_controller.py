@@ -25,7 +25,7 @@ async def policy(world: World, *expressions: str, name: str = "p", **more: Any) 
 
 async def status(world: World, name: str = "p") -> dict[str, Any]:
     """What is said of it."""
-    found: dict[str, Any] = (await world.see(f"{POLICIES}/{name}")).get("status") or {}
+    found: dict[str, Any] = (await world.must_get(f"{POLICIES}/{name}")).get("status") or {}
     return found
 
 

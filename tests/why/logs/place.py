@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.programs import go_manager, pilothouse, until
+from tests.programs import kube_controller_manager, pilothouse, until
 from tests.real_cluster import RealCluster, RequestFailed, running
 from tests.why.catalogue.place import Place
 
@@ -125,7 +125,7 @@ def go_place(metadata: str) -> Iterator[LoggedPlace]:
             programs.enter_context(pilothouse(directory, "nodes", nodes, *_NODES, f"--nodes={_COMMON}"))
             programs.enter_context(pilothouse(directory, "scheduler", f"--kubeconfig={as_scheduler}"))
             flags = (f"--kubeconfig={as_manager}", "--controllers=*", "--leader-elect=false")
-            programs.enter_context(go_manager(cluster, directory, *flags))
+            programs.enter_context(kube_controller_manager(cluster, directory, *flags))
             until(lambda: len(cluster.request("GET", "/api/v1/nodes")["items"]) == _COMMON, "all nodes are there")
             admin = cluster.user("kubernetes-admin", groups=_MASTERS)
             place = LoggedPlace(directory, 0, admin, decisions=False, audit=True)

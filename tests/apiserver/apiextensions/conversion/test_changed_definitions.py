@@ -18,7 +18,7 @@ from tests.apiserver.apiextensions.conversion.things import (
 
 async def test_changed_definition_uses_the_new_conversion(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     await api.get(V2)
     found = (await api.get(DEFINITION)).body
     found["spec"]["conversion"] = {"strategy": "None"}
@@ -31,12 +31,12 @@ async def test_changed_definition_uses_the_new_conversion(api: Api) -> None:
 
 async def test_definition_deletion_removes_objects_of_every_stored_version(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     assert (await api.delete(DEFINITION)).status == 200
     assert hook.calls == []
     assert (await api.get(DEFINITION)).status == 404
     await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     await store_in(api, "v2")
     work = asyncio.ensure_future(api.server.run())
     hook = Hook(api)
@@ -58,7 +58,7 @@ async def test_definition_deletion_removes_objects_of_every_stored_version(api: 
 async def test_conversion_metrics(started_api: Api) -> None:
     api = started_api
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     await api.get(V2 + "/a")
     hook.answer = lambda request: {**good(request), "uid": "x"}
     await api.get(V2 + "/a")

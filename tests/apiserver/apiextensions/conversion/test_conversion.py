@@ -42,7 +42,7 @@ async def test_objects_are_stored_in_the_storage_version(api: Api) -> None:
 
 async def test_read_in_the_storage_version_calls_no_webhook(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     assert spec_of(await api.get(V1 + "/a")) == {"hostPort": "h:1", "mode": "one"}
     assert len((await api.get(V1)).body["items"]) == 1
     assert (await api.patch(V1 + "/a", {"spec": {"replicas": 2}})).status == 200
@@ -53,7 +53,7 @@ async def test_read_in_the_storage_version_calls_no_webhook(api: Api) -> None:
 async def test_get_calls_the_webhook_each_time(api: Api) -> None:
     """One with a resource version is answered by what the watch cache has."""
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     for _ in range(2):
         got = await api.get(V2 + "/a")
     assert (got.body["apiVersion"], spec_of(got)) == ("example.com/v2", {"host": "h", "port": "1", "mode": "one"})
@@ -65,7 +65,7 @@ async def test_get_calls_the_webhook_each_time(api: Api) -> None:
 
 async def test_conversion_request(api: Api) -> None:
     hook = await served(api)
-    made = await api.made(V1, v1_thing())
+    made = await api.create(V1, v1_thing())
     await api.get(V2 + "/a")
     (target,), (request,) = hook.targets, hook.asked
     assert target.url == CALLED
@@ -80,9 +80,9 @@ async def test_conversion_request(api: Api) -> None:
 async def test_list_is_converted_in_one_call(api: Api) -> None:
     hook = await served(api)
     for name in ("a", "b"):
-        await api.made(V1, v1_thing(name))
+        await api.create(V1, v1_thing(name))
     await store_in(api, "v2")
-    await api.made(V2, v2_thing("c"))
+    await api.create(V2, v2_thing("c"))
     assert stored(api, "c")["apiVersion"] == "example.com/v2"
     assert hook.calls == []
     listed = await api.get(V2)
@@ -103,8 +103,8 @@ async def test_list_is_converted_in_one_call(api: Api) -> None:
 async def test_long_list_is_converted_in_several_calls(api: Api) -> None:
     hook = await served(api)
     for number in range(3):
-        await api.made(V1, v1_thing(f"t{number}", metadata={"annotations": {"big": "x" * 200_000}}))
-        await api.made(V1, v1_thing(f"u{number}", metadata={"annotations": {"big": "x" * 250_000}}))
+        await api.create(V1, v1_thing(f"t{number}", metadata={"annotations": {"big": "x" * 200_000}}))
+        await api.create(V1, v1_thing(f"u{number}", metadata={"annotations": {"big": "x" * 250_000}}))
     assert len((await api.get(V2)).body["items"]) == 6
     assert [len(names) for names, _version in hook.calls] == [4, 2]
 
@@ -118,7 +118,7 @@ async def test_list_selects_by_fields_of_the_requested_version(api: Api) -> None
 
     hook = await served(api, labelled)
     for name, host_port in (("a", "x:1"), ("b", "y:1"), ("c", "x:2")):
-        await api.made(V1, v1_thing(name, host_port))
+        await api.create(V1, v1_thing(name, host_port))
 
     async def names(query: str) -> list[str]:
         return [item["metadata"]["name"] for item in (await api.get(V2 + query)).body["items"]]
@@ -136,20 +136,20 @@ async def test_list_selects_by_fields_of_the_requested_version(api: Api) -> None
 
 async def test_tables_have_the_columns_of_the_requested_version(api: Api) -> None:
     await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     for path, names, cells in (
         (V1, ["Name", "HostPort"], ["a", "h:1"]),
         (V2, ["Name", "Host", "Port"], ["a", "h", "1"]),
     ):
         for target in (path, path + "/a"):
-            table = (await api.ask("GET", target, **TABLE)).body
+            table = (await api.request("GET", target, **TABLE)).body
             assert [column["name"] for column in table["columnDefinitions"]] == names
             assert [row["cells"] for row in table["rows"]] == [cells]
 
 
 async def test_updates_in_each_version(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     seen = (await api.get(V2 + "/a")).body
     seen["spec"] |= {"host": "other", "late": "x"}
     put = await api.put(V2 + "/a", seen)
@@ -172,8 +172,8 @@ async def test_no_op_update_is_not_written(api: Api) -> None:
     given = definition()
     # A default of a version that the storage version does not know is a change each time, also upstream.
     del given["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["late"]
-    await api.made(DEFINITIONS, given)
-    await api.made(V1, v1_thing(mode="one"))
+    await api.create(DEFINITIONS, given)
+    await api.create(V1, v1_thing(mode="one"))
     seen = await api.get(V2 + "/a")
     for again in (await api.put(V2 + "/a", seen.body), await api.patch(V2 + "/a", {})):
         assert again.meta["resourceVersion"] == seen.meta["resourceVersion"]
@@ -181,7 +181,7 @@ async def test_no_op_update_is_not_written(api: Api) -> None:
 
 async def test_status_and_scale_in_each_version(api: Api) -> None:
     await served(api)
-    await api.made(V1, v1_thing(replicas=3))
+    await api.create(V1, v1_thing(replicas=3))
     status = await api.patch(V2 + "/a/status", {"status": {"count": 2}, "spec": {"host": "ignored"}})
     assert (status.status, status.body["status"], spec_of(status)["host"]) == (200, {"count": 2}, "h")
     assert stored(api)["status"] == {"replicas": 2}
@@ -204,7 +204,7 @@ async def test_dry_run_and_generated_names(api: Api) -> None:
     assert (await api.get(V1)).body["items"] == []
     thing = v2_thing()
     thing["metadata"] = {"generateName": "t-"}
-    made = await api.made(V2, thing)
+    made = await api.create(V2, thing)
     assert stored(api, made["metadata"]["name"])["spec"] == {"hostPort": "h:1"}
     name = made["metadata"]["name"]
     dry = await api.patch(f"{V2}/{name}?dryRun=All", {"spec": {"port": "7"}})
@@ -227,7 +227,7 @@ async def test_webhook_may_change_only_labels_and_annotations(api: Api) -> None:
         return response
 
     await served(api, mutating)
-    made = await api.made(V1, v1_thing())
+    made = await api.create(V1, v1_thing())
     assert "labels" not in made["metadata"]
     got = await api.get(V2 + "/a")
     assert got.meta == {
@@ -235,7 +235,7 @@ async def test_webhook_may_change_only_labels_and_annotations(api: Api) -> None:
         "labels": {"to": "example.com.v2"},
         "annotations": {"to": "example.com/v2"},
     }
-    await api.made(V2, v2_thing("b"))
+    await api.create(V2, v2_thing("b"))
     kept = stored(api, "b")["metadata"]
     assert (kept["labels"], kept["annotations"]) == ({"to": "example.com.v1"}, {"to": "example.com/v1"})
     assert {"finalizers", "ownerReferences", "garbage"}.isdisjoint(kept)
@@ -245,7 +245,7 @@ async def test_webhook_may_change_only_labels_and_annotations(api: Api) -> None:
 
 async def test_stored_versions(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     assert (await api.get(DEFINITION)).body["status"]["storedVersions"] == ["v1"]
     await store_in(api, "v2")
     assert (await api.get(DEFINITION)).body["status"]["storedVersions"] == ["v1", "v2"]
@@ -268,14 +268,14 @@ async def test_admission_gets_the_requested_version(api: Api) -> None:
     policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
     rule = {"apiGroups": ["example.com"], "apiVersions": ["v2"], "operations": ["*"], "resources": ["things"]}
     validation = {"expression": "object == null || object.spec.host != 'bad'", "message": "no such host"}
-    await api.made(
+    await api.create(
         policies,
         {
             "metadata": {"name": "p"},
             "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]},
         },
     )
-    await api.made(
+    await api.create(
         policies.removesuffix("policies") + "policybindings",
         {"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}},
     )
@@ -298,11 +298,11 @@ async def test_storage_version_is_defaulted_without_a_webhook(api: Api) -> None:
     """What the storage version does not know is not stored (``crdConversionRESTOptionsGetter``, v1.36)."""
     given = definition()
     given["spec"]["conversion"] = {"strategy": "None"}
-    await api.made(DEFINITIONS, given)
-    made = await api.made(V2, v2_thing(mode="x"))
+    await api.create(DEFINITIONS, given)
+    made = await api.create(V2, v2_thing(mode="x"))
     assert made["spec"] == {"mode": "x"}
     assert stored(api)["spec"] == {"mode": "x"}
-    await api.made(V1, v1_thing("b"))
+    await api.create(V1, v1_thing("b"))
     assert spec_of(await api.get(V2 + "/b")) == {"mode": "one"}
 
 
@@ -322,7 +322,7 @@ async def test_converted_objects_are_pruned_and_normalized(api: Api) -> None:
         return response
 
     await served(api, odd)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     got = await api.get(V2 + "/a")
     assert spec_of(got) == {"host": "h", "port": "1", "mode": "one", "count": 3, "late": None}
     assert '"count":3,' in got.text

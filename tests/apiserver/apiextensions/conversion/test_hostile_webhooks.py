@@ -103,9 +103,9 @@ async def hooks(tmp_path: Path) -> AsyncIterator[Hooks]:
 async def served(hooks: Hooks, things: int = 1) -> Api:
     api = Api(Env())
     config = {"url": f"https://localhost:{hooks.port}/convert", "caBundle": hooks.ca_bundle}
-    await api.made(DEFINITIONS, definition(clientConfig=config))
+    await api.create(DEFINITIONS, definition(clientConfig=config))
     for number in range(things):
-        await api.made(V1, v1_thing(f"t{number:04}"))
+        await api.create(V1, v1_thing(f"t{number:04}"))
     return api
 
 
@@ -208,7 +208,7 @@ async def test_large_responses_are_read_completely(hooks: Hooks) -> None:
     """A webhook that closes its connection at once has sent everything before."""
     api = await served(hooks, things=0)
     for number in range(8):
-        await api.made(V1, v1_thing(f"t{number}", metadata={"annotations": {"big": "x" * 250_000}}))
+        await api.create(V1, v1_thing(f"t{number}", metadata={"annotations": {"big": "x" * 250_000}}))
     listed = await api.get(V2)
     assert [len(item["metadata"]["annotations"]["big"]) for item in listed.body["items"]] == [250_000] * 8
     assert hooks.calls == 2

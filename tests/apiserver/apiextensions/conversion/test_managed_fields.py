@@ -47,7 +47,7 @@ async def test_managed_fields_keep_their_api_version(api: Api) -> None:
     third = await api.patch(V1 + "/a?fieldManager=one", {**v1_thing(), "spec": {}}, APPLY)
     assert spec_of(third) == {"hostPort": "other:1", "mode": "one"}
     # An update in one version takes what it changes from those who own it in others.
-    fourth = await api.ask("PATCH", V1 + "/a?fieldManager=three", {"spec": {"hostPort": "z:9"}}, MERGE)
+    fourth = await api.request("PATCH", V1 + "/a?fieldManager=three", {"spec": {"hostPort": "z:9"}}, MERGE)
     assert managers(fourth) == [("one", "Apply", "example.com/v1"), ("three", "Update", "example.com/v1")]
     assert fields(fourth, "one") == {}
     assert fields(fourth, "three") == {"f:hostPort": {}}
@@ -80,7 +80,7 @@ async def test_apply_of_labels_in_another_version(api: Api) -> None:
 async def test_managed_fields_in_unconvertible_versions(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     """An update goes on without managed fields, as upstream's ``UpdateNoErrors``, and says so; an apply fails."""
     hook = await served(api)
-    await api.made(V2 + "?fieldManager=two", v2_thing())
+    await api.create(V2 + "?fieldManager=two", v2_thing())
     hook.failure = "Post: no"
     applied = await api.patch(V1 + "/a?fieldManager=one", v1_thing(host_port="n:1"), APPLY)
     assert (applied.status, applied.message) == (

@@ -15,12 +15,12 @@ from tests.apiserver.apiextensions.conversion.things import (
 
 async def test_watch_events_are_converted(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     events = await api.watch(V2)
     others = await api.watch(V2)
     assert hook.calls == [(["a"], "v2")]
     await api.patch(V1 + "/a", {"spec": {"hostPort": "x:2"}})
-    await api.made(V2, v2_thing("b"))
+    await api.create(V2, v2_thing("b"))
     await api.delete(V1 + "/a")
     for stream in (events, others):
         seen = [await stream.next() for _ in range(4)]
@@ -40,8 +40,8 @@ async def test_watch_events_are_converted(api: Api) -> None:
 
 async def test_watch_selects_by_fields_of_the_requested_version(api: Api) -> None:
     await served(api)
-    await api.made(V1, v1_thing("a", "x:1"))
-    await api.made(V1, v1_thing("b", "y:1"))
+    await api.create(V1, v1_thing("a", "x:1"))
+    await api.create(V1, v1_thing("b", "y:1"))
     events = await api.watch(V2 + "?fieldSelector=spec.host%3Dx")
     await api.patch(V1 + "/b", {"spec": {"hostPort": "x:2"}})
     await api.patch(V1 + "/a", {"spec": {"hostPort": "y:2"}})
@@ -59,7 +59,7 @@ async def test_watch_selects_by_fields_of_the_requested_version(api: Api) -> Non
 async def test_watch_ends_at_an_unconvertible_event(api: Api) -> None:
     """Its client goes on from the last event, and is asked to come again until that is possible."""
     hook = await served(api)
-    made = await api.made(V1, v1_thing())
+    made = await api.create(V1, v1_thing())
     version = made["metadata"]["resourceVersion"]
     events = await api.watch(f"{V2}?resourceVersion={version}")
     await api.patch(V1 + "/a", {"spec": {"hostPort": "x:2"}})
@@ -82,7 +82,7 @@ async def test_watch_waiting_for_a_webhook_can_be_closed(api: Api) -> None:
     hook = await served(api)
     events = await api.watch(V2)
     hook.seconds = 25
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     waiting = asyncio.ensure_future(events.rest())
     await asyncio.sleep(1)
     began = api.env.monotonic()
@@ -93,7 +93,7 @@ async def test_watch_waiting_for_a_webhook_can_be_closed(api: Api) -> None:
 
 async def test_bookmarks_of_a_watch_list(api: Api) -> None:
     await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     query = "?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     events = await api.watch(V2 + query)
     first, second = await events.next(), await events.next()

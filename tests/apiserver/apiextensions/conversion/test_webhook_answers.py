@@ -53,13 +53,13 @@ async def test_every_verb_fails_if_the_conversion_fails(
         return {"uid": request["uid"], "convertedObjects": [], "result": result}
 
     hook = await served(api)
-    await api.made(V1, v1_thing(replicas=1))
+    await api.create(V1, v1_thing(replicas=1))
     if body == "seen":
         body = (await api.get(V2 + "/a")).body
         body["spec"]["port"] = "9"
     hook.answer = failing
     before = stored(api)
-    answer = await api.ask(method, f"{V2}/a{path}", body, "application/json" if method == "PUT" else content_type)
+    answer = await api.request(method, f"{V2}/a{path}", body, "application/json" if method == "PUT" else content_type)
     failed = FAILED
     if method == "PUT" and path != "/scale":
         # What is there is known by now, as upstream's watch cache knows it: only what is to be stored is converted.
@@ -71,7 +71,7 @@ async def test_every_verb_fails_if_the_conversion_fails(
 
 async def test_deletecollection_and_create_fail_if_the_conversion_fails(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     hook.failure = "Post: no"
     for answer in (await api.get(V2), await api.delete(V2)):
         assert (answer.status, answer.message) == (500, FAILED + "failed: Post: no")
@@ -131,7 +131,7 @@ def _converted(change: Any) -> Any:
 )
 async def test_invalid_response_errors(api: Api, answer: Any, message: str) -> None:
     hook = await served(api, answer)
-    made = await api.made(V1, v1_thing())
+    made = await api.create(V1, v1_thing())
     got = await api.get(V2 + "/a")
     message = message.replace("{uid}", hook.asked[0]["uid"]).replace("{object}", made["metadata"]["uid"])
     assert (got.status, got.message) == (500, FAILED + message)
@@ -140,12 +140,12 @@ async def test_invalid_response_errors(api: Api, answer: Any, message: str) -> N
 async def test_errors_without_the_webhook_name(api: Api) -> None:
     """``return nil, err`` (webhook_converter.go, v1.36)."""
     hook = await served(api, lambda request: {**good(request), "convertedObjects": [None]})
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     assert (await api.get(V2 + "/a")).message == "unexpected end of JSON input"
     hook.answer = lambda request: {**good(request), "convertedObjects": [{"apiVersion": "example.com/v2"}]}
     missing = "Object 'Kind' is missing in '{\"apiVersion\":\"example.com/v2\"}'"
     assert (await api.get(V2 + "/a")).message == missing
-    await api.made(V1, v1_thing("b"))
+    await api.create(V1, v1_thing("b"))
     hook.answer = lambda request: {**good(request), "convertedObjects": [*good(request)["convertedObjects"][:1], {}]}
     listed = await api.get(V2)
     assert listed.message == FAILED + "returned invalid converted object at index 1: Object 'Kind' is missing in '{}'"
@@ -153,7 +153,7 @@ async def test_errors_without_the_webhook_name(api: Api) -> None:
 
 async def test_webhook_times_out_after_thirty_seconds(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     hook.seconds = 31
     began = api.env.monotonic()
     got = await api.get(V2 + "/a")
@@ -166,7 +166,7 @@ async def test_webhook_times_out_after_thirty_seconds(api: Api) -> None:
 
 async def test_slow_webhook_does_not_block_other_requests(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     hook.seconds = 20
     slow = asyncio.ensure_future(api.get(V2 + "/a"))
     await asyncio.sleep(0)
@@ -180,7 +180,7 @@ async def test_slow_webhook_does_not_block_other_requests(api: Api) -> None:
 
 async def test_concurrent_identical_conversions_share_a_call(api: Api) -> None:
     hook = await served(api)
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     hook.seconds = 5
     lists = [asyncio.ensure_future(api.get(V2)) for _ in range(3)]
     await asyncio.sleep(1)
@@ -197,7 +197,7 @@ async def test_v1beta1_conversion_reviews(api: Api) -> None:
     hook = await served(
         api, lambda request: {**good(request), "uid": "other"}, conversionReviewVersions=["v1beta1", "v1"]
     )
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     assert spec_of(await api.get(V2 + "/a"))["host"] == "h"
     assert hook.asked
 
@@ -205,10 +205,10 @@ async def test_v1beta1_conversion_reviews(api: Api) -> None:
 async def test_service_reference_is_resolved(api: Api) -> None:
     service = {"namespace": "default", "name": "s", "path": "/there", "port": 8443}
     hook = await served(api, clientConfig={"service": service})
-    await api.made(V1, v1_thing())
+    await api.create(V1, v1_thing())
     url = "https://s.default.svc:8443/there?timeout=30s"
     assert (await api.get(V2 + "/a")).message == FAILED + f'failed: Post "{url}": service "s" not found'
-    await api.made(
+    await api.create(
         "/api/v1/namespaces/default/services",
         {"metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "there.test"}},
     )

@@ -140,7 +140,7 @@ class Hook:
 async def served(api: Api, answer: Respond = good, *, storage: str = "v1", **conversion: Any) -> Hook:
     """The definition, and its webhook."""
     hook = Hook(api, answer)
-    await api.made(DEFINITIONS, definition(storage, **conversion))
+    await api.create(DEFINITIONS, definition(storage, **conversion))
     return hook
 
 

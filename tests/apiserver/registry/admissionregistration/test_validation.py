@@ -288,7 +288,7 @@ async def test_bindings(api: Api, path: str, spec: Object, expected: list[str]) 
 
 
 async def test_policy_status(api: Api) -> None:
-    await api.made(POLICIES, {"metadata": {"name": "x"}, "spec": POLICY})
+    await api.create(POLICIES, {"metadata": {"name": "x"}, "spec": POLICY})
     status: Any = {"typeChecking": {"expressionWarnings": [{"fieldRef": " ", "warning": ""}]}}
     status["conditions"] = [{"type": "A", "status": "Odd", "reason": "R", "lastTransitionTime": None}]
     assert errors_of(await api.patch(POLICIES + "/x/status", {"status": status})) == [
@@ -321,7 +321,7 @@ async def test_api_services(api: Api, name: str, change: Object, expected: list[
 
 
 async def test_api_service_status(api: Api) -> None:
-    await api.made(SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": SERVICE})
+    await api.create(SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": SERVICE})
     status = {"conditions": [{"type": "Available", "status": "Odd"}]}
     assert errors_of(await api.patch(SERVICES + "/v1.g.example.com/status", {"status": status})) == [
         'status.conditions[0].status: Unsupported value: "Odd": supported values: "True", "False", "Unknown"'

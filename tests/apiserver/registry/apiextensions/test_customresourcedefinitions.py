@@ -38,7 +38,7 @@ def causes(answer: Answer) -> list[tuple[str, str]]:
 
 
 async def established(api: Api, **spec: Any) -> Object:
-    await api.made(DEFINITIONS, definition(**spec))
+    await api.create(DEFINITIONS, definition(**spec))
     return (await api.get(FOOS)).body
 
 
@@ -245,7 +245,7 @@ def webhook(bundle: bytes | None = None, versions: tuple[str, ...] = ("v1",)) ->
 
 async def test_invalid_ca_bundle_is_not_established(api: Api) -> None:
     """As upstream since v1.31: a bundle that was good may not become bad."""
-    await api.made(DEFINITIONS, definition(conversion=webhook(b"no bundle")))
+    await api.create(DEFINITIONS, definition(conversion=webhook(b"no bundle")))
     bad = await api.get(FOOS)
     assert conditions(bad) == {"NamesAccepted": ("True", "NoConflicts"), "Established": ("False", "InvalidCABundle")}
     assert bad.body["status"]["conditions"][1]["message"] == "The conversion webhook CABundle is invalid"
@@ -327,13 +327,13 @@ async def test_recreated_definition_is_not_finalized_for_its_predecessor(
     """While the objects of the old one are deleted, which takes a while."""
     await established(api)
     foo = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}}
-    await api.made("/apis/example.com/v1/namespaces/default/foos", foo)
+    await api.create("/apis/example.com/v1/namespaces/default/foos", foo)
     delete_instance = CustomResources._delete_instance
 
     async def replace_and_delete(self: CustomResources, info: ResourceInfo, record: Record) -> None:
         monkeypatch.undo()
         await api.patch(FOOS, {"metadata": {"finalizers": None}})
-        await api.made(DEFINITIONS, definition())
+        await api.create(DEFINITIONS, definition())
         await delete_instance(self, info, record)
 
     monkeypatch.setattr(CustomResources, "_delete_instance", replace_and_delete)

@@ -50,7 +50,7 @@ def _condition(kind: str = "Approved", **more: Any) -> Object:
 
 
 async def test_user_fields_are_set_by_the_server(api: Api) -> None:
-    made = await api.made(
+    made = await api.create(
         REQUESTS, {**_request(username="somebody", groups=["g"]), "status": {"conditions": [_condition()]}}
     )
     assert made["spec"]["username"] == "admin"
@@ -59,7 +59,7 @@ async def test_user_fields_are_set_by_the_server(api: Api) -> None:
 
 
 async def test_approval_sets_times_and_changes_nothing_else(api: Api) -> None:
-    made = await api.made(REQUESTS, _request())
+    made = await api.create(REQUESTS, _request())
     made["status"] = {"conditions": [_condition()], "certificate": "eA=="}
     made["spec"]["signerName"] = "example.com/other"
     answer = await api.put(REQUESTS + "/r/approval", made)
@@ -89,7 +89,7 @@ async def test_approval_sets_times_and_changes_nothing_else(api: Api) -> None:
     },
 )
 async def test_rejected_approvals(api: Api, target: str, conditions: list[Object], message: str) -> None:
-    await api.made(REQUESTS, _request())
+    await api.create(REQUESTS, _request())
     answer = await api.patch(f"{REQUESTS}/r/{target}", {"status": {"conditions": conditions}})
     assert (answer.status, answer.message) == (
         422,
@@ -99,7 +99,7 @@ async def test_rejected_approvals(api: Api, target: str, conditions: list[Object
 
 @pytest.mark.parametrize("kind", ["Approved", "Denied"])
 async def test_approval_condition_can_be_updated(api: Api, kind: str) -> None:
-    await api.made(REQUESTS, _request())
+    await api.create(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(kind)]}})
     later = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z")
     answer = await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [later]}})
@@ -109,7 +109,7 @@ async def test_approval_condition_can_be_updated(api: Api, kind: str) -> None:
 
 
 async def test_status_update_keeps_approval_conditions(api: Api) -> None:
-    await api.made(REQUESTS, _request())
+    await api.create(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
     answer = await api.patch(REQUESTS + "/r/status", {"status": {"conditions": [_condition(message="mine")]}})
     assert answer.status == 200, answer.text
@@ -117,7 +117,7 @@ async def test_status_update_keeps_approval_conditions(api: Api) -> None:
 
 
 async def test_approval_cannot_be_removed(api: Api) -> None:
-    await api.made(REQUESTS, _request())
+    await api.create(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
     answer = await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": []}})
     assert answer.status == 422
@@ -128,7 +128,7 @@ async def test_approval_cannot_be_removed(api: Api) -> None:
 
 async def test_certificate_can_be_set_once(api: Api) -> None:
     certificate = _encoded(_certificate("a"))
-    await api.made(REQUESTS, _request())
+    await api.create(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
     signed = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": certificate}})
     other = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(_certificate("b"))}})
@@ -180,7 +180,7 @@ async def test_rejected_requests(api: Api, spec: Object, message: str) -> None:
 
 
 async def test_metadata_errors_of_status_updates(api: Api) -> None:
-    await api.made(REQUESTS, _request())
+    await api.create(REQUESTS, _request())
     bad = {"metadata": {"labels": {"a": "b c"}}}
     counts = [
         len(answer.body["details"]["causes"])
@@ -217,7 +217,7 @@ BROKEN = b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n"
     },
 )
 async def test_status_certificate_must_be_valid(api: Api, pem: bytes, why: str) -> None:
-    await api.made(REQUESTS, _request())
+    await api.create(REQUESTS, _request())
     several = _certificate("a") + b"and\n" + _certificate("b")
     refused, both = [
         await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(each)}}) for each in (pem, several)
@@ -228,7 +228,7 @@ async def test_status_certificate_must_be_valid(api: Api, pem: bytes, why: str) 
 
 async def test_existing_invalid_status_can_be_kept(api: Api) -> None:
     key = "certificates.k8s.io/certificatesigningrequests/r"
-    await api.made(REQUESTS, _request())
+    await api.create(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(), _condition("Other")]}})
     await api.rewrite(key, '"type":"Other"', '"type":"Denied"')
     both = [_condition(), _condition("Denied")]

@@ -36,7 +36,7 @@ async def test_system_namespaces_cannot_be_deleted(api: Api, name: str) -> None:
 
 
 async def test_metadata_name_label_is_restored(api: Api) -> None:
-    await api.made(NAMESPACES, _made(labels={"kubernetes.io/metadata.name": "other", "a": "b"}))
+    await api.create(NAMESPACES, _made(labels={"kubernetes.io/metadata.name": "other", "a": "b"}))
     made, patched = [
         await api.get(f"{NAMESPACES}/n"),
         await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": None}}),
@@ -46,8 +46,8 @@ async def test_metadata_name_label_is_restored(api: Api) -> None:
 
 
 async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
-    made = await api.made(NAMESPACES, _made())
-    await api.made(f"{NAMESPACES}/n/configmaps", config_map())
+    made = await api.create(NAMESPACES, _made())
+    await api.create(f"{NAMESPACES}/n/configmaps", config_map())
     marked = await api.delete(f"{NAMESPACES}/n")
     again = await api.delete(f"{NAMESPACES}/n")
     refused = await api.post(f"{NAMESPACES}/n/configmaps", config_map("d"))
@@ -86,7 +86,7 @@ async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
 
 
 async def test_metadata_finalizer_keeps_the_namespace_after_finalize(api: Api) -> None:
-    await api.made(NAMESPACES, _made(finalizers=["a.b/c"]))
+    await api.create(NAMESPACES, _made(finalizers=["a.b/c"]))
     await api.delete(f"{NAMESPACES}/n")
     finalized = await api.put(
         f"{NAMESPACES}/n/finalize", {"metadata": {"name": "n", "finalizers": ["a.b/c"]}, "spec": {}}
@@ -99,7 +99,7 @@ async def test_metadata_finalizer_keeps_the_namespace_after_finalize(api: Api) -
 
 
 async def test_spec_finalizers_change_only_through_finalize(api: Api) -> None:
-    made = await api.made(NAMESPACES, _made())
+    made = await api.create(NAMESPACES, _made())
     made["spec"] = {"finalizers": []}
     ordinary = await api.put(f"{NAMESPACES}/n", made)
     made["spec"] = {"finalizers": ["kubernetes", "x.y/z"]}
@@ -109,7 +109,7 @@ async def test_spec_finalizers_change_only_through_finalize(api: Api) -> None:
 
 
 async def test_uid_precondition_is_checked(api: Api) -> None:
-    made = await api.made(NAMESPACES, _made())
+    made = await api.create(NAMESPACES, _made())
     answer = await api.delete(f"{NAMESPACES}/n", {"preconditions": {"uid": "a"}})
     assert answer.status == 409
     assert answer.message == (
@@ -127,7 +127,7 @@ async def test_uid_precondition_is_checked(api: Api) -> None:
     ],
 )
 async def test_phase_follows_the_deletion_timestamp(api: Api, deleting: bool, phase: str, problem: str) -> None:
-    await api.made(NAMESPACES, _made())
+    await api.create(NAMESPACES, _made())
     if deleting:
         await api.delete(f"{NAMESPACES}/n")
     answer = await api.patch(f"{NAMESPACES}/n/status", {"status": {"phase": phase}})
@@ -137,7 +137,7 @@ async def test_phase_follows_the_deletion_timestamp(api: Api, deleting: bool, ph
 
 async def test_status_update_does_not_remove_the_namespace(api: Api) -> None:
     condition = {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"}
-    await api.made(NAMESPACES, _made())
+    await api.create(NAMESPACES, _made())
     body = (await api.delete(f"{NAMESPACES}/n")).body
     body["status"]["conditions"] = [condition]
     written = await api.put(f"{NAMESPACES}/n/status", body)

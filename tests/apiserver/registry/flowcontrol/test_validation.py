@@ -202,7 +202,7 @@ async def test_exempt_level_shares_can_change(api: Api) -> None:
 
 
 async def test_condition_types_are_unique(api: Api) -> None:
-    await api.made(SCHEMAS, {"metadata": {"name": "x"}, "spec": LEVEL})
+    await api.create(SCHEMAS, {"metadata": {"name": "x"}, "spec": LEVEL})
     conditions = [{"type": "a"}, {"type": "a"}, {}]
     assert errors_of(await api.patch(SCHEMAS + "/x/status", {"status": {"conditions": conditions}})) == [
         'status.conditions[1].type: Duplicate value: "a"',

@@ -117,7 +117,7 @@ async def test_slices(api: Api, obj: Object, expected: list[str]) -> None:
 
 async def test_slice_port_numbers_are_not_validated_and_topology_is_dropped(api: Api) -> None:
     obj = {**_slice(deprecatedTopology={"a": "b"}), "ports": [{"port": 70000}]}
-    assert (await api.made(SLICES, {"metadata": {"name": "x"}, **obj}))["endpoints"] == [
+    assert (await api.create(SLICES, {"metadata": {"name": "x"}, **obj}))["endpoints"] == [
         {"addresses": ["10.0.0.1"], "conditions": {}}
     ]
 
@@ -159,7 +159,7 @@ async def test_ingresses(api: Api, obj: Object, expected: list[str]) -> None:
 
 
 async def test_ingress_status(api: Api) -> None:
-    await api.made(INGRESSES, {"metadata": {"name": "x"}, **_ingress()})
+    await api.create(INGRESSES, {"metadata": {"name": "x"}, **_ingress()})
     given = [{"ip": "01.2.3.4"}, {"hostname": "1.2.3.4"}, {"ip": "x"}]
     assert errors_of(await api.patch(INGRESSES + "/x/status", {"status": {"loadBalancer": {"ingress": given}}})) == [
         'status.loadBalancer.ingress[0].ip: Invalid value: "01.2.3.4": must not have leading 0s',
@@ -229,7 +229,7 @@ async def test_network_policies(api: Api, rule: Object, expected: list[str]) -> 
 
 async def test_existing_cidrs_are_kept(api: Api) -> None:
     rule = {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
-    await api.made(POLICIES, {"metadata": {"name": "x"}, "spec": {"podSelector": {}, "ingress": [rule]}})
+    await api.create(POLICIES, {"metadata": {"name": "x"}, "spec": {"podSelector": {}, "ingress": [rule]}})
     await api.rewrite("networking.k8s.io/networkpolicies/default/x", "10.0.0.0/8", "10.0.0.9/8")
     assert (await api.patch(POLICIES + "/x", {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}})).status == 200
 

@@ -80,9 +80,9 @@ async def test_creator_owns_sent_and_defaulted_fields(api: Api) -> None:
 
 
 async def test_update_takes_ownership_of_changed_fields_only(api: Api) -> None:
-    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1", "c": "1"}})
+    await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1", "c": "1"}})
     patch = {"data": {"a": "2", "b": None, "d": "1"}}
-    assert owners(await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", patch, MERGE)) == {
+    assert owners(await api.request("PATCH", CONFIG_MAPS + "/c?fieldManager=other", patch, MERGE)) == {
         "other/Update": {"f:data": {"f:a": {}, "f:d": {}}},
         "test/Update": {"f:data": {".": {}, "f:c": {}}},
     }
@@ -90,7 +90,7 @@ async def test_update_takes_ownership_of_changed_fields_only(api: Api) -> None:
 
 async def test_no_op_write_writes_nothing(api: Api) -> None:
     first = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
-    second = await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": "1"}}, MERGE)
+    second = await api.request("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": "1"}}, MERGE)
     assert second.body == first.body
 
 
@@ -101,7 +101,7 @@ async def test_duplicate_owner_references_are_removed_before_tracking(api: Api) 
     first.body["metadata"]["ownerReferences"] *= 2
     second = await api.put(CONFIG_MAPS + "/c?fieldManager=other", first.body)
     patch = [{"op": "add", "path": "/metadata/ownerReferences/-", "value": owner}]
-    put, patched = [second, await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=third", patch, JSON_PATCH)]
+    put, patched = [second, await api.request("PATCH", CONFIG_MAPS + "/c?fieldManager=third", patch, JSON_PATCH)]
     assert list(owners(put)) == ["test/Update"]
     assert "contains duplicate entries; API server" in put.headers["warning"]
     assert "third/Update" in owners(patched)
@@ -109,11 +109,11 @@ async def test_duplicate_owner_references_are_removed_before_tracking(api: Api) 
 
 
 async def test_managed_fields_time_is_updated_with_changes(api: Api) -> None:
-    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
+    await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
     times = []
     for value in ("2", "3"):
         await asyncio.sleep(10)
-        answer = await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": value}}, MERGE)
+        answer = await api.request("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": value}}, MERGE)
         times += [entry["time"][-3:-1] for entry in answer.meta["managedFields"]]
     assert times == ["00", "10", "00", "20"]
 
@@ -126,7 +126,7 @@ async def test_status_and_spec_are_tracked_separately(api: Api) -> None:
     obj = made.body
     obj["spec"]["replicas"] = 7  # reset, and so not owned
     obj["status"] = {"replicas": 3, "observedGeneration": 1}
-    found = owners(await api.ask("PUT", REPLICA_SETS + "/r/status?fieldManager=kcm", obj))
+    found = owners(await api.request("PUT", REPLICA_SETS + "/r/status?fieldManager=kcm", obj))
     assert found["kcm/Update/status"] == {"f:status": {"f:observedGeneration": {}, "f:replicas": {}}}
     assert "f:status" not in found["test/Update"]
     assert found["test/Update"]["f:spec"]["f:replicas"] == {}
@@ -137,8 +137,8 @@ async def test_empty_managed_fields_resets_ownership(api: Api, empty: Any) -> No
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     obj = made.body
     obj["metadata"]["managedFields"] = empty
-    reset = await api.ask("PUT", CONFIG_MAPS + "/c", obj)
-    later = await api.ask("PATCH", CONFIG_MAPS + "/c", {"data": {"a": "2"}}, MERGE)
+    reset = await api.request("PUT", CONFIG_MAPS + "/c", obj)
+    later = await api.request("PATCH", CONFIG_MAPS + "/c", {"data": {"a": "2"}}, MERGE)
     assert "managedFields" not in reset.meta
     assert "managedFields" not in later.meta, "nobody is tracked until somebody applies"
 
@@ -147,7 +147,7 @@ async def test_client_may_change_managed_fields_of_others(api: Api) -> None:
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     patch = [{"op": "replace", "path": "/metadata/managedFields/0/manager", "value": "somebody"}]
     assert made.meta["managedFields"]
-    assert owners(await api.ask("PATCH", CONFIG_MAPS + "/c", patch, "application/json-patch+json")) == {
+    assert owners(await api.request("PATCH", CONFIG_MAPS + "/c", patch, "application/json-patch+json")) == {
         "somebody/Update": {"f:data": {".": {}, "f:a": {}}}
     }
 
@@ -173,7 +173,7 @@ async def test_undecodable_managed_fields_are_ignored(api: Api, bad: Any) -> Non
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     obj = json.loads(made.text)
     obj["metadata"]["managedFields"] = bad
-    answer = await api.ask("PUT", CONFIG_MAPS + "/c", obj)
+    answer = await api.request("PUT", CONFIG_MAPS + "/c", obj)
     assert answer.body == made.body
 
 
@@ -182,7 +182,7 @@ async def test_old_update_managers_are_merged_into_ancient_changes(api: Api) -> 
     for number in range(13):
         await asyncio.sleep(1)
         patch = {"data": {f"k{number}": "1"}}
-        answer = await api.ask("PATCH", f"{CONFIG_MAPS}/c?fieldManager=m{number}", patch, MERGE)
+        answer = await api.request("PATCH", f"{CONFIG_MAPS}/c?fieldManager=m{number}", patch, MERGE)
     found = owners(answer)
     assert list(found) == ["ancient-changes/Update", *(f"m{number}/Update" for number in range(4, 13))]
     assert found["ancient-changes/Update"] == {
@@ -193,7 +193,7 @@ async def test_old_update_managers_are_merged_into_ancient_changes(api: Api) -> 
 async def test_binding_adds_no_manager(api: Api) -> None:
     made = await api.post(PODS, POD)
     body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
-    await api.made(PODS + "/p/binding", body)
+    await api.create(PODS + "/p/binding", body)
     bound = await api.get(PODS + "/p")
     assert bound.body["spec"]["nodeName"] == "n"
     assert bound.meta["managedFields"] == made.meta["managedFields"]
@@ -209,9 +209,9 @@ async def test_kubelet_owns_conditions_by_type(api: Api) -> None:
         "f:status": {},
         "f:type": {},
     }
-    await api.made(PODS, POD)
+    await api.create(PODS, POD)
     patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"}}
-    assert owners(await api.ask("PATCH", PODS + "/p/status?fieldManager=kubelet", patch, STRATEGIC))[
+    assert owners(await api.request("PATCH", PODS + "/p/status?fieldManager=kubelet", patch, STRATEGIC))[
         "kubelet/Update/status"
     ] == {"f:status": {"f:conditions": {".": {}, 'k:{"type":"Ready"}': condition}, "f:phase": {}}}
 
@@ -230,7 +230,7 @@ async def test_managed_fields_are_extracted_from_any_stored_object(api: Api) -> 
     given: tuple[dict[str, Any], ...] = ({}, {"managedFields": []})
     for number, extra in enumerate(given):
         meta = {"name": f"t{number}", "annotations": {"note": note}, **extra}
-        await api.made("/api/v1/namespaces/default/podtemplates", {"metadata": meta, "template": template})
+        await api.create("/api/v1/namespaces/default/podtemplates", {"metadata": meta, "template": template})
     records = api.store.list("/podtemplates/").records
     for value in [record.value for record in records]:
         whole = json.loads(value)
@@ -242,11 +242,11 @@ async def test_managed_fields_are_extracted_from_any_stored_object(api: Api) -> 
 
 
 async def test_lease_is_owned_by_its_holder(api: Api) -> None:
-    await api.made(LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 1}})
+    await api.create(LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 1}})
     found = await api.get(LEASES + "/l")
     found.body["spec"]["holderIdentity"] = "b"
     del found.meta["managedFields"]
-    assert owners(await api.ask("PUT", LEASES + "/l?fieldManager=b", found.body)) == {
+    assert owners(await api.request("PUT", LEASES + "/l?fieldManager=b", found.body)) == {
         "b/Update": {"f:spec": {"f:holderIdentity": {}}},
         "test/Update": {"f:spec": {"f:leaseDurationSeconds": {}}},
     }
@@ -262,7 +262,7 @@ async def test_empty_user_agent_is_manager_unknown(api: Api) -> None:
     found = []
     for agent in ("", "/1.0", "x" * 200 + "/1"):
         body = {"metadata": {"generateName": "c"}, "data": {"a": "1"}}
-        answer = await api.ask("POST", CONFIG_MAPS, body, **{"user-agent": agent})
+        answer = await api.request("POST", CONFIG_MAPS, body, **{"user-agent": agent})
         found += [entry["manager"] for entry in answer.meta["managedFields"]]
     assert found == ["unknown", "unknown", "x" * 128]
 
@@ -270,7 +270,7 @@ async def test_empty_user_agent_is_manager_unknown(api: Api) -> None:
 async def test_unchanged_managed_fields_are_accepted(api: Api) -> None:
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
     body = made.text.replace('"b":"1"', '"b":"2"').encode()
-    assert owners(await api.ask("PUT", CONFIG_MAPS + "/c?fieldManager=other", body)) == {
+    assert owners(await api.request("PUT", CONFIG_MAPS + "/c?fieldManager=other", body)) == {
         "other/Update": {"f:data": {"f:b": {}}},
         "test/Update": {"f:data": {".": {}, "f:a": {}}},
     }
@@ -283,9 +283,9 @@ async def test_entries_keep_their_api_version(api: Api) -> None:
     """What is written in one version takes fields from those who wrote in another, in their terms."""
     reference = {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}
     spec = {"scaleTargetRef": reference, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
-    await api.made(HPAS.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
+    await api.create(HPAS.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
     patch = {"spec": {"maxReplicas": 4}}
-    answer = await api.ask("PATCH", HPAS.format("v2") + "/h?fieldManager=other", patch, MERGE)
+    answer = await api.request("PATCH", HPAS.format("v2") + "/h?fieldManager=other", patch, MERGE)
     found = {entry["manager"]: (entry["apiVersion"], entry["fieldsV1"]) for entry in answer.meta["managedFields"]}
     assert found["other"] == ("autoscaling/v2", {"f:spec": {"f:maxReplicas": {}}})
     version, fields = found["test"]
@@ -295,15 +295,15 @@ async def test_entries_keep_their_api_version(api: Api) -> None:
 
 async def test_pod_ips_are_owned_by_address(api: Api) -> None:
     for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.1")):
-        await api.made(PODS, {**POD, "metadata": {"name": name}})
+        await api.create(PODS, {**POD, "metadata": {"name": name}})
         status = f"{PODS}/{name}/status?fieldManager="
         first = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
-        await api.ask("PATCH", status + "kubelet", first, STRATEGIC)
-        await api.ask("PATCH", status + "kubelet", {"status": {"phase": "Running"}}, STRATEGIC)
+        await api.request("PATCH", status + "kubelet", first, STRATEGIC)
+        await api.request("PATCH", status + "kubelet", {"status": {"phase": "Running"}}, STRATEGIC)
     # Two addresses, and another manager takes the phase.
     two = {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}
-    await api.ask("PATCH", f"{PODS}/c/status?fieldManager=kubelet", two, STRATEGIC)
-    await api.ask("PATCH", f"{PODS}/b/status?fieldManager=other", {"status": {"phase": "Failed"}}, STRATEGIC)
+    await api.request("PATCH", f"{PODS}/c/status?fieldManager=kubelet", two, STRATEGIC)
+    await api.request("PATCH", f"{PODS}/b/status?fieldManager=other", {"status": {"phase": "Failed"}}, STRATEGIC)
     found = [
         owners(answer)["kubelet/Update/status"]["f:status"]
         for answer in [await api.get(f"{PODS}/{name}") for name in "abc"]

@@ -62,7 +62,7 @@ def request(**spec: Any) -> Object:
 
 
 async def test_create_defaults_the_limit_and_drops_the_status(api: Api) -> None:
-    made = await api.made(REQUESTS, {**request(), "status": {"poolCount": 3}})
+    made = await api.create(REQUESTS, {**request(), "status": {"poolCount": 3}})
     assert made["spec"] == {"driver": "test.example.com", "limit": 100}
     assert "status" not in made
     assert "generation" not in made["metadata"]
@@ -104,11 +104,11 @@ async def test_rejected_specs(api: Api, spec: Object, message: str) -> None:
     "spec", [{"driver": "Test.Example.com"}, {"poolName": "node-1/gpus"}, {"limit": 1}, {"limit": 1000}], ids=str
 )
 async def test_accepted_specs(api: Api, spec: Object) -> None:
-    await api.made(REQUESTS, request(**spec))
+    await api.create(REQUESTS, request(**spec))
 
 
 async def test_spec_is_immutable(api: Api) -> None:
-    made = await api.made(REQUESTS, request())
+    made = await api.create(REQUESTS, request())
     answer = await api.patch(f"{REQUESTS}/r", {"spec": {"limit": 5}})
     assert answer.status == 422
     assert "spec: Invalid value" in answer.message
@@ -131,7 +131,7 @@ CONDITION: Object = {
 
 
 async def test_status_is_immutable_once_set(api: Api) -> None:
-    await api.made(REQUESTS, request())
+    await api.create(REQUESTS, request())
     given = {"poolCount": 1, "pools": [POOL], "conditions": [CONDITION]}
     body = {"status": given, "spec": {"limit": 7}, "metadata": {"labels": {"a": "b"}}}
     answer = await api.patch(f"{REQUESTS}/r/status", body)
@@ -189,7 +189,7 @@ def _pool(**more: Any) -> Object:
     },
 )
 async def test_rejected_statuses(api: Api, status: Object, message: str) -> None:
-    await api.made(REQUESTS, request())
+    await api.create(REQUESTS, request())
     answer = await api.patch(f"{REQUESTS}/r/status", {"status": status})
     assert answer.status == 422
     assert message in answer.message
@@ -217,10 +217,10 @@ _COUNTS = {"totalDevices": 4, "availableDevices": 1, "allocatedDevices": 2, "una
     },
 )
 async def test_table_columns(api: Api, status: Object | None, cells: list[str]) -> None:
-    await api.made(REQUESTS, request())
+    await api.create(REQUESTS, request())
     if status is not None:
         assert (await api.patch(f"{REQUESTS}/r/status", {"status": status})).status == 200
-    table = await api.ask("GET", REQUESTS, accept="application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+    table = await api.request("GET", REQUESTS, accept="application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
     (row,) = table.body["rows"]
     assert row["cells"][: 2 + len(cells)] == ["r", "test.example.com", *cells]
     assert [column["name"] for column in table.body["columnDefinitions"]] == [
@@ -240,11 +240,11 @@ async def test_table_columns(api: Api, status: Object | None, cells: list[str]) 
 async def test_apply_ownership(api: Api) -> None:
     body = {"apiVersion": VERSION, "kind": "ResourcePoolStatusRequest", **request()}
     target = f"{REQUESTS}/r?fieldManager=me"
-    applied = await api.ask("PATCH", target, json.dumps(body).encode(), "application/apply-patch+yaml")
+    applied = await api.request("PATCH", target, json.dumps(body).encode(), "application/apply-patch+yaml")
     assert applied.status == 201
     (entry,) = applied.meta["managedFields"]
     assert entry["fieldsV1"] == {"f:spec": {"f:driver": {}}}
-    again = await api.ask("PATCH", target, json.dumps(body).encode(), "application/apply-patch+yaml")
+    again = await api.request("PATCH", target, json.dumps(body).encode(), "application/apply-patch+yaml")
     assert again.meta["resourceVersion"] == applied.meta["resourceVersion"]
 
 

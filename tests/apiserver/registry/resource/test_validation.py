@@ -369,7 +369,7 @@ async def test_slices(api: Api, spec: Object, expected: list[str]) -> None:
 
 
 async def test_immutable_slice_fields(api: Api) -> None:
-    await api.made(SLICES, {"metadata": {"name": "x"}, "spec": SLICE})
+    await api.create(SLICES, {"metadata": {"name": "x"}, "spec": SLICE})
     assert errors_of(
         await api.patch(SLICES + "/x", {"spec": {"driver": "e", "nodeName": "m", "pool": {"name": "q"}}})
     ) == [
@@ -381,7 +381,7 @@ async def test_immutable_slice_fields(api: Api) -> None:
 
 async def test_disabled_fields_are_dropped(api: Api) -> None:
     device = {"attributes": {"a": {"int": 1, "ints": [1]}}, "nodeAllocatableResourceMappings": {"cpu": {}}}
-    assert (await api.made(SLICES, {"metadata": {"name": "x"}, "spec": _device(**device)}))["spec"]["devices"] == [
+    assert (await api.create(SLICES, {"metadata": {"name": "x"}, "spec": _device(**device)}))["spec"]["devices"] == [
         {"name": "x", "attributes": {"a": {"int": 1}}}
     ]
 
@@ -389,7 +389,7 @@ async def test_disabled_fields_are_dropped(api: Api) -> None:
 async def _with_status(api: Api, *statuses: Object, **metadata: Any) -> Answer:
     """One status after the other; the last answer."""
     made = {"metadata": {"name": "x", **metadata}, "spec": _claim(REQUEST)}
-    await api.made(CLAIMS, made)
+    await api.create(CLAIMS, made)
     for status in statuses:
         answer = await api.patch(CLAIMS + "/x/status", {"status": status})
     return answer
@@ -505,7 +505,7 @@ async def test_admin_access_requires_the_namespace_label(api: Api, path: str, sp
     wanted = {"metadata": {"name": "x"}, "spec": spec}
     assert errors_of(await api.post(path, wanted)) == [f"spec.devices.requests[0].adminAccess: Forbidden: {ADMIN}"]
     labels = {"resource.kubernetes.io/admin-access": "true"}
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "admins", "labels": labels}})
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "admins", "labels": labels}})
     there = path.replace("/default/", "/admins/")
     assert (await api.post(there, wanted)).status == 201
 

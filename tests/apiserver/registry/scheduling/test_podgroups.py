@@ -65,11 +65,11 @@ def pod(group: Any = "g", name: str = "p") -> Object:
 
 async def test_not_served_without_the_gate(api: Api) -> None:
     assert [(await api.get(path)).status for path in (GROUPS, WORKLOADS)] == [404, 404]
-    assert "schedulingGroup" not in (await api.made(PODS, pod()))["spec"]
+    assert "schedulingGroup" not in (await api.create(PODS, pod()))["spec"]
     body = {"metadata": {"name": "r"}, "spec": SELECTED}
-    assert "schedulingGroup" not in (await api.made(REPLICA_SETS, body))["spec"]["template"]["spec"]
+    assert "schedulingGroup" not in (await api.create(REPLICA_SETS, body))["spec"]["template"]["spec"]
     controller = {"metadata": {"name": "r"}, "spec": {"selector": {"a": "b"}, "template": TEMPLATE}}
-    made = await api.made("/api/v1/namespaces/default/replicationcontrollers", controller)
+    made = await api.create("/api/v1/namespaces/default/replicationcontrollers", controller)
     assert "schedulingGroup" not in made["spec"]["template"]["spec"]
 
 
@@ -84,12 +84,12 @@ async def test_served_with_the_gate(env: Env) -> None:
     versions = (await api.get("/apis/scheduling.k8s.io")).body
     assert [each["version"] for each in versions["versions"]] == ["v1", "v1alpha2"]
     assert versions["preferredVersion"]["version"] == "v1"
-    made = await api.made(GROUPS, {**group(), "status": {"conditions": [CONDITION]}})
+    made = await api.create(GROUPS, {**group(), "status": {"conditions": [CONDITION]}})
     assert made["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
     assert made["status"] == {}
     assert "generation" not in made["metadata"]
     assert made == (await api.get(f"{GROUPS}/g")).body
-    made = await api.made(WORKLOADS, workload(template()))
+    made = await api.create(WORKLOADS, workload(template()))
     assert made["spec"] == {"podGroupTemplates": [{**template(), "schedulingConstraints": None}]}
     assert "status" not in made
     assert (await api.delete(f"{WORKLOADS}/w")).body["kind"] == "Status"
@@ -125,7 +125,7 @@ JOB_SPEC = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy
 async def test_stored_fields_are_kept_without_the_gate(env: Env, path: str, body: Object) -> None:
     """Every kind that has pods; the server is started again without the gate, and with it once more."""
     api = Api(env, WITH)
-    made = await api.made(path, {"metadata": {"name": "x"}, **body})
+    made = await api.create(path, {"metadata": {"name": "x"}, **body})
     assert '"schedulingGroup": {"podGroupName": "g"}' in json.dumps(made)
     for options in (ServerOptions(), WITH):
         api.transport = ApiServer(api.env, api.store, options=options).transport("admin", ("system:masters",))
@@ -137,13 +137,13 @@ async def test_stored_fields_are_kept_without_the_gate(env: Env, path: str, body
 
 async def test_pods_and_templates_have_a_scheduling_group_with_the_gate(env: Env) -> None:
     api = Api(env, WITH)
-    made = await api.made(PODS, pod())
+    made = await api.create(PODS, pod())
     assert made["spec"]["schedulingGroup"] == {"podGroupName": "g"}
     changed = await api.patch(f"{PODS}/p", {"spec": {"schedulingGroup": {"podGroupName": "other"}}})
     assert changed.status == 422
     assert "pod updates may not change fields other than" in changed.message
     body = {"metadata": {"name": "r"}, "spec": SELECTED}
-    spec = (await api.made(REPLICA_SETS, body))["spec"]["template"]["spec"]
+    spec = (await api.create(REPLICA_SETS, body))["spec"]["template"]["spec"]
     assert spec["schedulingGroup"] == {"podGroupName": "g"}
     change = {"spec": {"template": {"spec": {"schedulingGroup": {"podGroupName": "a/b"}}}}}
     refused = await api.patch(f"{REPLICA_SETS}/r", change)
@@ -219,11 +219,11 @@ GATED: Object = {
 
 async def test_fields_of_other_gates_are_dropped(env: Env) -> None:
     api = Api(env, WITH)
-    made = await api.made(GROUPS, group(**GATED))
+    made = await api.create(GROUPS, group(**GATED))
     assert made["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
     patched = await api.patch(f"{GROUPS}/g", {"spec": GATED})
     assert patched.body["spec"] == made["spec"]
-    made = await api.made(WORKLOADS, workload(template(**GATED)))
+    made = await api.create(WORKLOADS, workload(template(**GATED)))
     assert made["spec"] == {"podGroupTemplates": [{**template(), "schedulingConstraints": None}]}
 
 
@@ -240,7 +240,7 @@ async def test_fields_of_other_gates_are_dropped(env: Env) -> None:
 )
 async def test_pod_group_spec_is_immutable(env: Env, changes: Object, field: str) -> None:
     api = Api(env, without("PodGroupWorkloadExists"))
-    await api.made(GROUPS, group(podGroupTemplateRef=template_of()))
+    await api.create(GROUPS, group(podGroupTemplateRef=template_of()))
     answer = await api.patch(f"{GROUPS}/g", {"spec": changes})
     assert answer.status == 422
     assert answer.message.endswith(f"is invalid: {field}: Invalid value: null: field is immutable")
@@ -251,7 +251,7 @@ async def test_pod_group_spec_is_immutable(env: Env, changes: Object, field: str
 
 async def test_pod_group_status(env: Env) -> None:
     api = Api(env, WITH)
-    await api.made(GROUPS, group())
+    await api.create(GROUPS, group())
     given = {"conditions": [CONDITION], "resourceClaimStatuses": [{"name": "a"}]}
     body = {"status": given, "spec": {"schedulingPolicy": GANG}, "metadata": {"labels": {"a": "b"}}}
     answer = await api.patch(f"{GROUPS}/g/status", body)
@@ -332,7 +332,7 @@ async def test_workload_validation(env: Env, body: Object, message: str) -> None
 )
 async def test_workload_spec_is_immutable(env: Env, body: Object, expected: str) -> None:
     api = Api(env, WITH)
-    await api.made(WORKLOADS, workload(template()))
+    await api.create(WORKLOADS, workload(template()))
     answer = await api.put(f"{WORKLOADS}/w", body)
     assert answer.status == 422
     assert answer.message.endswith(f"is invalid: {expected}")
@@ -348,16 +348,16 @@ async def test_workload_spec_is_immutable(env: Env, body: Object, expected: str)
 )
 async def test_admission_adds_the_protection_finalizer(env: Env, before: list[str], after: list[str]) -> None:
     api = Api(env, WITH)
-    made = await api.made(GROUPS, group(meta={"finalizers": before}))
+    made = await api.create(GROUPS, group(meta={"finalizers": before}))
     assert made["metadata"]["finalizers"] == after
     taken = await api.patch(f"{GROUPS}/g", {"metadata": {"finalizers": None}})
     assert "finalizers" not in taken.meta, "only new ones"
-    assert "finalizers" not in (await api.made(WORKLOADS, workload(template())))["metadata"]
+    assert "finalizers" not in (await api.create(WORKLOADS, workload(template())))["metadata"]
 
 
 async def test_no_protection_finalizer_without_the_plugin(env: Env) -> None:
     api = Api(env, without("PodGroupProtection"))
-    assert "finalizers" not in (await api.made(GROUPS, group()))["metadata"]
+    assert "finalizers" not in (await api.create(GROUPS, group()))["metadata"]
 
 
 @cases(
@@ -375,10 +375,10 @@ async def test_no_protection_finalizer_without_the_plugin(env: Env) -> None:
 )
 async def test_admission_requires_the_workload(env: Env, reference: Object | None, message: str) -> None:
     api = Api(env, WITH)
-    await api.made(WORKLOADS, workload(template("s"), template("t")))
+    await api.create(WORKLOADS, workload(template("s"), template("t")))
     going = workload(template())
     going["metadata"] = {"name": "going", "finalizers": ["example.com/mine"]}
-    await api.made(WORKLOADS, going)
+    await api.create(WORKLOADS, going)
     await api.delete(f"{WORKLOADS}/going")
     answer = await api.post(GROUPS, group(podGroupTemplateRef=reference))
     if message:
@@ -433,14 +433,14 @@ def test_bootstrap_roles() -> None:
 )
 async def test_table_columns(env: Env, spec: Object, conditions: list[Object], cells: list[str]) -> None:
     api = Api(env, WITH)
-    await api.made(WORKLOADS, workload(template()))
-    await api.made(GROUPS, group(**spec))
+    await api.create(WORKLOADS, workload(template()))
+    await api.create(GROUPS, group(**spec))
     await api.patch(f"{GROUPS}/g/status", {"status": {"conditions": conditions}})
     table = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    shown = (await api.ask("GET", f"{GROUPS}/g", accept=table)).body
+    shown = (await api.request("GET", f"{GROUPS}/g", accept=table)).body
     assert [each["name"] for each in shown["columnDefinitions"]] == ["Name", "Policy", "Workload", "Status", "Age"]
     assert shown["rows"][0]["cells"] == ["g", *cells, "0s"]
-    shown = (await api.ask("GET", f"{WORKLOADS}/w", accept=table)).body
+    shown = (await api.request("GET", f"{WORKLOADS}/w", accept=table)).body
     assert [each["name"] for each in shown["columnDefinitions"]] == ["Name", "Age"]
     assert shown["rows"][0]["cells"] == ["w", "0s"]
 

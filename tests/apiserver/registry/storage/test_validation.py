@@ -143,7 +143,7 @@ async def test_rejected_values(api: Api, resource: str, obj: Object, expected: l
     },
 )
 async def test_rejected_volume_attachment_statuses(api: Api, status: Object, expected: list[str]) -> None:
-    await api.made(STORAGE + "volumeattachments", {"metadata": {"name": "x"}, "spec": ATTACHMENT})
+    await api.create(STORAGE + "volumeattachments", {"metadata": {"name": "x"}, "spec": ATTACHMENT})
     assert (
         errors_of(await api.patch(STORAGE + "volumeattachments/x/status", {"status": {"attached": False, **status}}))
         == expected
@@ -152,7 +152,7 @@ async def test_rejected_volume_attachment_statuses(api: Api, status: Object, exp
 
 async def test_volume_attributes_class_is_immutable(api: Api) -> None:
     made = {"metadata": {"name": "x"}, "driverName": "d", "parameters": {"a": "b"}}
-    await api.made(STORAGE + "volumeattributesclasses", made)
+    await api.create(STORAGE + "volumeattributesclasses", made)
     assert errors_of(
         await api.patch(STORAGE + "volumeattributesclasses/x", {"driverName": "e", "parameters": {"a": "c"}})
     ) == [

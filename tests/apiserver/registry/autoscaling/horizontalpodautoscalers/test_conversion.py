@@ -84,8 +84,8 @@ STATUS = {
 
 async def test_v1_round_trip_is_lossless(api: Api) -> None:
     spec = {**SPEC, "metrics": [*METRICS, CONTAINER, CPU]}
-    await api.made(V2, {"metadata": {"name": "h", "annotations": {"mine": "1"}}, "spec": spec})
-    await api.ask("PATCH", V2 + "/h/status", {"status": STATUS}, MERGE)
+    await api.create(V2, {"metadata": {"name": "h", "annotations": {"mine": "1"}}, "spec": spec})
+    await api.request("PATCH", V2 + "/h/status", {"status": STATUS}, MERGE)
     before = (await api.get(V2 + "/h")).body
     read = (await api.get(V1 + "/h")).body
     read["spec"]["maxReplicas"] = 9
@@ -106,9 +106,9 @@ async def test_v1_round_trip_is_lossless(api: Api) -> None:
 
 
 async def test_v1_cpu_status_is_converted(api: Api) -> None:
-    await api.made(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
+    await api.create(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
     body = {"status": {"currentReplicas": 1, "desiredReplicas": 1, "currentCPUUtilizationPercentage": 33}}
-    written = await api.ask("PATCH", V1 + "/h/status", body, MERGE)
+    written = await api.request("PATCH", V1 + "/h/status", body, MERGE)
     written, first, second = [
         written.body["status"],
         *[(await api.get(path + "/h")).body["status"] for path in (V1, V2)],
@@ -119,7 +119,7 @@ async def test_v1_cpu_status_is_converted(api: Api) -> None:
 
 
 async def test_v1_status_update_keeps_spec_metrics(api: Api) -> None:
-    made = await api.made(V2, {"metadata": {"name": "h"}, "spec": SPEC})
+    made = await api.create(V2, {"metadata": {"name": "h"}, "spec": SPEC})
     read = (await api.get(V1 + "/h")).body
     read["metadata"]["annotations"] = {"mine": "1"}
     read["status"]["desiredReplicas"] = 4
@@ -136,7 +136,7 @@ async def test_object_metric_with_average_value_has_no_zero_value(api: Api, part
     """v1 cannot leave the value out, and a target of zero is invalid (``Convert_v1_ObjectMetricSource``, v1.36)."""
     target = {"type": "AverageValue", "averageValue": "5"}
     metric = {"type": "Object", "object": {"describedObject": ABOUT, "metric": {"name": "hits"}, "target": target}}
-    await api.made(V2, {"metadata": {"name": "h"}, "spec": {**SPEC, "metrics": [metric]}})
+    await api.create(V2, {"metadata": {"name": "h"}, "spec": {**SPEC, "metrics": [metric]}})
     read = (await api.get(V1 + "/h")).body
     read["spec"]["maxReplicas"] = 9
     written = await api.put(f"{V1}/h{part}", read)
@@ -155,7 +155,7 @@ async def test_undecodable_metric_annotations_are_ignored(api: Api) -> None:
     texts = (json.dumps(memory), "no JSON", "[]", of_no_type, no_amount)
     for name, text in zip("abcde", texts, strict=True):
         meta = {"name": name, "annotations": {CARRIED + "metrics": text}}
-        await api.made(V1, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
+        await api.create(V1, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
         shown.append((await api.get(f"{V2}/{name}")).body["spec"]["metrics"])
     assert shown == [[METRICS[0]], *[[default]] * 4]
 
@@ -164,20 +164,20 @@ async def test_conversion_annotations_are_dropped_in_v2(api: Api) -> None:
     meta = {"name": "h", "annotations": {CARRIED + "metrics": "[]", CARRIED + "scale-up-tolerance": "1"}}
     assert (
         "annotations"
-        not in (await api.made(V2, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}}))[
+        not in (await api.create(V2, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}}))[
             "metadata"
         ]
     )
 
 
 async def test_v1_update_stores_no_unreported_average(api: Api) -> None:
-    made = await api.made(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
+    made = await api.create(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
     made["status"] = {"currentReplicas": 0, "desiredReplicas": 0, "currentCPUUtilizationPercentage": 59}
     reported = (await api.put(V1 + "/h/status", made)).body
     updated = (await api.put(V1 + "/h", {**reported, "spec": {**reported["spec"], "maxReplicas": 4}})).body
     path = f"/metadata/annotations/{CARRIED.replace('/', '~1')}current-metrics"
     patch = [{"op": "replace", "path": path, "value": "x"}]
-    patched = (await api.ask("PATCH", V1 + "/h/status", patch, JSON_PATCH)).body
+    patched = (await api.request("PATCH", V1 + "/h/status", patch, JSON_PATCH)).body
     current = (await api.get(V2 + "/h")).body["status"]["currentMetrics"]
     updated = updated["metadata"]["resourceVersion"]
     patched = patched["metadata"]["resourceVersion"]
@@ -188,7 +188,7 @@ async def test_v1_update_stores_no_unreported_average(api: Api) -> None:
 async def test_dry_run_returns_the_converted_object(api: Api) -> None:
     meta = {"name": "h", "annotations": {CARRIED + "conditions": "[]"}}
     body = {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}}
-    assert "annotations" not in (await api.made(V1 + "?dryRun=All", body))["metadata"]
+    assert "annotations" not in (await api.create(V1 + "?dryRun=All", body))["metadata"]
 
 
 async def test_alternating_writes_of_both_versions(api: Api, golden: Golden) -> None:
@@ -197,7 +197,7 @@ async def test_alternating_writes_of_both_versions(api: Api, golden: Golden) -> 
     shown: dict[str, list[Any]] = {}
 
     async def write(about: str, method: str, path: str, body: Object) -> tuple[Object, Object]:
-        answer = await api.ask(method, path, body)
+        answer = await api.request(method, path, body)
         assert answer.status < 300, answer.text
         both = [(await api.get(path + "/h")).body for path in (V1, V2)]
         shown[about] = [_essence(obj) for obj in both]

@@ -216,7 +216,7 @@ async def test_v1_is_validated_like_v2(api: Api) -> None:
 
 async def test_existing_autoscaler_without_a_group_can_be_updated(api: Api) -> None:
     key = "autoscaling/horizontalpodautoscalers/default/h"
-    await api.made(V2, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
+    await api.create(V2, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
     await api.rewrite(key, '"apps/v1"', '"v1"')
     other = {"scaleTargetRef": {"kind": "ReplicaSet"}}
     assert [(await api.patch(f"{V2}/h", {"spec": change})).status for change in ({"maxReplicas": 4}, other)] == [

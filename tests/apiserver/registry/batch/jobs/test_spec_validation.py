@@ -218,7 +218,7 @@ def test_rejected_jobs(spec: Object, errors: list[str]) -> None:
 
 async def _changed(api: Api, root: str, spec: Object, *changes: tuple[str, Object]) -> Answer:
     """Make one, and change it or its status step by step; the last answer."""
-    await api.made(root, {"metadata": {"name": "j"}, "spec": spec})
+    await api.create(root, {"metadata": {"name": "j"}, "spec": spec})
     for part, change in changes:
         answer = await api.patch(f"{root}/j{part}", change)
     return answer
@@ -304,7 +304,7 @@ async def test_indexed_job_pod_names_must_be_host_names(api: Api) -> None:
 
 
 async def test_empty_pod_failure_policy(api: Api) -> None:
-    assert (await api.made(JOBS, {"metadata": {"name": "j"}, "spec": {**JOB, "podFailurePolicy": {"rules": []}}}))[
+    assert (await api.create(JOBS, {"metadata": {"name": "j"}, "spec": {**JOB, "podFailurePolicy": {"rules": []}}}))[
         "spec"
     ]["podReplacementPolicy"] == "Failed"
 
@@ -377,7 +377,7 @@ async def test_rejected_cron_jobs(api: Api, spec: Object, errors: list[tuple[str
 async def test_existing_cron_job_keeps_an_unknown_time_zone(api: Api) -> None:
     """It was made when this server knew its zone, and schedules could name one."""
     key = "batch/cronjobs/default/j"
-    await api.made(CRON_JOBS, {"metadata": {"name": "j"}, "spec": {**CRON, "timeZone": "UTC"}})
+    await api.create(CRON_JOBS, {"metadata": {"name": "j"}, "spec": {**CRON, "timeZone": "UTC"}})
     await api.rewrite(key, '"UTC"', '"Atlantis"')
     await api.rewrite(key, '"* * * * *"', '"TZ=UTC * * * * *"')
     both, less, more = [

@@ -283,7 +283,7 @@ def test_invalid_index_texts(text: str, why: str) -> None:
 
 async def test_status_updates_are_validated(api: Api) -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}}
-    await api.made(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
+    await api.create(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
     answer = await api.patch(f"{JOBS}/j/status", {"status": {"failed": -1}})
     assert answer.status == 422, answer.text
     assert "status.failed: Invalid value: -1: must be greater than or equal to 0" in answer.message
@@ -291,7 +291,7 @@ async def test_status_updates_are_validated(api: Api) -> None:
 
 async def test_times_are_compared_across_time_zones(api: Api) -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}}
-    await api.made(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
+    await api.create(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
     await api.patch(f"{JOBS}/j/status", {"status": {"startTime": NOW}})
     answer = await api.patch(f"{JOBS}/j/status", {"status": {"startTime": "2026-01-01T02:00:00+02:00"}})
     assert answer.status == 200, answer.text

@@ -29,7 +29,7 @@ async def _changed(api: Api, made: Object, **spec: Any) -> Answer:
 
 
 async def test_ip_address_objects_follow_the_service(api: Api) -> None:
-    made = await api.made(SERVICES, _service())
+    made = await api.create(SERVICES, _service())
     address = made["spec"]["clusterIP"]
     found = await api.get(f"{ADDRESSES}/{address}")
     events = await api.watch(f"{ADDRESSES}?resourceVersion={api.store.revision}")
@@ -68,7 +68,7 @@ async def test_stored_service_cidr_takes_precedence_over_the_flag(
 ) -> None:
     """Unless the flag adds a family (``pkg/controlplane/controller/defaultservicecidr``, v1.36)."""
     stored = {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/24"]}}
-    await api.made("/apis/networking.k8s.io/v1/servicecidrs", stored)
+    await api.create("/apis/networking.k8s.io/v1/servicecidrs", stored)
     again = ApiServer(api.env, api.store, options=ServerOptions(service_range=flag))
     api.transport = again.transport("admin", ("system:masters",))
     answers = [await api.post(SERVICES, _service(f"s{n}", **spec)) for n, spec in enumerate(services)]
@@ -79,7 +79,7 @@ async def test_concurrent_creates_get_unique_addresses_and_ports(api: Api) -> No
     same = [_service(f"a{n}", clusterIP="10.0.0.9", type="NodePort") for n in range(2)]
     answers = await asyncio.gather(*(api.post(SERVICES, body) for body in same))
     others = [_service(f"b{n}", type="NodePort") for n in range(20)]
-    made = await asyncio.gather(*(api.made(SERVICES, body) for body in others))
+    made = await asyncio.gather(*(api.create(SERVICES, body) for body in others))
     specs = [body["spec"] for body in made]
     assert sorted(answer.status for answer in answers) == [201, 422]
     assert len({spec["clusterIP"] for spec in specs}) == 20
@@ -87,12 +87,12 @@ async def test_concurrent_creates_get_unique_addresses_and_ports(api: Api) -> No
 
 
 async def test_existing_allocations_are_restored_at_startup(api: Api) -> None:
-    await api.made(SERVICES, _service(clusterIP="10.0.0.9"))
+    await api.create(SERVICES, _service(clusterIP="10.0.0.9"))
     await api.delete(f"{ADDRESSES}/10.0.0.9")
     again = ApiServer(api.env, api.store)
     api.transport = again.transport("admin", ("system:masters",))
     refused = (await api.post(SERVICES, _service("b", clusterIP="10.0.0.9"))).status
-    await api.made(SERVICES, _service("c", clusterIP="10.0.0.8"))
+    await api.create(SERVICES, _service("c", clusterIP="10.0.0.8"))
     assert refused == 422
     assert [item["metadata"]["name"] for item in (await api.get(ADDRESSES)).body["items"]] == [
         "10.0.0.1",
@@ -103,7 +103,7 @@ async def test_existing_allocations_are_restored_at_startup(api: Api) -> None:
 
 async def test_exhausted_range_is_an_error(env: Env) -> None:
     api = Api(env, ServerOptions(service_range="10.0.0.0/29"))
-    made = [(await api.made(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(5)]
+    made = [(await api.create(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(5)]
     refused = await api.post(SERVICES, _service("more"))
     assert sorted(made) == [f"10.0.0.{n}" for n in range(2, 7)]
     assert refused.status == 500
@@ -115,7 +115,7 @@ async def test_exhausted_range_is_an_error(env: Env) -> None:
 async def test_additional_service_cidr(api: Api) -> None:
     before = (await api.post(SERVICES, _service("a", clusterIP="10.9.0.5"))).status
     cidr = {"metadata": {"name": "more"}, "spec": {"cidrs": ["10.9.0.0/24"]}}
-    await api.made("/apis/networking.k8s.io/v1/servicecidrs", cidr)
+    await api.create("/apis/networking.k8s.io/v1/servicecidrs", cidr)
     assert (before, (await api.post(SERVICES, _service("a", clusterIP="10.9.0.5"))).status) == (422, 201)
 
 
@@ -128,8 +128,8 @@ def _range(name: str, *cidrs: str) -> Object:
 
 async def test_next_service_cidr_is_used_when_one_is_full(env: Env) -> None:
     api = Api(env, ServerOptions(service_range="10.0.0.0/29"))
-    await api.made(CIDRS, _range("more", "10.9.0.0/29"))
-    made = [(await api.made(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(8)]
+    await api.create(CIDRS, _range("more", "10.9.0.0/29"))
+    made = [(await api.create(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(8)]
     assert sorted(made[:5]) == [f"10.0.0.{n}" for n in range(2, 7)]
     assert [address.rpartition(".")[0] for address in made[5:]] == ["10.9.0"] * 3
 
@@ -137,7 +137,7 @@ async def test_next_service_cidr_is_used_when_one_is_full(env: Env) -> None:
 @pytest.mark.parametrize("address", ["10.9.0.0", "10.9.0.7", "10.9.0.8"])
 async def test_network_and_broadcast_addresses_are_not_allocated(api: Api, address: str) -> None:
     """``TestPrefixContainsIP``."""
-    await api.made(CIDRS, _range("more", "10.9.0.0/29"))
+    await api.create(CIDRS, _range("more", "10.9.0.0/29"))
     refused = await api.post(SERVICES, _service(clusterIP=address))
     assert refused.status == 422
     assert "the provided network does not match the current range" in refused.message
@@ -147,8 +147,8 @@ async def test_unready_or_terminating_service_cidr_allocates_nothing(api: Api) -
     codes = []
     whole = _range("more", "10.9.0.0/24")
     whole["metadata"]["finalizers"] = ["networking.k8s.io/service-cidr-finalizer"]
-    await api.made(CIDRS, whole)
-    kept = await api.made(SERVICES, _service("kept", clusterIP="10.9.0.1"))
+    await api.create(CIDRS, whole)
+    kept = await api.create(SERVICES, _service("kept", clusterIP="10.9.0.1"))
     for number, change in enumerate(("False", "True", "")):
         if change:
             condition = {"type": "Ready", "status": change, "reason": "", "message": ""}
@@ -164,7 +164,7 @@ async def test_unready_or_terminating_service_cidr_allocates_nothing(api: Api) -
 
 
 async def test_deleted_ip_address_object_is_recreated(api: Api) -> None:
-    await api.made(SERVICES, _service(clusterIP="10.0.0.9"))
+    await api.create(SERVICES, _service(clusterIP="10.0.0.9"))
     uid = (await api.get(f"{ADDRESSES}/10.0.0.9")).meta["uid"]
     await api.delete(f"{ADDRESSES}/10.0.0.9")
     found = await api.get(f"{ADDRESSES}/10.0.0.9")
@@ -206,7 +206,7 @@ async def test_dry_run_allocates_nothing(api: Api) -> None:
 )
 async def test_dual_stack_ip_families(env: Env, spec: Object, families: list[str], policy: str, count: int) -> None:
     api = Api(env, DUAL)
-    made: Object = (await api.made(SERVICES, _service(**spec)))["spec"]
+    made: Object = (await api.create(SERVICES, _service(**spec)))["spec"]
     assert (made["ipFamilies"], made["ipFamilyPolicy"], len(made["clusterIPs"])) == (families, policy, count)
     assert made["clusterIP"] == made["clusterIPs"][0]
     if made["clusterIP"] != "None":
@@ -215,7 +215,7 @@ async def test_dual_stack_ip_families(env: Env, spec: Object, families: list[str
 
 async def test_secondary_ip_family_is_added_and_removed(env: Env) -> None:
     api = Api(env, DUAL)
-    await api.made(SERVICES, _service())
+    await api.create(SERVICES, _service())
     up = await api.patch(SERVICES + "/s", {"spec": {"ipFamilyPolicy": "PreferDualStack"}})
     both = up.body["spec"]["clusterIPs"]
     down = await api.patch(SERVICES + "/s", {"spec": {"ipFamilyPolicy": "SingleStack"}})
@@ -299,7 +299,7 @@ async def test_duplicate_ports_are_rejected(api: Api) -> None:
 
 async def test_node_port_is_shared_by_two_protocols(api: Api) -> None:
     ports = [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}, {"name": "w", "port": 80}]
-    made = await api.made(SERVICES, _service(type="NodePort", ports=ports))
+    made = await api.create(SERVICES, _service(type="NodePort", ports=ports))
     first, second, third = [port["nodePort"] for port in made["spec"]["ports"]]
     assert first == second != third
 
@@ -308,7 +308,7 @@ async def test_node_port_is_unique(api: Api) -> None:
     def wanted(name: str) -> Object:
         return _service(name, type="NodePort", ports=[{"port": 80, "nodePort": 30080}])
 
-    await api.made(SERVICES, wanted("a"))
+    await api.create(SERVICES, wanted("a"))
     refused = await api.post(SERVICES, wanted("b"))
     await api.delete(SERVICES + "/a")
     again = (await api.post(SERVICES, wanted("b"))).status
@@ -320,7 +320,7 @@ async def test_node_port_is_unique(api: Api) -> None:
 
 async def test_health_check_node_port_for_local_traffic(api: Api) -> None:
     local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
-    made = await api.made(SERVICES, _service(**local))
+    made = await api.create(SERVICES, _service(**local))
     other = await _changed(api, made, **local, healthCheckNodePort=31234)
     kept = await _changed(api, made, **local)
     spec = made["spec"]
@@ -334,7 +334,7 @@ async def test_health_check_node_port_for_local_traffic(api: Api) -> None:
 
 
 async def test_change_to_external_name_releases_the_cluster_ip(api: Api) -> None:
-    made = await api.made(SERVICES, _service())
+    made = await api.create(SERVICES, _service())
     alias = await api.patch(SERVICES + "/s", {"spec": {"type": "ExternalName", "externalName": "a.example.com"}})
     count = len((await api.get(ADDRESSES)).body["items"])
     back = await api.patch(SERVICES + "/s", {"spec": {"type": "ClusterIP", "externalName": None}})
@@ -347,7 +347,7 @@ async def test_change_to_external_name_releases_the_cluster_ip(api: Api) -> None
 
 
 async def test_change_to_cluster_ip_drops_load_balancer_fields(api: Api) -> None:
-    made = await api.made(SERVICES, _service(type="LoadBalancer", loadBalancerClass="a.b/c"))
+    made = await api.create(SERVICES, _service(type="LoadBalancer", loadBalancerClass="a.b/c"))
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}
     assert (await api.patch(SERVICES + "/s/status", status)).status == 200
     answer = await api.patch(SERVICES + "/s", {"spec": {"type": "ClusterIP"}}, MERGE)
@@ -376,7 +376,7 @@ async def test_change_to_cluster_ip_drops_load_balancer_fields(api: Api) -> None
     },
 )
 async def test_immutable_fields(api: Api, change: Object, message: str) -> None:
-    await api.made(SERVICES, _service())
+    await api.create(SERVICES, _service())
     answer = await api.patch(SERVICES + "/s", {"spec": change})
     assert answer.status == 422
     assert message in answer.message
@@ -384,7 +384,7 @@ async def test_immutable_fields(api: Api, change: Object, message: str) -> None:
 
 async def test_node_ports_are_kept_by_port_name(api: Api) -> None:
     ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
-    made = await api.made(SERVICES, _service(type="NodePort", ports=ports))
+    made = await api.create(SERVICES, _service(type="NodePort", ports=ports))
     swapped = [{"name": "b", "port": 81}, {"name": "a", "port": 8080}]
     before = made["spec"]["ports"]
     after = (await _changed(api, made, type="NodePort", ports=swapped)).body["spec"]["ports"]

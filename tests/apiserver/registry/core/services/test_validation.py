@@ -118,7 +118,7 @@ async def test_rejected_services(api: Api, service: Object, errors: list[str]) -
     },
 )
 async def test_immutable_fields(api: Api, made: Object, change: Object, errors: list[str]) -> None:
-    await api.made(SERVICES, _service(**made))
+    await api.create(SERVICES, _service(**made))
     assert _errors(await api.patch(f"{SERVICES}/s", {"spec": change})) == errors
 
 
@@ -154,7 +154,7 @@ BALANCER = "status.loadBalancer.ingress"
     },
 )
 async def test_load_balancer_status(api: Api, kind: str, ingress: list[Object], errors: list[str]) -> None:
-    await api.made(SERVICES, _service(type=kind))
+    await api.create(SERVICES, _service(type=kind))
     assert (
         _errors(await api.patch(f"{SERVICES}/s/status", {"status": {"loadBalancer": {"ingress": ingress}}})) == errors
     )
