@@ -65,7 +65,6 @@ PAGES = {
     "docs/history.md": Page(_WITH_POD + "kubectl create namespace shop", (("--at 5m", "--at 0s"),)),
     "docs/operators.md": Page(
         "cp examples/backup_crd.yaml certificates.yaml; cp examples/replicaset.yaml site.yaml",
-        (("=kc &", "=kc"),),
     ),
     "docs/recordings.md": Page(_WITH_POD, (("~/.kube/config  ", "~/.kube/config --for 1s "),)),
     "docs/simulate-reports.md": Page(fewer=(("--seeds 1-5", "--seeds 1-1"), ("=20s,40s,2m", "=20s"))),

@@ -10,8 +10,9 @@ from tests.scenarios.users import NAMESPACE, User
 from pilothouse.client import Client
 from pilothouse.env import Env, virtual
 from pilothouse.sim import FaultPlan, Simulation, SimulationOptions, draw, stretched
-from pilothouse.sim.faults import HoldWatches, JumpClock, Lag, SlowRequests
+from pilothouse.sim.faults import Crash, HoldWatches, JumpClock, Lag, SlowRequests
 from pilothouse.sim.invariants.clocks import latest, recent
+from pilothouse.sim.simulation import STALE_SECONDS
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
@@ -88,3 +89,17 @@ async def test_invariant_has_the_latest_clock_reading(env: Env) -> None:
         -995.0,
     ]
     assert latest(env, 60.0).tzinfo is datetime.UTC
+
+
+@pytest.mark.simulation(options=SimulationOptions(nodes=0, controllers=("ttl-after-finished-controller",)))
+async def test_server_continues_when_the_write_of_a_stale_crash_does_not_come(simulation: Simulation) -> None:
+    """A program that watches it would otherwise see nothing that makes it write."""
+    second = User(Client(simulation.replica.server.transport("admin", ("system:masters",)), simulation.env))
+    await simulation.follow(FaultPlan((Crash(at=0.0, nth=5, when="after", down=1.0, stale=True),)))
+    await User(simulation.user).ask("POST", f"{NAMESPACE}/configmaps", {"metadata": {"name": "new"}})
+    await asyncio.sleep(STALE_SECONDS - 1.0)
+    assert not await second.items(f"{NAMESPACE}/configmaps")
+    await asyncio.sleep(2.0)
+    assert await second.items(f"{NAMESPACE}/configmaps")
+    assert simulation.process is not None
+    assert not simulation.process.next_is_stale

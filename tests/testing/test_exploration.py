@@ -210,6 +210,12 @@ def test_the_variable_names_seeds_and_ranges(monkeypatch: pytest.MonkeyPatch) ->
     assert list(explore(correct(), three_things, faults=0, **ALONE).digests) == [3, 4, 5]
     monkeypatch.setenv(SEEDS, "9:")
     assert explore(correct(), three_things, **ALONE).faults == {}
+    monkeypatch.setenv(SEEDS, "5-2")
+    with pytest.raises(ValueError, match="PILOTHOUSE_SEEDS=5-2: the last seed is before the first"):
+        explore(correct(), three_things, **ALONE)
+    monkeypatch.setenv(SEEDS, "0:0,99")
+    with pytest.raises(ValueError, match="seed 0 has no fault 99; its faults are 0 to 7"):
+        explore(correct(), three_things, **ALONE)
     monkeypatch.setenv(SEEDS, "nine")
     with pytest.raises(ValueError, match="PILOTHOUSE_SEEDS is a seed"):
         explore(correct(), three_things, **ALONE)
@@ -348,9 +354,12 @@ def test_only_a_run_that_was_asked_for_writes_its_log(
     explore(correct(), three_things, seeds=[3], **ALONE)
     assert not caplog.records
     assert logging.getLogger("pilothouse").level == logging.NOTSET or caplog.handler.level == 0
+    monkeypatch.setenv(SEEDS, "3-4")
+    explore(correct(), three_things, **ALONE)
+    assert not caplog.records
     monkeypatch.setenv(SEEDS, "3")
     explore(correct(), three_things, **ALONE)
-    assert caplog.records
+    assert {record.levelno for record in caplog.records} >= {logging.INFO}
 
 
 async def websites(cluster: AsyncCluster) -> None:
@@ -419,3 +428,14 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
     }
     assert len(outputs) == 1
     assert re.fullmatch(r"\{5: '[0-9a-f]{32}'\}\n", outputs.pop())
+
+
+@pytest.mark.parametrize("seeds", [0, -3, [], range(5, 2)])
+def test_at_least_one_seed_is_required(seeds: Any) -> None:
+    with pytest.raises(ValueError, match="seeds must be a positive number or name at least one seed"):
+        explore(correct(), three_things, seeds=seeds, **ALONE)
+
+
+def test_number_of_faults_is_not_negative() -> None:
+    with pytest.raises(ValueError, match="faults must not be negative, got -1"):
+        explore(correct(), three_things, faults=-1, **ALONE)

@@ -56,7 +56,13 @@ EXITED = [{"name": "app", "state": {"terminated": {"exitCode": 3}}}]
         "a mark for deletion, held": (
             _object(metadata={"finalizers": ["a/b"]}),
             _object(metadata={**MARKED, "finalizers": ["a/b"]}),
-            "was marked for deletion, and kept by its finalizers a/b",
+            "was marked for deletion, and kept by its finalizer a/b",
+            DELETED,
+        ),
+        "a mark for deletion, held by two": (
+            _object(metadata={"finalizers": ["a/b", "c/d"]}),
+            _object(metadata={**MARKED, "finalizers": ["a/b", "c/d"]}),
+            "was marked for deletion, and kept by its finalizers a/b, c/d",
             DELETED,
         ),
         "labels": (

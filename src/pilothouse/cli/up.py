@@ -149,12 +149,16 @@ async def _up(parsed: Parsed) -> int:
                 end = f"`pilothouse stop {background}` stops it." if background else "Ctrl-C stops it."
                 line = f"{running.greeting}\n{end}"
             print(line, flush=True)
-            code = await apply_manifests.apply_all(
-                running.plane.client(agent="pilothouse-up"),
-                manifests,
-                limit=parsed["timeout"] if parsed["wait"] else None,
-                missing_controller=lambda one: _missing_controller(one, parsed),
-            )
+            try:
+                code = await apply_manifests.apply_all(
+                    running.plane.client(agent="pilothouse-up"),
+                    manifests,
+                    limit=parsed["timeout"] if parsed["wait"] else None,
+                    missing_controller=lambda one: _missing_controller(one, parsed),
+                )
+            except UserError:
+                print(_farewell(parsed), flush=True)
+                raise
             if not parsed["wait"]:
                 await asyncio.get_running_loop().create_future()
     except asyncio.CancelledError:

@@ -122,7 +122,8 @@ def find(
     if home and _may_exist(default):
         return _from_files([default], context, "", environ, explicit=True)
     raise ConfigError(
-        "no way to an API server: give --kubeconfig FILE or --master URL, set KUBECONFIG, or run in a pod"
+        "no way to an API server: give --kubeconfig FILE or --master URL, set KUBECONFIG, or run in a pod; "
+        "`pilothouse kubeconfig --merge` adds the context of a cluster in the background to ~/.kube/config"
     )
 
 

@@ -329,6 +329,24 @@ def set_verbosity(v: int) -> None:
 
 
 @contextmanager
+def info_log() -> Iterator[None]:
+    """Enable the package's log from INFO on in a block. It is written to standard error if nothing handles it."""
+    logger = logging.getLogger(_ROOT)
+    before, handler = logger.level, None
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(KlogFormatter())
+        logger.addHandler(handler)
+    logger.setLevel(min(logging.INFO, logger.getEffectiveLevel()))
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        if handler is not None:
+            logger.removeHandler(handler)
+
+
+@contextmanager
 def without_log() -> Iterator[None]:
     """Disable the package's log in a block: with faults there are thousands of expected lines."""
     logger = logging.getLogger("pilothouse")

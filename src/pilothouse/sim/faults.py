@@ -85,9 +85,11 @@ class SlowRequests(_Fault, frozen=True, kw_only=True):
 
 
 class Crash(_Fault, frozen=True, kw_only=True):
-    """The manager is killed at its ``nth`` write from then on, and restarted after ``down`` seconds.
+    """The program is killed before or after its ``nth`` write from then on, not counting Events and Leases, and started
+    again after ``down`` seconds.
 
-    ``stale``: the next process starts with lists from a stale server.
+    ``stale``: the next process starts with lists from the second API server, which has stopped at the state of ``at``;
+    if the write does not come within a minute, the server continues, and the process starts with current lists.
     """
 
     nth: int
@@ -110,7 +112,8 @@ class Lag(_Fault, frozen=True, kw_only=True):
 
 
 class Move(_Fault, frozen=True, kw_only=True):
-    """The manager's watches break, and are opened again at the other API server."""
+    """The program's watches break, and are opened again at the other API server: with ``behind`` at the second one,
+    which may lag, else at the first."""
 
     behind: bool
 
@@ -202,6 +205,11 @@ Fault = (
     | MissedChange
     | DownDuringChange
 )
+
+
+def is_counted(fault: Fault) -> bool:
+    """Whether the fault happens with a write, a call of a webhook or a change that it counts, and not at its time."""
+    return isinstance(fault, Crash | FailWrite | FailWebhook | _AtChange)
 
 
 class FaultPlan(msgspec.Struct, frozen=True):

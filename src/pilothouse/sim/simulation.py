@@ -73,6 +73,8 @@ _MAX_NODE_FAULTS = 50
 """Maximum number of faults recorded for each node."""
 QUIET_SECONDS = 1200.0
 """A cluster is settled after this time without writes: the longest backoff of a queue is 1000 s."""
+STALE_SECONDS = 60.0
+"""How long the second API server stays behind for a process that is to be killed and does not write."""
 SETTLE_SECONDS = 4 * 3600.0
 CALM = Profile(lease_period=40.0, status_period=1800.0)
 """Nodes with infrequent heartbeats, which make quiet hours cheap to simulate."""
@@ -473,13 +475,14 @@ class Simulation:
             interceptor.end_watches(resource=resource, with_=with_)
 
     async def follow(self, plan: faults.FaultPlan) -> None:
-        """Execute the faults of a plan, each at its time. Returns when the last one has started."""
+        """Execute the faults of a plan, each at its time, and record them: as armed if they happen with a later write.
+        Returns when the last one has started."""
         self.plan = plan
         assert self._group is not None, "the simulation has not started yet"
         began = self.env.monotonic()
         for fault in plan.faults:
             await asyncio.sleep(max(0.0, began + fault.at - self.env.monotonic()))
-            self.story.record(f"FAULT {fault}")
+            self.story.record(f"FAULT {fault}{' (armed)' if faults.is_counted(fault) else ''}")
             self._group.start(self.inject(fault), name=str(fault))
 
     async def inject(self, fault: faults.Fault) -> None:
@@ -508,11 +511,17 @@ class Simulation:
                 slow = Rule(delay(0.0, longest), when=lambda call, _request: call.verb != "watch")
                 await self._apply_rule_for(slow, seconds)
             case faults.Crash(nth=nth, when=when, down=down, stale=stale):
-                if self.process is not None and self.process.wire.death is None:
+                process = self.process
+                if process is not None and process.wire.death is None:
+                    process.down, process.next_is_stale = down, stale
+                    process.wire.death = death = Death(nth, when)
                     if stale:
                         self.replica.set_lag(None)
-                    self.process.down, self.process.next_is_stale = down, stale
-                    self.process.wire.death = Death(nth, when)
+                        await asyncio.sleep(STALE_SECONDS)
+                        if process.wire.alive and process.wire.death is death:
+                            # A program that watches this server would not see what it has to write next.
+                            process.next_is_stale = False
+                            self.replica.set_lag(0.0)
             case faults.SecondProcess(seconds=seconds):
                 if self._second is None:
                     second = self.start_process(second=True)

@@ -115,11 +115,14 @@ def explore(
     Raises ``ExplorationFailed`` for the first seed that fails, with the fewest faults that still fail in at most
     ``shrink_runs`` further runs; with ``keep_going`` after all runs, with one ``Failure`` for each function that has
     failed, which no longer ends runs from then on. Raises ``ValueError`` for definitions in ``crds`` with a conversion
-    webhook, for settings with ``webhooks``, for ``most_points`` below 1, and for unknown patterns. The environment
-    variables ``PILOTHOUSE_SEEDS`` and ``PILOTHOUSE_FAULTS`` override ``seeds`` and ``faults``.
+    webhook, for settings with ``webhooks``, for ``most_points`` below 1, negative ``faults``, no seed, a
+    fault that does not exist, and unknown patterns. The environment variables ``PILOTHOUSE_SEEDS`` and
+    ``PILOTHOUSE_FAULTS`` override ``seeds`` and ``faults``; a single seed runs with its log, from INFO on.
     """
     if most_points < 1:
         raise ValueError(f"most_points must be at least 1, got {most_points}")
+    if isinstance(faults, int) and faults < 0:
+        raise ValueError(f"faults must not be negative, got {faults}")
     options = SimulationOptions(nodes=nodes, controllers=tuple(controllers), storage=True)
     program = simulated_program(app, settings, definitions_of(crds))
     asked = os.environ.get(FAULTS) or faults
@@ -138,13 +141,16 @@ def explore(
     else:
         resources = tuple(dict.fromkeys(grant.resource for grant in app.grants())) if isinstance(app, App) else ()
         runner = RandomRunner(program, scenario, tuple(invariants), options, (seconds, count, resources))
-    chosen = os.environ.get(SEEDS)
+    chosen = os.environ.get(SEEDS, "")
     if seeds is None:
         seeds = 20 if count is not None else 1
     wanted = [(seed, None) for seed in (range(seeds) if isinstance(seeds, int) else seeds)]
+    if not chosen and not wanted:
+        raise ValueError(f"seeds must be a positive number or name at least one seed, got {seeds!r}")
     exploration = _Exploration(runner, shrink_runs, keep_going=keep_going)
+    is_single_run = bool(chosen) and "-" not in chosen
     for seed, only in _chosen(chosen) if chosen else wanted:
-        exploration.explore(seed, only, logged=chosen is not None)
+        exploration.explore(seed, only, logged=is_single_run)
     return exploration.done()
 
 
@@ -247,5 +253,7 @@ def _chosen(text: str) -> Iterator[tuple[int, frozenset[int] | None]]:
     if only is not None:
         yield int(first), frozenset(int(number) for number in only.split(",") if number)
         return
+    if last is not None and int(last) < int(first):
+        raise ValueError(f"{SEEDS}={text}: the last seed is before the first")
     for seed in range(int(first), int(last or first) + 1):
         yield seed, None

@@ -1,7 +1,6 @@
 """The runs of ``explore``: one scenario with a seed and faults, drawn at random or one for each point of a run."""
 
 import asyncio
-import contextlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -12,7 +11,7 @@ import msgspec
 from pilothouse.env import Env, virtual
 from pilothouse.env.chance import Chance
 from pilothouse.env.clock import SystemClock
-from pilothouse.env.logging import without_log
+from pilothouse.env.logging import info_log, without_log
 from pilothouse.sim.faults import Fault, FaultPlan, draw_for_program
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.process import Program as SimulatedProgram
@@ -106,7 +105,7 @@ class Runner(ABC):
                 await self.play(simulation, faults)
 
         failure: BaseException | None = None
-        with contextlib.nullcontext() if logged else without_log():
+        with info_log() if logged else without_log():
             try:
                 virtual.run(main, seed=seed)
             except Exception as error:  # noqa: BLE001  # whatever it is, it is what the run has found
@@ -140,9 +139,7 @@ class RandomRunner(Runner):
         chance = Chance(seed).stream("faults")
         webhooks = self.program.webhooks is not None
         plan = draw_for_program(chance, seconds, count=count, resources=resources, webhooks=webhooks)
-        yield tuple(
-            numbered_fault for numbered_fault in enumerate(plan.faults) if only is None or numbered_fault[0] in only
-        )
+        yield selected(seed, tuple(enumerate(plan.faults)), only)
 
 
 class PatternRunner(Runner):
@@ -188,8 +185,9 @@ class PatternRunner(Runner):
             if ends[0] is not None and ends[1] is not None:
                 self._expected = ends[0], ends[1]
         points = tuple(enumerate(perturbations(reference, self._patterns)))
+        chosen: Sequence[Numbered]
         if only is not None:
-            chosen = [numbered for numbered in points if numbered[0] in only]
+            chosen = selected(seed, points, only)
         else:
             chosen = spread(points, self._most_points)
             _say(f"seed {seed}: {announcement(len(chosen), len(points), len(chosen) * seconds, self._options)}")
@@ -229,6 +227,17 @@ class PatternRunner(Runner):
             ]
             if unmuted:
                 raise CheckFailed(unmuted[0].resource, AssertionError(described(unmuted)))
+
+
+def selected(seed: int, faults: tuple[Numbered, ...], only: frozenset[int] | None) -> tuple[Numbered, ...]:
+    """The faults with these numbers, or all. Raises ``ValueError`` for a number without a fault."""
+    if only is None:
+        return faults
+    unknown = sorted(only - {number for number, _fault in faults})
+    if unknown:
+        available = f"0 to {len(faults) - 1}" if faults else "none"
+        raise ValueError(f"seed {seed} has no fault {', '.join(map(str, unknown))}; its faults are {available}")
+    return tuple(numbered for numbered in faults if numbered[0] in only)
 
 
 def spread(points: Sequence[T], most: int) -> list[T]:

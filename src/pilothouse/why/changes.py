@@ -142,7 +142,8 @@ def _deletion_text(after: Document) -> str:
     grace = metadata.get("deletionGracePeriodSeconds")
     text = "was marked for deletion"
     if finalizers:
-        return f"{text}, and kept by its finalizers {first_names(finalizers)}"
+        noun = "finalizer" if len(finalizers) == 1 else "finalizers"
+        return f"{text}, and kept by its {noun} {first_names(finalizers)}"
     return f"{text} with {grace} seconds of grace" if grace else text
 
 
