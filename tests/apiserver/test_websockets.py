@@ -98,6 +98,15 @@ def test_control_frames_are_parsed_from_any_chunks(cuts: list[int], size: int) -
     assert found + frames.feed(sent) == [(PING, b"are you there"), (CLOSE, b"")]
 
 
+@cases("flood", {"text": masked(1), "ping": masked(PING, b"?")})
+def test_last_of_many_pings_is_answered(flood: bytes) -> None:
+    # Time that grows with the square of the bytes would be minutes.
+    sent = flood * 50_000 + masked(PING, b"last") + masked(1, b"abc")[:-1]
+    frames = ClientFrames()
+    assert frames.feed(sent) == [(PING, b"last")]
+    assert frames.feed(b"c" + masked(CLOSE) + masked(PING, b"after the end")) == [(CLOSE, b"")]
+
+
 @cases("data", {"not masked": b"\x81\x01a", "a control frame too long": masked(PING, b"x" * 126)})
 def test_rejected_client_frames(data: bytes) -> None:
     with pytest.raises(FrameError):

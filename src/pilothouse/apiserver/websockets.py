@@ -90,38 +90,53 @@ class ClientFrames:
         """Remaining bytes of a dropped frame."""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Kind and payload of the complete control frames. Raises ``FrameError``."""
-        found = []
+        """Kind and payload of the complete control frames; of several pings only the last, which is all that needs a
+        pong (RFC 6455, 5.5.3). Raises ``FrameError``."""
+        if self._skipped >= len(data):
+            self._skipped -= len(data)
+            return []
         data = self._held + data
-        while True:
-            dropped = min(self._skipped, len(data))
-            data, self._skipped = data[dropped:], self._skipped - dropped
-            head = _head(data)
-            if head is None:
-                break
+        at, self._skipped = self._skipped, 0
+        ping: bytes | None = None
+        found = []
+        while (head := _head(data, at)) is not None:
             kind, size, start = head
             if kind < CLOSE:
-                data, self._skipped = data[start:], size
+                at = start + size
+                if at >= len(data):
+                    self._skipped, at = at - len(data), len(data)
+                    break
                 continue
             if len(data) < start + size:
                 break
-            mask, payload = data[start - 4 : start], data[start : start + size]
-            found.append((kind, bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))))
-            data = data[start + size :]
-        self._held = data
-        return found
+            if kind == PING:
+                ping = data[start - 4 : start + size]
+            else:
+                found.append((kind, _unmasked(data[start - 4 : start + size])))
+            at = start + size
+            if kind == CLOSE:
+                # Nothing is read after it (5.5.1).
+                break
+        self._held = data[at:]
+        return found if ping is None else [(PING, _unmasked(ping)), *found]
 
 
-def _head(data: bytes) -> tuple[int, int, int] | None:
-    """Kind, size and offset of the payload of the frame that begins here; None if its header is incomplete."""
-    if len(data) < 2:
+def _unmasked(masked: bytes) -> bytes:
+    """A payload of a few bytes, after its mask."""
+    return bytes(byte ^ masked[i % 4] for i, byte in enumerate(masked[4:]))
+
+
+def _head(data: bytes, at: int) -> tuple[int, int, int] | None:
+    """Kind, size and offset of the payload of the frame that begins there; None if its header is incomplete."""
+    if len(data) < at + 2:
         return None
-    kind, size = data[0] & 0xF, data[1] & ~_MASKED
-    if not data[1] & _MASKED:
+    kind, size = data[at] & 0xF, data[at + 1] & ~_MASKED
+    if not data[at + 1] & _MASKED:
         raise FrameError("a client's frames must be masked")
     if kind >= CLOSE and size > _LONGEST_CONTROL:
         raise FrameError("a control frame is longer than 125 bytes")
+    start = at + 2
     more = {126: 2, 127: 8}.get(size, 0)
-    if len(data) < 2 + more + 4:
+    if len(data) < start + more + 4:
         return None
-    return kind, int.from_bytes(data[2 : 2 + more]) if more else size, 2 + more + 4
+    return kind, int.from_bytes(data[start : start + more]) if more else size, start + more + 4
