@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.tables import cases
 
-from pilothouse.apiserver.printers.columns import cell, find
+from pilothouse.apiserver.printers.columns import RowBudget, cell, cells, find
 from pilothouse.apiserver.printers.tables import TableConvertor
 from pilothouse.apiserver.registry.core.pods.printers import pod_conditions, print_pod
 from pilothouse.apiserver.registry.generic.printers import human_duration, selector_text
@@ -211,16 +211,35 @@ def test_additional_printer_columns() -> None:
 
 
 def test_cells_of_a_wrong_type_are_empty() -> None:
-    assert cell({"a": "7"}, ".a", "integer", NOW) is None
-    assert cell({"a": 7}, ".a", "boolean", NOW) is None
-    assert cell({"a": ["x", 1]}, ".a", "string", NOW) == '["x",1]'
-    assert cell({"a": "soon"}, ".a", "date", NOW) == "<invalid>"
-    assert cell({}, ".a.b", "string", NOW) is None
+    assert cell({"a": "7"}, ".a", "integer", NOW, RowBudget(100)) is None
+    assert cell({"a": 7}, ".a", "boolean", NOW, RowBudget(100)) is None
+    assert cell({"a": ["x", 1]}, ".a", "string", NOW, RowBudget(100)) == '["x",1]'
+    assert cell({"a": "soon"}, ".a", "date", NOW, RowBudget(100)) == "<invalid>"
+    assert cell({}, ".a.b", "string", NOW, RowBudget(100)) is None
 
 
 def test_json_paths() -> None:
     value = {"a": {"b.c/d": [1, 2, 3]}, "l": [{"n": "x"}, {"n": "y"}]}
-    assert find(value, r".a.b\.c/d[1]") == [2]
-    assert find(value, ".a['b.c/d'][-1]") == [3]
-    assert find(value, "{.l[*].n}") == ["x", "y"]
-    assert find(value, ".l[5]") == []
+    assert find(value, r".a.b\.c/d[1]", RowBudget(100)) == [2]
+    assert find(value, ".a['b.c/d'][-1]", RowBudget(100)) == [3]
+    assert find(value, "{.l[*].n}", RowBudget(100)) == ["x", "y"]
+    assert find(value, ".l[5]", RowBudget(100)) == []
+
+
+@cases(
+    "path, whole",
+    {
+        "printed": (".spec", '[{"n":0'),
+        "visited": (".spec[*].n", "0 1"),
+        "visited in vain": (".spec[*].n.m", None),
+        "compared": (".spec[?(@.n==1)].n", "1"),
+    },
+)
+def test_cost_of_a_row_grows_with_its_object_and_not_with_the_columns(path: str, whole: str | None) -> None:
+    ship = {"spec": [{"n": n} for n in range(5000)]}
+    size = len(msgspec.json.encode(ship))
+    row = cells(ship, [{"jsonPath": path}] * 400, NOW, size)
+    assert (row[0] or "").startswith(whole or "")
+    assert row[-1] is None
+    assert sum(len(text or "") for text in row) <= 6 * size
+    assert cells(ship, [{"jsonPath": ".spec[0].n", "type": "integer"}] * 500, NOW, 200) == [0] * 500

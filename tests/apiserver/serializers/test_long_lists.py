@@ -77,6 +77,20 @@ async def test_long_and_short_lists_are_encoded_identically(
     assert at_once == in_turns
 
 
+async def test_list_that_is_many_times_as_large_as_its_objects_is_an_error(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presenter, "_TURN_BYTES", 0)
+    monkeypatch.setattr(presenter, "_MOST_ADDED", 600)
+    monkeypatch.setattr(presenter, "_MOST_TIMES", 0)
+    for number in range(3):
+        await api.create(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}})
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    answer = await api.request("GET", CONFIG_MAPS, accept=table)
+    assert (answer.status, "request fewer objects" in answer.text) == (413, True)
+    assert (await api.request("GET", f"{CONFIG_MAPS}?limit=1", accept=table)).status == 200
+
+
 async def test_encoding_a_long_list_yields_to_other_tasks(api: Api) -> None:
     for number in range(20):
         await api.create(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}, "data": {"key": "x" * 3000}})

@@ -60,19 +60,41 @@ def _literal(text: str) -> Any:
         return text
 
 
-def find(value: Any, path: str) -> list[Any]:
-    """Every value at the path; none if a part of it is missing."""
+class RowBudget:
+    """What the columns of a definition, of which there may be thousands, may cost in one row: values that are visited,
+    and characters that are printed. Both grow with the object, so that printing it takes no longer than validating it,
+    and a table is not many times as large as its objects."""
+
+    __slots__ = ("characters", "values")
+
+    def __init__(self, size: int) -> None:
+        self.values = 2000 + size // 4
+        self.characters = 4096 + 4 * size
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no more cells are printed. The one that has exceeded the budget is printed."""
+        return self.values < 0 or self.characters < 0
+
+
+def find(value: Any, path: str, budget: RowBudget) -> list[Any]:
+    """Every value at the path; none if a part of it is missing, or if there are more than the budget allows."""
     found = [value]
     for kind, argument in parse_path(path):
-        found = [inner for outer in found for inner in _step(outer, kind, argument)]
+        budget.values -= len(found)
+        if budget.is_spent:
+            return []
+        found = [inner for outer in found for inner in _step(outer, kind, argument, budget)]
     return found
 
 
-def _step(value: Any, kind: str, argument: Any) -> Sequence[Any]:
+def _step(value: Any, kind: str, argument: Any, budget: RowBudget) -> Sequence[Any]:
     if kind == "field":
         return [value[argument]] if isinstance(value, Mapping) and argument in value else ()
     if kind == "all":
-        return list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+        inner = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+        budget.values -= len(inner)
+        return inner
     if not isinstance(value, list):
         return ()
     if kind == "index":
@@ -80,15 +102,23 @@ def _step(value: Any, kind: str, argument: Any) -> Sequence[Any]:
     left, operator, right = argument
     kept = []
     for item in value:
-        values = find(item, left)
+        values = find(item, left, budget)
         if values and (values[0] == right) == (operator == "=="):
             kept.append(item)
     return kept
 
 
-def cell(value: Any, path: str, kind: str, now: datetime.datetime) -> Any:
-    """The cell of a column: None without a value, or if the value has another type."""
-    found = find(value, path)
+def cells(value: Any, columns: Sequence[Mapping[str, Any]], now: datetime.datetime, size: int) -> list[Any]:
+    """The cells of an object that has so many bytes."""
+    budget = RowBudget(size)
+    return [cell(value, each.get("jsonPath", ""), each.get("type", "string"), now, budget) for each in columns]
+
+
+def cell(value: Any, path: str, kind: str, now: datetime.datetime, budget: RowBudget) -> Any:
+    """The cell of a column: None without a value, or if the value has another type, and once the budget is spent."""
+    if budget.is_spent:
+        return None
+    found = find(value, path, budget)
     if not found or found[0] is None:
         return None
     first = found[0]
@@ -102,7 +132,9 @@ def cell(value: Any, path: str, kind: str, now: datetime.datetime) -> Any:
         case "date":
             moment = parse_instant(first)
             return "<invalid>" if moment is None else human_duration(now - moment)
-    return " ".join(_text(item) for item in found)
+    text = " ".join(_text(item) for item in found)
+    budget.characters -= len(text)
+    return text
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors, field_errors
-from pilothouse.apiserver.printers.columns import cell
+from pilothouse.apiserver.printers.columns import cells
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.registry.generic.printers import NAME_AND_AGE, SCALE, Column, Printer, name_of
 from pilothouse.apiserver.resources import ResourceInfo
@@ -20,6 +20,8 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _INCLUDES = ("None", "Metadata", "Object", "")
 _CREATED = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+_MOST_COLUMNS = 500
+"""How many columns of a definition are shown. Upstream has no limit; kubectl's tables have about ten."""
 _WITHOUT_TABLE = ("authentication.k8s.io", "authorization.k8s.io")
 
 
@@ -43,10 +45,13 @@ class TableConvertor:
 
     def __init__(self, info: ResourceInfo, kind: str = "") -> None:
         own = f"{info.api_version} {info.kind}"
-        if kind in ("", own):
-            printer = _printer_of(info)
-        else:
+        printer: Printer | _CustomPrinter
+        if kind not in ("", own):
             printer = SCALE if kind == "autoscaling/v1 Scale" else NAME_AND_AGE
+        elif info.custom is not None:
+            printer = _custom_printer(info)
+        else:
+            printer = _printer_of(info)
         self.columns = _encode(printer.columns)
         self._printer = printer
 
@@ -56,7 +61,7 @@ class TableConvertor:
         conditions = self._printer.conditions(document) if self._printer.conditions is not None else None
         shown = value if include == "Object" else b"null" if include == "None" else partial_object(value, version)
         return b'{"cells":%s,%s"object":%s}' % (
-            _encode(self._printer.row(document, now)),
+            _encode(self._printer.row(document, now, len(value))),
             b'"conditions":%s,' % _encode(conditions) if conditions else b"",
             shown,
         )
@@ -86,14 +91,24 @@ def single_metadata(value: bytes) -> bytes:
 
 
 def _printer_of(info: ResourceInfo) -> Printer:
-    if info.custom is not None:
-        return _custom_printer(info)
     declared = registration_of(info.group, info.resource).printer
     return NAME_AND_AGE if declared is None else declared()
 
 
-def _custom_printer(info: ResourceInfo) -> Printer:
+class _CustomPrinter(msgspec.Struct, frozen=True, eq=False):
+    """Prints custom resources, by the columns of their definition."""
+
+    columns: Sequence[Column]
+    paths: Sequence[dict[str, Any]]
+    conditions: None = None
+
+    def row(self, value: Any, now: datetime.datetime, size: int) -> list[Any]:
+        return [name_of(value), *cells(value, self.paths, now, size)]
+
+
+def _custom_printer(info: ResourceInfo) -> _CustomPrinter:
     printer_columns: Sequence[dict[str, Any]] = getattr(info.custom, "printer_columns", ()) or (_CREATED,)
+    printer_columns = printer_columns[:_MOST_COLUMNS]
     columns = [Column("Name", format="name", description=_NAME_DESCRIPTION)]
     columns += [
         Column(
@@ -107,13 +122,7 @@ def _custom_printer(info: ResourceInfo) -> Printer:
         for column in printer_columns
     ]
 
-    def cells(value: Any, now: datetime.datetime) -> list[Any]:
-        found = [
-            cell(value, column.get("jsonPath", ""), column.get("type", "string"), now) for column in printer_columns
-        ]
-        return [name_of(value), *found]
-
-    return Printer(columns, cells)
+    return _CustomPrinter(columns, printer_columns)
 
 
 _NAME_DESCRIPTION = (

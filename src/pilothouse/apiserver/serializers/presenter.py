@@ -41,6 +41,8 @@ _decode = msgspec.json.Decoder().decode
 
 _TURN_BYTES = 4 * 1024
 """How much of a list is encoded as YAML, some 4 ms, before yielding."""
+_MOST_TIMES, _MOST_ADDED = 8, 16 * 1024 * 1024
+"""A list in any form has at most so many times the bytes of its objects, and so many more."""
 _LISTS_AT_A_TIME = 4
 """How many long lists are encoded concurrently."""
 
@@ -115,7 +117,9 @@ class NegotiatingPresenter:
         if isinstance(result, ObjectResult):
             return await self._work.run(len(result.value) // _cost_divisor(choice), self.show, request, info, result)
         size = sum(map(len, result.values))
-        if size <= _TURN_BYTES * _cost_divisor(choice):
+        # What a row of custom resources takes depends on the columns of the definition.
+        is_custom_table = choice.transform == "Table" and result.info.custom is not None
+        if size <= _TURN_BYTES * _cost_divisor(choice) and not is_custom_table:
             return self.show(request, info, result)
         if choice.transform.startswith("Partial"):
             return await self._work.run(size // _cost_divisor(choice), self.show, request, info, result)
@@ -163,11 +167,20 @@ class NegotiatingPresenter:
     async def _convert_each(
         self, choice: Choice, values: Iterable[bytes], convert: Callable[[bytes], bytes]
     ) -> list[bytes]:
-        """The converted values, yielding to other requests in between."""
-        made, size, cheaper = [], 0, _cost_divisor(choice)
+        """The converted values, yielding to other requests in between. Raises 413 if they are many times as large as
+        the objects: definitions may have thousands of columns."""
+        made, size, cheaper = list[bytes](), 0, _cost_divisor(choice)
+        left = _MOST_ADDED
         for value in values:
-            made.append(await self._work.run(len(value) // cheaper, convert, value))
-            size += len(value)
+            one = await self._work.run(len(value) // cheaper, convert, value)
+            made.append(one)
+            left += _MOST_TIMES * len(value) - len(one)
+            if left < 0:
+                raise errors.too_large(
+                    f"the list is more than {_MOST_TIMES} times as large in this form as its objects are: request "
+                    "fewer objects with limit, or another form"
+                )
+            size += max(len(value), len(one))
             if size >= _TURN_BYTES * cheaper:
                 size = 0
                 await asyncio.sleep(0)

@@ -38,7 +38,7 @@ class Printer(msgspec.Struct, frozen=True, eq=False):
     default_annotations: Sequence[str] = ()
     """Annotations that mark the default object of its kind, whose name is printed with ``(default)``."""
 
-    def row(self, value: Doc, now: Now) -> Row:
+    def row(self, value: Doc, now: Now, _size: int = 0) -> Row:
         """The cells of an object, in the order of the columns."""
         cells = self.cells(value, now)
         for position, column in enumerate(self.columns):
