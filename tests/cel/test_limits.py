@@ -8,9 +8,9 @@ from tests.tables import cases
 
 from pilothouse.cel.environment import Environment
 from pilothouse.cel.limits import (
-    ALL_AT_ONCE,
     AT_ONCE,
     COST_EXCEEDED,
+    MAX_INLINE_WORK_PER_OBJECT,
     OUT_OF_BUDGET,
     Budget,
     EvaluationError,
@@ -20,7 +20,7 @@ from pilothouse.cel.limits import (
     elsewhere,
     evaluate,
 )
-from pilothouse.cel.work import Extent, measured, rounded, together
+from pilothouse.cel.work import Extent, combined, measure, round_up
 
 DYNAMIC = Environment({"object": "dyn"})
 REPEATED = "(a{1,100}b?){1,10}c"
@@ -71,22 +71,22 @@ def doubled(times: int, doubling: str) -> str:
     },
 )
 def test_what_may_take_long_is_known_before(expression: str, value: Any, *, at_once: bool) -> None:
-    work = DYNAMIC.compile(expression).work({"object": value}, measured(value))
+    work = DYNAMIC.compile(expression).work({"object": value}, measure(value))
     assert (work <= AT_ONCE) is at_once, work
 
 
 def test_an_estimate_is_made_once_for_much_the_same_sizes() -> None:
-    assert rounded(Extent(5, 100, 1_000)) == rounded(Extent(8, 128, 1_024)) == Extent(8, 128, 1_024)
+    assert round_up(Extent(5, 100, 1_000)) == round_up(Extent(8, 128, 1_024)) == Extent(8, 128, 1_024)
 
 
 def test_a_large_value_is_not_measured_to_its_end() -> None:
-    assert measured(list(range(1_000_000))) == measured([["x"]] * 500_000)
+    assert measure(list(range(1_000_000))) == measure([["x"]] * 500_000)
 
 
 def test_a_large_expression_is_not_walked_on_the_loop() -> None:
     large = DYNAMIC.compile(" && ".join(["object.all(x, x == 'abc')"] * 500).join("()"))
     began = time.process_time()
-    assert large.work({"object": []}, measured([])) > AT_ONCE
+    assert large.work({"object": []}, measure([])) > AT_ONCE
     assert time.process_time() - began < 0.02
     assert large.bound({"object": []}) < AT_ONCE
 
@@ -98,26 +98,28 @@ MEDIUM = {"object": "a" * 8_000}
 
 def test_without_processes_what_may_take_too_long_is_rejected() -> None:
     with pytest.raises(EvaluationError, match=COST_EXCEEDED):
-        evaluate(HEAVY, LONG, measured(LONG), Budget())
+        evaluate(HEAVY, LONG, measure(LONG), Budget())
 
 
 def test_without_processes_the_bound_is_charged() -> None:
     budget = Budget(1_000_000)
-    assert evaluate(HEAVY, MEDIUM, measured(MEDIUM), budget) is False
+    assert evaluate(HEAVY, MEDIUM, measure(MEDIUM), budget) is False
     with pytest.raises(OutOfBudget, match=OUT_OF_BUDGET):
-        [evaluate(HEAVY, MEDIUM, measured(MEDIUM), budget) for _ in range(10)]
+        [evaluate(HEAVY, MEDIUM, measure(MEDIUM), budget) for _ in range(10)]
 
 
 def test_many_cheap_evaluations_take_long_together() -> None:
     budget = Budget()
-    assert [budget.may_run_inline(AT_ONCE) for _ in range(5)] == [True] * (ALL_AT_ONCE // AT_ONCE) + [False]
+    assert [budget.may_run_inline(AT_ONCE) for _ in range(5)] == [True] * (MAX_INLINE_WORK_PER_OBJECT // AT_ONCE) + [
+        False
+    ]
 
 
 def test_on_the_loop_nothing_is_waited_for() -> None:
     token = elsewhere.set(OnLoop())
     try:
         with pytest.raises(WouldBlock):
-            evaluate(HEAVY, LONG, measured(LONG), Budget())
+            evaluate(HEAVY, LONG, measure(LONG), Budget())
     finally:
         elsewhere.reset(token)
 
@@ -125,7 +127,7 @@ def test_on_the_loop_nothing_is_waited_for() -> None:
 @pytest.mark.parametrize("other", [None, "a" * 500, [1] * 50, {"a": {"b": "c" * 40}}])
 def test_values_measured_apart_are_no_smaller_than_together(other: Any) -> None:
     values = {"object": {"data": {"a": "1" * 30}}}
-    apart, whole = together(measured(values), measured(other)), measured({**values, "variables": {"v": other}})
-    inner = measured(other)  # the names of the variables are no value of an expression
+    apart, whole = combined(measure(values), measure(other)), measure({**values, "variables": {"v": other}})
+    inner = measure(other)  # the names of the variables are no value of an expression
     assert (apart.items, apart.chars) == (max(1, inner.items), max(30, inner.chars))
     assert apart.weight >= whole.weight

@@ -348,7 +348,7 @@ def test_the_number_of_watched_files_is_limited(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(file_changes, "MAX_FILES", 3)
     found = stamps([Watched(tmp_path / "4.py"), Watched(tmp_path, (".py",), recursive=True)])
     assert sorted(path.name for path in found) == ["0.py", "1.py", "4.py"]
-    monkeypatch.setattr(file_changes, "_MOST_ENTRIES", 1)
+    monkeypatch.setattr(file_changes, "_MAX_ENTRIES", 1)
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/5.py").write_text("")
     assert tmp_path / "deep/5.py" not in stamps([Watched(tmp_path, (".py",), recursive=True)])

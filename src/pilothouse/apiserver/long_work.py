@@ -10,7 +10,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from pilothouse.apiserver import errors
 from pilothouse.cel.limits import (
-    COMPILED_AT_ONCE,
+    MAX_INLINE_COMPILE_SIZE,
     Compiled,
     Evaluated,
     Evaluator,
@@ -89,7 +89,7 @@ class _InWorker:
 
     def compiles_here(self, size: int) -> bool:
         """One by one, so that the event loop runs in between."""
-        return size <= COMPILED_AT_ONCE
+        return size <= MAX_INLINE_COMPILE_SIZE
 
     def compile(self, source: Source) -> Compiled:
         return self._sandbox.compile(source)

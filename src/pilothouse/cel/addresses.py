@@ -54,7 +54,7 @@ def _address(value: dict[str, Any]) -> Address:
 
 
 def _is_global(address: Address) -> bool:
-    """A unicast address that is not of this link or host (``netip.Addr.IsGlobalUnicast``)."""
+    """Whether it is a global unicast address (``netip.Addr.IsGlobalUnicast``)."""
     special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
     return not special and str(address) != "255.255.255.255"
 
@@ -71,11 +71,11 @@ def _contains(value: dict[str, Any], address: Address) -> bool:
 
 
 def _covers(value: dict[str, Any], other: str) -> bool:
-    mine, theirs = _parse_cidr(text_of(value))[1], _parse_cidr(other)[1]
-    if isinstance(mine, ipaddress.IPv4Network) and isinstance(theirs, ipaddress.IPv4Network):
-        return theirs.subnet_of(mine)
-    if isinstance(mine, ipaddress.IPv6Network) and isinstance(theirs, ipaddress.IPv6Network):
-        return theirs.subnet_of(mine)
+    network, other_network = _parse_cidr(text_of(value))[1], _parse_cidr(other)[1]
+    if isinstance(network, ipaddress.IPv4Network) and isinstance(other_network, ipaddress.IPv4Network):
+        return other_network.subnet_of(network)
+    if isinstance(network, ipaddress.IPv6Network) and isinstance(other_network, ipaddress.IPv6Network):
+        return other_network.subnet_of(network)
     return False
 
 

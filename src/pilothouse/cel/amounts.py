@@ -10,7 +10,7 @@ from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quant
 _QUANTITY, _SEMVER = "kubernetes.Quantity", "kubernetes.Semver"
 _INT64 = 1 << 63
 _MAX_DIGITS = 19
-"""A number of 64 bits has no more; larger powers of ten are not written out."""
+"""The digits of a 64-bit number; larger powers of ten are not computed."""
 
 
 def _quantity(text: str) -> dict[str, Any]:
@@ -21,11 +21,11 @@ def _quantity(text: str) -> dict[str, Any]:
 
 
 def _tag(amount: Quantity) -> dict[str, Any]:
-    # The number itself is the text: 1Gi and 1024Mi are equal.
+    # The canonical text is the number: 1Gi and 1024Mi are equal.
     return tagged("Quantity", f"{amount.mantissa}e{amount.exponent}" if amount else "0e0", canonical=str(amount))
 
 
-def _read(value: dict[str, Any]) -> Quantity:
+def _quantity_of(value: dict[str, Any]) -> Quantity:
     return parse_quantity(value["canonical"])
 
 
@@ -42,12 +42,12 @@ def _sign(amount: Quantity) -> int:
 
 
 def _compare(left: dict[str, Any], right: dict[str, Any]) -> int:
-    return _sign(_read(left) - _read(right))
+    return _sign(_quantity_of(left) - _quantity_of(right))
 
 
-def _whole(value: dict[str, Any]) -> int | None:
-    """The amount when it is a whole number of 64 bits."""
-    amount = _read(value)
+def _as_int64(value: dict[str, Any]) -> int | None:
+    """The value as an integer; None if it is none or does not fit in 64 bits."""
+    amount = _quantity_of(value)
     if amount.exponent > _MAX_DIGITS or (amount.exponent < 0 and amount.mantissa % 10**-amount.exponent):
         return None
     number = amount.mantissa * 10**amount.exponent if amount.exponent >= 0 else amount.mantissa // 10**-amount.exponent
@@ -55,20 +55,20 @@ def _whole(value: dict[str, Any]) -> int | None:
 
 
 def _as_integer(value: dict[str, Any]) -> int:
-    number = _whole(value)
+    number = _as_int64(value)
     if number is None:
         raise CallError("cannot convert value to integer")
     return number
 
 
-def _approximate(value: dict[str, Any]) -> float:
-    amount = _read(value)
+def _as_float(value: dict[str, Any]) -> float:
+    amount = _quantity_of(value)
     return float(f"{amount.mantissa}e{amount.exponent}")
 
 
-def _added(value: dict[str, Any], other: dict[str, Any] | int, factor: int) -> dict[str, Any]:
-    more = Quantity(other) if isinstance(other, int) else _read(other)
-    return _tag(_read(value) + more if factor > 0 else _read(value) - more)
+def _add(value: dict[str, Any], other: dict[str, Any] | int, factor: int) -> dict[str, Any]:
+    more = Quantity(other) if isinstance(other, int) else _quantity_of(other)
+    return _tag(_quantity_of(value) + more if factor > 0 else _quantity_of(value) - more)
 
 
 _VERSION = re.compile(
@@ -80,7 +80,7 @@ _VERSION = re.compile(
 
 
 def _normalized(text: str) -> str:
-    """``v1.01`` → ``1.1.0``: a leading v goes, leading zeros go, missing parts are 0 (``normalizeAndParse``)."""
+    """``v1.01`` → ``1.1.0``: removes a leading v and leading zeros, and adds missing parts (``normalizeAndParse``)."""
     text = text.removeprefix("v")
     end = next((position for position, letter in enumerate(text) if letter in "-+"), len(text))
     parts = text[:end].split(".")
@@ -123,7 +123,7 @@ def _compare_versions(left: dict[str, Any], right: dict[str, Any]) -> int:
 
 
 def _compare_identifiers(left: str, right: str) -> int:
-    """Numbers by value and before words, words by their bytes."""
+    """Compare prerelease identifiers: numbers numerically and before others, others by bytes."""
     if left.isdigit() and right.isdigit():
         return (int(left) > int(right)) - (int(left) < int(right))
     if left.isdigit() != right.isdigit():
@@ -134,17 +134,17 @@ def _compare_identifiers(left: str, right: str) -> int:
 FUNCTIONS = (
     Function("quantity", ("string",), _QUANTITY, _quantity, member=False),
     Function("isQuantity", ("string",), "bool", _is_quantity, member=False),
-    Function("sign", (_QUANTITY,), "int", lambda value: _sign(_read(value))),
+    Function("sign", (_QUANTITY,), "int", lambda value: _sign(_quantity_of(value))),
     Function("compareTo", (_QUANTITY, _QUANTITY), "int", _compare),
     Function("isGreaterThan", (_QUANTITY, _QUANTITY), "bool", lambda left, right: _compare(left, right) > 0),
     Function("isLessThan", (_QUANTITY, _QUANTITY), "bool", lambda left, right: _compare(left, right) < 0),
-    Function("isInteger", (_QUANTITY,), "bool", lambda value: _whole(value) is not None),
+    Function("isInteger", (_QUANTITY,), "bool", lambda value: _as_int64(value) is not None),
     Function("asInteger", (_QUANTITY,), "int", _as_integer),
-    Function("asApproximateFloat", (_QUANTITY,), "double", _approximate),
-    Function("add", (_QUANTITY, _QUANTITY), _QUANTITY, lambda value, other: _added(value, other, 1)),
-    Function("add", (_QUANTITY, "int"), _QUANTITY, lambda value, other: _added(value, other, 1)),
-    Function("sub", (_QUANTITY, _QUANTITY), _QUANTITY, lambda value, other: _added(value, other, -1)),
-    Function("sub", (_QUANTITY, "int"), _QUANTITY, lambda value, other: _added(value, other, -1)),
+    Function("asApproximateFloat", (_QUANTITY,), "double", _as_float),
+    Function("add", (_QUANTITY, _QUANTITY), _QUANTITY, lambda value, other: _add(value, other, 1)),
+    Function("add", (_QUANTITY, "int"), _QUANTITY, lambda value, other: _add(value, other, 1)),
+    Function("sub", (_QUANTITY, _QUANTITY), _QUANTITY, lambda value, other: _add(value, other, -1)),
+    Function("sub", (_QUANTITY, "int"), _QUANTITY, lambda value, other: _add(value, other, -1)),
     Function("semver", ("string",), _SEMVER, _semver, member=False),
     Function("semver", ("string", "bool"), _SEMVER, _semver, member=False),
     Function("isSemver", ("string",), "bool", _is_semver, member=False),

@@ -1,6 +1,6 @@
-"""``authorizer``: questions to the authorization of the server (k8s.io/apiserver ``pkg/cel/library/authz.go``, v0.36).
+"""``authorizer``: authorization checks (k8s.io/apiserver ``pkg/cel/library/authz.go``, v0.36).
 
-The caller sets ``asking`` for the time of an evaluation that may use the authorizer.
+The caller sets ``asking`` during an evaluation that may use the authorizer.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import Any
 from pilothouse.cel.tagged import CallError, Function, tagged
 
 Ask = Callable[[dict[str, str]], tuple[bool, str, str]]
-"""Answers a question (verb, path or group, resource, subresource, namespace, name, serviceAccount): whether it is
-allowed, the reason, and what went wrong."""
+"""Authorizes a request (verb, path or group, resource, subresource, namespace, name, serviceAccount). Returns whether
+it is allowed, the reason, and an error."""
 
 asking: ContextVar[Ask | None] = ContextVar("asking", default=None)
 

@@ -1,7 +1,7 @@
-"""What the checker has found out about an expression: its tree, the types of its parts, and which overloads are called.
+"""Decodes a checked expression: its tree, the types of its nodes, and the resolved overloads.
 
-Read from the serialized ``cel.expr.CheckedExpr`` (cel-spec ``proto/cel/expr/{checked,syntax}.proto``), which is all
-that the library shows. ``costs`` reads it.
+The library only exposes it as a serialized ``cel.expr.CheckedExpr`` (cel-spec
+``proto/cel/expr/{checked,syntax}.proto``). Used by ``costs`` and ``work``.
 """
 
 import struct
@@ -23,18 +23,18 @@ DYN = Type("dyn")
 
 
 class Node(msgspec.Struct):
-    """One part of an expression. ``kind`` says which of the other fields mean something."""
+    """One node of an expression. ``kind`` determines which other fields are set."""
 
     id: int = 0
     kind: Literal["literal", "ident", "select", "call", "list", "map", "struct", "comprehension", ""] = ""
     name: str = ""
-    """Of an identifier, a field, a function, or the accumulator."""
+    """The name of an identifier, field, function or accumulator."""
     literal: bool | int | float | str | bytes | None = None
     test_only: bool = False
     target: "Node | None" = None
-    """What a field is selected from, or a function called on."""
+    """The operand of a field selection, or the receiver of a call."""
     parts: list["Node"] = []
-    """Arguments, elements, keys and values in turn, or of a comprehension: initial value, condition, step, result."""
+    """Arguments, elements, alternating keys and values; of a comprehension: initial value, condition, step, result."""
     range: "Node | None" = None
     variables: tuple[str, ...] = ()
 
@@ -49,7 +49,7 @@ class Checked(msgspec.Struct):
 
 
 def read(serialized: bytes) -> Checked:
-    """The expression in a ``google.protobuf.Any``."""
+    """Decode the expression in a ``google.protobuf.Any``."""
     body = next((value for number, value in _fields(serialized) if number == 2), b"")
     assert isinstance(body, bytes), "the value of an Any is bytes"
     checked = Checked(Node(), {}, {})
@@ -71,7 +71,7 @@ _Raw = int | bytes
 
 
 def _fields(data: _Raw) -> Iterator[tuple[int, _Raw]]:
-    """The fields of a message: numbers as they are, everything else as bytes."""
+    """The fields of a message: varints as numbers, everything else as bytes."""
     assert isinstance(data, bytes), "messages are bytes"
     at = 0
     while at < len(data):

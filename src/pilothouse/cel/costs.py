@@ -1,10 +1,11 @@
-"""How much an expression may cost at worst, before it is ever run.
+"""Estimates the worst-case cost of an expression before it is evaluated.
 
 After cel-go's ``checker/cost.go`` (v0.26.0) and k8s.io/apiserver ``pkg/cel/library/cost.go`` (v0.36): every operation
-costs one, traversing a text a tenth of its length, a loop its body times the size of what it loops over. How large
-values may be is known from the schema (``sizes``). Definitions are rejected by it, so that every difference from
-upstream would be one in what may be written; ``tests/apiserver/apiextensions/test_rule_costs.py`` has upstream's own
-table.
+costs one, traversing a string a tenth of its length, a comprehension its body times the size of the range. The sizes of
+values are derived from the schema (``sizes``).
+
+CustomResourceDefinitions over the limit are rejected, so the numbers must be upstream's;
+``tests/apiserver/apiextensions/test_rule_costs.py`` has upstream's test table.
 """
 
 import math
@@ -23,7 +24,7 @@ _ACCUMULATORS = ("__result__", "@result")
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """From the least to the most: a size, or a cost."""
+    """Minimum and maximum of a size or cost."""
 
     low: int = 0
     high: int = 0
@@ -39,7 +40,7 @@ class Bounds(msgspec.Struct, frozen=True):
         return Bounds(_scaled(self.low, factor), _scaled(self.high, factor))
 
     def union(self, other: "Bounds") -> "Bounds":
-        """What holds both."""
+        """The smallest bounds that include both."""
         return Bounds(min(self.low, other.low), max(self.high, other.high))
 
 
@@ -52,7 +53,7 @@ def _scaled(value: int, factor: float) -> int:
 
 
 def fixed(value: int) -> Bounds:
-    """Exactly so much."""
+    """Bounds with equal minimum and maximum."""
     return Bounds(value, value)
 
 
@@ -61,11 +62,11 @@ UNKNOWN = Bounds(0, MOST)
 _NOTHING = Bounds()
 
 Sizes = Callable[[Sequence[str]], Bounds | None]
-"""The size of the value at a path that begins with a variable; None when unknown."""
+"""The size of the value at a path that begins with a variable; None if unknown."""
 
 
 class _Entries(msgspec.Struct, frozen=True):
-    """The sizes of what a list or map holds."""
+    """The sizes of the elements of a list or map."""
 
     kind: str
     key: Bounds
@@ -84,7 +85,7 @@ class _Local(msgspec.Struct, frozen=True):
 
 
 class _Value(msgspec.Struct, frozen=True):
-    """An argument as estimates see it."""
+    """An argument of a call with its estimated size."""
 
     node: Node | None
     kind: Type
@@ -93,7 +94,7 @@ class _Value(msgspec.Struct, frozen=True):
 
 
 def cost_of(checked: Checked, sizes: Sizes, root: Node | None = None) -> int:
-    """The most that the expression may cost."""
+    """The maximum cost of the expression."""
     return _Coster(checked, sizes).cost(root or checked.root).high
 
 
@@ -144,7 +145,7 @@ class _Coster:
             self._copy(node, inner)
             return total
         if node.name == "_[?_]" and node.parts[0].name == "kubernetesErrors":
-            # Only how an optional value is had here (``formats``).
+            # Only the access to optional values of formats (``formats``).
             return self.cost(node.parts[0])
         costs = [self.cost(part) for part in node.parts]
         arguments = [self._value(part) for part in node.parts]
@@ -260,7 +261,7 @@ class _Coster:
     def _size(self, node: Node) -> Bounds | None:
         if node.id in self._found:
             return self._found[node.id]
-        known = _own_size(node)
+        known = _literal_size(node)
         if known is not None:
             return known
         path = self._path(node)
@@ -287,9 +288,9 @@ class _Coster:
     def _function(
         self, node: Node, overload: str, target: _Value | None, arguments: list[_Value], costs: list[Bounds]
     ) -> tuple[Bounds, Bounds | None]:
-        """The cost of a call with its arguments, and the size of what it gives."""
+        """The cost of a call including its arguments, and the size of its result."""
         paid = sum(costs, _NOTHING)
-        estimate = self._of_kubernetes(node.name, target, arguments)
+        estimate = self._library_function(node.name, target, arguments)
         if estimate is not None:
             return estimate[0] + paid, estimate[1]
         sizes = [UNKNOWN if argument.size is None else argument.size for argument in arguments]
@@ -340,13 +341,13 @@ class _Coster:
         path = (*value.path, "@items") if value.path else ()
         return _Value(None, value.kind.of[0], path, None)
 
-    def _of_kubernetes(
+    def _library_function(
         self, name: str, target: _Value | None, arguments: list[_Value]
     ) -> tuple[Bounds, Bounds | None] | None:
-        """What upstream's own functions cost; None for those of the language."""
+        """The cost of a Kubernetes library function; None for other functions."""
         if name == "check":
             return fixed(350_000), None
-        if name in _NOMINAL:
+        if name in _COST_ONE:
             return ONE, None
         if name in ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf") and target is not None:
             return self._over_elements(target), None
@@ -412,7 +413,7 @@ class _Coster:
         return size.scaled(_TEXT), size
 
 
-_NOMINAL = frozenset(
+_COST_ONE = frozenset(
     (
         *("serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "reason"),
         *("error", "errored", "masked", "prefixLength", "family", "isUnspecified", "isLoopback"),
@@ -421,7 +422,7 @@ _NOMINAL = frozenset(
         *("getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery"),
     )
 )
-"""Of one each: builders of an authorization check, and what looks into an address, an amount, a version or a URL."""
+"""Functions with cost 1: authorization check builders, and accessors of addresses, quantities, versions and URLs."""
 _COMPARES = frozenset(
     f"{order}_{kind}" for order in ("less", "greater", "less_equals", "greater_equals") for kind in ("string", "bytes")
 )
@@ -442,12 +443,12 @@ def _equality(arguments: list[_Value]) -> tuple[Bounds, Bounds | None] | None:
 
 
 def _selector(size: Bounds) -> Bounds:
-    """To parse a selector: two characters may be a requirement, which is a struct and a list."""
+    """The cost of parsing a selector: two characters may be a requirement, which is a struct and a list."""
     return fixed(10) + size.scaled(_TEXT) + size.scaled(0.5).scaled(50)
 
 
 def _replaced(text: Bounds, old: Bounds, new: Bounds) -> Bounds:
-    """The size of a text with ``old`` replaced by ``new``: the most and the least that can come of it."""
+    """The size of a string after replacing ``old`` by ``new``."""
     low, high, kept_low, kept_high = 0, 0, 0, 0
     if old.low == 0:
         high, kept_high = _at_most(text.high + 1), text.high
@@ -464,8 +465,8 @@ def _replaced(text: Bounds, old: Bounds, new: Bounds) -> Bounds:
     return Bounds(low, high) * new + Bounds(kept_low, kept_high)
 
 
-def _own_size(node: Node) -> Bounds | None:
-    """Of what is written in the expression itself."""
+def _literal_size(node: Node) -> Bounds | None:
+    """The size of a literal."""
     match node.kind:
         case "literal":
             return fixed(len(node.literal) if isinstance(node.literal, str | bytes) else 1)

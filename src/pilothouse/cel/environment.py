@@ -1,13 +1,13 @@
-"""Expressions compiled against typed variables, and evaluated.
+"""Compiles expressions with typed variables, and evaluates them.
 
-The library lacks three things that Kubernetes needs: values of types of its own, optional variables, and times
-inside of a value's tree. So an expression is *checked* in an environment where everything has the type that Kubernetes
-declares, and *run* in one environment for all where types of Kubernetes are tagged maps, and objects are maps: a
-checked expression names functions and fields, not where they are kept.
+The library lacks three features that Kubernetes needs: custom value types, optional variables, and timestamps inside of
+structs. Therefore an expression is *checked* in an environment with the types that Kubernetes declares, and *run* in
+one environment for all expressions, in which Kubernetes' types are tagged maps and objects are maps: the checked
+expression contains only names of functions and fields, not their representation.
 
-What an expression may cost is estimated as upstream does (``costs``). What an evaluation costs is not counted: the
-library gives up after 10,000 iterations of macros, and the error is that of an exceeded cost limit. How long one may
-take is known before (``work``); who evaluates what may take long, ``limits`` says.
+The cost is estimated as upstream does (``costs``). The runtime cost is not counted: the library stops after 10,000
+iterations of macros, which is reported as an exceeded cost limit. The maximum time is estimated before (``work``);
+``limits`` decides where long evaluations run.
 """
 
 import re
@@ -22,16 +22,16 @@ from pilothouse.cel.formats import with_formats
 from pilothouse.cel.functions import FUNCTIONS, Function, run_overloads
 from pilothouse.cel.limits import (
     AT_ONCE,
-    COMPILED_AT_ONCE,
     COST_EXCEEDED,
+    MAX_INLINE_COMPILE_SIZE,
     Compiled,
     EvaluationError,
-    Hire,
+    GetEvaluator,
     Source,
     Task,
     elsewhere,
 )
-from pilothouse.cel.work import MAX_MEASURED, Extent, Known, rounded, work_of
+from pilothouse.cel.work import MAX_MEASURED, Extent, Known, round_up, work_of
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
@@ -54,23 +54,21 @@ extensions:
   - {name: bindings}
 """
 _MAX_BOUNDS = 64
-_LARGEST_WALKED = 16 * 1024
-"""Bytes of a checked expression that ``work`` walks: some 5 ms, the first time. What is larger only another process
-deserializes and evaluates, where there is one."""
-NOWHERE = "ERROR: <input>:-1:0:"
-"""How cel-go says of an error that it is at no place of the expression."""
+_MAX_ESTIMATED_BYTES = 16 * 1024
+"""The limit in bytes of a checked expression that ``work`` estimates, which takes about 5 ms the first time. Larger
+ones are deserialized and evaluated only in the sandbox process, if there is one."""
+NO_LOCATION = "ERROR: <input>:-1:0:"
+"""cel-go's position of an error without a location."""
 
 
 class CompileError(ValueError):
-    """An expression that is none, or that is of the wrong type. The message is the compiler's, many lines perhaps."""
+    """An expression that does not compile or has the wrong type. The message is the compiler's, possibly of several
+    lines."""
 
 
 class Environment:
-    """The variables that expressions may name, with their types.
-
-    ``messages`` is a serialized ``FileDescriptorProto`` with the object types among them (``schemas`` makes it).
-    ``optional`` names the variables that may be optional in an expression.
-    """
+    """The typed variables of expressions. ``messages`` is a serialized ``FileDescriptorProto`` with object types (see
+    ``schemas``). ``optional`` names the variables that may be optional in an expression."""
 
     def __init__(self, variables: Mapping[str, Kind], messages: bytes | None = None, *, optional: str = "") -> None:
         self._variables = dict(variables)
@@ -80,33 +78,35 @@ class Environment:
         self._checker: Any = None
 
     def compile(self, source: str, *, gives: Iterable[str] = (), maybe: str = "") -> "Program":
-        """Check an expression; ``gives`` are the types that it may be of, none for any.
+        """Compile an expression; ``gives`` are the allowed result types, by default any.
 
-        ``maybe`` names a variable that is optional in the expression: it is bound to ``optional.of`` the value that the
-        evaluation gets for it, or to ``optional.none()`` when it gets none. Large ones are compiled ``elsewhere``.
-        Raises ``CompileError``, and ``WouldBlock`` on the loop.
+        ``maybe`` names a variable that is optional in the expression: it is bound to ``optional.of`` its value, or to
+        ``optional.none()`` if the evaluation has none. Large expressions are compiled by ``elsewhere``. Raises
+        ``CompileError``, and ``WouldBlock`` on the event loop.
         """
         return _program(source, self._compiled(self._source(source, maybe)), gives, maybe)
 
     async def compile_in_background(
-        self, source: str, hire: Hire, *, gives: Iterable[str] = (), maybe: str = ""
+        self, source: str, get_evaluator: GetEvaluator, *, gives: Iterable[str] = (), maybe: str = ""
     ) -> "Program":
-        """The same for the loop, which goes on while another process compiles a large one. Raises ``Busy``."""
-        return _program(source, await self._compiled_in_background(self._source(source, maybe), hire), gives, maybe)
+        """Compile on the event loop; a large expression is compiled in the sandbox process. Raises ``CompileError`` and
+        ``Busy``."""
+        return _program(
+            source, await self._compiled_in_background(self._source(source, maybe), get_evaluator), gives, maybe
+        )
 
     def check(self, source: str) -> str:
-        """The name of an expression's type, in small letters; nothing is made that could be evaluated. Raises
-        ``CompileError``."""
+        """Only type-check. Returns the name of the expression's type in lower case. Raises ``CompileError``."""
         return _kind(self._compiled(self._source(source, "", runs=False)))
 
-    async def check_in_background(self, source: str, hire: Hire) -> str:
-        """The same for the loop, as ``compile_in_background``."""
-        return _kind(await self._compiled_in_background(self._source(source, "", runs=False), hire))
+    async def check_in_background(self, source: str, get_evaluator: GetEvaluator) -> str:
+        """Type-check on the event loop, as ``compile_in_background``."""
+        return _kind(await self._compiled_in_background(self._source(source, "", runs=False), get_evaluator))
 
     def _source(self, source: str, maybe: str, *, runs: bool = True) -> Source:
         text = with_formats(source)
         if maybe:
-            # On a line of its own, so that the columns in messages stay those of the source.
+            # On a line of its own, so that columns in messages are those of the source.
             text = f"cel.bind({maybe}, {maybe}__given ? optional.of({maybe}__value) : optional.none(),\n{text}\n)"
         return Source(text, self._variables, self._messages, 1 if maybe else 0, runs)
 
@@ -116,20 +116,20 @@ class Environment:
             return self.compiled(source)
         return others.compile(source)
 
-    async def _compiled_in_background(self, source: Source, hire: Hire) -> Compiled:
-        evaluator = None if source.size <= COMPILED_AT_ONCE else hire()
+    async def _compiled_in_background(self, source: Source, get_evaluator: GetEvaluator) -> Compiled:
+        evaluator = None if source.size <= MAX_INLINE_COMPILE_SIZE else get_evaluator()
         return self.compiled(source) if evaluator is None else await evaluator.run_compile(source)
 
     def compiled(self, source: Source) -> Compiled:
-        """Compile here, however long it takes."""
+        """Compile in this process, however long it takes."""
         try:
             if self._checker is None:
                 self._checker = _checker(self._variables, self._messages)
             checked = self._checker.compile(source.text)
         except RuntimeError as error:
-            return Compiled(error=_compiler_words(str(error), source.lines_before))
+            return Compiled(error=_compile_error_text(str(error), source.lines_before))
         except TypeError as error:  # of the messages' descriptors: thousands of fields
-            return Compiled(error=f"{NOWHERE} the types of the variables are too large: {error}")
+            return Compiled(error=f"{NO_LOCATION} the types of the variables are too large: {error}")
         kind = checked.return_type().name().lower()
         if not source.runs:
             return Compiled(kind=kind)
@@ -137,7 +137,7 @@ class Environment:
         try:
             runnable(serialized)
         except RuntimeError:
-            return Compiled(error=f"{NOWHERE} expression recursion limit exceeded")
+            return Compiled(error=f"{NO_LOCATION} expression recursion limit exceeded")
         return Compiled(serialized, kind)
 
 
@@ -160,7 +160,7 @@ def _last_runnable(checked: bytes) -> Any:
 
 
 def runnable(checked: bytes) -> Any:
-    """A checked expression as the library evaluates it. Raises ``RuntimeError`` for what is nested too deep."""
+    """Load a checked expression for evaluation. Raises ``RuntimeError`` if it is nested too deep."""
     return _last_runnable(checked)
 
 
@@ -175,19 +175,19 @@ class Program:
 
     @classmethod
     def of_task(cls, task: Task) -> "Program":
-        """In another process."""
+        """The program of a task, in the sandbox process."""
         return cls("", task.maybe, task.checked)
 
     def task(self, values: Mapping[str, Any]) -> Task:
-        """An evaluation for another process."""
+        """A task for the sandbox process."""
         return Task(self._checked, self._maybe, values)
 
     def work(self, values: Mapping[str, Any], extent: Extent) -> int:
-        """The most that an evaluation may take, in units of ``work``, or more than ``AT_ONCE`` if that takes long to
-        find out. ``extent`` is that of the values together."""
-        if len(self._checked) > _LARGEST_WALKED:
+        """The maximum work of an evaluation, in units of ``work``, or more than ``AT_ONCE`` if the estimate itself
+        takes long. ``extent`` is that of all values together."""
+        if len(self._checked) > _MAX_ESTIMATED_BYTES:
             return AT_ONCE + 1
-        coarse = rounded(extent)
+        coarse = round_up(extent)
         bound = self._bounds.get(coarse)
         if bound is None:
             if len(self._bounds) >= _MAX_BOUNDS:
@@ -198,8 +198,8 @@ class Program:
         return self.bound(values)
 
     def bound(self, values: Mapping[str, Any]) -> int:
-        """The most that an evaluation may take, in units of ``work``, however long it takes to find out."""
-        return work_of(self._read(), {name: Known([value]) for name, value in self._given(values).items()})
+        """The maximum work of an evaluation, in units of ``work``, however long the estimate takes."""
+        return work_of(self._read(), {name: Known([value]) for name, value in self._bound_values(values).items()})
 
     def _read(self) -> Checked:
         if self._tree is None:
@@ -207,23 +207,23 @@ class Program:
         return self._tree
 
     def cost(self, sizes: Sizes) -> int:
-        """The most that an evaluation may cost, in upstream's units, before anything is known but the sizes."""
+        """The maximum cost in upstream's units, from the sizes in the schema."""
         checked = read(self._checked)
-        # The optional variable is bound around the expression (``compile``), which upstream's is not.
+        # The optional variable is bound around the expression (``compile``), which upstream does not do.
         return cost_of(checked, sizes, checked.root.parts[3] if self._maybe else None)
 
     def load(self) -> None:
-        """What the first evaluation would do before."""
+        """Load the expression before the first evaluation."""
         if self._runnable is None:
             self._runnable = runnable(self._checked)
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """The value of the expression. Raises ``EvaluationError``."""
+        """Evaluate the expression. Raises ``EvaluationError``."""
         self.load()
         try:
-            result = self._runnable.eval(data=self._given(values))
+            result = self._runnable.eval(data=self._bound_values(values))
         except RuntimeError as error:
-            raise EvaluationError(_runtime_words(str(error))) from None
+            raise EvaluationError(_runtime_error_text(str(error))) from None
         kind = result.type().name()
         if kind == "NULL":
             return None
@@ -233,10 +233,10 @@ class Program:
             named = "optional" if kind == "ERROR" else kind.lower()
             raise EvaluationError(f"a value of type {named} is of no use here: {error}") from None
         if kind == "ERROR":
-            raise EvaluationError(_runtime_words(str(value)))
+            raise EvaluationError(_runtime_error_text(str(value)))
         return hold_nulls(value)
 
-    def _given(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _bound_values(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         if not self._maybe:
             return values
         given = self._maybe in values
@@ -248,10 +248,10 @@ class Program:
 
 
 def hold_nulls(value: Any) -> Any:
-    """The value, with a reference added for each null in it.
+    """Return the value, after adding a reference for each null in it.
 
-    The library hands out None without counting the reference (0.1.3). None cannot die since Python 3.12; before, it
-    would after some thousand nulls, and the interpreter with it.
+    The library returns None without incrementing its reference count (0.1.3). Since Python 3.12 None is immortal;
+    before, it and the interpreter would be destroyed after some thousand nulls.
     """
     if sys.version_info < (3, 12):
         for _ in range(_nulls(value)):
@@ -278,8 +278,8 @@ def _type(kind: Kind) -> Any:
 _COMPARED = ("int", "uint", "double")
 
 
-def _crosswise() -> Iterable[Function]:
-    """Numbers of different types may be compared in Kubernetes, if not by equality."""
+def _mixed_comparisons() -> Iterable[Function]:
+    """Comparisons between different number types, which Kubernetes allows except for equality."""
     for operator in ("_<_", "_<=_", "_>_", "_>=_"):
         for left in _COMPARED:
             for right in _COMPARED:
@@ -290,21 +290,21 @@ def _crosswise() -> Iterable[Function]:
 def _checker(variables: Mapping[str, Kind], messages: bytes | None) -> Any:
     return cel.NewEnv(
         _pool(messages),
-        config=_config(),
+        config=_declaration_config(),
         variables={name: _type(kind) for name, kind in variables.items()},
-        extensions=[_declared()],
+        extensions=[_declarations()],
     )
 
 
 @lru_cache(maxsize=1)
-def _config() -> Any:
+def _declaration_config() -> Any:
     return cel.NewEnvConfigFromYaml(_CONFIG)
 
 
 @lru_cache(maxsize=1)
-def _declared() -> Any:
-    """The functions as the checker sees them."""
-    return _extension((*FUNCTIONS, *_crosswise()))
+def _declarations() -> Any:
+    """The function declarations for the checker."""
+    return _extension((*FUNCTIONS, *_mixed_comparisons()))
 
 
 def _extension(functions: Iterable[Function], **implementation: str) -> Any:
@@ -324,15 +324,13 @@ def _extension(functions: Iterable[Function], **implementation: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _runner() -> Any:
-    """The environment that every expression runs in."""
-    return cel.NewEnv(config=_config(), extensions=[_extension(run_overloads(hold_nulls), impl="does")])
+    """The environment in which every expression runs."""
+    return cel.NewEnv(config=_declaration_config(), extensions=[_extension(run_overloads(hold_nulls), impl="does")])
 
 
 def _pool(messages: bytes | None) -> Any:
-    """The messages that the checker knows: those of the variables, and an empty one for each of Kubernetes' types.
-
-    (Types declared as opaque are all one type to the library.)
-    """
+    """The messages of the checker: those of the variables, and an empty one for each of Kubernetes' types. (The library
+    does not distinguish opaque types.)"""
     pool = descriptor_pool.DescriptorPool()
     for known in (duration_pb2, struct_pb2, timestamp_pb2):
         pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
@@ -357,8 +355,8 @@ _QUALIFIED = re.compile(
 )
 
 
-def _first_name(found: re.Match[str]) -> str:
-    """Of ``a.b.c`` where nothing is known, cel-go complains about ``a``, at its place."""
+def _undeclared_root(found: re.Match[str]) -> str:
+    """For ``a.b.c`` with undeclared ``a``, cel-go reports ``a`` at its position."""
     before, first = found[3].rpartition(".")[0], found[3].partition(".")[0]
     column = max(1, int(found[2]) - len(before))
     detail = f"ERROR: <input>:{found[1]}:{column}: undeclared reference to '{first}'{found[4]}"
@@ -371,8 +369,8 @@ _OVERLOAD = re.compile(
 )
 
 
-def _called_on(found: re.Match[str]) -> str:
-    """Of ``x.f(y)`` cel-go says ``X.(Y)``, where the library says ``(X, Y)``."""
+def _receiver_call(found: re.Match[str]) -> str:
+    """cel-go prints the call ``x.f(y)`` as ``X.(Y)``, the library as ``(X, Y)``."""
     before = found[6][: int(found[2]) - 1]
     if not before.endswith(f".{found[3]}"):
         return found[0]
@@ -386,14 +384,14 @@ def _called_on(found: re.Match[str]) -> str:
     return f"{found[1]}'{target}.({others})'{found[5]}"
 
 
-def _compiler_words(text: str, lines_before: int) -> str:
-    """The library's message as cel-go words it."""
+def _compile_error_text(text: str, lines_before: int) -> str:
+    """Convert the library's error message to cel-go's."""
     text = text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-    text = _OVERLOAD.sub(_called_on, _QUALIFIED.sub(_first_name, _STRUCT.sub("", text)))
+    text = _OVERLOAD.sub(_receiver_call, _QUALIFIED.sub(_undeclared_root, _STRUCT.sub("", text)))
     if lines_before:
         text = _PLACE.sub(lambda found: f"ERROR: <input>:{int(found[1]) - lines_before}:", text)
     if not text.startswith("ERROR: "):
-        text = f"{NOWHERE} {_in_limits_words(text)}"
+        text = f"{NO_LOCATION} {_limit_error_text(text)}"
     return text
 
 
@@ -409,7 +407,7 @@ _LIMITS = (
 )
 
 
-def _in_limits_words(text: str) -> str:
+def _limit_error_text(text: str) -> str:
     for pattern, words in _LIMITS:
         text, changed = pattern.subn(words, text)
         if changed:
@@ -430,7 +428,7 @@ _CODE = re.compile(r"^[A-Z_]+: ")
 _CODE_AFTER = re.compile(r" \[[A-Z_]+\]$")
 
 
-def _runtime_words(text: str) -> str:
+def _runtime_error_text(text: str) -> str:
     text = _CODE_AFTER.sub("", _CODE.sub("", text))
     for pattern, words in _RUNTIME:
         text, changed = pattern.subn(words, text)

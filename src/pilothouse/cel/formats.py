@@ -1,9 +1,9 @@
 """``format.dns1123Label()``, ``format.named(name)`` and ``.validate(text)`` (k8s.io/apiserver
 ``pkg/cel/library/format.go``, v0.36).
 
-The last two give optional values, and the library takes no optional from a function of ours. So the expression is
-rewritten before it is compiled: a format that is none is an empty map, which ``optional.ofNonZeroValue`` makes nothing
-of; errors come as a list of at most one list, of which ``[?0]`` takes the first.
+The last two return optional values, which the library does not accept from our functions. So the expression is
+rewritten before it is compiled: an unknown format is an empty map, which ``optional.ofNonZeroValue`` converts to none;
+errors are a list of at most one list, of which ``[?0]`` takes the first.
 """
 
 import re
@@ -23,7 +23,7 @@ from pilothouse.machinery.string_formats import FORMATS
 
 
 def _unprefixed(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """A prefix may end with a dash, since something follows."""
+    """A prefix may end with a dash."""
     return lambda text: check(f"{text[:-1]}a" if text.endswith("-") and len(text) > 1 else text)
 
 
@@ -54,8 +54,8 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def _errors(form: dict[str, Any], text: str) -> list[list[str]]:
-    found = _CHECKS[text_of(form)](text)
-    return [found] if found else []
+    errors = _CHECKS[text_of(form)](text)
+    return [errors] if errors else []
 
 
 _FORMAT = "kubernetes.NamedFormat"
@@ -75,7 +75,7 @@ _TOKEN = re.compile(
 
 
 def with_formats(source: str) -> str:
-    """The expression with its calls of formats rewritten."""
+    """Rewrite the calls of formats in an expression."""
     if "format" in source:
         source = _replaced(source, _CONSTANT, _constant)
         source = _calls_replaced(source, _NAMED, "optional.ofNonZeroValue(kubernetes.namedFormat(", "))")
@@ -93,7 +93,7 @@ def _replaced(source: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]
 
 
 def _calls_replaced(source: str, pattern: re.Pattern[str], head: str, tail: str) -> str:
-    """Each call that begins as the pattern says, with another beginning and another end."""
+    """Replace begin and end of each call whose begin matches the pattern."""
     at = 0
     while (found := pattern.search(source, at)) is not None:
         end = _closing(source, found.end())
@@ -106,7 +106,7 @@ def _calls_replaced(source: str, pattern: re.Pattern[str], head: str, tail: str)
 
 
 def _closing(source: str, at: int) -> int:
-    """Where the parenthesis closes that was open before ``at``; -1 when it does not."""
+    """The index of the closing parenthesis for the one open before ``at``; -1 if there is none."""
     depth = 1
     for token in _TOKEN.finditer(source, at):
         depth += (token[0] == "(") - (token[0] == ")")
@@ -116,7 +116,7 @@ def _closing(source: str, at: int) -> int:
 
 
 def _is_code(source: str, at: int) -> bool:
-    """Whether the place is in no string and no comment."""
+    """Whether an index is outside of strings and comments."""
     return all(
         not token.start() < at < token.end() or token[0][:1] not in "\"'/rRbB" for token in _TOKEN.finditer(source)
     )

@@ -1,6 +1,6 @@
-"""Kubernetes' functions for expressions: their declarations for the checker, and what they do.
+"""Kubernetes' functions for expressions: declarations for the checker, and implementations.
 
-After k8s.io/apiserver ``pkg/cel/library`` (v0.36). At run time a value of one of their types is a map with a tag
+After k8s.io/apiserver ``pkg/cel/library`` (v0.36). At run time a value of Kubernetes' types is a map with a tag
 (``tagged``) and a canonical text, so that equal values are equal maps.
 """
 
@@ -21,7 +21,7 @@ FUNCTIONS: tuple[Function, ...] = (
 )
 
 _KINDS = ("bool", "bytes", "double", "int", "uint", "string", "duration", "timestamp", "list", "map", "null")
-"""What a ``dyn`` parameter may be: at run time an overload is found by the kinds of its arguments."""
+"""The types of a ``dyn`` parameter: at run time overloads are resolved by the types of arguments."""
 
 
 def _run_type(kind: Type) -> Type:
@@ -31,13 +31,14 @@ def _run_type(kind: Type) -> Type:
 
 
 def run_overloads(taken: Callable[[Any], Any]) -> Iterator[Function]:
-    """The functions as they are run: one per name and kinds of arguments; tags decide between those of one kind.
+    """The overloads at run time: one for each name and argument types; overloads with the same types are distinguished
+    by tags.
 
     ``taken`` is applied to every argument.
     """
     grouped: dict[tuple[str, tuple[Type, ...], bool], list[Function]] = {}
     for function in FUNCTIONS:
-        for takes in _expanded(tuple(_run_type(kind) for kind in function.takes)):
+        for takes in _expand_dyn(tuple(_run_type(kind) for kind in function.takes)):
             grouped.setdefault((function.name, takes, function.member), []).append(function)
     for (name, takes, member), candidates in grouped.items():
         gives = {_run_type(candidate.gives) for candidate in candidates}
@@ -45,43 +46,43 @@ def run_overloads(taken: Callable[[Any], Any]) -> Iterator[Function]:
         yield Function(name, takes, gives.pop(), _choose(name, candidates, taken), member=member)
 
 
-def _expanded(takes: tuple[Type, ...]) -> Iterator[tuple[Type, ...]]:
+def _expand_dyn(takes: tuple[Type, ...]) -> Iterator[tuple[Type, ...]]:
     if "dyn" not in takes:
         yield takes
         return
     at = takes.index("dyn")
     for kind in _KINDS:
-        yield from _expanded((*takes[:at], kind, *takes[at + 1 :]))
+        yield from _expand_dyn((*takes[:at], kind, *takes[at + 1 :]))
 
 
-_left: list[Any] = []
-"""The result of the last call. The library never gives back what it is handed or hands out (0.1.3); it keeps empty
-containers, at least, once it has read them."""
+_last_result: list[Any] = []
+"""The result of the last call. The library never frees arguments and results (0.1.3), so containers are emptied after
+it has read them."""
 
 
 def _choose(name: str, candidates: list[Function], taken: Callable[[Any], Any]) -> Does:
     def call(*arguments: Any) -> Any:
-        _empty(_left)
+        _clear(_last_result)
         for argument in arguments:
             taken(argument)
         for candidate in candidates:
             if all(_fits(kind, argument) for kind, argument in zip(candidate.takes, arguments, strict=True)):
                 assert candidate.does is not None, "what is run has something to do"
                 result = candidate.does(*arguments)
-                _left.append(result)
+                _last_result.append(result)
                 for argument in arguments:
                     if argument is not result:
-                        _empty(argument)
+                        _clear(argument)
                 return result
         raise CallError(f"no such overload: {name}")
 
     return call
 
 
-def _empty(container: Any) -> None:
-    if container is _left:
+def _clear(container: Any) -> None:
+    if container is _last_result:
         for result in container:
-            _empty(result)
+            _clear(result)
     if isinstance(container, dict | list):
         container.clear()
 

@@ -1,8 +1,8 @@
-"""``Object.spec{replicas: 1}`` and ``JSONPatch{op: "add"}``, as maps.
+"""Rewrites ``Object.spec{replicas: 1}`` and ``JSONPatch{op: "add"}`` to maps.
 
-Mutating policies build what they want with types that are not declared: any field of ``Object`` is an ``Object.field``.
-The library knows declared types only, so the expression is rewritten before it is compiled: the name of the type
-goes (blanks keep the columns), and the names of fields become strings.
+Mutating policies construct objects of undeclared types: any field of ``Object`` is an ``Object.field``. The library
+only knows declared types, so the type name is replaced by blanks before compiling (which keeps columns), and field
+names by strings.
 """
 
 import re
@@ -18,19 +18,19 @@ _WHOLE = re.compile(r"__([a-z]+)__")
 
 
 def unescape(name: str) -> str:
-    """The name of a property that expressions write escaped: ``my__dash__name`` → ``my-name``."""
+    """The property for an escaped name: ``my__dash__name`` → ``my-name``."""
     whole = _WHOLE.fullmatch(name)
     if whole is not None and whole[1] not in _UNESCAPED:
         return whole[1]
     return _ESCAPE.sub(lambda found: _UNESCAPED[found[1]], name)
 
 
-def as_maps(source: str) -> str:
-    """The expression with maps where it initializes objects and patches."""
+def initializers_as_maps(source: str) -> str:
+    """Replace initializers of objects and patches by maps."""
     tokens = [(found.lastgroup or "", found[0]) for found in _TOKEN.finditer(source)]
     result: list[str] = []
     braces: list[bool] = []
-    """Whether each open brace is one of an object; brackets and parentheses are False."""
+    """For each open bracket, whether it is the brace of an initializer."""
     key_next = False
     at = 0
     while at < len(tokens):
@@ -58,7 +58,7 @@ def as_maps(source: str) -> str:
 
 
 def _type_end(tokens: list[tuple[str, str]], at: int) -> int:
-    """Where the brace of an initializer is that begins here; 0 when none does."""
+    """The index of the brace of an initializer that begins here; 0 if there is none."""
     position, name_next = at + 1, False
     while position < len(tokens):
         kind, text = tokens[position]

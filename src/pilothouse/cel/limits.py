@@ -1,8 +1,8 @@
-"""What evaluations may cost when they run (k8s.io/apiserver ``pkg/apis/cel/config.go``, v0.36), and who evaluates.
+"""Limits of evaluations (k8s.io/apiserver ``pkg/apis/cel/config.go``, v0.36), and where expressions are evaluated.
 
-Upstream's cost units are not counted here. An expression that may take long, as ``work`` says, is left to a process
-that is ended when its time is over (``sandbox``); what it took is charged. Where there are no processes, in virtual
-time, the bound itself is charged, so that the same writes are rejected every time.
+Upstream's cost units are not counted here. An expression that may take long according to ``work`` is evaluated in a
+process with a time limit (``sandbox``); its time is charged. Without a process, in virtual time, the estimated maximum
+is charged, so that the result is deterministic.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,21 +18,21 @@ PER_CALL_LIMIT = 1_000_000
 BUDGET = 10_000_000
 BUDGET_OF_MATCH_CONDITIONS = 2_500_000
 CHECK_COST = 350_000
-"""Of one question to the authorizer (``pkg/cel/library/cost.go``)."""
+"""The cost of an authorization check (``pkg/cel/library/cost.go``)."""
 
 UNITS_PER_SECOND = 2_000_000
-"""Upstream does five times as much in a second: it has its values in the form that it needs, and no copies."""
+"""Upstream does five times as much in a second, since it need not convert and copy values."""
 AT_ONCE = 50_000
-"""Work (``work``) that one evaluation may do where it stands, some 2.5 ms."""
-ALL_AT_ONCE = 200_000
-"""Work of all that are evaluated about one object where they stand. Few take what they might."""
+"""The maximum work (``work``) of an evaluation in the calling thread, about 2.5 ms."""
+MAX_INLINE_WORK_PER_OBJECT = 200_000
+"""The maximum work of all evaluations for one object in the calling thread. Few need their maximum."""
 _WORK_PER_UNIT = 10
-"""20 million of ``work`` are a second."""
-COMPILED_AT_ONCE = 1024
-"""How large an expression and the types of its variables are, in characters and bytes, that are compiled where they
-stand: some 5 ms. The library keeps the interpreter's lock, so that no thread helps."""
+"""20 million units of ``work`` are a second."""
+MAX_INLINE_COMPILE_SIZE = 1024
+"""The maximum size of an expression and its variable types, in characters and bytes, that is compiled in the calling
+thread: about 5 ms. The library holds the interpreter's lock, so threads do not help."""
 COMPILE_SECONDS = 4.0
-"""What compiling may take. The largest expressions that there may be (100,000 characters) take one second."""
+"""The time limit of compiling. The largest allowed expressions (100,000 characters) take one second."""
 
 COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 TOO_LONG_TO_COMPILE = "ERROR: <input>:-1:0: compiling the expression takes too much time or memory"
@@ -40,26 +40,26 @@ OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further
 
 
 class EvaluationError(ValueError):
-    """An expression that came to no value: a missing key, an overflow, a type that could not be known before."""
+    """An evaluation failed: a missing key, an overflow, a dynamic type error."""
 
 
 class OutOfBudget(ValueError):
-    """The expressions about one object cost too much together."""
+    """The expressions for one object exceed the total cost."""
 
     def __init__(self, text: str = OUT_OF_BUDGET) -> None:
         super().__init__(text)
 
 
 class Busy(Exception):  # no error: come again later
-    """Too many evaluations wait."""
+    """Too many evaluations are queued; the client may retry."""
 
 
 class WouldBlock(Exception):  # no error: it says who is to evaluate
-    """An expression may take long, and the caller must not block the loop."""
+    """An expression may take long, and the caller must not block the event loop."""
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What another process needs for an evaluation."""
+    """An evaluation for the sandbox process."""
 
     checked: bytes
     maybe: str
@@ -67,7 +67,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """What an evaluation came to: a value, or an error."""
+    """The result of an evaluation: a value or an error."""
 
     value: Any = None
     error: str = ""
@@ -75,24 +75,24 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What another process needs to compile an expression: see ``environment.Environment``."""
+    """An expression to compile: see ``environment.Environment``."""
 
     text: str
     variables: Mapping[str, Any]
     messages: bytes | None = None
     lines_before: int = 0
-    """Of the text, which is generated: the positions in messages are those of the source."""
+    """The number of generated lines before the source, to correct positions in messages."""
     runs: bool = True
-    """Whether it is to be evaluated, or only checked."""
+    """Whether it will be evaluated, or is only checked."""
 
     @property
     def size(self) -> int:
-        """What decides how long it takes."""
+        """The size that determines the time of compiling."""
         return len(self.text) + len(self.messages or b"") // 16
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    """A checked expression, serialized, and the name of its type in small letters; or the compiler's message."""
+    """A serialized checked expression and the name of its type in lower case, or the compiler's error."""
 
     checked: bytes = b""
     kind: str = ""
@@ -100,88 +100,89 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 class Elsewhere(Protocol):
-    """Does what takes long in another process and waits for it. Raises ``WouldBlock`` where it must not wait."""
+    """Runs long computations in another process and waits for it. Raises ``WouldBlock`` if the caller must not wait."""
 
     def compiles_here(self, size: int) -> bool:
-        """Whether a ``Source`` of this size is compiled where it stands."""
+        """Whether a ``Source`` of this size is compiled in the calling thread."""
 
     def compile(self, source: Source) -> Compiled:
-        """Compile."""
+        """Compile in the other process."""
 
     def evaluate(self, task: Task) -> Evaluated:
-        """Evaluate."""
+        """Evaluate in the other process."""
 
 
 class OnLoop:
-    """``Elsewhere`` for one computation on the loop, which must not wait. What it compiles adds up."""
+    """``Elsewhere`` for one computation on the event loop, which must not wait. The sizes of compiled expressions are
+    added up."""
 
     def __init__(self) -> None:
-        self._left = COMPILED_AT_ONCE
+        self._left = MAX_INLINE_COMPILE_SIZE
 
     def compiles_here(self, size: int) -> bool:
-        """Raises ``WouldBlock`` for what is too much together; the caller starts again elsewhere."""
+        """Raises ``WouldBlock`` if the total is too large; the caller starts again in a thread."""
         self._left -= size
         if self._left < 0:
             raise WouldBlock
         return True
 
     def compile(self, source: Source) -> Compiled:
-        """Left to another process."""
+        """Raises ``WouldBlock``."""
         raise WouldBlock
 
     def evaluate(self, task: Task) -> Evaluated:
-        """Left to another process."""
+        """Raises ``WouldBlock``."""
         raise WouldBlock
 
 
 elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
-"""Who compiles and evaluates what takes long; None where there are no processes."""
+"""Where long computations run; None if there are no processes."""
 
 
 Ask = Callable[[dict[str, str]], tuple[bool, str, str]]
 
 
 class Evaluator(Protocol):
-    """Compiles and evaluates what may take long (``sandbox.Sandbox``)."""
+    """Compiles and evaluates in another process (``sandbox.Sandbox``)."""
 
     async def run_compile(self, source: Source) -> Compiled:
         """Compile off the event loop. Raises ``Busy``."""
 
     def compile(self, source: Source) -> Compiled:
-        """The same for a thread that may wait."""
+        """Compile, blocking the calling thread."""
 
     async def run(self, task: Task, ask: Ask | None = None) -> Evaluated:
-        """Evaluate off the event loop, which ``ask`` is called on. Raises ``Busy``."""
+        """Evaluate off the event loop; ``ask`` is called on it. Raises ``Busy``."""
 
     def evaluate(self, task: Task) -> Evaluated:
-        """The same for a thread that may wait."""
+        """Evaluate, blocking the calling thread."""
 
 
-Hire = Callable[[], Evaluator | None]
-"""Gives the evaluator, which is made with the first use; None where there are no processes."""
+GetEvaluator = Callable[[], Evaluator | None]
+"""Returns the evaluator, created with the first call; None if there are no processes."""
 
 
 def no_process() -> None:
-    """Of virtual time."""
+    """For virtual time."""
 
 
-class Questions:
-    """What one evaluation asks the authorizer. Each question costs a third of a call's limit."""
+class AuthorizationChecks:
+    """The authorization checks of one evaluation. Each costs a third of the limit of a call."""
 
     def __init__(self, answer: Ask) -> None:
         self._answer = answer
         self._asked = 0
 
     def ask(self, question: dict[str, str]) -> tuple[bool, str, str]:
-        """The answer. Raises ``EvaluationError`` for one question too many."""
+        """Check. Raises ``EvaluationError`` if there are too many."""
         self._asked += 1
         if self._exceeded:
             raise EvaluationError(COST_EXCEEDED)
         return self._answer(question)
 
     def charge(self, budget: "Budget") -> None:
-        """Afterwards. Raises ``EvaluationError`` when there was one too many: expressions may have gone on without its
-        answer."""
+        """Charge the checks after the evaluation. Raises ``EvaluationError`` if there were too many, since an
+        expression may have ignored the error."""
         budget.charge(self._asked * CHECK_COST)
         if self._exceeded:
             raise EvaluationError(COST_EXCEEDED)
@@ -192,14 +193,14 @@ class Questions:
 
 
 class Budget:
-    """What the expressions about one object may still cost."""
+    """The remaining cost of the expressions for one object."""
 
     def __init__(self, units: int = BUDGET) -> None:
         self._left = units
-        self._at_once = ALL_AT_ONCE
+        self._at_once = MAX_INLINE_WORK_PER_OBJECT
 
     def may_run_inline(self, work: int) -> bool:
-        """Whether so much work may be done where it stands; if so, it is charged."""
+        """Whether so much work may be done in the calling thread; if so, it is charged."""
         if work > min(AT_ONCE, self._at_once):
             return False
         self._at_once -= work
@@ -207,57 +208,60 @@ class Budget:
         return True
 
     def charge(self, units: int) -> None:
-        """Raises ``OutOfBudget``."""
+        """Charge cost units. Raises ``OutOfBudget``."""
         self._left -= units
         if self._left < 0:
             raise OutOfBudget
 
     def charge_bound(self, work: int) -> None:
-        """Of an evaluation that cannot be stopped. Raises ``EvaluationError`` before one that may take too long."""
+        """Charge the maximum of an evaluation that cannot be interrupted. Raises ``EvaluationError`` if it may take too
+        long."""
         units = work // _WORK_PER_UNIT
         if units > PER_CALL_LIMIT:
             raise EvaluationError(COST_EXCEEDED)
         self.charge(units)
 
     def charge_seconds(self, seconds: float) -> None:
-        """Of an evaluation elsewhere."""
+        """Charge the time of an evaluation in another process."""
         self.charge(int(seconds * UNITS_PER_SECOND))
 
 
 class Program(Protocol):
-    """A compiled expression, as far as limits are concerned: ``environment.Program``."""
+    """The parts of ``environment.Program`` that are used here."""
 
     def work(self, values: Mapping[str, Any], extent: "Extent") -> int:
-        """The most that an evaluation may take, or more than ``AT_ONCE``."""
+        """The maximum work of an evaluation, or more than ``AT_ONCE``."""
         ...
 
     def bound(self, values: Mapping[str, Any]) -> int:
-        """The most that an evaluation may take, however long it takes to find out."""
+        """The maximum work of an evaluation, however long the estimate takes."""
         ...
 
     def task(self, values: Mapping[str, Any]) -> Task:
-        """An evaluation for another process."""
+        """A task for another process."""
         ...
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """The value. Raises ``EvaluationError``."""
+        """Evaluate. Raises ``EvaluationError``."""
         ...
 
 
 def evaluate(program: Program, values: Mapping[str, Any], extent: "Extent", budget: Budget) -> Any:
-    """The value of an expression. Raises ``EvaluationError``, ``OutOfBudget``, and ``WouldBlock`` on the loop."""
+    """Evaluate an expression within the budget. Raises ``EvaluationError``, ``OutOfBudget``, and ``WouldBlock`` on the
+    event loop."""
     work = program.work(values, extent)
     if budget.may_run_inline(work):
         return program.evaluate(values)
     others = elsewhere.get()
     if others is not None:
-        return settled(others.evaluate(program.task(values)), budget)
+        return charged_value(others.evaluate(program.task(values)), budget)
     budget.charge_bound(program.bound(values))
     return program.evaluate(values)
 
 
-def settled(result: Evaluated, budget: Budget) -> Any:
-    """The value that another process has come to, charged. Raises ``EvaluationError`` and ``OutOfBudget``."""
+def charged_value(result: Evaluated, budget: Budget) -> Any:
+    """The value of an evaluation in another process, after charging its cost. Raises ``EvaluationError`` and
+    ``OutOfBudget``."""
     budget.charge_seconds(result.seconds)
     if result.error:
         raise EvaluationError(result.error)

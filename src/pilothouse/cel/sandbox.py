@@ -1,9 +1,7 @@
-"""Compiles and evaluates what may take long, in a process of its own.
+"""Compiles and evaluates long expressions in a process that can be killed, so that the server is not blocked.
 
-Others are answered meanwhile, and the process can be ended.
-
-The process is started with the first such evaluation, and another one after it had to be ended. What it may take of
-the processor and of memory it enforces itself (``sandboxed``); ``Sandbox`` ends it when it does not answer.
+The process is started with the first such expression, and again after it had to be killed. It limits its own CPU time
+and memory (``sandboxed``); ``Sandbox`` kills it if it does not respond.
 """
 
 import asyncio
@@ -40,14 +38,14 @@ T = TypeVar("T")
 
 _SECONDS = PER_CALL_LIMIT / UNITS_PER_SECOND
 _PATIENCE_SECONDS = 6 * _SECONDS
-"""How long an answer may take on a machine with much else to do; the process counts its own time."""
+"""The timeout of a response on a busy machine; the process counts its own CPU time."""
 _COMPILE_PATIENCE_SECONDS = 4 * COMPILE_SECONDS
 _START_SECONDS = 30.0
 _MAX_WAITING = 8
 
 
 class Sandbox:
-    """Does one after the other."""
+    """Runs tasks one at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +56,7 @@ class Sandbox:
         self._stopped = False
 
     async def run(self, task: Task, ask: Ask | None = None) -> Evaluated:
-        """``evaluate`` off the event loop; the questions come back to it. Raises ``Busy``."""
+        """``evaluate`` off the event loop, on which ``ask`` is called. Raises ``Busy``."""
         loop = asyncio.get_running_loop()
         return await self._off_loop(partial(self.evaluate, task, ask and _on_loop(loop, ask)))
 
@@ -78,7 +76,7 @@ class Sandbox:
             self._waiting -= 1
 
     def compile(self, source: Source) -> Compiled:
-        """The compiled expression, or what is wrong with it: that it takes too long, perhaps."""
+        """The compiled expression, or the error; also if it takes too long."""
         with self._lock, self._patience(_COMPILE_PATIENCE_SECONDS) as process:
             try:
                 return msgspec.msgpack.decode(_sent(process, pickle.dumps(source)), type=Compiled)
@@ -86,27 +84,27 @@ class Sandbox:
                 self._end()
                 return Compiled(error=TOO_LONG_TO_COMPILE)
             except BaseException:
-                self._end()  # it still waits for an answer
+                self._end()  # the process still waits for a response
                 raise
 
     def evaluate(self, task: Task, ask: Ask | None = None) -> Evaluated:
-        """What it comes to: an exceeded cost limit when that takes too long or too much memory."""
+        """The result of the evaluation; an exceeded cost limit if it needs too much time or memory."""
         with self._lock, self._patience(_PATIENCE_SECONDS) as process:
             try:
                 return _evaluated(process, task, ask)
             except EvaluationError as error:
-                self._end()  # it still waits for an answer
+                self._end()  # the process still waits for a response
                 return Evaluated(error=str(error))
             except (OSError, EOFError):
                 self._end()
                 return Evaluated(error=COST_EXCEEDED, seconds=_SECONDS)
             except BaseException:
-                self._end()  # it still waits for an answer
+                self._end()  # the process still waits for a response
                 raise
 
     @contextmanager
     def _patience(self, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-        """The process, which is ended after so long."""
+        """The process, which is killed after the timeout."""
         process = self._ready()
         timer = threading.Timer(seconds, process.kill)
         timer.daemon = True
@@ -117,11 +115,11 @@ class Sandbox:
             timer.cancel()
 
     def stop(self) -> None:
-        """End the process, and start none again."""
+        """Kill the process for good."""
         self._stopped = True
         process = self._process
         if process is not None:
-            process.kill()  # which ends the wait for it
+            process.kill()  # ends the read that waits for it
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -140,7 +138,7 @@ class Sandbox:
         return self._process
 
     def _ready(self) -> subprocess.Popen[bytes]:
-        """The process, once it has imported what it needs."""
+        """The process, after its imports."""
         process = self._process
         if process is None or process.poll() is not None:
             process = self._start()
@@ -160,7 +158,7 @@ class Sandbox:
         return process
 
     def _end(self) -> None:
-        """End the process. The next one begins to start: it takes longer than what it is for."""
+        """Kill the process and start the next one, since starting takes longer than most tasks."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -170,7 +168,7 @@ class Sandbox:
 
 
 def _evaluated(process: subprocess.Popen[bytes], task: Task, ask: Ask | None) -> Evaluated:
-    """Raises ``EOFError`` when the process has ended."""
+    """Raises ``EOFError`` if the process has ended."""
     frame = _sent(process, pickle.dumps(task))
     while True:
         answer: dict[str, Any] = msgspec.msgpack.decode(frame, ext_hook=_decode_other)
@@ -182,7 +180,7 @@ def _evaluated(process: subprocess.Popen[bytes], task: Task, ask: Ask | None) ->
 
 
 def _sent(process: subprocess.Popen[bytes], message: bytes) -> bytes:
-    """What the process answers. Raises ``EOFError`` when it has ended."""
+    """Send a message and return the response. Raises ``EOFError`` if the process has ended."""
     assert process.stdin is not None, "it is a pipe"
     assert process.stdout is not None, "it is a pipe"
     write_frame(process.stdin, message)
@@ -198,7 +196,7 @@ def _decode_other(code: int, data: memoryview) -> Any:
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, ask: Ask) -> Ask:
-    """The authorizer belongs to the loop."""
+    """Call the authorizer on its event loop."""
 
     def asked(question: dict[str, str]) -> tuple[bool, str, str]:
         answer: Future[tuple[bool, str, str]] = Future()

@@ -1,10 +1,10 @@
-"""Messages over the pipes between ``sandbox`` and ``sandboxed``: four bytes of length, then so many."""
+"""Messages over the pipes between ``sandbox`` and ``sandboxed``: four bytes of length and the content."""
 
 from typing import IO
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
-    """One message; None when there will be none."""
+    """One message; None at the end of the stream."""
     head = stream.read(4)
     if len(head) < 4:
         return None

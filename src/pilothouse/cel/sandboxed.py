@@ -1,8 +1,7 @@
-"""The process that evaluates what may take long: ``python -m`` of this module, started and ended by ``sandbox``.
+"""The process for long expressions: ``python -m`` of this module, started and killed by ``sandbox``.
 
-It reads one task after the other, and answers each before it reads the next: with the compiled expression, with what
-one came to, or first with questions to the authorizer. It ends itself when that takes too much of the processor or of
-memory.
+It reads one task after the other and responds with the compiled expression or the result, before that possibly with
+authorization checks. It exits if a task needs too much CPU time or memory.
 """
 
 import contextlib
@@ -37,14 +36,14 @@ with lazy_imports():
     import resource
 
 MEMORY_BYTES = 512 * 1024 * 1024
-"""For the values of an evaluation."""
+"""The memory limit of an evaluation."""
 RESULT_BYTES = 4 * 1024 * 1024
-"""The largest value that an evaluation may come to; objects have at most 3 MiB."""
+"""The size limit of a result; objects have at most 3 MiB."""
 
 
 def main(tasks: IO[bytes], answers: IO[bytes]) -> None:
-    """Evaluate until the other side is gone."""
-    Environment({}).compile("[1].all(one, one > 0)").evaluate({})  # the library is there before time is counted
+    """Run tasks until the stream ends."""
+    Environment({}).compile("[1].all(one, one > 0)").evaluate({})  # loads the library before the time is counted
     _limit_memory()
     write_frame(answers, b"")
     while (frame := read_frame(tasks)) is not None:
@@ -68,7 +67,7 @@ def _key(source: Source) -> tuple[bytes, bytes | None]:
 
 @lru_cache(maxsize=4)
 def _environment(variables: bytes, messages: bytes | None) -> Environment:
-    """A schema or a policy may have many expressions."""
+    """Cached, since a schema or policy may have many expressions."""
     return Environment(pickle.loads(variables), messages)  # noqa: S301  # written above
 
 
@@ -83,29 +82,29 @@ def _answer(task: Task, tasks: IO[bytes], answers: IO[bytes]) -> bytes:
     asking.set(ask)
     program = Program.of_task(task)
     _end_after(COMPILE_SECONDS)
-    program.load()  # part of compiling it: others pay for it, too
-    began = time.process_time()
+    program.load()  # a part of compiling, which every caller pays
+    started = time.process_time()
     _end_after(PER_CALL_LIMIT / UNITS_PER_SECOND)
     try:
         answer: dict[str, Any] = {"value": program.evaluate(task.values)}
-        encoded = _encoded(answer, began)
+        encoded = _encoded(answer, started)
         if len(encoded) > RESULT_BYTES:
-            encoded = _encoded({"error": COST_EXCEEDED}, began)
+            encoded = _encoded({"error": COST_EXCEEDED}, started)
     except EvaluationError as error:
-        encoded = _encoded({"error": str(error)}, began)
+        encoded = _encoded({"error": str(error)}, started)
     except MemoryError:
-        encoded = _encoded({"error": COST_EXCEEDED}, began)
+        encoded = _encoded({"error": COST_EXCEEDED}, started)
     finally:
         _end_after(0)
     return encoded
 
 
-def _encoded(answer: dict[str, Any], began: float) -> bytes:
-    return msgspec.msgpack.encode({**_with_durations(answer), "seconds": time.process_time() - began})
+def _encoded(answer: dict[str, Any], started: float) -> bytes:
+    return msgspec.msgpack.encode({**_with_durations(answer), "seconds": time.process_time() - started})
 
 
 def _with_durations(value: Any) -> Any:
-    """The value, with durations in a form that comes back as one: by itself they would be texts."""
+    """The value with durations in a decodable form; otherwise they would be encoded as strings."""
     match value:
         case dict():
             return {key: _with_durations(member) for key, member in value.items()}
@@ -120,13 +119,13 @@ def _with_durations(value: Any) -> Any:
 
 
 def _end_after(seconds: float) -> None:
-    """Of the processor's time, where that can be said; the other side ends us later."""
+    """Limit the CPU time where the platform supports it; otherwise the parent kills the process."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _limit_memory() -> None:
-    with contextlib.suppress(OSError, ImportError):  # only Linux says what is used already
+    with contextlib.suppress(OSError, ImportError):  # only Linux reports the memory in use
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         most = used + MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -1,8 +1,8 @@
-"""Structural schemas as types for the checker, and values in the form that those types mean.
+"""Converts structural schemas to types for the checker, and values to the form of these types.
 
 After k8s.io/apiserver ``pkg/cel/common/schemas.go`` and ``pkg/cel/escaping.go`` (v0.36). Objects are messages, so that
-a field that the schema does not have is an error of the compiler; names that are none in CEL are escaped; strings of
-the formats ``byte``, ``date``, ``date-time`` and ``duration`` are bytes, timestamps and durations.
+undefined fields are compile errors; property names that are no CEL identifiers are escaped; strings with the formats
+``byte``, ``date``, ``date-time`` and ``duration`` are bytes, timestamps and durations.
 """
 
 import base64
@@ -43,7 +43,7 @@ _SCALARS: Mapping[str, Kind] = {"boolean": "bool", "integer": "int", "number": "
 
 
 def escape(name: str) -> str | None:
-    """The name of a property as expressions write it; None when they cannot."""
+    """The escaped name of a property; None if it can't be escaped."""
     if name in RESERVED:
         return f"__{name}__"
     if _ESCAPABLE.fullmatch(name) is None:
@@ -52,19 +52,19 @@ def escape(name: str) -> str | None:
 
 
 def with_object_meta(node: Node) -> Node:
-    """The schema of a whole object: its apiVersion, kind, and name may be read whatever the schema says."""
+    """The schema of an object including apiVersion, kind and metadata, which expressions may always read."""
     properties = {**(node.get("properties") or {}), "apiVersion": _STRING, "kind": _STRING, "metadata": _META}
     return {**node, "properties": properties}
 
 
 class Types:
-    """The messages that a schema needs; asked for one node after the other, then serialized."""
+    """The messages for a schema. Call ``of`` for each node, then ``serialized``."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, dict[str, Kind]]] = []
 
     def of(self, node: Node, *, root: bool = False) -> Kind | None:
-        """The type of values of a node; None when the schema does not say."""
+        """The type of a node's values; None if the schema does not specify it."""
         if node.get("x-kubernetes-int-or-string"):
             return "dyn"
         match node.get("type"):
@@ -117,11 +117,11 @@ def _add_field(message: Any, name: str, number: int, kind: Kind) -> None:
     if isinstance(kind, str):
         message.field.add(name=name, number=number, label=_OPTIONAL, **_wire(kind))
         return
-    inner = kind[1] if isinstance(kind[1], str) else "dyn"  # what is repeated cannot be repeated again
+    inner = kind[1] if isinstance(kind[1], str) else "dyn"  # a repeated field can't be nested
     if kind[0] == "list":
         message.field.add(name=name, number=number, label=_REPEATED, **_wire(inner))
         return
-    # A map is a repeated message; its name is prescribed.
+    # A map is a repeated message with a prescribed name.
     entry = "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
     nested = message.nested_type.add(name=entry)
     nested.options.map_entry = True
@@ -140,7 +140,7 @@ def _wire(kind: str) -> dict[str, Any]:
 
 
 def converter(node: Node, *, root: bool = False) -> Convert | None:
-    """What turns a value of the node into what expressions see; None when they see it as it is."""
+    """A function that converts values of the node to CEL's; None if no conversion is needed."""
     if node.get("x-kubernetes-int-or-string"):
         return None
     match node.get("type"):
@@ -194,7 +194,7 @@ def _bytes(text: str) -> Any:
 
 
 def _timestamp(text: str) -> Any:
-    """A protobuf ``Timestamp``: the library takes no datetime inside of a tree."""
+    """A protobuf ``Timestamp``: the library accepts no datetime inside of a struct."""
     try:
         at = parse_time(text if "T" in text else f"{text}T00:00:00Z")
     except TimeError:

@@ -1,7 +1,7 @@
-"""What the expressions of admission may name, and whether they compile.
+"""The variables of admission expressions, and their compilation.
 
-After k8s.io/apiserver ``pkg/admission/plugin/cel/compile.go`` (v0.36). All objects are ``dyn``, as upstream's are.
-Validation asks before one is stored, and what evaluates them afterwards.
+After k8s.io/apiserver ``pkg/admission/plugin/cel/compile.go`` (v0.36). All objects are ``dyn``, as upstream. Used by
+the validation of policies and by admission.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pilothouse.cel.limits import Hire
+from pilothouse.cel.limits import GetEvaluator
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
@@ -17,11 +17,11 @@ with lazy_imports():
 
 
 class ExpressionError(ValueError):
-    """An expression that does not compile, or comes to nothing; the text is upstream's."""
+    """An expression does not compile or failed to evaluate; the message is upstream's."""
 
 
 class Scope:
-    """What the expressions of one policy or webhook may name."""
+    """The variables of the expressions of one policy or webhook."""
 
     def __init__(
         self, *, params: bool = False, authorizer: bool = True, variables: Sequence[Mapping[str, Any]] | None = None
@@ -31,11 +31,11 @@ class Scope:
         self._environment: Any = None
         self.sources = {one.get("name") or "": one.get("expression") or "" for one in variables or ()}
         self.compiling = asyncio.Lock()
-        """The first user of an expression compiles it, and the others wait."""
+        """The first user of an expression compiles it while others wait."""
 
     @property
     def environment(self) -> Any:
-        """Where they are compiled; made when the first one is."""
+        """The environment, created with the first call."""
         if self._environment is None:
             names: dict[str, Any] = dict.fromkeys(("object", "oldObject", "request", "namespaceObject"), "dyn")
             if self._params:
@@ -51,20 +51,21 @@ class Scope:
         return self._environment
 
     def compile(self, source: str, gives: Iterable[str]) -> Any:
-        """A program. Raises ``ExpressionError`` in the words of a 422."""
+        """Compile. Raises ``ExpressionError`` with the message of the 422 response."""
         desired = tuple(gives)
         with _in_words_of_a_422(desired):
             return self.environment.compile(source, gives=_or_dyn(desired))
 
-    async def compile_in_background(self, source: str, gives: Iterable[str], evaluator: Hire) -> Any:
-        """The same for the loop, which goes on while another process compiles a large one. Raises ``Busy``, too."""
+    async def compile_in_background(self, source: str, gives: Iterable[str], evaluator: GetEvaluator) -> Any:
+        """Compile on the event loop; a large expression is compiled in another process. Raises ``ExpressionError`` and
+        ``Busy``."""
         desired = tuple(gives)
         with _in_words_of_a_422(desired):
             return await self.environment.compile_in_background(source, evaluator, gives=_or_dyn(desired))
 
 
 def _or_dyn(desired: tuple[str, ...]) -> tuple[str, ...]:
-    """What is only known when it runs is checked then."""
+    """Also allow ``dyn``, whose type is checked at run time."""
     return (*desired, "dyn") if desired else ()
 
 

@@ -1,7 +1,7 @@
-"""How large the values can be that a schema allows, for ``costs``.
+"""The maximum sizes of values by schema, for ``costs``.
 
 After k8s.io/apiserver ``pkg/cel/common/schemas.go`` and ``pkg/cel/limits.go`` (v0.36): by maxLength, maxItems and
-maxProperties, or by how many of the smallest that are possible fit into a request of three megabytes.
+maxProperties, otherwise by how many of the smallest possible elements fit into a request of three megabytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,8 @@ _EMBEDDED = "x-kubernetes-embedded-resource"
 
 
 class Sized(msgspec.Struct):
-    """One node of a schema. ``least`` is the fewest bytes that a value takes in JSON, ``most`` the most elements."""
+    """One node of a schema. ``least`` is the minimum size of a value in JSON in bytes, ``most`` the maximum number of
+    elements."""
 
     least: int
     most: int = 0
@@ -29,10 +30,10 @@ class Sized(msgspec.Struct):
     of: "Sized | None" = None
     is_map: bool = False
     every: "Sized | None" = None
-    """What is in any field that is not among ``fields``."""
+    """The node of fields that are not in ``fields``."""
 
     def size(self, path: Sequence[str]) -> Bounds | None:
-        """The size of what is at the path below a variable of this type."""
+        """The size of the value at a path below a variable of this type; None if unknown."""
         at = self
         for step in path[1:]:
             if step in ("@items", "@values"):
@@ -48,7 +49,7 @@ class Sized(msgspec.Struct):
 
     @property
     def repeats(self) -> int:
-        """How often a value of it can be in one object at most."""
+        """The maximum number of values of this node in one object."""
         return _REQUEST // (self.least + 1)
 
 
@@ -56,7 +57,7 @@ _KEY = Sized(2)
 
 
 def sized(node: Node, *, root: bool = False) -> Sized | None:
-    """The sizes of a schema; None where it does not say the type."""
+    """The sizes of a schema; None without a type."""
     longest = node.get("maxLength")
     if node.get("x-kubernetes-int-or-string"):
         return Sized(1, _REQUEST - 2 if longest is None else max(longest, 0) * 4)

@@ -1,4 +1,4 @@
-"""The form of Kubernetes' own types at run time, and the form in which their functions are declared."""
+"""The representation of Kubernetes' types at run time, and the declaration of their functions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 
 TAG = "@kubernetes"
-"""The key that marks a value of one of Kubernetes' types. No such name passes a schema."""
+"""The key that marks a value of Kubernetes' types. Schemas do not allow such names."""
 
 Does = Callable[..., Any]
 Type = str | tuple[str, Any]
 
 
 class Function(msgspec.Struct, frozen=True):
-    """One overload as the checker knows it; the target of a member comes first in ``takes``."""
+    """One overload for the checker; the receiver of a member function is the first of ``takes``."""
 
     name: str
     takes: tuple[Type, ...]
@@ -23,7 +23,7 @@ class Function(msgspec.Struct, frozen=True):
 
     @property
     def overload(self) -> str:
-        """A name of its own."""
+        """The unique ID of the overload."""
         types = "_".join(str(kind).translate(_PLAIN) for kind in self.takes)
         return f"kubernetes_{self.name.translate(_PLAIN)}_{types}_{int(self.member)}"
 
@@ -32,11 +32,11 @@ _PLAIN = str.maketrans(dict.fromkeys("(),'.< >=", "_"))
 
 
 class CallError(ValueError):
-    """A function that cannot do what it is asked for; ends the evaluation."""
+    """The error of a function, which ends the evaluation."""
 
 
 def tagged(kind: str, text: str, **more: Any) -> dict[str, Any]:
-    """A value of one of Kubernetes' types (``Quantity``): equal to another one when the text is."""
+    """A value of one of Kubernetes' types (``Quantity``). Values with the same text are equal."""
     return {TAG: f"kubernetes.{kind}", "text": text, **more}
 
 

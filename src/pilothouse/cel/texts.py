@@ -11,7 +11,7 @@ _URL = "kubernetes.URL"
 
 
 def _parse_url(text: str) -> SplitResult:
-    """What Go's ``url.ParseRequestURI`` accepts: an absolute URL or an absolute path."""
+    """Parse what Go's ``url.ParseRequestURI`` accepts: an absolute URL or an absolute path."""
     text_error = CallError(f'URL parse error during conversion from string: parse "{text}": invalid URI for request')
     if any(letter <= " " or letter == "\x7f" for letter in text):
         raise text_error

@@ -1,10 +1,11 @@
-"""How long an evaluation may take at most, with the values that it is for.
+"""Estimates the maximum time of an evaluation for given values.
 
-Upstream counts while it evaluates, and stops at a limit. The library counts nothing, so that what might take long has
-to be known before: ``work_of`` walks the checked expression over bounds of its values instead of over the values. One
-unit is about 50 ns. Unlike ``costs``, whose numbers are upstream's, this counts what the library does: it converts each
-variable that is named, copies texts and lists whenever they are selected, iterates 10,000 times at most in one
-evaluation, and counted repetitions of a regular expression multiply its program.
+Upstream counts the cost during the evaluation and stops at a limit. The library does not count, so ``work_of`` walks
+the checked expression with bounds of the values before the evaluation. One unit is about 50 ns.
+
+Unlike ``costs``, whose numbers are upstream's, this models the library: it converts each variable that is used, copies
+strings and lists whenever they are selected, stops after 10,000 iterations in one evaluation, and expands counted
+repetitions of a regular expression.
 """
 
 import math
@@ -18,15 +19,15 @@ from pilothouse.cel.checked import Checked, Node
 
 MAX_ITERATIONS = 10_000
 MAX_MEASURED = 20_000
-"""Larger values are not measured to the end, which takes a millisecond at most."""
+"""Larger values are not measured completely, which takes at most a millisecond."""
 _COUNTED = re.compile(r"\{(\d*),?(\d*)\}")
 _MAX_REPEATED = 1000
-"""RE2 rejects expressions that repeat more often, however nested."""
+"""RE2 rejects expressions with more repetitions, including nested ones."""
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """How large a value may be: elements of any list or map in it, characters of any text in it, and all together
-    (``weight``: a value counts 1, 16 characters count 1)."""
+    """Bounds of a value: elements of any list or map in it, characters of any string in it, and the total (``weight``:
+    a value counts 1, 16 characters count 1)."""
 
     items: int = 0
     chars: int = 0
@@ -34,40 +35,40 @@ class Extent(msgspec.Struct, frozen=True):
 
     @property
     def extent(self) -> "Extent":
-        """Itself."""
+        """The extent itself."""
         return self
 
     def select(self, name: str) -> "Extent":
         return self
 
     def elements(self) -> "Extent":
-        """Of any element of a list or value of a map."""
+        """Bounds of any element of a list or value of a map."""
         return self
 
     def keys(self) -> "Extent":
-        """Of what a macro of one variable iterates over: elements of a list, keys of a map."""
+        """Bounds of what a macro with one variable iterates over: elements of a list, keys of a map."""
         return self
 
 
 class Value(Protocol):
-    """A value of which something is known."""
+    """A value with known bounds."""
 
     @property
     def extent(self) -> Extent:
-        """How large it may be."""
+        """The bounds of the value."""
 
     def select(self, name: str) -> "Value":
-        """Of a field."""
+        """The value of a field."""
 
     def elements(self) -> "Value":
-        """Of any element of a list or value of a map."""
+        """Any element of a list or value of a map."""
 
     def keys(self) -> "Value":
-        """Of what a macro of one variable iterates over: elements of a list, keys of a map."""
+        """What a macro with one variable iterates over: elements of a list, keys of a map."""
 
 
 class Known:
-    """One of some values, themselves."""
+    """One of several known values."""
 
     def __init__(self, values: list[Any]) -> None:
         self.values = values
@@ -75,9 +76,9 @@ class Known:
 
     @property
     def extent(self) -> Extent:
-        """The largest of each."""
+        """The maximum of each bound."""
         if self._extent is None:
-            found = [measured(value) for value in self.values]
+            found = [measure(value) for value in self.values]
             self._extent = _largest(found) if found else Extent()
         return self._extent
 
@@ -85,11 +86,11 @@ class Known:
         return Known([value[name] for value in self.values if isinstance(value, dict) and name in value])
 
     def elements(self) -> "Known":
-        """Of any element of a list or value of a map."""
+        """Any element of a list or value of a map."""
         return Known([one for value in self.values for one in _elements(value)])
 
     def keys(self) -> "Known":
-        """Of what a macro of one variable iterates over: elements of a list, keys of a map."""
+        """What a macro with one variable iterates over: elements of a list, keys of a map."""
         return Known([one for value in self.values if isinstance(value, dict | list) for one in value])
 
 
@@ -99,18 +100,18 @@ def _elements(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else ()
 
 
-_NAMED = 8
-"""A field more, and its name, which may have a hundred characters."""
+_FIELD_WEIGHT = 8
+"""The weight of a field with its name of up to a hundred characters."""
 _UNMEASURED = Extent(1 << 22, 1 << 22, 1 << 22)
 """Requests and objects have at most 3 MiB."""
 
 
-def measured(value: Any) -> Extent:
-    """How large a value is. Every write passes here that a policy is about."""
+def measure(value: Any) -> Extent:
+    """Measure a value. Called for every write that matches a policy."""
     containers: list[Any] = [[value]]
     texts: list[Any] = []
     items = weight = 0
-    for one in containers:  # it grows meanwhile
+    for one in containers:  # grows during the loop
         size = len(one)
         weight += size
         if size > items:  # noqa: PLR1730  # max() is a call for each
@@ -133,22 +134,24 @@ def measured(value: Any) -> Extent:
     return Extent(items, max(sizes, default=0), weight + (sum(sizes) >> 4))
 
 
-def together(first: Extent, second: Extent) -> Extent:
-    """The extent of two values next to each other."""
-    return Extent(max(first.items, second.items), max(first.chars, second.chars), first.weight + second.weight + _NAMED)
+def combined(first: Extent, second: Extent) -> Extent:
+    """The extent of two values in one struct."""
+    return Extent(
+        max(first.items, second.items), max(first.chars, second.chars), first.weight + second.weight + _FIELD_WEIGHT
+    )
 
 
-def rounded(extent: Extent) -> Extent:
-    """Up to powers of two, so that much the same sizes are estimated once."""
-    return Extent(_rounded(extent.items), _rounded(extent.chars), _rounded(extent.weight))
+def round_up(extent: Extent) -> Extent:
+    """Round up to powers of two, so that similar sizes share a cached estimate."""
+    return Extent(_next_power(extent.items), _next_power(extent.chars), _next_power(extent.weight))
 
 
-def _rounded(size: int) -> int:
+def _next_power(size: int) -> int:
     return 1 << (size - 1).bit_length() if size > 1 else size
 
 
 def work_of(checked: Checked, variables: Mapping[str, Value] | Extent, root: Node | None = None) -> int:
-    """The most units that an evaluation takes. ``variables`` is one extent for all when it is an ``Extent``."""
+    """The maximum number of units of an evaluation. If ``variables`` is an ``Extent``, it applies to all variables."""
     estimate = _Estimate(checked, variables)
     node = root or checked.root
     result = estimate.value(node)
@@ -160,8 +163,8 @@ def work_of(checked: Checked, variables: Mapping[str, Value] | Extent, root: Nod
 _FLAT = frozenset(("bool", "int", "uint", "double", "string", "timestamp", "duration"))
 
 
-_COPIED = 1.0
-"""Units that an element takes whenever a list that grows is copied."""
+_COPY_UNITS = 1.0
+"""Units for copying an element of a growing list."""
 
 
 class _Estimate:
@@ -174,8 +177,8 @@ class _Estimate:
         self._times = 1
 
     def spend(self, units: float) -> None:
-        """Count what is done as often as the loops around it iterate."""
-        self.total += _finite(units) * self._times
+        """Add units, multiplied by the iterations of the enclosing loops."""
+        self.total += _capped(units) * self._times
 
     def value(self, node: Node) -> Value:
         self.spend(1)
@@ -187,13 +190,13 @@ class _Estimate:
                 return self._variable(node.name)
             case "select":
                 assert node.target is not None, "a field is of something"
-                return self._taken(self.value(node.target).select(node.name))
+                return self._selected(self.value(node.target).select(node.name))
             case "call":
                 return self._call(node)
             case "comprehension":
                 return self._loop(node)
             case _:
-                return self._made(node)
+                return self._literal(node)
 
     def _variable(self, name: str) -> Value:
         found = self._locals.get(name)
@@ -201,18 +204,18 @@ class _Estimate:
             return found[-1]
         value = self._variables if isinstance(self._variables, Extent) else self._variables.get(name, Extent())
         if name not in self._converted:
-            # All of it is converted once before it is used.
+            # A variable is converted completely before it is used.
             self._converted.add(name)
             self.total += 2 * value.extent.weight
         return value
 
-    def _taken(self, value: Value) -> Value:
-        """What is selected is copied, not what is below it."""
+    def _selected(self, value: Value) -> Value:
+        """The selected value is copied, not what is below it."""
         extent = value.extent if isinstance(value, Extent) else _shallow(value)
         self.spend(extent.items / 4 + extent.chars / 32)
         return value
 
-    def _made(self, node: Node) -> Extent:
+    def _literal(self, node: Node) -> Extent:
         self.spend(20)
         parts = [self.value(part).extent for part in node.parts]
         return Extent(
@@ -242,9 +245,9 @@ class _Estimate:
         if initial.kind != "literal":
             items = count * max(1, _added(step))
             made = Extent(max(grown.items, items), grown.chars, count * grown.weight + 1)
-            # Each iteration copies what there is so far.
+            # Each iteration copies the previous result.
             loops = min(outside, max(1, MAX_ITERATIONS // count))
-            self.total += _finite(_COPIED * items * count / 2) * loops
+            self.total += _capped(_COPY_UNITS * items * count / 2) * loops
         return self._with({node.name: made}, result)
 
     def _with(self, variables: Mapping[str, Value], node: Node) -> Value:
@@ -267,11 +270,11 @@ class _Estimate:
                 return _union(*values)
             case "_[_]" | "_[?_]" | "_?._":
                 key = given[1].literal
-                return self._taken(values[0].select(key) if isinstance(key, str) else values[0].elements())
+                return self._selected(values[0].select(key) if isinstance(key, str) else values[0].elements())
             case "!_" | "_&&_" | "_||_" | "@not_strictly_false":
                 return Extent()
         extents = [value.extent for value in values]
-        if self._is_ours(node):
+        if self._is_own_function(node):
             self.spend(200 + sum(6 * one.weight + one.chars for one in extents))
         handler = _FUNCTIONS.get(node.name)
         if handler is not None and len(extents) > 1:
@@ -287,13 +290,13 @@ class _Estimate:
             sum(one.weight for one in extents) * 4 + 8,
         )
 
-    def _is_ours(self, node: Node) -> bool:
+    def _is_own_function(self, node: Node) -> bool:
         if node.name.startswith("_"):
-            return False  # comparisons across kinds of numbers are declared here, and done by the library
+            return False  # comparisons between number types are declared by us, but implemented by the library
         return any(overload.startswith("kubernetes_") for overload in self._checked.overloads.get(node.id, ()))
 
 
-def _finite(units: float) -> float:
+def _capped(units: float) -> float:
     return min(units, 1e18)
 
 
@@ -322,7 +325,7 @@ def _union(first: Value, second: Value) -> Value:
 
 
 def _added(step: Node) -> int:
-    """How many elements one iteration adds at most: as many as literals in it have."""
+    """The maximum number of elements that one iteration adds: those of its literals."""
     own = len(step.parts) if step.kind == "list" else 0
     return max([own, *(_added(part) for part in step.parts)])
 
@@ -330,8 +333,8 @@ def _added(step: Node) -> int:
 _Handler = Callable[[list[Value], list[Extent]], tuple[float, Extent]]
 
 
-def _matched(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
-    """A text held against a regular expression: its program is compiled, then run over each character."""
+def _match(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
+    """Matching a string: the regular expression is compiled, then its program runs over each character."""
     text, pattern = extents[0], values[1]
     if isinstance(pattern, Known):
         program = max((_program(one) for one in pattern.values if isinstance(one, str)), default=0)
@@ -348,12 +351,12 @@ def _program(pattern: str) -> int:
     return len(pattern) * repeated
 
 
-def _all_found(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
-    units, found = _matched(values, extents)
+def _find_all(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
+    units, found = _match(values, extents)
     return units + 100 * found.items, found
 
 
-def _searched(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
+def _search(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     text, other = extents[0], extents[1]
     return text.weight + other.weight + text.chars * (other.chars + 16) / 256, Extent()
 
@@ -364,18 +367,18 @@ def _split(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     return text.chars * (extents[1].chars + 16) / 16, found
 
 
-def _replaced(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
+def _replace(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     chars = extents[0].chars + (extents[0].chars + 1) * extents[2].chars if len(extents) > 2 else 0
-    units, _found = _searched(_values, extents)
+    units, _found = _search(_values, extents)
     return units + chars / 4, Extent(0, chars, 1 + chars // 16)
 
 
-def _joined(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
+def _join(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     chars = extents[0].weight * 16 + extents[0].items * (extents[1].chars + 1)
     return extents[0].weight + chars / 16, Extent(0, chars, 1 + chars // 16)
 
 
-def _formatted(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
+def _format(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     text = values[0]
     if isinstance(text, Known):
         clauses = max((one.count("%") for one in text.values if isinstance(one, str)), default=0)
@@ -391,11 +394,11 @@ def _sum(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     return 1 + total.chars / 16 + total.items / 2, total
 
 
-def _compared(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
+def _compare(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     return 2 * min(extents[0].weight, extents[1].weight), Extent()
 
 
-def _contained(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
+def _contains(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     return extents[0].weight + extents[1].weight, Extent()
 
 
@@ -405,18 +408,18 @@ def _sets(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
 
 
 _FUNCTIONS: dict[str, _Handler] = {
-    "matches": _matched,
-    "find": _matched,
-    "findAll": _all_found,
-    "contains": _searched,
-    "indexOf": _searched,
-    "lastIndexOf": _searched,
+    "matches": _match,
+    "find": _match,
+    "findAll": _find_all,
+    "contains": _search,
+    "indexOf": _search,
+    "lastIndexOf": _search,
     "split": _split,
-    "replace": _replaced,
-    "join": _joined,
-    "format": _formatted,
+    "replace": _replace,
+    "join": _join,
+    "format": _format,
     "_+_": _sum,
-    "@in": _contained,
-    **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"), _compared),
+    "@in": _contains,
+    **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"), _compare),
     **dict.fromkeys(("sets.contains", "sets.equivalent", "sets.intersects"), _sets),
 }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pilothouse
-from pilothouse.cel.limits import Hire, no_process
+from pilothouse.cel.limits import GetEvaluator, no_process
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
 from pilothouse.controllermanager.health import Health
@@ -78,7 +78,7 @@ class Manager:
         readiness: Health | None = None,
         identity: str = "",
         on_lost: "Callable[[LeadershipLost], object] | None" = None,
-        expressions: Hire = no_process,
+        expressions: GetEvaluator = no_process,
     ) -> None:
         """``expressions`` compiles large CEL expressions for controllers. ``on_lost`` is called as soon as a lease is
         lost, before the controllers are stopped."""

@@ -21,7 +21,7 @@ from tests.tables import cases
 from pilothouse.apiserver.admission.dynamic import expressions
 from pilothouse.cel.environment import Environment
 from pilothouse.cel.limits import COST_EXCEEDED, OUT_OF_BUDGET, Busy, Compiled, Evaluated, Source, Task
-from pilothouse.cel.work import Extent, measured
+from pilothouse.cel.work import Extent, measure
 from pilothouse.env import Env
 
 REPEATED = "(a{1,100}b?){1,10}c"
@@ -160,11 +160,11 @@ async def test_concurrent_writes_share_one_compilation(api: Api) -> None:
 async def test_object_size_is_computed_once_for_all_bindings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
 
-    def measure(value: Any) -> Extent:
+    def counting(value: Any) -> Extent:
         found.append(value)
-        return measured(value)
+        return measure(value)
 
-    monkeypatch.setattr(expressions, "measured", measure)
+    monkeypatch.setattr(expressions, "measure", counting)
     bindings = [{**binding(), "metadata": {"name": f"b{number}"}} for number in range(3)]
     given = policy({"expression": "variables.v != ''"}, variables=[{"name": "v", "expression": "object.data.a"}])
     await api.create(POLICIES, given)

@@ -6,7 +6,7 @@ import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object
 from tests.tables import cases
 
-from pilothouse.cel.initializers import as_maps, unescape
+from pilothouse.cel.initializers import initializers_as_maps, unescape
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
@@ -25,7 +25,7 @@ BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybinding
     ],
 )  # fmt: skip
 def test_object_initializers_become_maps(source: str, rewritten: str) -> None:
-    assert as_maps(source) == rewritten
+    assert initializers_as_maps(source) == rewritten
 
 
 def test_escaped_field_names_are_unescaped() -> None:

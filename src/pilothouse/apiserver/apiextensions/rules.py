@@ -16,7 +16,7 @@ from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
 from pilothouse.apiserver.field_errors import ErrorList, FieldError
 from pilothouse.cel.limits import COST_EXCEEDED, Budget, EvaluationError, OutOfBudget, elsewhere, evaluate
-from pilothouse.cel.work import Extent, measured
+from pilothouse.cel.work import Extent, measure
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import quote
 
@@ -220,7 +220,7 @@ class Run:
 
         has_old = not isinstance(old, Absent) and old is not None
         values = {"self": shown(value)}
-        extent = measured([value, old]) if has_old else measured(value)
+        extent = measure([value, old]) if has_old else measure(value)
         for rule in tree.rules:
             if rule.program is None or (rule.uses_old_self and not has_old and not rule.source.get("optionalOldSelf")):
                 continue

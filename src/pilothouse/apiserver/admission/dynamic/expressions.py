@@ -21,17 +21,17 @@ from pilothouse.cel import scopes
 from pilothouse.cel.limits import (
     AT_ONCE,
     BUDGET_OF_MATCH_CONDITIONS,
+    AuthorizationChecks,
     Budget,
     Busy,
     EvaluationError,
     Evaluator,
-    Hire,
+    GetEvaluator,
     OutOfBudget,
-    Questions,
-    settled,
+    charged_value,
 )
 from pilothouse.cel.scopes import ExpressionError
-from pilothouse.cel.work import Extent, measured, together
+from pilothouse.cel.work import Extent, combined, measure
 from pilothouse.env.lazy import lazy_imports
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Expression:
         except EvaluationError as error:
             raise ExpressionError(f"expression '{self.source}' resulted in error: {error}") from None
 
-    async def _compile(self, evaluator: Hire) -> None:
+    async def _compile(self, evaluator: GetEvaluator) -> None:
         if self._program is not None or self._compile_error:
             return
         try:
@@ -129,7 +129,7 @@ class VersionedAttributes:
     def extent(self) -> Extent:
         """The size of the values; measured before the first evaluation."""
         if self._extent is None:
-            self._extent = measured(self.values)
+            self._extent = measure(self.values)
         return self._extent
 
 
@@ -181,7 +181,7 @@ class Activation:
         ``OutOfBudget``."""
         values = {**self._values, "variables": self._variables}
         work = program.work(values, self._measured())
-        questions = Questions(self._attributes.authorize)
+        questions = AuthorizationChecks(self._attributes.authorize)
         sandbox = None if budget.may_run_inline(work) else self.sandbox
         if sandbox is not None:
             try:
@@ -189,7 +189,7 @@ class Activation:
             except Busy:
                 raise _too_many_expressions() from None
             questions.charge(budget)
-            return settled(result, budget)
+            return charged_value(result, budget)
         if work > AT_ONCE:
             budget.charge_bound(program.bound(values))
         authorizers.asking.set(questions.ask)
@@ -201,7 +201,7 @@ class Activation:
     def _measured(self) -> Extent:
         if self._extent is None:
             extent = self._attributes.extent
-            self._extent = extent if self._params is None else together(extent, measured(self._params))
+            self._extent = extent if self._params is None else combined(extent, measure(self._params))
         return self._extent
 
     async def evaluate_variable(self, scope: Scope, name: str, budget: Budget) -> None:
@@ -219,7 +219,7 @@ class Activation:
             raise ExpressionError(self._variable_errors[name]) from None
         del self._variable_errors[name]
         self._variables[name] = value
-        self._extent = together(self._measured(), measured(value))
+        self._extent = combined(self._measured(), measure(value))
 
 
 def _request_resource(write: AdmissionAttributes) -> Any:

@@ -34,7 +34,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.metrics.admission import NO_ERROR, error_type
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.cel.initializers import as_maps
+from pilothouse.cel.initializers import initializers_as_maps
 from pilothouse.cel.limits import Budget, OutOfBudget
 from pilothouse.cel.scopes import ExpressionError
 from pilothouse.machinery import merge_types
@@ -66,7 +66,7 @@ class _Mutation:
     def __init__(self, scope: Scope, mutation: Object) -> None:
         self.is_json_patch = mutation.get("patchType") == "JSONPatch"
         text = (mutation.get("jsonPatch" if self.is_json_patch else "applyConfiguration") or {}).get("expression") or ""
-        self._expression = Expression(scope, text, (), rewritten=as_maps(text))
+        self._expression = Expression(scope, text, (), rewritten=initializers_as_maps(text))
 
     async def apply(self, activation: Activation, obj: Object, info: ResourceInfo) -> Object:
         """The mutated object. Raises ``ExpressionError``."""

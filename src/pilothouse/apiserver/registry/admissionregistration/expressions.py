@@ -131,7 +131,9 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
         errors.append(required(f"{path}.{field}", f"must be specified when patchType is {kind}"))
     else:
         child_path, text = f"{path}.{field}.expression", (mutation[field].get("expression") or "").strip()
-        errors += _validate_expression(scope, text, child_path, (), compiled=initializers.as_maps(text), missing="")
+        errors += _validate_expression(
+            scope, text, child_path, (), compiled=initializers.initializers_as_maps(text), missing=""
+        )
     if mutation.get(other) is not None:
         errors.append(invalid(f"{path}.{other}", f"{{{other}}}", f"must not be specified when patchType is {kind}"))
     return errors

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pilothouse.api.admissionregistration import Variable
-from pilothouse.cel.limits import Hire, no_process
+from pilothouse.cel.limits import GetEvaluator, no_process
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import ANYTHING, Schema
 from pilothouse.env.lazy import lazy_imports
 
@@ -76,15 +76,15 @@ class Checker:
     """Checks the expressions of one policy against one type. ``params`` is None if the policy has no ``paramKind``:
     then there is no variable ``params``. For an unknown type it is ``ANYTHING`` (v1.36 ``createVariableOpts``).
 
-    Large expressions and types are compiled by the process of ``hire``; after each of the others control returns to the
-    loop. Every method raises ``Busy``.
+    Large expressions and types are compiled by the process of ``get_evaluator``; after each of the others control
+    returns to the loop. Every method raises ``Busy``.
     """
 
-    def __init__(self, schema: Schema, params: Schema | None, hire: Hire = no_process) -> None:
+    def __init__(self, schema: Schema, params: Schema | None, get_evaluator: GetEvaluator = no_process) -> None:
         self._schemas = {"object": schema, "oldObject": schema, "request": REQUEST, "namespaceObject": NAMESPACE}
         if params is not None:
             self._schemas["params"] = params
-        self._hire = hire
+        self._get_evaluator = get_evaluator
         self._variables: dict[str, str] = {}
         self._environment = self._declaration()
 
@@ -112,7 +112,7 @@ class Checker:
 
     async def _check(self, expression: str) -> str:
         await asyncio.sleep(0)
-        kind: str = await self._environment.check_in_background(expression, self._hire)
+        kind: str = await self._environment.check_in_background(expression, self._get_evaluator)
         return kind
 
     def _declaration(self) -> Any:
