@@ -85,4 +85,4 @@ def test_settings_of_other_plugins_are_reported(tmp_path: Path, capsys: pytest.C
     },
 )
 def test_pods_need_an_account_where_somebody_makes_them(words: list[str], expected: bool) -> None:
-    assert up._makes_accounts(up.flag_set("up").parse(words)) is expected
+    assert up._creates_service_accounts(up.flag_set("up").parse(words)) is expected

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 from tests.tables import cases
 
-from pilothouse.cli.kubeconfig_text import NoKubeconfig, is_empty, is_marked, put_in, read, server_of, take_out
+from pilothouse.cli.kubeconfig_text import (
+    NoKubeconfig,
+    is_empty,
+    is_marked,
+    read,
+    server_of,
+    with_context,
+    without_context,
+)
 
 
 def addition(server: str = "https://127.0.0.1:6443", name: str = "pilothouse") -> dict[str, Any]:
@@ -75,7 +83,7 @@ def without(document: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("text", FILES)
 def test_what_is_put_in_is_there_and_all_else_stays(text: str) -> None:
-    before, after = read(text), read(put_in(text, addition()))
+    before, after = read(text), read(with_context(text, addition()))
     assert server_of(after, "pilothouse") == "https://127.0.0.1:6443"
     assert is_marked(after, "pilothouse")
     assert after["current-context"] == "pilothouse"
@@ -89,42 +97,44 @@ def test_what_is_put_in_is_there_and_all_else_stays(text: str) -> None:
 
 @pytest.mark.parametrize("text", FILES)
 def test_what_is_taken_out_is_gone_and_all_else_stays(text: str) -> None:
-    after = take_out(put_in(text, addition()), "pilothouse")
+    after = without_context(with_context(text, addition()), "pilothouse")
     assert without(read(after)) == without(read(text))
 
 
 @pytest.mark.parametrize("text", FILES)
 def test_putting_in_twice_is_as_once(text: str) -> None:
-    once = put_in(text, addition())
-    assert put_in(once, addition()) == once
-    moved = put_in(once, addition("https://127.0.0.1:7777"))
+    once = with_context(text, addition())
+    assert with_context(once, addition()) == once
+    moved = with_context(once, addition("https://127.0.0.1:7777"))
     assert server_of(read(moved), "pilothouse") == "https://127.0.0.1:7777"
-    assert without(read(take_out(moved, "pilothouse"))) == without(read(text))
+    assert without(read(without_context(moved, "pilothouse"))) == without(read(text))
 
 
 def test_lines_of_others_are_not_touched() -> None:
-    after = put_in(USUAL, addition())
+    after = with_context(USUAL, addition())
     left = [line for line in USUAL.splitlines() if line not in after.splitlines()]
     assert left == ["current-context: prod # really"]
     assert "current-context: pilothouse # really" in after
-    assert take_out(after, "pilothouse") == USUAL
+    assert without_context(after, "pilothouse") == USUAL
 
 
 def test_a_change_that_somebody_made_meanwhile_stays() -> None:
-    text = put_in(USUAL, addition()).replace("https://dev", "https://dev2")
+    text = with_context(USUAL, addition()).replace("https://dev", "https://dev2")
     text = text.replace("current-context: pilothouse", "current-context: dev")
-    assert take_out(text, "pilothouse") == USUAL.replace("https://dev", "https://dev2").replace(": prod #", ": dev #")
+    assert without_context(text, "pilothouse") == USUAL.replace("https://dev", "https://dev2").replace(
+        ": prod #", ": dev #"
+    )
 
 
 def test_the_context_of_before_is_not_made_current_when_it_is_gone() -> None:
-    text = put_in(USUAL, addition()).replace("    name: prod\n  - name", "    name: production\n  - name")
-    assert read(take_out(text, "pilothouse"))["current-context"] == ""
+    text = with_context(USUAL, addition()).replace("    name: prod\n  - name", "    name: production\n  - name")
+    assert read(without_context(text, "pilothouse"))["current-context"] == ""
 
 
 def test_what_was_left_behind_does_not_hide_what_was_current() -> None:
     """A process that was killed took nothing out: the next one finds its own context as the current one."""
-    left = put_in(USUAL, addition())
-    assert take_out(put_in(left, addition("https://127.0.0.1:7777")), "pilothouse") == USUAL
+    left = with_context(USUAL, addition())
+    assert without_context(with_context(left, addition("https://127.0.0.1:7777")), "pilothouse") == USUAL
 
 
 def test_a_cluster_of_somebody_elses_is_not_marked() -> None:
@@ -143,9 +153,9 @@ def test_a_cluster_of_somebody_elses_is_not_marked() -> None:
 )
 def test_what_is_no_kubeconfig_is_rejected(text: str, why: str) -> None:
     with pytest.raises(NoKubeconfig, match=why):
-        put_in(text, addition())
+        with_context(text, addition())
     with pytest.raises(NoKubeconfig, match=why):
-        take_out(text, "pilothouse")
+        without_context(text, "pilothouse")
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ _CHECK_SECONDS = 0.1
 _ESTABLISHED_SECONDS = 10.0
 _DEFINITION = "CustomResourceDefinition"
 _FIRST = ("Namespace", _DEFINITION)
-_STANDS_SECONDS = 1.0
-"""If an object has not progressed for this time, the reason is shown."""
+_STALLED_SECONDS = 1.0
+"""The reason is shown for an object without progress for this time."""
 
 
 async def apply_all(
@@ -34,16 +34,16 @@ async def apply_all(
     missing_controller: "Callable[[AppliedObject], str]" = lambda _one: "",
 ) -> int:
     """Apply the manifests, and show their rollout until all are ready. Returns the exit code: 0, or 1 if they are not
-    within ``limit`` seconds. ``missing_controller`` names the controller that an object needs and that does not run, if
-    there is one. Raises ``UserError``."""
+    ready within ``limit`` seconds. ``missing_controller`` returns the controller that an object needs and that does not
+    run, or "". Raises ``UserError``."""
     applied_objects = []
     warned = client.with_warning_handler(lambda text: say(warning_text(text)))
-    async for one in applied(warned, manifests):
-        applied_objects.append(one)
-        say(applied_text(one))
-        missing = missing_controller(one)
+    async for applied_object in applied(warned, manifests):
+        applied_objects.append(applied_object)
+        say(applied_text(applied_object))
+        missing = missing_controller(applied_object)
         if missing:
-            say(f"{_title(one)}: it will not be reconciled, because {missing} is not running")
+            say(f"{_title(applied_object)}: it will not be reconciled, because {missing} is not running")
     if not applied_objects:
         return 0
     shown = _Rollout(client, applied_objects)
@@ -66,10 +66,10 @@ async def applied(client: "Client", manifests: "Sequence[Manifest]") -> "AsyncIt
         if definitions and manifest.document["kind"] != _DEFINITION:
             await _wait_established(client, definitions)
             definitions = []
-        one = await manifest_files.apply_manifest(client, manifest)
-        if one.kind.kind == _DEFINITION:
-            definitions.append(one)
-        yield one
+        applied_object = await manifest_files.apply_manifest(client, manifest)
+        if applied_object.kind.kind == _DEFINITION:
+            definitions.append(applied_object)
+        yield applied_object
 
 
 def _rank(manifest: "Manifest") -> int:
@@ -78,13 +78,13 @@ def _rank(manifest: "Manifest") -> int:
 
 
 async def _wait_established(client: "Client", definitions: "Sequence[AppliedObject]") -> None:
-    """Return when objects of these kinds can be created, or after some time with the reason for the first that
-    cannot."""
+    """Return when objects of these kinds can be created; after a timeout raise ``UserError`` with the reason for the
+    first that can't."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_ESTABLISHED_SECONDS):
-            for one in definitions:
+            for applied_object in definitions:
                 while True:
-                    raw = await client.get(one.kind.raw, one.name)
+                    raw = await client.get(applied_object.kind.raw, applied_object.name)
                     if rollout.is_established(msgspec.json.decode(raw)):
                         break
                     await asyncio.sleep(_CHECK_SECONDS)
@@ -114,42 +114,44 @@ class _Rollout:
         """Return when all are done."""
         now = asyncio.get_running_loop().time
         while self._left:
-            for number, one in list(self._left.items()):
-                progress = await self._progress_of(one)
+            for number, applied_object in list(self._left.items()):
+                progress = await self._progress_of(applied_object)
                 if self._shown.get(number) != progress.text:
                     self._shown[number], self._since[number] = progress.text, now()
-                    say(f"{_title(one)}: {progress.text}")
+                    say(f"{_title(applied_object)}: {progress.text}")
                 if progress.done:
                     del self._left[number], self._shown[number]
-                elif now() - self._since[number] >= _STANDS_SECONDS:
+                elif now() - self._since[number] >= _STALLED_SECONDS:
                     self._since[number] = now()
-                    await self._explain(number, one)
+                    await self._explain(number, applied_object)
             if self._left:
                 await asyncio.sleep(_CHECK_SECONDS)
 
     async def explain(self) -> None:
         """Show the reasons of objects that are not done, unless they were shown before."""
-        for number, one in list(self._left.items()):
-            await self._explain(number, one)
+        for number, applied_object in list(self._left.items()):
+            await self._explain(number, applied_object)
 
-    async def _explain(self, number: int, one: "AppliedObject") -> None:
-        warnings = await self._explainer.warnings(one.kind.kind, one.name, one.namespace, one.uid)
+    async def _explain(self, number: int, applied_object: "AppliedObject") -> None:
+        warnings = await self._explainer.warnings(
+            applied_object.kind.kind, applied_object.name, applied_object.namespace, applied_object.uid
+        )
         if warnings and warnings != self._why.get(number):
             self._why[number] = warnings
             for warning in warnings:
-                say(f"  {_title(one)}: {warning}")
+                say(f"  {_title(applied_object)}: {warning}")
 
-    async def _progress_of(self, one: "AppliedObject") -> "Progress":
+    async def _progress_of(self, applied_object: "AppliedObject") -> "Progress":
         try:
-            raw = await self._client.get(one.kind.raw, one.name, one.namespace)
+            raw = await self._client.get(applied_object.kind.raw, applied_object.name, applied_object.namespace)
         except errors.NotFound:
             return rollout.Progress("is gone", False)
         return rollout.progress_of(msgspec.json.decode(raw))
 
 
-def applied_text(one: "AppliedObject") -> str:
+def applied_text(applied_object: "AppliedObject") -> str:
     """The result for the object of a manifest."""
-    return f"{_title(one)} {one.verb}"
+    return f"{_title(applied_object)} {applied_object.verb}"
 
 
 def warning_text(text: str) -> str:
@@ -157,9 +159,9 @@ def warning_text(text: str) -> str:
     return f"Warning: {terminal.escaped(text)}"
 
 
-def _title(one: "AppliedObject") -> str:
-    name = f"{one.kind.group_resource}/{one.name}"
-    return f"{name} in {one.namespace}" if one.namespace else name
+def _title(applied_object: "AppliedObject") -> str:
+    name = f"{applied_object.kind.group_resource}/{applied_object.name}"
+    return f"{name} in {applied_object.namespace}" if applied_object.namespace else name
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""``pilothouse bugs``: known bugs of Kubernetes' controllers, with the guards against them and without."""
+"""``pilothouse bugs``: known bugs of Kubernetes' controllers, reproduced with and without the guard against them."""
 
 import shlex
 import sys
@@ -133,7 +133,7 @@ def _described(bug: "Bug") -> dict[str, Any]:
 # Running
 
 Choice = tuple["Bug", "Scenario", bool]
-"""Whether without the guard is the last."""
+"""Bug, scenario, and whether to run without the guard."""
 
 
 def _chosen(names: list[str], parsed: Parsed) -> Iterator[Choice]:

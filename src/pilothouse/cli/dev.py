@@ -36,7 +36,7 @@ _AGENT = "pilothouse-dev"
 _POLL_SECONDS = 0.3
 _SETTLE_SECONDS = 0.1
 _STORED_HINT = " (to remove a version with all its objects: kubectl delete crd, and save the file again)"
-_SETTLE_ROUNDS = 20
+_STABLE_ROUNDS = 20
 """Editors and version control write several files, each in several steps: they have two seconds to finish."""
 _MAX_NAMES = 5
 _PORT_FLAG = "webhook-port"
@@ -107,13 +107,13 @@ class _Session:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             self._report_end()
-            before, code = code, await self._settled(code, self._code)
+            before, code = code, await self._stable_files(code, self._code)
             files = changed(before, code)
             if files:
                 _say(f"{self._shown(files)} changed")
             # A manifest may have been rejected because of fields that only the new definitions have.
             due = bool(files) and await self._reload() and not applied
-            before, objects = objects, await self._settled(objects, self._objects)
+            before, objects = objects, await self._stable_files(objects, self._objects)
             if due or (changed(before, objects) and self._began):
                 applied = await self._apply()
 
@@ -122,10 +122,10 @@ class _Session:
         for process in self._processes:
             await process.stop()
 
-    async def _settled(self, before: dict[Path, Stamp], watched: Sequence[Watched]) -> dict[Path, Stamp]:
+    async def _stable_files(self, before: dict[Path, Stamp], watched: Sequence[Watched]) -> dict[Path, Stamp]:
         """The files as they are; if they have changed, once they no longer do."""
         now = stamps(watched)
-        for _ in range(_SETTLE_ROUNDS):
+        for _ in range(_STABLE_ROUNDS):
             if now == before:
                 break
             await asyncio.sleep(_SETTLE_SECONDS)
@@ -230,8 +230,8 @@ def _free_port(first: int) -> int:
 
 
 def _decoded(raw: msgspec.Raw) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(raw)
-    return found
+    decoded: dict[str, Any] = msgspec.json.decode(raw)
+    return decoded
 
 
 def _without_conversion(definition: dict[str, Any]) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def _builtins(preview: "Preview") -> dict[str, object]:
 
 
 def described(preview: "Preview") -> Iterator[str]:
-    """The result, for people."""
+    """The result as text."""
     for node in preview.nodes:
         taken = scalars.shown_seconds(node.seconds)
         if node.drained:

@@ -88,7 +88,7 @@ def _default(controllers: bool) -> Path:
 
 def _script(name: str, *words: str) -> str:
     code = f"import sys; from pilothouse.cli import stand_in; sys.exit(stand_in({name!r}, sys.argv[1:]))"
-    # -P: the suite's own folder must not shadow our modules.
+    # -P: the suite's directory must not shadow our modules.
     command = shlex.join([sys.executable, "-P", "-c", code, *words])
     return f'#!/bin/sh\nexec {command} "$@"\n'
 
@@ -99,5 +99,5 @@ def _kubectl(folder: Path) -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replaced in one step: a suite may be starting the old one."""
+    """Written atomically: a suite may be executing the old one."""
     write_private(path, text.encode(), mode=0o755)

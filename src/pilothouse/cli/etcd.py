@@ -95,7 +95,7 @@ def _listen(urls: Sequence[str]) -> ThreadingHTTPServer:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    # Nothing is held and nothing is written, so there is nothing to put in order.
+    # There is nothing to clean up.
     sys.exit(0)
 
 

@@ -36,7 +36,7 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 def stamps(watched: Sequence[Watched]) -> dict[Path, Stamp]:
-    """The files that there are, and their states. At most ``MAX_FILES``, the first ones of ``watched`` first."""
+    """The existing files with their stamps. At most ``MAX_FILES``, in the order of ``watched``."""
     found: dict[Path, Stamp] = {}
     for each in watched:
         for path in _files(each):

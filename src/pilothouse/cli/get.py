@@ -1,4 +1,4 @@
-"""``pilothouse get``: objects as they are, or as they were."""
+"""``pilothouse get``: current or past objects."""
 
 import datetime
 import sys
@@ -48,7 +48,7 @@ class _Row(msgspec.Struct):
 
 
 class Table(msgspec.Struct, rename="camel"):
-    """The response for ``as=Table``."""
+    """The response to ``as=Table``."""
 
     column_definitions: list[_Column]
     rows: list[_Row] = []
@@ -89,11 +89,12 @@ def run(program: str, words: Sequence[str]) -> int:
     if complaint:
         print(f'Error: {complaint}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
-    return serve(program, _hinted(parsed), v=parsed["v"])
+    return serve(program, _run_with_hint(parsed), v=parsed["v"])
 
 
-async def _hinted(parsed: Parsed) -> int:
-    """Kubernetes has no such types, unless a CustomResourceDefinition adds them."""
+async def _run_with_hint(parsed: Parsed) -> int:
+    """Resources such as ``clusters`` do not exist, unless a CustomResourceDefinition adds them: the error has a
+    hint."""
     try:
         return await _run(parsed)
     except UserError as error:
@@ -117,7 +118,7 @@ async def _run(parsed: Parsed) -> int:
             query["resourceVersion"] = await revision_at(client, parsed["at"], env.now())
             query["resourceVersionMatch"] = "Exact"
             time = (await times_of_revisions(client))(int(query["resourceVersion"]))
-        asked = _Asked(
+        request = _Request(
             query,
             parsed["output"],
             name,
@@ -129,13 +130,13 @@ async def _run(parsed: Parsed) -> int:
         try:
             if parsed["at"]:
                 await _check_reached(client, kinds[0], query["resourceVersion"])
-            await _print(client, kinds, own, asked)
+            await _print(client, kinds, own, request)
         except ApiError as error:
             raise UserError(str(error)) from error
     return 0
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Request(msgspec.Struct, frozen=True):
     query: dict[str, str]
     output: str
     name: str
@@ -156,8 +157,12 @@ def _kinds(discovery: Discovery, text: str, name: str) -> list[Kind[Any]]:
     ``UserError``."""
     kinds: list[Kind[Any]] = []
     for part in text.split(","):
-        category = [one for one in discovery.preferred_resources() if part in one.categories and one.supports("list")]
-        kinds += [one.as_kind() for one in category] or [find_resource(discovery, part).as_kind()]
+        category = [
+            resource
+            for resource in discovery.preferred_resources()
+            if part in resource.categories and resource.supports("list")
+        ]
+        kinds += [resource.as_kind() for resource in category] or [find_resource(discovery, part).as_kind()]
     if name and len(kinds) > 1:
         raise UserError(f"{text} stands for several resources, of which none is asked for by name", code=2)
     return kinds
@@ -179,90 +184,94 @@ def yaml_text(document: Any) -> str:
     return text
 
 
-async def _print(client: Client, kinds: Sequence[Kind[Any]], namespace: str, asked: _Asked) -> None:
-    if asked.output in ("json", "yaml"):
-        await _print_documents(client, kinds, namespace, asked)
+async def _print(client: Client, kinds: Sequence[Kind[Any]], namespace: str, request: _Request) -> None:
+    if request.output in ("json", "yaml"):
+        await _print_documents(client, kinds, namespace, request)
         return
-    tables = [(kind, await _table(client, kind, namespace, asked)) for kind in kinds]
+    tables = [(kind, await _table(client, kind, namespace, request)) for kind in kinds]
     filled = [(kind, table) for kind, table in tables if table.rows]
-    if asked.name and not filled:
-        raise _missing(kinds[0], namespace, asked)
-    if asked.output == "name":
+    if request.name and not filled:
+        raise _missing(kinds[0], namespace, request)
+    if request.output == "name":
         for kind, table in filled:
             for row in table.rows:
                 print(f"{kind.group_resource}/{row.object['metadata']['name']}")
         return
     if not filled:
-        place = asked.namespace(kinds[0], namespace)
+        place = request.namespace(kinds[0], namespace)
         print(f"No resources found{f' in {place} namespace' if place else ''}.", file=sys.stderr)
     for number, (kind, table) in enumerate(filled):
         if number:
             print()
-        if asked.several:
+        if request.several:
             _name_kinds(kind, table)
-        several = asked.everywhere and kind.namespaced
-        print("\n".join(table_lines(table, wide=asked.output == "wide", with_namespace=several)))
+        several = request.everywhere and kind.namespaced
+        print("\n".join(table_lines(table, wide=request.output == "wide", with_namespace=several)))
 
 
-async def _print_documents(client: Client, kinds: Sequence[Kind[Any]], namespace: str, asked: _Asked) -> None:
+async def _print_documents(client: Client, kinds: Sequence[Kind[Any]], namespace: str, request: _Request) -> None:
     documents = []
     for kind in kinds:
-        target = with_query(collection_path(kind, asked.namespace(kind, namespace)), **asked.query)
+        target = with_query(collection_path(kind, request.namespace(kind, namespace)), **request.query)
         document = msgspec.json.decode((await client.request("GET", target)).body)
         documents.append(document)
-        if asked.several:
+        if request.several:
             document["items"] = [
-                {"kind": kind.kind, "apiVersion": kind.api_version, **one} for one in document["items"]
+                {"kind": kind.kind, "apiVersion": kind.api_version, **item} for item in document["items"]
             ]
-        elif asked.name and not document["items"]:
-            raise _missing(kind, namespace, asked)
-        elif asked.name:
+        elif request.name and not document["items"]:
+            raise _missing(kind, namespace, request)
+        elif request.name:
             documents = [{"kind": kind.kind, "apiVersion": kind.api_version, **document["items"][0]}]
     document = documents[0]
-    if asked.several:
-        document = {"kind": "List", "apiVersion": "v1", "items": [one for each in documents for one in each["items"]]}
+    if request.several:
+        document = {
+            "kind": "List",
+            "apiVersion": "v1",
+            "items": [item for each in documents for item in each["items"]],
+        }
     text = msgspec.json.format(msgspec.json.encode(document), indent=4).decode() + "\n"
-    print(escaped_json(text) if asked.output == "json" else yaml_text(document), end="")
+    print(escaped_json(text) if request.output == "json" else yaml_text(document), end="")
 
 
-async def _table(client: Client, kind: Kind[Any], namespace: str, asked: _Asked) -> Table:
-    target = with_query(collection_path(kind, asked.namespace(kind, namespace)), **asked.query)
+async def _table(client: Client, kind: Kind[Any], namespace: str, request: _Request) -> Table:
+    target = with_query(collection_path(kind, request.namespace(kind, namespace)), **request.query)
     response = await client.request("GET", target, headers={"accept": _TABLE})
     table = msgspec.json.decode(response.body, type=Table)
-    if asked.time:
-        set_ages(table, parse_time(asked.time))
+    if request.time:
+        set_ages(table, parse_time(request.time))
     return table
 
 
 def set_ages(table: Table, time: datetime.datetime) -> None:
     """Compute the column AGE for a past time, because the API server computes it for now."""
-    for place, column in enumerate(table.column_definitions):
+    for index, column in enumerate(table.column_definitions):
         if column.name != "Age":
             continue
         for row in table.rows:
-            row.cells[place] = printers.age(row.object["metadata"].get("creationTimestamp"), time)
+            row.cells[index] = printers.age(row.object["metadata"].get("creationTimestamp"), time)
 
 
 def _name_kinds(kind: Kind[Any], table: Table) -> None:
     """Put the kind before the names, as kubectl does where there are several."""
-    place = next((n for n, each in enumerate(table.column_definitions) if each.name == "Name"), None)
+    index = next((n for n, each in enumerate(table.column_definitions) if each.name == "Name"), None)
     singular = kind.kind.lower() + (f".{kind.group}" if kind.group else "")
-    for row in table.rows if place is not None else ():
-        row.cells[place or 0] = f"{singular}/{row.cells[place or 0]}"
+    for row in table.rows if index is not None else ():
+        row.cells[index or 0] = f"{singular}/{row.cells[index or 0]}"
 
 
-def _missing(kind: Kind[Any], namespace: str, asked: _Asked) -> UserError:
-    within = asked.namespace(kind, namespace)
-    place = f" in namespace {within}" if within else ""
-    return UserError(f'{kind.group_resource} "{asked.name}" not found{place} ({asked.cluster})')
+def _missing(kind: Kind[Any], namespace: str, request: _Request) -> UserError:
+    within = request.namespace(kind, namespace)
+    namespace_text = f" in namespace {within}" if within else ""
+    return UserError(f'{kind.group_resource} "{request.name}" not found{namespace_text} ({request.cluster})')
 
 
 def table_lines(table: Table, *, wide: bool, with_namespace: bool) -> list[str]:
     """The table as kubectl aligns it: columns as wide as their longest cell, three spaces between them."""
-    chosen = [place for place, each in enumerate(table.column_definitions) if wide or not each.priority]
-    lines = [[escaped(table.column_definitions[place].name.upper()) for place in chosen]]
+    chosen = [index for index, each in enumerate(table.column_definitions) if wide or not each.priority]
+    lines = [[escaped(table.column_definitions[index].name.upper()) for index in chosen]]
     lines += [
-        ["<none>" if row.cells[place] is None else cell(str(row.cells[place])) for place in chosen]
+        ["<none>" if row.cells[index] is None else cell(str(row.cells[index])) for index in chosen]
         for row in table.rows
     ]
     if with_namespace:

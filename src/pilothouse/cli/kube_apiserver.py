@@ -209,9 +209,9 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
     )
 
 
-def _gates(said: Multimap) -> tuple[str, ...]:
-    """Those that are on and add resources. Suites name gates of any release: the others are ignored."""
-    pairs = [pair.partition("=") for listed in said.values() for pair in listed]
+def _gates(gates: Multimap) -> tuple[str, ...]:
+    """The enabled gates that add resources. Suites set gates of any release; others are ignored."""
+    pairs = [pair.partition("=") for listed in gates.values() for pair in listed]
     on = {name.strip(): value.strip().lower() == "true" for name, _sign, value in pairs}
     return tuple(gate for gate in resources.BEHIND_GATES if on.get(gate))
 
@@ -230,7 +230,7 @@ def _check(parsed: Parsed) -> None:
 
 
 def _certificate(parsed: Parsed) -> tuple[str, str] | None:
-    """The pair to serve with: the one that is named, or the one that lies in ``--cert-dir``."""
+    """The serving certificate: the one in the flags, or the one in ``--cert-dir``."""
     if parsed["tls-cert-file"]:
         return parsed["tls-cert-file"], parsed["tls-private-key-file"]
     pair = [Path(parsed["cert-dir"]) / f"apiserver.{end}" for end in ("crt", "key")]

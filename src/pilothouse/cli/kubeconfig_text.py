@@ -1,10 +1,10 @@
-"""A user's kubeconfig as text: a context is put in and taken out again. Pure.
+"""Edits a user's kubeconfig as text: adds a context and removes it again. Pure.
 
-Only the lines of that context change; comments, order and whatever other programs keep there stay as they are. A file
-that is not written line by line (JSON, for example) is encoded again from its content, as kubectl does with all files.
+Only the lines of that context change; comments, order and entries of other programs are kept. A file that is not in
+block style (JSON, for example) is encoded again from its content, as kubectl does with all files.
 
-Added entries have a mark, an extension as minikube's, so that another cluster with the same name is not mistaken for
-ours. The mark of the context records which one was current before, and the directory of its cluster: several state
+Added entries have a mark, an extension like minikube's, so that another cluster with the same name is not mistaken for
+ours. The mark of the context records which context was current before, and the directory of its cluster: several state
 directories may have a cluster with the same name.
 """
 
@@ -57,7 +57,7 @@ def namespace_of(document: Document, name: str) -> str:
 
 
 def is_marked(document: Document, name: str) -> bool:
-    """Whether the cluster and the context with that name were put in by this program."""
+    """Whether the cluster and the context with that name were added by this program."""
     return all(_mark(_entry(document, section, name), section) is not None for section in ("clusters", "contexts"))
 
 
@@ -67,13 +67,13 @@ def owner_of(document: Document, name: str) -> str:
 
 
 def has(document: Document, name: str) -> bool:
-    """Whether anything in it has that name."""
+    """Whether a cluster, user or context has that name."""
     return any(_entry(document, section, name) for section in SECTIONS)
 
 
-def put_in(text: str, addition: Document, owner: str = "") -> str:
-    """The text with the one cluster, user and context of ``addition``, which becomes the current one. Entries with its
-    name are replaced. ``owner``: see ``owner_of``. Raises ``NoKubeconfig``."""
+def with_context(text: str, addition: Document, owner: str = "") -> str:
+    """Add the cluster, user and context of ``addition``, and make the context the current one. Entries with its name
+    are replaced. ``owner``: see ``owner_of``. Raises ``NoKubeconfig``."""
     document = read(text)
     name: str = addition[_CURRENT]
     before = str(document.get(_CURRENT) or "")
@@ -89,15 +89,15 @@ def put_in(text: str, addition: Document, owner: str = "") -> str:
     return _with_current(text, document, name)
 
 
-def take_out(text: str, name: str) -> str:
-    """The text without the cluster, user and context of that name. If that context is still the current one, the one
-    before becomes it again, if it is still there. Raises ``NoKubeconfig``."""
+def without_context(text: str, name: str) -> str:
+    """Remove the cluster, user and context of that name. If that context is still the current one, the previous one
+    becomes current again if it still exists. Raises ``NoKubeconfig``."""
     document = read(text)
     before = _before(document, name)
     for section in SECTIONS:
         text, document = _without_entry(text, document, section, name)
     for entry in document.get("contexts") or ():
-        if _before(document, entry.get("name") or "") == name:  # an earlier one of ours refers to the one before
+        if _before(document, entry.get("name") or "") == name:  # a later context of ours refers to the removed one
             content = {**(_mark(entry, "contexts") or {}), _BEFORE: before}
             text, document = _with_entry(text, document, "contexts", _marked(entry, "contexts", content))
     if document.get(_CURRENT) != name:
@@ -113,7 +113,7 @@ def is_empty(text: str) -> bool:
 
 
 def marked(document: Document) -> Document:
-    """A whole kubeconfig, with the mark in its clusters and contexts."""
+    """A kubeconfig with the mark in its clusters and contexts."""
     return {
         **document,
         **{section: [_marked(entry, section, {}) for entry in document[section]] for section in SECTIONS},
@@ -121,7 +121,7 @@ def marked(document: Document) -> Document:
 
 
 def dumped(value: Any) -> str:
-    """YAML in lines, in the given order."""
+    """Block-style YAML in the given order."""
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
     return text
 
@@ -134,7 +134,7 @@ def _entry(document: Document, section: str, name: str) -> Document:
 
 
 def _before(document: Document, name: str) -> str:
-    """The context that was current when the one with that name was put in; empty if it was not put in here."""
+    """The context that was current when the one with that name was added; empty if it was not added here."""
     return str((_mark(_entry(document, "contexts", name), "contexts") or {}).get(_BEFORE) or "")
 
 
@@ -142,8 +142,8 @@ def _mark(entry: Document, section: str) -> Document | None:
     inner = entry.get(section.removesuffix("s"))
     for extension in (inner.get("extensions") if isinstance(inner, dict) else None) or ():
         if isinstance(extension, dict) and extension.get("name") == MARK:
-            found = extension.get("extension")
-            return found if isinstance(found, dict) else {}
+            content = extension.get("extension")
+            return content if isinstance(content, dict) else {}
     return None
 
 

@@ -82,10 +82,8 @@ def _warnings(parsed: Parsed, flags: FlagSet, options: Options) -> Iterator[tupl
 
 
 def _end_at_once(lost: Exception) -> None:
-    """Running syncs are useless now: nothing may be written any more, and another process is about to start.
-
-    ``klog.FlushAndExit`` in ``OnStoppedLeading`` (``cmd/kube-controller-manager/app/controllermanager.go``, v1.36).
-    """
+    """Exit without waiting for running syncs: nothing may be written any more, and another process is about to start.
+    ``klog.FlushAndExit`` in ``OnStoppedLeading`` (``cmd/kube-controller-manager/app/controllermanager.go``, v1.36)."""
     Log("controllermanager").error("leaderelection lost", error=lost)
     logging.flush()
     os._exit(1)

@@ -32,7 +32,7 @@ class Manifest(msgspec.Struct, frozen=True):
     namespace: str = "default"
     """The namespace of objects that have none."""
     is_enforced: bool = False
-    """Whether it must not name another one, as with ``kubectl apply --namespace``."""
+    """Whether other namespaces are an error, as with ``kubectl apply --namespace``."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class AppliedObject(msgspec.Struct, frozen=True):
-    """An object that is in the cluster now."""
+    """The object in the cluster after applying a manifest."""
 
     kind: Kind[Object]
     namespace: str
@@ -66,18 +66,18 @@ def load(path: str, *, recursive: bool = False) -> list[Manifest]:
 
 
 def _files_in(folder: pathlib.Path, *, recursive: bool) -> list[pathlib.Path]:
-    """In the order in which Go walks: by name, folders among the files."""
+    """Files in the order of Go's ``filepath.Walk``: by name, directories among the files."""
     try:
         entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     except OSError as error:
         raise UserError(f"unable to read the directory {folder}: {error.strerror}") from error
-    found: list[pathlib.Path] = []
+    files: list[pathlib.Path] = []
     for entry in entries:
         if entry.is_dir() and not entry.is_symlink():
-            found += _files_in(entry, recursive=True) if recursive else []
+            files += _files_in(entry, recursive=True) if recursive else []
         elif entry.name.endswith(ENDINGS):
-            found.append(entry)
-    return found
+            files.append(entry)
+    return files
 
 
 def _load_file(path: str) -> list[Manifest]:
@@ -95,15 +95,15 @@ def manifests_in(text: str, path: str) -> list[Manifest]:
         documents = documents_of(text)
     except ManifestError as error:
         raise UserError(f"manifest {path} is not valid YAML: {error}") from error
-    found: list[Manifest] = []
+    manifests: list[Manifest] = []
     for number, document in enumerate(documents, 1):
         if document is None:
             continue
         source = f"{path}, document {number}"
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
         for item in items if isinstance(items, list) else [document]:
-            found.append(Manifest(source, _checked(item, source)))
-    return found
+            manifests.append(Manifest(source, _checked(item, source)))
+    return manifests
 
 
 def _checked(document: Any, source: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``pilothouse record``: follow a cluster into a file."""
+"""``pilothouse record``: records a cluster to a file."""
 
 import asyncio
 from collections.abc import Sequence

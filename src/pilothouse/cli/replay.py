@@ -1,4 +1,4 @@
-"""``pilothouse replay``: an API server whose state moves as that of a recorded cluster did."""
+"""``pilothouse replay``: an API server that replays a recording."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Resources and times as the arguments of commands name them."""
+"""Parses resource types, names and times in the arguments of commands."""
 
 import datetime
 import sys
@@ -43,8 +43,8 @@ def type_and_name(arguments: Sequence[str]) -> tuple[str, str]:
 
 
 def parse_for_object(flags: FlagSet, program: str, words: Sequence[str], *, optional: bool = False) -> Parsed | int:
-    """The flags and the ``TYPE/NAME`` of a command about one object that prints text or JSON; an exit code if there is
-    nothing to do, or they are wrong, which is printed. ``optional``: there may be no object."""
+    """Parse the flags and ``TYPE/NAME`` of a command about one object that prints text or JSON. Returns an exit code
+    for ``--help`` or an invalid command line, which is printed. ``optional``: the object may be left out."""
     parsed = parse(flags, program, words, most=2)
     if isinstance(parsed, int):
         return parsed
@@ -60,7 +60,7 @@ def parse_for_object(flags: FlagSet, program: str, words: Sequence[str], *, opti
 
 
 def find_resource(discovery: Discovery, text: str) -> Resource:
-    """The resource that kubectl takes ``text`` for: a plural, singular, kind or short name, also with its group
+    """The resource for ``text`` as kubectl resolves it: a plural, singular, kind or short name, also with its group
     (``deployments.apps``, ``deployments.v1.apps``). Raises ``UserError``."""
     name, _dot, rest = text.lower().partition(".")
     preferred = discovery.preferred_resources()
@@ -82,10 +82,8 @@ def find_resource(discovery: Discovery, text: str) -> Resource:
 
 
 async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
-    """The resourceVersion that ``text`` names: itself, a time (``2026-01-01T00:00:00Z``), or a time ago (``5m``).
-
-    Only pilothouse's API server supports times. Raises ``UserError``.
-    """
+    """The resourceVersion for ``text``: a resourceVersion, a time (``2026-01-01T00:00:00Z``), or a duration ago
+    (``5m``). Only pilothouse's API server supports times. Raises ``UserError``."""
     if text.isascii() and text.isdigit() and int(text) > 0:
         return text
     try:
@@ -111,10 +109,11 @@ async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
 
 
 async def times_of_revisions(client: Client) -> Callable[[int], str]:
-    """When a resourceVersion was written, to a second; "" if the API server keeps no history of times."""
+    """Returns a function that gives the time of a resourceVersion, to a second; "" if the API server has no history of
+    times."""
     try:
         response = await client.request("GET", _HISTORY)
-    except ApiError:  # Not ours, or forbidden: the history is useful without it.
+    except ApiError:  # Another API server, or forbidden: times are optional.
         return lambda _revision: ""
     marks = msgspec.json.decode(response.body, type=_Marks).marks
     revisions = [int(mark.resource_version) for mark in marks]

@@ -35,7 +35,7 @@ class RestoredCluster(msgspec.Struct, frozen=True):
     records: "tuple[Record, ...]" = ()
     """The initial records of the store; none if they are in the data directory."""
     nodes: tuple[str, ...] = ()
-    """Those that were ready, which are simulated as they are."""
+    """The ready nodes, which are simulated."""
 
 
 def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:

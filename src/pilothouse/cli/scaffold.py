@@ -42,10 +42,10 @@ def names_of(name: str, group: str) -> Names:
     base = name.removesuffix(_SUFFIX) or name
     identifier = base.replace("-", "_")
     kind = "".join(word.capitalize() for word in base.split("-"))
-    for made in (identifier, kind):
-        if not made.isidentifier() or keyword.iskeyword(made):
-            reason = "a keyword" if keyword.iskeyword(made) else "no identifier: begin with a letter"
-            raise UserError(f'"{name}" cannot name an operator: {made} would name its code, and is {reason}', code=2)
+    for derived in (identifier, kind):
+        if not derived.isidentifier() or keyword.iskeyword(derived):
+            reason = "a keyword" if keyword.iskeyword(derived) else "no identifier: begin with a letter"
+            raise UserError(f'"{name}" cannot name an operator: {derived} would name its code, and is {reason}', code=2)
     app = f"{base}{_SUFFIX}"
     if errors := dns_label_errors(app):
         raise UserError(f'"{name}" cannot name an operator: {app} {errors[0]}', code=2)
@@ -113,7 +113,7 @@ def _rendered(template: str, names: Names) -> str:
 
 
 def _taken(names: Names) -> str:
-    """A name of the operator's own that one of its imports has, too."""
+    """A name of the operator that conflicts with one of its imports; empty if there is none."""
     tree = ast.parse(_rendered("operator.py", names))
     imported = {
         alias.asname or alias.name

@@ -1,4 +1,4 @@
-"""``pilothouse snapshot``: a cluster as a file, and a file as a cluster."""
+"""``pilothouse snapshot``: saves a cluster to a file, and shows or restores it."""
 
 import asyncio
 import sys
@@ -39,7 +39,7 @@ Usage:
 The exit code of `drain` is 0 if all nodes were drained and every pod has found a place, otherwise 1.
 """
 _PARTIAL = 3
-"""Saved, but not all of it."""
+"""The exit code if not everything was saved."""
 _SHOWN = 20
 _MAX_WORDS = 10_000
 _OF_DRAIN = ("live", "selector", "timeout", "grace-period", "force", "parallel", "seed", "output")
@@ -166,7 +166,7 @@ async def _restore(parsed: Parsed, path: Path) -> int:
 
 
 def print_skipped(skipped: "Iterable[Skipped]", what: str) -> None:
-    """Warn of what was left out."""
+    """Print a warning for everything that was left out."""
     lines = [f"warning: {each.resource} {what}: {each.reason}" for each in skipped]
     for line in lines[:_SHOWN]:
         print(escaped(line), file=sys.stderr)

@@ -1,14 +1,14 @@
-"""Text of objects for a terminal, which would take some of it for commands."""
+"""Escapes text of objects for a terminal, which would interpret control characters."""
 
 import json
 import re
 
 _controls = re.compile(
     r"[\x00-\x1f\x7f-\x9f"
-    # Invisible characters, and those that change the direction of text.
+    # Invisible characters and bidirectional controls.
     r"\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e0fff"
-    # Halves of characters cannot be printed at all.
+    # Lone surrogates, which cannot be encoded.
     r"\ud800-\udfff]"
 )
 _breaks = re.compile(r"[\f\n\r]")
@@ -21,7 +21,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_json(text: str) -> str:
-    """The same JSON, with such characters in its strings as ``\\u202e``. Line breaks between its tokens stay."""
+    """The JSON with such characters in its strings escaped as ``\u202e``. Line breaks between tokens are kept."""
     return _controls.sub(lambda found: found[0] if found[0] == "\n" else _json_escape(found[0]), text)
 
 

@@ -1,4 +1,4 @@
-"""Command lines of programs that ours replace: unknown flags are ignored, with a warning each."""
+"""Parses command lines of the programs that ours replace: unknown flags are ignored with a warning."""
 
 from collections.abc import Sequence
 

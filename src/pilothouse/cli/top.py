@@ -76,7 +76,7 @@ async def _run(parsed: Parsed, make: "type[TopApp]") -> int:
             fallback=info.namespace or "default",
             at=parsed["at"],
         )
-        with _log_kept() as lines:
+        with _buffered_log() as lines:
             try:
                 await screen.run_async()
             finally:
@@ -87,12 +87,12 @@ async def _run(parsed: Parsed, make: "type[TopApp]") -> int:
 
 
 @contextmanager
-def _log_kept() -> Iterator[deque[str]]:
+def _buffered_log() -> Iterator[deque[str]]:
     """Keep the log off the screen; its last lines are printed afterwards."""
     kept: deque[str] = deque(maxlen=_KEPT_LOG_LINES)
     root = logging.getLogger("pilothouse")
     before = root.handlers[:]
-    handler = _Keeping(kept)
+    handler = _BufferHandler(kept)
     if before:
         handler.setFormatter(before[0].formatter)
     root.handlers[:] = [handler]
@@ -102,7 +102,7 @@ def _log_kept() -> Iterator[deque[str]]:
         root.handlers[:] = before
 
 
-class _Keeping(logging.Handler):
+class _BufferHandler(logging.Handler):
     def __init__(self, lines: deque[str]) -> None:
         super().__init__()
         self._lines = lines

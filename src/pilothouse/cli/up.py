@@ -162,12 +162,12 @@ async def _up(parsed: Parsed) -> int:
             if not parsed["wait"]:
                 await asyncio.get_running_loop().create_future()
     except asyncio.CancelledError:
-        print(_farewell(parsed), flush=True)
+        print(_cleanup_message(parsed), flush=True)
         raise
     return code
 
 
-def _farewell(parsed: Parsed) -> str:
+def _cleanup_message(parsed: Parsed) -> str:
     """Cleanup after a signal has ended it."""
     directory = parsed["data-dir"]
     if not directory:
@@ -186,7 +186,7 @@ async def running_plane(parsed: Parsed) -> AsyncIterator["RunningPlane"]:
         traced(parsed, Env(zone=local_zone()), APISERVER, instance(), metrics) as env,
         decision_log(parsed, env, metrics) as decisions,
     ):
-        served = open_server(env, parsed, service_accounts=_makes_accounts(parsed), records=restored.records)
+        served = open_server(env, parsed, service_accounts=_creates_service_accounts(parsed), records=restored.records)
         if decisions is not None or env.tracing is not None:
             served.server.metrics_sources.append(metrics.exposition)
         plane = _plane(env, served, parsed, decisions, restored)
@@ -208,7 +208,7 @@ async def _running(
             context = await _merge(files, served, parsed)
             await plane.wait_ready()
             link = "" if page is None else page.link(served.url)
-            yield RunningPlane(plane, path, _greeting(served, parsed, path, context, link, plane.node_names))
+            yield RunningPlane(plane, path, _ready_message(served, parsed, path, context, link, plane.node_names))
             running.cancel()
             if shown is not None:
                 shown.cancel()
@@ -226,7 +226,7 @@ class RunningPlane(NamedTuple):
 
 
 async def _merge(files: contextlib.AsyncExitStack, served: "ServedApiServer", parsed: Parsed) -> str:
-    """Put a context into the user's file, if there is to be one. How it is called."""
+    """Add a context to the user's kubeconfig if requested. Returns its name."""
     if not parsed["write-kubeconfig"]:
         return ""
     server = written_kubeconfig.Server(served.url, served.kubeconfig)
@@ -235,8 +235,9 @@ async def _merge(files: contextlib.AsyncExitStack, served: "ServedApiServer", pa
     )
 
 
-def _makes_accounts(parsed: Parsed) -> bool:
-    """Whether the controller runs without which the admission plugin ServiceAccount would reject every pod."""
+def _creates_service_accounts(parsed: Parsed) -> bool:
+    """Whether the controller runs that creates the default ServiceAccounts, without which the admission plugin
+    ServiceAccount rejects every pod."""
     return not parsed["no-manager"] and controller_selection.Selection(parsed["controllers"]).enables(
         serviceaccount.DESCRIPTOR
     )
@@ -309,7 +310,7 @@ def _page(env: Env, served: "ServedApiServer", plane: "Plane") -> "ui.Page":
     return page
 
 
-def _greeting(
+def _ready_message(
     served: "ServedApiServer", parsed: Parsed, path: Path, context: str, link: str, nodes: Sequence[str]
 ) -> str:
     where = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"

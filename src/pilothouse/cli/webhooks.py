@@ -43,8 +43,11 @@ def webhook_flags(flags: FlagSet) -> None:
 
 
 async def webhook_settings(app: "App", parsed: Parsed, client: "Client") -> "WebhookSettings | None":
-    """How webhooks are served; None if there are none, or they are not served. Outside of the cluster the API server
-    calls them at this machine; without ``--install`` it would not have the address, and ``UserError`` is raised."""
+    """The settings of the webhook server; None if the app has no webhooks or they are disabled.
+
+    Outside of a cluster the API server must call this machine; ``--install`` configures its address, and without it
+    ``UserError`` is raised.
+    """
     port, install = parsed["webhook-port"], parsed["install"]
     if not app.has_webhooks or not port:
         return None
@@ -75,10 +78,10 @@ async def _own_address(client: "Client") -> str:
     transport = client.transport
     if not isinstance(transport, remote.RemoteTransport):
         return _LOOPBACK
-    there = (transport.endpoint.host, transport.endpoint.port)
-    # Connecting a datagram socket sends nothing; it has the kernel choose a route.
+    server_address = (transport.endpoint.host, transport.endpoint.port)
+    # Connecting a datagram socket sends nothing, but selects a route.
     connected, _protocol = await asyncio.get_running_loop().create_datagram_endpoint(
-        asyncio.DatagramProtocol, remote_addr=there
+        asyncio.DatagramProtocol, remote_addr=server_address
     )
     try:
         address: str = connected.get_extra_info("sockname")[0]

@@ -102,7 +102,7 @@ async def _run(parsed: Parsed) -> int:
             resource = find_resource(discovery, text)
             namespace = own if resource.namespaced else ""
             reference = Reference(resource.group_resource, namespace, name)
-            revision, time = await _asked(parsed, client)
+            revision, time = await _at(parsed, client)
             async with _evidence(parsed, client, discovery, revision) as evidence:
                 explanation = await explain(evidence, reference, time=time)
                 alike = await names_alike(evidence, reference) if explanation.state == NOT_FOUND else []
@@ -131,7 +131,7 @@ def not_found_lines(
         yield f"`pilothouse get {reference.resource}{place} --at 10m` lists those of ten minutes ago."
 
 
-async def _asked(parsed: Parsed, client: "Client") -> tuple[int, datetime.datetime | None]:
+async def _at(parsed: Parsed, client: "Client") -> tuple[int, datetime.datetime | None]:
     """The resourceVersion and the time of ``--at``; 0 and None without it. Raises ``UserError``."""
     if not parsed["at"]:
         return 0, None

@@ -1,9 +1,11 @@
-"""The kubeconfigs that ``up`` and ``apiserver`` write for their users, and take back.
+"""The kubeconfigs that ``up`` and ``apiserver`` write for their users, and remove at the end.
 
-One file is all ours: mode 0600, written in one step, and never over a file that was not written here, since such a file
-may hold the only copy of a user's credentials; nor over that of a server that still runs. Into another, which is the
-user's, a context is put (``kubeconfig_text``). Both are changed under client-go's lock, ``FILE.lock``, so that kubectl
-and this program do not overwrite each other's changes.
+The file of ``--kubeconfig`` is only ours: mode 0600, written atomically, and never over a file that was not written
+here, since that may have the only copy of a user's credentials, nor over that of a running server. To the user's own
+kubeconfig a context is added (``kubeconfig_text``).
+
+Both are changed under client-go's lock, ``FILE.lock``, so that kubectl and this program do not overwrite each other's
+changes.
 """
 
 import asyncio
@@ -23,14 +25,15 @@ from pilothouse.env.private_files import is_owned_by_this_user, is_world_writabl
 
 MARK = "# Written by pilothouse; it is overwritten at the next start."
 NAME = "pilothouse"
-"""What cluster, user and context are called in the user's file, if that name is free."""
+"""The name of cluster, user and context in the user's kubeconfig, unless it is taken."""
 _PATIENCE_SECONDS = 0.2
 _LOCK_SECONDS = 5.0
 _LOCK_PAUSE_SECONDS = 0.05
 
 
 class Server:
-    """The server that a kubeconfig is for. ``document`` makes one whose cluster, user and context have that name."""
+    """The server of a kubeconfig. ``document`` creates the kubeconfig with a given name of cluster, user and
+    context."""
 
     def __init__(self, url: str, document: Callable[[str], Document]) -> None:
         self.url = url
@@ -38,7 +41,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port in the URL."""
         return urllib.parse.urlsplit(self.url).port or 443
 
 
@@ -48,9 +51,9 @@ async def own_kubeconfig(
 ) -> AsyncIterator[Path]:
     """Write a kubeconfig, and yield its path.
 
-    If the file belongs to a server that still runs, a file next to it is used, unless the path was ``given`` by the
-    user. The file is removed at the end unless ``kept``, for a server that comes back, and so is its directory if it
-    was made for it and nothing else is in it. Raises ``UserError``.
+    If the file belongs to a running server, a file next to it is used, unless the path was ``given`` by the user. At
+    the end the file is removed, unless ``kept`` for a server that will be started again, and also its directory if it
+    was created here and is empty. Raises ``UserError``.
     """
     path = _home(path)
     is_new = not path.parent.exists()
@@ -62,52 +65,52 @@ async def own_kubeconfig(
         yield path
     finally:
         if not kept:
-            with _reported(f"{path} could not be removed"):
+            with _print_errors(f"{path} could not be removed"):
                 async with _locked(path):
                     if _is_written_here(path) and _server_of(path) == server.url:
                         path.unlink()
             if is_new:
-                with contextlib.suppress(OSError):  # others have files in it
+                with contextlib.suppress(OSError):  # not empty
                     path.parent.rmdir()
 
 
 @contextlib.asynccontextmanager
 async def merged_kubeconfig(path: Path, server: Server) -> AsyncIterator[str]:
-    """Have a context in the user's file, as the current one, and say how it is called. At the end it is taken out, and
-    what was current before is so again. Raises ``UserError``."""
+    """Add a context to the user's kubeconfig as the current one, and yield its name. At the end it is removed, and the
+    previous one becomes current again. Raises ``UserError``."""
     path = _home(path)
     async with _locked(path):
         before = _read(path)
         try:
             name = _free_name(path, kubeconfig_text.read(before or ""), server)
-            after = kubeconfig_text.put_in(before or "", server.document(name))
+            after = kubeconfig_text.with_context(before or "", server.document(name))
         except NoKubeconfig as error:
             raise UserError(f"unable to add a context to {path}: {error}; the file is not changed") from None
         _rewrite(path, after)
     try:
         yield name
     finally:
-        with _reported(f"the context {name} could not be taken out of {path}"):
+        with _print_errors(f"the context {name} could not be taken out of {path}"):
             async with _locked(path):
-                _take_out(path, name, server, before, after)
+                _remove_entries(path, name, server, before, after)
 
 
 async def add_context(path: Path, server: Server, name: str, owner: Path) -> None:
-    """Have a context of that name in the user's file, as the current one, that belongs to the cluster in the directory
-    ``owner``. One that is its own, or of a server that is gone, is replaced. Raises ``UserError``, also if the name is
-    somebody else's."""
+    """Add a context with that name to the user's kubeconfig as the current one, for the cluster in the directory
+    ``owner``. A context of the same cluster or of a deleted one is replaced. Raises ``UserError``, also if the name is
+    taken."""
     path = _home(path)
     async with _locked(path):
         before = _read(path) or ""
         try:
             _check_free(path, kubeconfig_text.read(before), name, owner, server.url)
-            _rewrite(path, kubeconfig_text.put_in(before, server.document(name), str(owner)))
+            _rewrite(path, kubeconfig_text.with_context(before, server.document(name), str(owner)))
         except NoKubeconfig as error:
             raise UserError(f"unable to add a context to {path}: {error}; the file is not changed") from None
 
 
 def check_context(path: Path, name: str, owner: Path) -> None:
-    """Raise the ``UserError`` of ``add_context`` before there is a server."""
+    """Raise the ``UserError`` of ``add_context`` before the server is started."""
     path = _home(path)
     try:
         _check_free(path, kubeconfig_text.read(_read(path) or ""), name, owner, "")
@@ -134,21 +137,21 @@ def _check_free(path: Path, document: Document, name: str, owner: Path, url: str
 
 
 def _is_context_of(document: Document, name: str, owner: Path, url: str) -> bool:
-    """By the directory; contexts of releases before it was noted, by the server."""
+    """Compare the directory of the cluster; in contexts of older releases, which do not have it, the server."""
     directory = kubeconfig_text.owner_of(document, name)
     return directory == str(owner) if directory else kubeconfig_text.server_of(document, name) == url
 
 
 def _is_in_use(document: Document, name: str) -> bool:
-    """Whether the cluster of a marked context exists, even if it is stopped, or its server answers."""
+    """Whether the cluster of a marked context exists, even if it is stopped, or its server responds."""
     directory = kubeconfig_text.owner_of(document, name)
     exists = bool(directory) and (Path(directory) / "cluster.json").exists()
-    return exists or _answers(kubeconfig_text.server_of(document, name))
+    return exists or _is_reachable(kubeconfig_text.server_of(document, name))
 
 
 async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
-    """Take a context out of the user's file that ``add_context`` has added for the cluster in the directory ``owner``,
-    if it is still there. A file with nothing else in it is removed. Raises ``UserError``."""
+    """Remove the context that ``add_context`` added for the cluster in the directory ``owner``, if it still exists. A
+    file that becomes empty is removed. Raises ``UserError``."""
     path = _home(path)
     if not path.exists():
         return
@@ -159,7 +162,7 @@ async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
             marked = kubeconfig_text.is_marked(document, name)
             if text is None or not marked or not _is_context_of(document, name, owner, url):
                 return
-            left = kubeconfig_text.take_out(text, name)
+            left = kubeconfig_text.without_context(text, name)
             if kubeconfig_text.is_empty(left):
                 path.unlink()
             else:
@@ -168,14 +171,14 @@ async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
             raise UserError(f"unable to take {name} out of {path}: {error}; the file is not changed") from None
 
 
-def _take_out(path: Path, name: str, server: Server, before: str | None, after: str) -> None:
+def _remove_entries(path: Path, name: str, server: Server, before: str | None, after: str) -> None:
     text = _read(path)
     if text is None or kubeconfig_text.server_of(kubeconfig_text.read(text), name) != server.url:
         return  # another program has removed or replaced it
     if text == after and not kubeconfig_text.has(kubeconfig_text.read(before or ""), name):
         left = before
     else:
-        left = kubeconfig_text.take_out(text, name)
+        left = kubeconfig_text.without_context(text, name)
         if before is None and kubeconfig_text.is_empty(left):
             left = None
     if left is None:
@@ -188,7 +191,7 @@ def _take_out(path: Path, name: str, server: Server, before: str | None, after: 
 
 
 def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
-    """The path, or one next to it. Raises ``UserError`` when neither may be written."""
+    """The path, or one next to it. Raises ``UserError`` if neither may be written."""
     if path.is_dir():
         raise UserError(f"{path} is a directory; name a file with {flag}")
     if os.path.lexists(path) and not (is_owned_by_this_user(path) and _is_written_here(path)):
@@ -197,7 +200,7 @@ def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
             "or add a context to it with --write-kubeconfig"
         )
     before = _server_of(path)
-    if before in {"", server.url} or not _answers(before):
+    if before in {"", server.url} or not _is_reachable(before):
         return path
     if given:
         raise UserError(f"{path} is for {before}, which is still running; name another file with {flag}")
@@ -210,7 +213,8 @@ def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
 
 
 def _free_name(path: Path, document: Document, server: Server) -> str:
-    """A name that is free, or of a server of ours that is gone. Raises ``UserError`` if there is none."""
+    """The default name, or one with the port; names of our stopped servers are reused. Raises ``UserError`` if there is
+    none."""
     for name in (NAME, f"{NAME}-{server.port}"):
         if not kubeconfig_text.has(document, name):
             return name
@@ -221,7 +225,8 @@ def _free_name(path: Path, document: Document, server: Server) -> str:
 
 
 def _is_written_here(path: Path) -> bool:
-    """Whether the file carries our mark. kubectl drops the comment when it changes something, and keeps the others."""
+    """Whether the file has our mark. kubectl removes the leading comment when it changes a file, and keeps the
+    extensions."""
     text = _read(path)
     if text is None:
         return False
@@ -236,7 +241,7 @@ def _is_written_here(path: Path) -> bool:
 
 
 def _server_of(path: Path) -> str:
-    """The server that a file of ours names; empty when there is none to be found."""
+    """The server in a file written here; empty if it can't be read."""
     try:
         document = kubeconfig_text.read(_read(path) or "")
     except NoKubeconfig:
@@ -245,7 +250,7 @@ def _server_of(path: Path) -> str:
     return kubeconfig_text.server_of(document, names[0]) if names else ""
 
 
-def _answers(url: str) -> bool:
+def _is_reachable(url: str) -> bool:
     """Whether the server accepts connections."""
     try:
         parts = urllib.parse.urlsplit(url)
@@ -272,7 +277,7 @@ def _read(path: Path) -> str | None:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """Replace the user's file, or the one that it links to; its mode and owner stay, and a new one is private."""
+    """Replace the user's file, or the target of a symbolic link; mode and owner are kept, and a new file is private."""
     path = path.resolve()
     if not path.exists():
         _replace(path, text)
@@ -280,7 +285,7 @@ def _rewrite(path: Path, text: str) -> None:
     old = path.stat()
     _replace(path, text, mode=stat.S_IMODE(old.st_mode))
     if old.st_uid != path.stat().st_uid:
-        os.chown(path, old.st_uid, old.st_gid)  # root has changed the file of another user
+        os.chown(path, old.st_uid, old.st_gid)  # root changed a file of another user
 
 
 def _replace(path: Path, text: str, *, mode: int = 0o600) -> None:
@@ -292,8 +297,8 @@ def _replace(path: Path, text: str, *, mode: int = 0o600) -> None:
 
 @contextlib.asynccontextmanager
 async def _locked(path: Path) -> AsyncIterator[None]:
-    """Hold client-go's lock of a kubeconfig, in a directory that is made if it is not there (``lockFile`` in client-go
-    ``tools/clientcmd/loader.go``, v0.36; that gives up at once). Raises ``UserError``."""
+    """Hold client-go's lock of a kubeconfig, in a directory that is created if it is missing (``lockFile`` in client-go
+    ``tools/clientcmd/loader.go``, v0.36, which does not wait). Raises ``UserError``."""
     lock = path.with_name(f"{path.name}.lock")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -307,7 +312,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
                     break
                 except FileExistsError:
                     await asyncio.sleep(_LOCK_PAUSE_SECONDS)
-                except FileNotFoundError:  # another program has just ended, and removed its directory
+                except FileNotFoundError:  # another program has just removed its directory
                     await asyncio.sleep(_LOCK_PAUSE_SECONDS)
                     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except TimeoutError:
@@ -323,7 +328,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def _reported(what: str) -> Iterator[None]:
+def _print_errors(what: str) -> Iterator[None]:
     """Print an error on standard error: no caller is left to handle it."""
     try:
         yield

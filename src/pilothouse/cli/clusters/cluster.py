@@ -225,27 +225,27 @@ class Clusters:
         cluster.write()
         return cluster
 
-    def _exists(self, made: Cluster) -> str:
+    def _exists(self, cluster: Cluster) -> str:
         """Why a cluster cannot be created whose directory exists, and the solution."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             with contextlib.suppress(Missing):
-                found = self.get(made.name)
+                existing = self.get(cluster.name)
                 break
             if time.monotonic() > deadline:
                 return (
-                    f'a cluster "{made.name}" is being created by another command; if that was killed, remove '
-                    f"{made.directory}"
+                    f'a cluster "{cluster.name}" is being created by another command; if that was killed, remove '
+                    f"{cluster.directory}"
                 )
             time.sleep(_PAUSE_SECONDS)  # the other command writes the record now
-        delete = f"`pilothouse delete cluster {made.name}` deletes it"
-        status = found.status
-        if status == "Starting" or (status == "Stopped" and not found.record.port):
-            return f'a cluster "{made.name}" is being created by another command; if that was killed, {delete}'
+        delete = f"`pilothouse delete cluster {cluster.name}` deletes it"
+        status = existing.status
+        if status == "Starting" or (status == "Stopped" and not existing.record.port):
+            return f'a cluster "{cluster.name}" is being created by another command; if that was killed, {delete}'
         way = delete
-        if status != "Running" and not found.record.in_memory:
-            way = f"`pilothouse start {made.name}` starts it, {delete}"
-        return f'a cluster "{made.name}" exists already ({status.lower()}): {way}, or choose another name'
+        if status != "Running" and not existing.record.in_memory:
+            way = f"`pilothouse start {cluster.name}` starts it, {delete}"
+        return f'a cluster "{cluster.name}" exists already ({status.lower()}): {way}, or choose another name'
 
     def get(self, name: str) -> Cluster:
         """The cluster of that name. Raises ``UserError``."""
@@ -280,11 +280,11 @@ class Clusters:
 
     def readable(self) -> list[Cluster]:
         """All clusters whose records can be read."""
-        found = []
+        clusters = []
         for name in self.names():
             with contextlib.suppress(Unreadable):
-                found.append(self.get(name))
-        return found
+                clusters.append(self.get(name))
+        return clusters
 
     def names(self) -> list[str]:
         """The names of all, in order."""

@@ -36,7 +36,7 @@ CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", 
 """Flags of ``up`` that have another meaning for a cluster in the background, or none."""
 
 _MAX_SHOWN = 3
-"""Manifests that are named in the hint of how to apply them again."""
+"""Manifests that are listed in a hint."""
 
 CREATE_USAGE = """Creates a cluster that runs in the background, and adds its context to the kubeconfig of the user.
 
@@ -215,7 +215,7 @@ def _create(parsed: Parsed) -> int:
             contexts.check(cluster, user_kubeconfig)
         url = process.start(cluster, print)
         if user_kubeconfig is not None:
-            asyncio.run(contexts.put_in(cluster, user_kubeconfig))
+            asyncio.run(contexts.add(cluster, user_kubeconfig))
     except BaseException:
         process.stop(cluster)
         cluster.remove()
@@ -355,7 +355,7 @@ def _start(cluster: Cluster) -> None:
         cluster.check_running()
     url = process.start(cluster, print)
     if cluster.record.user_kubeconfig:  # the port or, in memory, the token may be another one
-        asyncio.run(contexts.put_in(cluster, Path(cluster.record.user_kubeconfig)))
+        asyncio.run(contexts.add(cluster, Path(cluster.record.user_kubeconfig)))
     _say_ready(cluster, url)
 
 
@@ -380,7 +380,7 @@ def delete(program: str, words: Sequence[str]) -> int:
 def _delete(cluster: Cluster) -> None:
     try:
         process.stop(cluster)
-        asyncio.run(contexts.take_out(cluster))
+        asyncio.run(contexts.remove(cluster))
         cluster.remove()
     except FileNotFoundError:  # another command deletes it at the same time
         if cluster.directory.exists():
@@ -442,7 +442,7 @@ def kubeconfig(program: str, words: Sequence[str]) -> int:
         if parsed["path"]:
             print(cluster.kubeconfig)
         elif parsed["merge"]:
-            asyncio.run(contexts.put_in(cluster, contexts.user_kubeconfig(parsed["kubeconfig"])))
+            asyncio.run(contexts.add(cluster, contexts.user_kubeconfig(parsed["kubeconfig"])))
         else:
             print(kubeconfig_text.dumped(contexts.cluster_document(cluster)), end="")
     return code[0]
@@ -475,8 +475,8 @@ def _load(cluster: Cluster, manifests: "Sequence[manifest_files.Manifest]", limi
         async with connected(Parsed(flags, (), ()), Env(), "pilothouse-load") as client:
             if not limit:
                 warned = client.with_warning_handler(lambda text: print(apply_manifests.warning_text(text)))
-                async for one in apply_manifests.applied(warned, manifests):
-                    print(apply_manifests.applied_text(one))
+                async for applied_object in apply_manifests.applied(warned, manifests):
+                    print(apply_manifests.applied_text(applied_object))
                 return 0
             return await apply_manifests.apply_all(client, manifests, limit=limit)
 

@@ -11,23 +11,26 @@ from pilothouse.cli.program import UserError
 from pilothouse.cli.written_kubeconfig import Server, add_context, check_context, remove_context
 
 
-def user_kubeconfig(given: str) -> Path:
+def user_kubeconfig(path: str) -> Path:
     """The file to which kubectl would add a context: the given one, else the first existing one in ``$KUBECONFIG`` or
     its last, else ``~/.kube/config`` (client-go ``PathOptions.GetDefaultFilename``, v0.36)."""
-    if given:
-        return Path(given).expanduser().absolute()
+    if path:
+        return Path(path).expanduser().absolute()
     named = [Path(text).expanduser() for text in (os.environ.get("KUBECONFIG") or "").split(os.pathsep) if text]
-    found = next((path for path in named if path.exists()), named[-1] if named else Path("~/.kube/config").expanduser())
-    return found.absolute()
+    existing = next(
+        (candidate for candidate in named if candidate.exists()),
+        named[-1] if named else Path("~/.kube/config").expanduser(),
+    )
+    return existing.absolute()
 
 
 def check(cluster: Cluster, path: Path) -> None:
-    """Raise the ``UserError`` of ``put_in`` for a context that belongs to another cluster, before this one runs."""
+    """Raise the ``UserError`` of ``add`` for a context that belongs to another cluster, before this one runs."""
     check_context(path, cluster.context, cluster.directory.absolute())
 
 
-async def put_in(cluster: Cluster, path: Path) -> None:
-    """Add the context of a cluster that runs, as the current one. Raises ``UserError``, also if another cluster has a
+async def add(cluster: Cluster, path: Path) -> None:
+    """Add the context of a running cluster as the current one. Raises ``UserError``, also if another cluster has a
     context of that name there."""
     document = cluster_document(cluster)
     if namespace := namespace_of(cluster):
@@ -49,8 +52,8 @@ def namespace_of(cluster: Cluster) -> str:
     return kubeconfig_text.namespace_of(document, cluster.context)
 
 
-async def take_out(cluster: Cluster) -> None:
-    """Take it out again, if it was added and is still its own. Raises ``UserError``."""
+async def remove(cluster: Cluster) -> None:
+    """Remove the context if it was added and still belongs to the cluster. Raises ``UserError``."""
     record = cluster.record
     if record.user_kubeconfig:
         url = f"https://127.0.0.1:{record.port}"
@@ -59,7 +62,7 @@ async def take_out(cluster: Cluster) -> None:
 
 
 def cluster_document(cluster: Cluster) -> Document:
-    """The kubeconfig of a cluster that runs, under the name of its context. Raises ``UserError``."""
+    """The kubeconfig of a running cluster with the name of its context. Raises ``UserError``."""
     try:
         text = cluster.kubeconfig.read_text(encoding="utf-8")
         return _renamed(kubeconfig_text.read(text), cluster.context)

@@ -108,16 +108,16 @@ def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes], offset: int,
     deadline = time.monotonic() + START_SECONDS
     lines, printed = _Lines(cluster.log, offset), list[str]()
     while True:
-        ended = process.poll()
+        exit_code = process.poll()
         for line in lines.new():
             if line.startswith(READY):
                 for warning in printed:
                     say(warning)
                 return
             printed.append(line)
-        if ended is not None:
+        if exit_code is not None:
             shown = "\n".join(f"  {line}" for line in tail(cluster.log, _TAIL_LINES, offset))
-            raise UserError(f'cluster "{cluster.name}" has not started: its process ended with {ended}\n{shown}')
+            raise UserError(f'cluster "{cluster.name}" has not started: its process ended with {exit_code}\n{shown}')
         if time.monotonic() > deadline:
             raise UserError(f'cluster "{cluster.name}" was not ready after {START_SECONDS:.0f} s; see {cluster.log}')
         time.sleep(_CHECK_SECONDS)
@@ -191,8 +191,8 @@ def tail(path: Path, lines: int, offset: int = 0) -> list[str]:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(offset, size - _READ_BYTES))
-        found = file.read(_READ_BYTES).decode(errors="backslashreplace").splitlines()
-    return found[-lines:] if lines else []
+        added = file.read(_READ_BYTES).decode(errors="backslashreplace").splitlines()
+    return added[-lines:] if lines else []
 
 
 def follow(cluster: Cluster) -> Iterator[str]:

@@ -50,7 +50,7 @@ _EVENT = next({name: place for place, name in enumerate(table.columns)} for tabl
 
 
 class TopApp(App[None]):
-    """The screen. ``client`` is the user's; forbidden resources are named instead of their objects."""
+    """The application. ``client`` has the user's credentials; for forbidden resources the error is shown."""
 
     CSS = """
     #head, #foot { height: auto; max-height: 4; }
@@ -128,7 +128,7 @@ class TopApp(App[None]):
         yield Input()
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self.grid.focus()
         self.set_interval(1.0, self._tick)
         self.set_interval(_SAMPLE_SECONDS, self._sample)
@@ -149,7 +149,7 @@ class TopApp(App[None]):
     # Reading
 
     def _read(self, revision: str) -> None:
-        """Follow the current state, or read the state at a resourceVersion."""
+        """Watch the current state, or read the state at a resourceVersion."""
         if self._reading is not None:
             self._reading.cancel()
         self._revision = revision
@@ -163,7 +163,7 @@ class TopApp(App[None]):
         self._sample()
 
     def _load(self, work: Coroutine[Any, Any, None]) -> None:
-        """One request at a time: only the last one counts."""
+        """Run one request at a time; a new one cancels the previous one."""
         if self._loading is not None:
             self._loading.cancel()
         self._loading = asyncio.get_running_loop().create_task(work, name="answer for the screen")
@@ -204,7 +204,7 @@ class TopApp(App[None]):
         self._drew_seconds = self._env.perf_counter() - began
 
     def _tick(self) -> None:
-        """Ages have changed."""
+        """Redraw ages."""
         if self._timer is None:
             self.grid.redraw()
 
@@ -273,32 +273,32 @@ class TopApp(App[None]):
     # Keys
 
     def action_view(self, number: int) -> None:
-        """One of the views."""
+        """Show a view."""
         self._message = ""
         self._search = ""
         self._show(number)
 
     async def action_back(self) -> None:
-        """From an object to its view; else end the search."""
+        """Return from an object to its view; otherwise clear the search."""
         self._message = ""
         if self._text is None:
             self._search = ""
         self._show(self._number)
 
     def action_toggle_pods(self) -> None:
-        """The pods of a workload."""
+        """Show or hide the pods of a workload."""
         view = self._views[self._number]
         if isinstance(view, WorkloadsView) and self._text is None and len(view):
             view.toggle(view.key(self.grid.cursor))
             self.grid.redraw()
 
     def action_sort(self) -> None:
-        """By the next column."""
+        """Sort by the next column."""
         order, reverse = self._orders.get(self._number, (0, False))
         self._order((order + 1) % max(len(self._views[self._number].sorting), 1), reverse=reverse)
 
     def action_reverse(self) -> None:
-        """The other way round."""
+        """Reverse the order."""
         order, reverse = self._orders.get(self._number, (0, False))
         self._order(order, reverse=not reverse)
 
@@ -310,11 +310,11 @@ class TopApp(App[None]):
             self._draw_head()
 
     def action_theme(self) -> None:
-        """Dark or light."""
+        """Switch between dark and light theme."""
         self.theme = "textual-light" if self.theme == "textual-dark" else "textual-dark"
 
     def action_help(self) -> None:
-        """All keys."""
+        """Show all keys."""
         self._object = None
         self._show_text(TextView("Help", [Cell(line) for line in HELP.splitlines()]))
 
@@ -364,7 +364,7 @@ class TopApp(App[None]):
             self._say(str(error))
 
     def action_part(self, part: str) -> None:
-        """YAML, events, history or why of the object that is shown, or that the cursor is on."""
+        """Show YAML, events, history or explanation of the current object or the one at the cursor."""
         if self._object is not None:
             self._load(self._open(self._object, part))
         elif self._text is None and len(self._views[self._number]):
@@ -391,7 +391,7 @@ class TopApp(App[None]):
     # Prompts
 
     def action_ask(self, prompt: str) -> None:
-        """Ask for a line of text."""
+        """Open a prompt for a line of text."""
         self._prompt, self._message = prompt, ""
         asked = self.query_one(Input)
         asked.placeholder = PROMPTS[prompt]
@@ -415,7 +415,7 @@ class TopApp(App[None]):
             self._draw_head()
 
     def on_key(self, event: events.Key) -> None:
-        """Escape ends a prompt."""
+        """Escape closes a prompt."""
         if self._prompt and event.key == "escape":
             event.stop()
             event.prevent_default()
@@ -435,7 +435,7 @@ class TopApp(App[None]):
             if self._scope not in ("", text) or any(
                 feed.restricted and feed.namespace != text for feed in self.model.feeds
             ):
-                # What was asked of the API server does not hold it.
+                # The prompt closes without waiting for the API server.
                 self._scope = text
                 self._read(self._revision)
             self._show(self._number)
@@ -452,16 +452,16 @@ class TopApp(App[None]):
     # The past
 
     def action_now(self) -> None:
-        """Back to now."""
+        """Return to the current state."""
         self._load(self._go(""))
 
     def action_step(self, steps: int) -> None:
-        """Ten seconds back, or forth."""
+        """Move ten seconds back or forward."""
         moment = (self._moment or self._env.now()) + steps * _STEP
         self._load(self._go("" if moment >= self._env.now() else format_time(moment)))
 
     async def _go(self, text: str) -> None:
-        """Show a time; an empty text is now."""
+        """Show a past time; with an empty text the current state."""
         self._message = ""
         if not text:
             if self._revision or self._reading is None:
@@ -487,7 +487,7 @@ def _raise(error: BaseException) -> None:
 
 
 def _moment(text: str, now: datetime.datetime) -> datetime.datetime | None:
-    """The time of a selected state, for ages; None if only its resourceVersion is known."""
+    """The time of a past state, for ages; None if only its resourceVersion is known."""
     if text.isdigit():
         return None
     try:

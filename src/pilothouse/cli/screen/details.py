@@ -1,5 +1,4 @@
-"""One object as lines of text: YAML, events, history, and why it is as it is. Values of Secrets are left out, as on the
-page."""
+"""One object as lines of text: YAML, events, history, and explanation. Values of Secrets are masked, as on the page."""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ _MAX_VERSIONS = 200
 
 
 class Place(msgspec.Struct, frozen=True):
-    """An object, by its resource, namespace and name."""
+    """An object by resource, namespace and name."""
 
     resource: Resource
     namespace: str
@@ -56,35 +55,35 @@ class TextView:
         return len(self._shown)
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """The one cell of a line."""
+        """The single cell of a line."""
         return (self._shown[index],)
 
     def key(self, _index: int) -> str:
-        """None: there is nothing to open."""
+        """Always empty: lines of text cannot be opened."""
         return ""
 
     def index(self, _key: str) -> int:
-        """Nowhere."""
+        """Always -1."""
         return -1
 
     def replace(self, lines: Sequence[Cell]) -> None:
-        """Other lines."""
+        """Replace the lines."""
         self._all = lines
         self._wrap()
 
     def set_width(self, width: int) -> None:
-        """Wrap to so many columns."""
+        """Wrap to this width."""
         if width != self._width:
             self._width = width
             self._wrap()
 
     def show(self, *, search: str, namespace: str, sort: int, reverse: bool) -> None:  # a View's
-        """Only the lines with all these words."""
+        """Show only lines that contain all words."""
         self._words = search.lower().split()
         self._wrap()
 
     def update(self, changes: Mapping[str, Any]) -> None:
-        """It shows one moment."""
+        """Nothing to do: the text does not change."""
 
     def _wrap(self) -> None:
         found = [each for each in self._all if all(word in each.text.lower() for word in self._words)]
@@ -106,7 +105,8 @@ def _wrapped(line: Cell, width: int) -> Iterator[Cell]:
 async def part_lines(
     client: Client, discovery: Discovery, place: Place, part: str, *, revision: str, now: datetime.datetime
 ) -> list[Cell]:
-    """A part of what there is to see of an object. ``revision`` is empty for now. What can't be read is named."""
+    """One part of the details of an object. ``revision`` is empty for the current state. Errors of reads are shown as
+    lines."""
     try:
         if part == "yaml":
             found = await _yaml(client, place, revision)

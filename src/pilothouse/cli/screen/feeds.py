@@ -1,8 +1,8 @@
-"""Keeps the rows of one resource in step with the API server: list in pages, watch, and again after a failure.
+"""Keeps the rows of one resource up to date: lists in pages, watches, and starts again after errors.
 
-Of an object only its row is kept, and a page of a list at a time, so that memory grows with rows and not with
-objects. A feed never ends by itself: what goes wrong is in ``error`` until it is over, for the reader of the screen.
-A user who may not read all namespaces gets that of the kubeconfig's context.
+Only the row of an object and one page of a list are kept, so that memory grows with rows, not with objects. A feed
+never ends by itself: ``error`` has the current error for the user. A user who may not read all namespaces gets the
+namespace of the kubeconfig's context.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _WATCH_SECONDS = 300
 _SHORT_WATCH_SECONDS = 1.0
 
 Put = Callable[[str, bytes], None]
-"""Takes an object's key and its JSON."""
+"""Receives an object's key and its JSON."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -40,17 +40,14 @@ _named = msgspec.json.Decoder(_Named)
 
 
 def prefix_of(kind: Kind[Any]) -> str:
-    """The beginning of the keys of a resource: ``apps/deployments/``."""
+    """The prefix of the keys of a resource: ``apps/deployments/``."""
     return f"{kind.group}/{kind.resource}/"
 
 
 class Feed:
-    """The rows of ``kind`` in ``namespace``, all of them if it is empty. ``put`` takes what is there, ``drop`` the
-    key of what is gone, ``changed`` is called after each of ``error`` and ``synced``.
-
-    ``fallback`` is read instead if all namespaces are forbidden. ``find`` asks the API server for the version that it
-    has of a resource.
-    """
+    """The rows of ``kind`` in ``namespace``, or in all namespaces if it is empty. ``put`` receives objects, ``drop``
+    keys of deleted objects; ``changed`` is called after changes of ``error`` and ``synced``. ``fallback`` is read
+    instead if all namespaces are forbidden. ``find`` returns the version of a resource that the API server serves."""
 
     def __init__(
         self,
@@ -70,12 +67,12 @@ class Feed:
         self.error = ""
         self.synced = False
         self.restricted = False
-        """Whether it reads one namespace because the others are forbidden."""
+        """Whether one namespace is read because all namespaces are forbidden."""
         self._client = client
         self._env = env
         self._put, self._drop, self._changed, self._find = put, drop, changed, find
         self._fallback = fallback
-        self._keys: set[str] = set()  # never iterated but sorted
+        self._keys: set[str] = set()  # only iterated in sorted order
         self._pause = _FIRST_PAUSE
 
     async def run(self) -> None:
@@ -99,7 +96,7 @@ class Feed:
                 await self._wait(str(error))
 
     async def read_once(self, revision: str) -> None:
-        """List as it was at a resourceVersion, or say why that can't be had."""
+        """List at a resourceVersion; on failure ``error`` is set."""
         try:
             try:
                 await self.read(revision=revision)
@@ -116,7 +113,7 @@ class Feed:
             self._changed()
 
     async def read(self, *, revision: str = "") -> str:
-        """List everything once, as it is or was at a resourceVersion. Returns the resourceVersion of the list."""
+        """List everything, at a resourceVersion if given. Returns the resourceVersion of the list."""
         seen: set[str] = set()
         token, kind = "", self.kind.raw
         exact = "Exact" if revision else ""
@@ -126,7 +123,7 @@ class Feed:
                 self.namespace,
                 limit=PAGE,
                 continue_=token,
-                # A continue token says which.
+                # A continue token implies it.
                 resource_version="" if token else revision,
                 resource_version_match="" if token else exact,
             )
@@ -154,7 +151,7 @@ class Feed:
         return prefix_of(self.kind) + place
 
     async def _watch(self, version: str) -> str:
-        """Follow the changes until the watch ends. Returns the resourceVersion that was reached."""
+        """Watch until the watch ends. Returns the last resourceVersion."""
         began = self._env.monotonic()
         watch = self._client.watch(
             self.kind.raw, self.namespace, resource_version=version, timeout_seconds=_WATCH_SECONDS

@@ -1,7 +1,7 @@
-"""The widget that draws a view: headings, and the lines that are visible.
+"""The widget that draws a view: headings and visible lines.
 
-Lines are drawn when they come on the screen, so that a view may have any number. Columns are as wide as the widest cell
-drawn so far, and the last column has the rest. Everything drawn is free of control characters.
+Only visible lines are drawn, so views may have any number of lines. Columns are as wide as the widest cell drawn so
+far, and the last column takes the rest. Control characters are escaped.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ _CURSOR = Style(reverse=True)
 
 
 class Grid(ScrollView, can_focus=True):
-    """Shows ``view``. The cursor stays on its object when lines come and go."""
+    """Draws ``view``. The cursor stays on its object when lines are added or removed."""
 
     BINDINGS = [
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -53,7 +53,7 @@ class Grid(ScrollView, can_focus=True):
     ]
 
     class Chosen(Message):
-        """Somebody wants to see more of what is on a line."""
+        """A line was opened."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
@@ -68,7 +68,7 @@ class Grid(ScrollView, can_focus=True):
         self._drawn: list[list[tuple[Cell, ...]]] = []
 
     def on_mount(self) -> None:
-        """Begin."""
+        """Start drawing."""
         self.set_view(self.view)
 
     def set_view(self, view: View, cursor: int = 0) -> None:
@@ -83,7 +83,7 @@ class Grid(ScrollView, can_focus=True):
         self.refresh()
 
     def redraw(self) -> None:
-        """The view has changed, or the time."""
+        """Redraw after a change of the view or the time."""
         if self._cursor_key:
             place = self.view.index(self._cursor_key)
             if place >= 0:
@@ -102,7 +102,7 @@ class Grid(ScrollView, can_focus=True):
         return [[tuple(self.view.cells(index)), (Cell(str(self.cursor)),)] for index in range(top, end)]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The visible lines, with columns that are wide enough for all of them."""
+        """Draw the visible lines, with columns wide enough for all of them."""
         columns = len(self.view.columns)
         for cells, _cursor in self._visible():
             if len(cells) > 1:
@@ -118,12 +118,12 @@ class Grid(ScrollView, can_focus=True):
         return 1 if self.view.columns else 0
 
     def on_resize(self, _event: events.Resize) -> None:
-        """The terminal has another size."""
+        """Adapt to the new size of the terminal."""
         self._resize()
         self._reveal()
 
     def render_line(self, y: int) -> Strip:
-        """A line of the screen."""
+        """Draw one line."""
         width = self.size.width
         if y < self._heading_height:
             cells: Sequence[Cell] = [Cell(name) for name in self.view.columns]
@@ -157,7 +157,7 @@ class Grid(ScrollView, can_focus=True):
         self.scroll_to_region(Region(0, self.cursor, 1, height), animate=False, force=True, immediate=True)
 
     def action_move(self, step: int) -> None:
-        """Up or down."""
+        """Move the cursor."""
         if not self.view.columns:
             self.scroll_relative(y=step, animate=False)
             return
@@ -167,20 +167,20 @@ class Grid(ScrollView, can_focus=True):
         self.refresh()
 
     def action_page(self, pages: int) -> None:
-        """A screen up or down."""
+        """Move by a page."""
         self.action_move(pages * max(self.size.height - 2, 1))
 
     def action_edge(self, last: int) -> None:
-        """To the first line, or the last one."""
+        """Move to the first or last line."""
         self.action_move(len(self.view) if last else -len(self.view))
 
     def action_choose(self) -> None:
-        """Open what is on the line."""
+        """Open the line at the cursor."""
         if self._cursor_key:
             self.post_message(self.Chosen(self._cursor_key))
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor there; a second click opens."""
+        """Move the cursor; a second click opens the line."""
         index = event.y - self._heading_height + self.scroll_offset.y
         if self.view.columns and 0 <= index < len(self.view):
             again = index == self.cursor

@@ -1,6 +1,7 @@
-"""The work queues and the scheduler, from the metrics that the API server serves of the programs in its process.
+"""Work queues and scheduler, from the metrics of the programs in the API server's process.
 
-Two samples give rates. Other API servers don't know ``component``: they answer with their own metrics, or not at all.
+Rates are computed from two samples. Other API servers ignore the parameter ``component``: they return their own
+metrics, or an error.
 """
 
 import asyncio
@@ -30,10 +31,10 @@ class Queue(NamedTuple):
     name: str
     depth: int
     adds: float
-    """Each second."""
+    """Per second."""
     syncs: float
     sync_seconds: float
-    """Of the syncs since the sample before; of all if there was none."""
+    """Since the previous sample, or in total for the first one."""
     wait_seconds: float
     longest_seconds: float
     retries: int
@@ -41,24 +42,24 @@ class Queue(NamedTuple):
 
 
 async def parse_metrics(text: str, prefixes: tuple[str, ...]) -> Samples:
-    """The samples of the families that begin with one of ``prefixes``, from the text format of Prometheus."""
-    found: Samples = {}
+    """Parse Prometheus' text format; only metric families that start with one of ``prefixes``."""
+    samples: Samples = {}
     for count, line in enumerate(text.splitlines(), 1):
         if line.startswith(prefixes) and "_bucket{" not in line:
             matched = _line.match(line)
             if matched:
                 name, labels, value = matched.groups()
                 try:
-                    found.setdefault(name, {})[tuple(_label.findall(labels or ""))] = float(value)
+                    samples.setdefault(name, {})[tuple(_label.findall(labels or ""))] = float(value)
                 except ValueError:
                     continue
         if count % _LINES_PER_TURN == 0:
             await asyncio.sleep(0)
-    return found
+    return samples
 
 
 class Programs:
-    """Samples the metrics of controllers and scheduler. ``errors`` says what can't be had."""
+    """Samples the metrics of controllers and scheduler. ``errors`` has the errors by component."""
 
     def __init__(self, client: Client, env: Env) -> None:
         self._client = client
@@ -69,7 +70,7 @@ class Programs:
         self.errors: dict[str, str] = {}
 
     async def sample(self, component: str) -> None:
-        """Ask once."""
+        """Take a sample."""
         self.errors.pop(component, None)
         prefixes = ("workqueue_", "pilothouse_reconcile_errors_total", "scheduler_", _API_SERVER)
         try:
@@ -132,8 +133,8 @@ def _queues(before: tuple[float, Samples], now: tuple[float, Samples]) -> Iterat
 
 
 def _failures(samples: Samples) -> dict[str, float]:
-    found: dict[str, float] = {}
+    failures: dict[str, float] = {}
     for labels, count in samples.get("pilothouse_reconcile_errors_total", {}).items():
         name = dict(labels).get("controller", "")
-        found[name] = found.get(name, 0.0) + count
-    return found
+        failures[name] = failures.get(name, 0.0) + count
+    return failures

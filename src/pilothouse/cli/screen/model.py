@@ -1,7 +1,7 @@
-"""The cluster as rows: what the feeds have read, by table, with the indexes that the views look things up in.
+"""The cluster as rows by table, read by feeds, with the indexes that views need.
 
-The rows are those of the page (``pilothouse.ui.rows``). Which keys have changed is noted until ``take_changes``, so
-that the work of a redraw grows with the changes.
+The rows are those of the page (``pilothouse.ui.rows``). Changed keys are collected until ``take_changes``, so that the
+work of a redraw grows with the number of changes.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ _MORE_EVENTS = MAX_EVENTS + MAX_EVENTS // 5
 
 
 def split_key(key: str) -> tuple[str, str, str]:
-    """The prefix, the namespace and the name that are in a key."""
+    """Split a key into prefix, namespace and name."""
     group, resource, place = key.split("/", 2)
     namespace, _slash, name = place.rpartition("/")
     return f"{group}/{resource}/", namespace, name
 
 
 class Model:
-    """The rows of one moment or, while feeds run, of now. ``changed`` is called when there is something to show."""
+    """The rows of the current or a past state. ``changed`` is called after changes."""
 
     def __init__(self, client: Client, env: Env, changed: Callable[[], None]) -> None:
         self.tables: dict[str, dict[str, Row]] = {table.name: {} for table in TABLE_OF.values()}
@@ -61,7 +61,7 @@ class Model:
         self.pods_by_state: dict[str, int] = {}
         self.feeds: list[Feed] = []
         self.unreadable: dict[str, None] = {}
-        """Keys of objects that are not as their API has them."""
+        """Keys of objects that can't be decoded."""
         self._client = client
         self._env = env
         self._changed = changed
@@ -70,14 +70,14 @@ class Model:
         self._discovering = asyncio.Lock()
 
     async def discover(self) -> Discovery:
-        """What the API server serves, asked once."""
+        """Discovery of the API server, cached."""
         async with self._discovering:
             if self._discovery is None:
                 self._discovery = await self._client.discover()
         return self._discovery
 
     async def find(self, kind: Kind[Any]) -> Kind[Any] | None:
-        """The version that the API server has of a resource."""
+        """The served version of a resource; None if it is not served."""
         for resource in (await self.discover()).preferred_resources():
             if (resource.group, resource.name) == (kind.group, kind.resource):
                 return resource.as_kind()
@@ -86,7 +86,7 @@ class Model:
     # Reading
 
     async def follow(self, namespace: str, fallback: str) -> None:
-        """Keep all tables up until cancelled."""
+        """Keep all tables up to date until cancelled."""
         self._clear()
         self.feeds = [self._feed(kind, namespace, fallback) for kind in KINDS]
         async with TaskGroup("feeds") as group:
@@ -94,7 +94,7 @@ class Model:
                 group.start(feed.run(), name=f"feed of {feed.kind.group_resource}")
 
     async def read_past(self, namespace: str, fallback: str, revision: str) -> None:
-        """All tables as they were at a resourceVersion."""
+        """Read all tables at a resourceVersion."""
         self._clear()
         self.feeds = [self._feed(kind, namespace, fallback) for kind in KINDS]
         for feed in self.feeds:
@@ -123,11 +123,11 @@ class Model:
 
     @property
     def synced(self) -> bool:
-        """Whether every table has been read, or says why not."""
+        """Whether every table was read, or failed."""
         return all(feed.synced or feed.error for feed in self.feeds)
 
     def errors(self) -> Iterator[str]:
-        """What can't be read, and why; the same reason is there once."""
+        """The errors of feeds, without duplicates."""
         by_reason: dict[str, list[str]] = {}
         for feed in self.feeds:
             if feed.error:
@@ -143,12 +143,12 @@ class Model:
     # Rows
 
     def put(self, key: str, raw: bytes) -> None:
-        """An object is there, or has changed."""
+        """Add or update an object."""
         table = TABLE_OF[split_key(key)[0]]
         try:
             row = table.row(key, raw)
         except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError):
-            # What another API server stores may be anything. The others are worth showing all the same.
+            # Objects of other API servers may not match the schema; they are skipped.
             self.unreadable[key] = None
             self.drop(key)
             return
@@ -166,7 +166,7 @@ class Model:
         self._changed()
 
     def drop(self, key: str) -> None:
-        """An object is gone."""
+        """Remove an object."""
         table = TABLE_OF[split_key(key)[0]]
         row = self.tables[table.name].pop(key, None)
         if row is not None:
@@ -185,9 +185,9 @@ class Model:
             _move(self.children, key, before, after, WORKLOAD_OWNER)
 
     def take_changes(self) -> dict[str, dict[str, None]]:
-        """The keys whose rows have changed since the last call, by table."""
-        found, self._dirty = self._dirty, {name: {} for name in self.tables}
-        return found
+        """Return and reset the changed keys by table."""
+        changes, self._dirty = self._dirty, {name: {} for name in self.tables}
+        return changes
 
     def namespaces(self) -> list[str]:
         """The namespaces of pods and workloads."""

@@ -1,4 +1,4 @@
-"""``Ordered``: the keys of some rows in an order, kept up row by row. A change costs two binary searches."""
+"""``Ordered``: keys of rows, sorted incrementally. A change costs two binary searches."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ SortKey = tuple[Any, ...]
 
 
 class Ordered:
-    """The keys whose row ``sort_key`` gives a place; it gives None for what is not shown. Equal ones are by key."""
+    """The keys sorted by ``sort_key``; keys for which it returns None are left out. Equal ones are sorted by key."""
 
     def __init__(self, sort_key: Callable[[str], SortKey | None]) -> None:
         self._sort_key = sort_key
@@ -22,12 +22,12 @@ class Ordered:
         return self._order[index][1]
 
     def rebuild(self, keys: Iterable[str]) -> None:
-        """Sort again, after a change of order or filter."""
+        """Sort all again, after a change of order or filter."""
         self._sort_keys = {key: place for key in keys if (place := self._sort_key(key)) is not None}
         self._order = sorted((place, key) for key, place in self._sort_keys.items())
 
     def update(self, keys: Iterable[str]) -> None:
-        """The rows of these have changed, or are gone."""
+        """Update the keys of changed or removed rows."""
         for key in keys:
             before, after = self._sort_keys.get(key), self._sort_key(key)
             if before == after:
@@ -40,6 +40,6 @@ class Ordered:
                 self._sort_keys[key] = after
 
     def index(self, key: str) -> int:
-        """Where a key stands; -1 if it is not shown."""
+        """The index of a key; -1 if it is left out."""
         place = self._sort_keys.get(key)
         return -1 if place is None else bisect_left(self._order, (place, key))

@@ -1,4 +1,4 @@
-"""Controllers and scheduler: what their metrics say, and the events that they have written."""
+"""Views of controllers and scheduler: their metrics and events."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ _SORTS: tuple[Callable[[Queue], tuple[float | str, ...]], ...] = (
 
 
 class _Lines(ABC):
-    """A view that is rebuilt at each change, because it is short."""
+    """A short view that is rebuilt at each change."""
 
     title = ""
     columns: tuple[str, ...] = ()
@@ -54,30 +54,30 @@ class _Lines(ABC):
         self.update({})
 
     def update(self, changes: Mapping[str, Iterable[str]]) -> None:
-        self._lines = [line for line in self.lines() if self._fits(line[1])]
+        self._lines = [line for line in self.lines() if self._matches(line[1])]
 
     @abstractmethod
     def lines(self) -> Iterable[tuple[str, Sequence[Cell]]]:
         """All lines with their keys."""
 
-    def _fits(self, cells: Sequence[Cell]) -> bool:
+    def _matches(self, cells: Sequence[Cell]) -> bool:
         text = " ".join(cell.text for cell in cells).lower()
         return all(word in text for word in self._words)
 
     def _events(self, chosen: Callable[[str, str], bool]) -> list[tuple[str, Sequence[Cell]]]:
         rows = self._model.tables["events"]
-        found = [
+        matching = [
             (row[_EVENT["at"]], key)
             for key, row in rows.items()
             if chosen(row[_EVENT["type"]], row[_EVENT["reason"]])
             and (not self._namespace or row[_EVENT["namespace"]] == self._namespace)
         ]
-        newest = sorted(found, reverse=True)[:_MAX_LINES]
+        newest = sorted(matching, reverse=True)[:_MAX_LINES]
         return [(key, event_line(rows[key], self._now())) for _at, key in newest]
 
 
 class ControllersView(_Lines):
-    """The work queues, and the newest warnings."""
+    """The work queues and the newest warnings."""
 
     title = "Controllers"
     columns = ("QUEUE", "DEPTH", "ADDS/S", "SYNCS/S", "SYNC TIME", "WAIT", "LONGEST", "RETRIES", "FAILED")
@@ -111,7 +111,7 @@ def _queue_line(queue: Queue) -> Sequence[Cell]:
 
 
 class SchedulerView(_Lines):
-    """Pending pods with what they wait for, the scheduler's counts, and its last decisions."""
+    """Pending pods with the reasons, the scheduler's counts, and its last decisions."""
 
     title = "Scheduler"
     columns = ("", "NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE", "WAITS FOR")

@@ -1,7 +1,7 @@
-"""What each view shows, line by line, as text with the names of styles. Nothing here draws.
+"""The lines of each view, as text with names of styles.
 
-A view asks the model for the lines that are visible, so that it costs what is on the screen. Texts are as the cluster
-has them: who draws them removes control characters.
+Views do not draw; they compute only the visible lines. Texts may contain control characters, which are escaped when
+they are drawn.
 """
 
 from abc import ABC, abstractmethod
@@ -22,37 +22,37 @@ SIGNS: Mapping[str, str] = {
     "succeeded": "✓",
     "unknown": "?",
 }
-"""As on the page."""
+"""The same signs as on the page."""
 STATES = tuple(SIGNS)
 _MAX_SIGNS = 120
 _BAR = 10
-_COLUMN = {table.name: {name: place for place, name in enumerate(table.columns)} for table in TABLES}
+_COLUMN = {table.name: {name: sort_keys for sort_keys, name in enumerate(table.columns)} for table in TABLES}
 _NODE, _POD, _WORKLOAD, _EVENT = (_COLUMN[name] for name in ("nodes", "pods", "workloads", "events"))
 
 
 class Cell(NamedTuple):
-    """A text, and how it is drawn: the name of a state, ``dim``, ``bold`` or nothing."""
+    """A text and its style: the name of a state, ``dim``, ``bold`` or none."""
 
     text: str
     style: str = ""
 
 
 class View(Protocol):
-    """Lines with a key each."""
+    """Lines with keys."""
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """The name of the view."""
         ...
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The headings; none if it is plain text."""
+        """The headings; empty for plain text."""
         ...
 
     @property
     def sorting(self) -> tuple[str, ...]:
-        """By what it can be sorted."""
+        """The columns by which it can be sorted."""
         ...
 
     def __len__(self) -> int: ...
@@ -62,7 +62,7 @@ class View(Protocol):
         ...
 
     def key(self, index: int) -> str:
-        """The key of what is on a line; empty for none."""
+        """The key of a line; empty if it has none."""
         ...
 
     def index(self, key: str) -> int:
@@ -70,16 +70,16 @@ class View(Protocol):
         ...
 
     def show(self, *, search: str, namespace: str, sort: int, reverse: bool) -> None:
-        """Show what contains ``search``, of a namespace, in this order. Everything is rebuilt."""
+        """Filter by text and namespace, and sort. Rebuilds all lines."""
         ...
 
     def update(self, changes: Mapping[str, Iterable[str]]) -> None:
-        """Rows of these keys have changed, by table."""
+        """Update the lines of changed keys, by table."""
         ...
 
 
 class _Rows(ABC):
-    """A view of one table, in an order."""
+    """A sorted view of one table."""
 
     title = ""
     table = ""
@@ -93,7 +93,7 @@ class _Rows(ABC):
         self._namespace = ""
         self._sort = 0
         self._reverse = False
-        self._keys = Ordered(self._place)
+        self._keys = Ordered(self._sort_key)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -107,7 +107,7 @@ class _Rows(ABC):
     def cells(self, index: int) -> Sequence[Cell]:
         key = self._keys[index]
         row = self._rows.get(key)
-        # Rows go at once, lines with the next update.
+        # Rows are removed at once, lines with the next update.
         return () if row is None else self.line(key, row)
 
     def show(self, *, search: str, namespace: str, sort: int, reverse: bool) -> None:
@@ -122,14 +122,14 @@ class _Rows(ABC):
     def _rows(self) -> dict[str, Row]:
         return self._model.tables[self.table]
 
-    def _place(self, key: str) -> SortKey | None:
+    def _sort_key(self, key: str) -> SortKey | None:
         row = self._rows.get(key)
-        if row is None or not self._fits(key, row):
+        if row is None or not self._matches(key, row):
             return None
-        place = self.place(key, row)[self._sort]
-        return tuple(map(_descending, place)) if self._reverse else place
+        sort_keys = self.sort_keys(key, row)[self._sort]
+        return tuple(map(_descending, sort_keys)) if self._reverse else sort_keys
 
-    def _fits(self, key: str, row: Row) -> bool:
+    def _matches(self, key: str, row: Row) -> bool:
         if self._namespace and not key.startswith("/nodes/") and split_key(key)[1] != self._namespace:
             return False
         if not self._words:
@@ -140,12 +140,12 @@ class _Rows(ABC):
     # What each table defines
 
     @abstractmethod
-    def place(self, key: str, row: Row) -> Sequence[SortKey]:
-        """The place of a row in each of the orders of ``sorting``."""
+    def sort_keys(self, key: str, row: Row) -> Sequence[SortKey]:
+        """The sort keys of a row, one for each entry of ``sorting``."""
 
     @abstractmethod
     def text(self, key: str, row: Row) -> str:
-        """What is searched."""
+        """The text that is searched."""
 
     @abstractmethod
     def line(self, key: str, row: Row) -> Sequence[Cell]:
@@ -153,7 +153,7 @@ class _Rows(ABC):
 
 
 class _Descending(str):
-    """A text that sorts the other way round."""
+    """A string with reversed order."""
 
     __slots__ = ()
 
@@ -169,13 +169,13 @@ def _descending(value: float | str) -> float | str:
 
 
 class ClusterView(_Rows):
-    """The nodes, each with a sign for each of its pods."""
+    """The nodes, with a sign for each of their pods."""
 
     title, table = "Cluster", "nodes"
     columns = ("NODE", "STATUS", "PODS", "OF", "CPU", "MEMORY", "AGE", "NOTE", "")
     sorting = ("name", "pods", "status", "age")
 
-    def place(self, key: str, row: Row) -> Sequence[SortKey]:
+    def sort_keys(self, key: str, row: Row) -> Sequence[SortKey]:
         name = split_key(key)[2]
         pods = len(self._model.pods_of_node.get(name, ()))
         return (name,), (-pods, name), (_severity(row[_NODE["state"]]), name), (-row[_NODE["created"]], name)
@@ -224,7 +224,7 @@ class PodsView(_Rows):
     columns = ("", "NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE", "NOTE")
     sorting = ("name", "state", "restarts", "age", "node")
 
-    def place(self, key: str, row: Row) -> Sequence[SortKey]:
+    def sort_keys(self, key: str, row: Row) -> Sequence[SortKey]:
         _prefix, namespace, name = split_key(key)
         return (
             (namespace, name),
@@ -265,7 +265,7 @@ class EventsView(_Rows):
     columns = ("LAST", "TYPE", "COUNT", "REASON", "OBJECT", "FROM", "MESSAGE")
     sorting = ("time", "object", "reason")
 
-    def place(self, key: str, row: Row) -> Sequence[SortKey]:
+    def sort_keys(self, key: str, row: Row) -> Sequence[SortKey]:
         at = -row[_EVENT["at"]]
         return (
             (at,),
@@ -283,20 +283,20 @@ class EventsView(_Rows):
 def event_line(row: Row, now: float) -> Sequence[Cell]:
     """The cells of an event."""
     warning = "failing" if row[_EVENT["type"]] == "Warning" else ""
-    place = "/".join(filter(None, (row[_EVENT["namespace"]], row[_EVENT["name"]])))
+    sort_keys = "/".join(filter(None, (row[_EVENT["namespace"]], row[_EVENT["name"]])))
     return (
         Cell(age(now - row[_EVENT["at"]])),
         Cell(row[_EVENT["type"]], warning),
         Cell(str(row[_EVENT["count"]])),
         Cell(row[_EVENT["reason"]]),
-        Cell(f"{row[_EVENT['kind']]} {place}"),
+        Cell(f"{row[_EVENT['kind']]} {sort_keys}"),
         Cell(row[_EVENT["source"]], "dim"),
         Cell(row[_EVENT["message"]], warning),
     )
 
 
 class WorkloadsView:
-    """What owns pods, as a tree: each with its revisions, and with its pods where it is opened."""
+    """Workloads as a tree: with their revisions, and with their pods if opened."""
 
     title = "Workloads"
     columns = ("NAMESPACE", "WORKLOAD", "READY", "", "UPDATED", "STATUS", "AGE", "NOTE")
@@ -305,7 +305,7 @@ class WorkloadsView:
     def __init__(self, model: Model, now: Callable[[], float]) -> None:
         self._model = model
         self._now = now
-        self._opened: set[str] = set()  # never iterated
+        self._opened: set[str] = set()  # only for membership tests
         self._lines: list[tuple[str, int]] = []
         self._line_of: dict[str, int] = {}
         self._words: list[str] = []
@@ -338,19 +338,19 @@ class WorkloadsView:
     def _build(self) -> None:
         rows = self._model.tables["workloads"]
         known = {row[_WORKLOAD["uid"]] for row in rows.values()}
-        tops = [key for key, row in rows.items() if row[_WORKLOAD["owner"]] not in known and self._fits(key, row)]
-        tops.sort(key=lambda key: self._place(key, rows[key]), reverse=self._reverse)
+        tops = [key for key, row in rows.items() if row[_WORKLOAD["owner"]] not in known and self._matches(key, row)]
+        tops.sort(key=lambda key: self._sort_key(key, rows[key]), reverse=self._reverse)
         self._lines = [line for top in tops for line in self._tree(top, 0)]
-        self._line_of = {key: place for place, (key, _depth) in enumerate(self._lines)}
+        self._line_of = {key: sort_keys for sort_keys, (key, _depth) in enumerate(self._lines)}
 
-    def _fits(self, key: str, row: Row) -> bool:
+    def _matches(self, key: str, row: Row) -> bool:
         prefix, namespace, name = split_key(key)
         if self._namespace and namespace != self._namespace:
             return False
         text = f"{KIND_OF[prefix].kind} {namespace}/{name} {row[_WORKLOAD['state']]} {row[_WORKLOAD['note']]}".lower()
         return all(word in text for word in self._words)
 
-    def _place(self, key: str, row: Row) -> SortKey:
+    def _sort_key(self, key: str, row: Row) -> SortKey:
         prefix, namespace, name = split_key(key)
         return (-_urgency(row) if self._sort else 0, namespace, name, prefix)
 
@@ -361,7 +361,7 @@ class WorkloadsView:
         children = [each for each in self._model.children.get(row[_WORKLOAD["uid"]], ()) if depth < 4]
         children.sort(key=lambda child: (-_number(rows[child][_WORKLOAD["revision"]]), child))
         for child in children:
-            # Of earlier revisions only what is still there.
+            # Only revisions that still have pods.
             if key in self._opened or rows[child][_WORKLOAD["desired"]] or rows[child][_WORKLOAD["total"]]:
                 yield from self._tree(child, depth + 1)
         if key in self._opened:
@@ -373,7 +373,7 @@ class WorkloadsView:
         indent = "  " * depth
         row = self._model.tables["pods" if prefix == "/pods/" else "workloads"].get(key)
         if row is None:
-            return ()  # Rows go at once, lines with the next update.
+            return ()  # Rows are removed at once, lines with the next update.
         if prefix == "/pods/":
             pod = row
             state = pod[_POD["state"]]
@@ -411,7 +411,7 @@ _ROLLED_OUT = ("apps/deployments/", "apps/statefulsets/", "apps/daemonsets/")
 
 
 def _status(prefix: str, row: Row) -> tuple[str, str]:
-    """How a workload is, and the state that it is drawn as."""
+    """The status of a workload as text, and the state that determines its style."""
     state: str = row[_WORKLOAD["state"]]
     if state:
         return state, {"paused": "pending"}.get(state, state)
@@ -447,7 +447,7 @@ def _number(text: str) -> int:
 
 
 def bar(done: int, of: int) -> str:
-    """How much of something is there: ``████░░░░░░``. Full only if nothing is missing."""
+    """A progress bar: ``████░░░░░░``. Only full if everything is done."""
     if of <= 0:
         return "░" * _BAR
     full = _BAR if done >= of else min(done * _BAR // of, _BAR - 1)
@@ -455,7 +455,7 @@ def bar(done: int, of: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago, as kubectl writes it (apimachinery ``pkg/util/duration``), in two units at most."""
+    """A duration as kubectl prints ages (apimachinery ``pkg/util/duration``)."""
     if seconds < 0:
         return "0s"
     whole = int(seconds)
