@@ -62,4 +62,4 @@ async def test_the_arithmetic_and_the_bound(cluster: Cluster) -> None:
     found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
     said = texts(found.steps)
     assert any("compares cpu: " in each for each in said), said
-    assert any("wants other than it may: TooManyReplicas: " in each for each in said), said
+    assert any("is limited: TooManyReplicas: " in each for each in said), said

@@ -114,7 +114,7 @@ async def test_the_pods_of_a_silent_node(cluster: Cluster) -> None:
     assert (root.object, root.text in chain) == (f"node/{node}", True)
     assert 'simulated.pilothouse.dev/fault"] added ("silent")' in root.text
     assert [each.text for each in waiting.roots()] == [root.text], text(waiting)
-    assert f"node/{node} is silent" in text(waiting)
+    assert f"node/{node} does not report" in text(waiting)
     assert f"node/{node} changed: taint node.kubernetes.io/unreachable:NoExecute added" in text(waiting)
 
 

@@ -231,7 +231,7 @@ class _Coster:
         self._copy(node, result)
         return total
 
-    # What is known of parts
+    # Sizes of nodes
 
     def _push(self, name: str, path: tuple[str, ...], size: Bounds | None, entries: _Entries | None) -> None:
         self._locals.setdefault(name, []).append(_Local(path, size, entries))
@@ -358,7 +358,7 @@ class _Coster:
         if name == "kubernetes.format":
             return ONE, None
         if name == "kubernetes.namedFormat":
-            return _NOTHING, None  # what makes it optional costs one, and upstream's needs no making
+            return _NOTHING, None  # our conversion to an optional costs one, upstream's is free
         if name == "kubernetesErrors":
             return size.scaled(_TEXT).scaled(_FORMAT_PATTERN * _PATTERN), None
         if target is not None:

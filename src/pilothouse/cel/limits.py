@@ -50,11 +50,11 @@ class OutOfBudget(ValueError):
         super().__init__(text)
 
 
-class Busy(Exception):  # no error: come again later
+class Busy(Exception):  # not an error: the client may retry
     """Too many evaluations are queued; the client may retry."""
 
 
-class WouldBlock(Exception):  # no error: it says who is to evaluate
+class WouldBlock(Exception):  # not an error: selects where to evaluate
     """An expression may take long, and the caller must not block the event loop."""
 
 

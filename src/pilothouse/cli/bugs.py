@@ -30,8 +30,8 @@ Usage:
   {program} run NAME [--unguarded] [flags]
   {program} run --all [flags]
 
-NAME is the number of an issue, as `list` prints it. The exit code of `run` is 0 if everything went as declared: the
-guard held, and without it the bug happened.
+NAME is the number of an issue, as `list` prints it. The exit code of `run` is 0 if all results are as declared: no bug
+with the guard, and the bug without it.
 """
 
 

@@ -18,7 +18,7 @@ COMMANDS = {
     "run": "run an operator against any API server",
     "generate": "print the manifests of an operator",
     "get": "print objects, also as they were at an earlier time",
-    "history": "print the changes of an object, also of one that is gone",
+    "history": "print the changes of an object, also of a deleted one",
     "why": "explain why an object is as it is, or is gone",
     "snapshot": "save a cluster into a file, and restore it",
     "record": "record a cluster: everything in it, and every change",

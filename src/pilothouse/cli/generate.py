@@ -14,7 +14,7 @@ with lazy_imports():
     from pilothouse.cli import manifests as manifest_files
     from pilothouse.operator import manifests, models
 
-USAGE = """Prints what a cluster needs to run an operator, or Python for what is defined in it.
+USAGE = """Prints the manifests for running an operator, or Python models of custom resources.
 
 ``manifests`` prints the CustomResourceDefinitions, ServiceAccount, roles and, with --image, Deployment of an operator;
 ``models`` prints a Python module with typed views of the custom resources that CRD.yaml defines.

@@ -31,7 +31,7 @@ from pilothouse.why import ServerEvidence
 from pilothouse.why.evidence import NO_ORIGINS
 from pilothouse.why.writes import Write, user_writes
 
-USAGE = """Prints the changes of an object, also of one that is gone, as far back as the API server keeps history.
+USAGE = """Prints the changes of an object, also of a deleted one, as far back as the API server keeps history.
 
 Without an object: what users and their programs wrote in a namespace, or with -A in the cluster, and nothing that
 Kubernetes' components did (with pilothouse's API server only).

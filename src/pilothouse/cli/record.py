@@ -16,9 +16,9 @@ with lazy_imports():
     from pilothouse.client import errors
     from pilothouse.snapshots import anonymizing, file_format, recording, saving
 
-USAGE = """Records a cluster: saves everything that may be listed, and then follows every change, until Ctrl-C, until
+USAGE = """Records a cluster: saves everything that may be listed, and then records every change, until Ctrl-C, until
 --for is over, or until the file is full. The file can be read up to the last second, also if the recorder is killed.
-`replay` serves it; for `snapshot` and `up --snapshot` it is the cluster as it was at the beginning.
+`replay` serves it; `snapshot` and `up --snapshot` use the state at its beginning.
 
 Usage:
   {program} FILE [flags]
@@ -34,7 +34,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("for", DURATION, 0.0, "How long to record; 0: until Ctrl-C"),
         Flag("max-mib", INT, 1024, "Size at which the recording ends, in MiB before compression"),
         Flag("include-secret-values", BOOL, False, "Record the values of Secrets, and not only their keys"),
-        Flag("anonymize", BOOL, False, "Replace everything that somebody has chosen; see snapshot save"),
+        Flag("anonymize", BOOL, False, "Replace all user-chosen text; see snapshot save"),
         Flag("exclude", STRINGS, (), "Resources to leave out, such as events or leases"),
     )
     command_flags(flags, qps=50.0, burst=200)

@@ -24,8 +24,8 @@ with lazy_imports():
     from pilothouse.plane import plane
     from pilothouse.snapshots import file_format, replaying
 
-USAGE = """Serves a recording of `record`: an API server that begins with the state of the recorded cluster, and then
-changes as it has changed. Nothing else runs: no controllers, and no nodes.
+USAGE = """Serves a recording of `record`: an API server that starts with the state of the recorded cluster, and applies
+its changes. Controllers and nodes do not run.
 
 Usage:
   {program} FILE [flags]

@@ -22,12 +22,12 @@ with lazy_imports():
     from pilothouse.client import errors
     from pilothouse.snapshots import anonymizing, data_directory, file_format, opening, reading, saving
 
-USAGE = """Saves a cluster into a file, and restores it.
+USAGE = """Saves a cluster to a file, and restores it.
 
-`save` reads everything that may be listed. `show` says what is in a file. `restore` makes a data directory of it, for
-`up --data-dir`; `up --snapshot` does without one. `drain` drains nodes of the cluster of a file in virtual time, and
-says what becomes of it; with --live of the cluster that the kubeconfig names, which is only read. `restore` and `drain`
-also take files of `etcdctl snapshot save`.
+`save` reads everything that may be listed. `show` describes a file. `restore` creates a data directory from it, for
+`up --data-dir`; `up --snapshot` needs none. `drain` drains nodes of the cluster in a file in virtual time, and prints
+the effects; with --live of the kubeconfig's cluster, which is only read. `restore` and `drain` also accept files of
+`etcdctl snapshot save`.
 
 Usage:
   {program} save FILE [flags]
@@ -36,7 +36,7 @@ Usage:
   {program} drain FILE NODE... [flags]
   {program} drain --live NODE... [flags]
 
-The exit code of `drain` is 0 if all nodes were drained and every pod has found a place, otherwise 1.
+The exit code of `drain` is 0 if all nodes were drained and every pod was scheduled, otherwise 1.
 """
 _PARTIAL = 3
 """The exit code if not everything was saved."""
@@ -60,8 +60,7 @@ def flag_set(program: str) -> FlagSet:
             "anonymize",
             BOOL,
             False,
-            "save: replace names, labels, images and everything else that somebody has chosen, and leave out values "
-            "and events",
+            "save: replace names, labels, images and all other user-chosen text, and leave out values and events",
         ),
         Flag("exclude", STRINGS, (), "save: resources to leave out, such as events or widgets.example.com"),
         Flag("data-dir", STRING, "", "restore: the data directory to make; it must be empty or not exist"),

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 with lazy_imports():
     from pilothouse.why import logs
 
-USAGE = """Explains why an object is as it is: deleted, pending, not ready, terminating, created. It follows the changes
-that led there back to the act or the fault that began it.
+USAGE = """Explains the state of an object: deleted, pending, not ready, terminating, created. It follows the causing
+changes back to the root cause, a write or a fault.
 
-In front of kube-apiserver the changes come from logs: --decision-log of pilothouse's programs, and --audit-log.
+With kube-apiserver the changes are read from logs: --decision-log of pilothouse's programs, and --audit-log.
 
 Usage:
   {program} TYPE/NAME [flags]

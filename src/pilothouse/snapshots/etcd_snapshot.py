@@ -1,8 +1,7 @@
-"""A file of ``etcdctl snapshot save`` as the records of a store, as ``restoring`` makes them of other snapshots.
+"""Converts a file of ``etcdctl snapshot save`` to the records of a store, as ``restoring`` does for other snapshots.
 
-``storage.etcd_snapshot`` says what keys the etcd had, ``apiserver.storage_codec`` what objects they are. A file that is
-damaged is refused. A key that is not what it should be, or that is encrypted, is left out and named: the others are the
-cluster all the same.
+``storage.etcd_snapshot`` reads the keys of the file, ``apiserver.storage_codec`` decodes the objects. A damaged file is
+an error. Invalid and encrypted values are left out and reported.
 """
 
 import ipaddress

@@ -1,7 +1,7 @@
 """Sends spans to a collector, in a thread.
 
-The queue is bounded. If the collector is gone or slow, spans are dropped, counted and logged now and then; the event
-loop never waits for it.
+The queue is bounded. If the collector is unavailable or slow, spans are dropped, counted and logged now and then; the
+event loop never waits for it.
 """
 
 import asyncio

@@ -1,13 +1,13 @@
-"""The page at ``/ui``: the cluster in a browser, as it is and as it was. It only reads.
+"""The page at ``/ui``: the current or a past state of the cluster in a browser, read-only.
 
-``Page`` is an ASGI application for one API server, beside which it is served (``ServedApiServer.mount``). ``sessions``
-and ``origins`` say whose requests are answered, ``files`` has what the browser loads. The data come as rows, not as
-objects: ``rows`` makes them of stored objects, ``live`` keeps them up to date while somebody reads ``stream``, and
-``past`` makes those of an earlier revision. ``programs`` samples controllers and scheduler. ``objects`` shows one
-object, ``search`` finds some.
+``Page`` is an ASGI application for one API server, on whose port it is served (``ServedApiServer.mount``). ``sessions``
+and ``origins`` authenticate requests, ``files`` has the static files. Data are sent as rows, not as objects: ``rows``
+computes them from stored objects, ``live`` keeps them up to date while ``stream`` is read, and ``past`` computes those
+of an earlier revision. ``programs`` samples controllers and scheduler. ``objects`` reads one object, ``search`` finds
+objects.
 
-Nothing runs while no page is open but a sample of the controllers each second. What takes long is done in slices
-(``slices``), so that the API server answers in between.
+While no page is open, only the controllers are sampled, each second. Long work is split into slices (``slices``), so
+that the API server is not blocked.
 """
 
 from pilothouse.env.lazy import lazy_exports

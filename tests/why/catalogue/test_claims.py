@@ -24,7 +24,7 @@ def test_a_class_that_is_not_there(scene: Scene) -> None:
     scene.apply(_claim(storageClassName="none-such"))
     found = scene.why("pvc/data")
     assert found.state == "pending"
-    assert found.steps[0].text.endswith("asks for the StorageClass none-such, which is not there")
+    assert found.steps[0].text.endswith("has the StorageClass none-such, which does not exist")
     assert found.steps[0].because[0].by == f"{ADMIN} apply"
 
 

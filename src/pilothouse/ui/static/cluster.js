@@ -133,7 +133,7 @@ export class Cluster {
     if (!pods.length) return fill(this.homeless);
     fill(this.homeless,
       h("h2", { id: "homeless-title", text: `${number.format(pods.length)} ${pods.length === 1 ? "pod" : "pods"} without a node` }),
-      lost ? h("p", { text: `${lost} of them are bound to a node that is gone.` }) : null,
+      lost ? h("p", { text: `${lost} of them are bound to a deleted node.` }) : null,
       h("ul", { class: "pods" }, pods.slice(0, MAX_LISTED).map((pod) =>
         h("li", {}, sign(pod.state), " ",
           h("a", { href: hrefOf(pod.key), text: `${partsOf(pod.key).namespace}/${partsOf(pod.key).name}` }),

@@ -38,7 +38,7 @@ async def autoscaler(view: View) -> Finding | None:
     if steps:
         steps[0].table = compared
     if limited.get("status") == "True":
-        text = f"wants other than it may: {limited.get('reason')}: {limited.get('message')}"
+        text = f"is limited: {limited.get('reason')}: {limited.get('message')}"
         bounds = await _limit_change(view, limited)
         steps.append(view.step(text, root=STATE, because=[bounds] if bounds is not None else []))
     elif able.get("reason") in ("ScaleDownStabilized", "ScaleUpStabilized", "BackoffDownscale", "BackoffBoth"):

@@ -37,9 +37,9 @@ async def _pending(view: View) -> list[Step]:
             steps += await _consumer(view, class_)
         else:
             provisioner = class_.get("provisioner")
-            steps.append(view.step(f"waits for {provisioner} to make a volume of the class {name}", root=STATE))
+            steps.append(view.step(f"waits for {provisioner} to provision a volume of the class {name}", root=STATE))
     elif name == "":
-        steps.append(view.step('asks for a volume without a class (storageClassName is ""): none is made', root=STATE))
+        steps.append(view.step('has storageClassName "": no volume is provisioned', root=STATE))
     else:
         steps.append(view.step("has no storageClassName, and there is no default StorageClass", root=STATE))
         steps[0].because += await _default_class_removal(view)
@@ -71,7 +71,7 @@ async def _missing_class(view: View, name: str) -> Step:
     class_view = view.of("storageclasses.storage.k8s.io", name, None, namespace="")
     deletion = next((change for change in reversed(await class_view.changes()) if change.type == "DELETED"), None)
     because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
-    return view.step(f"asks for the StorageClass {name}, which is not there", root=STATE, because=because)
+    return view.step(f"has the StorageClass {name}, which does not exist", root=STATE, because=because)
 
 
 async def _consumer(view: View, class_: Document) -> list[Step]:

@@ -159,11 +159,11 @@ async def _missed_steps(view: View, missed_times: list[datetime.datetime]) -> li
     late = (view.time - due).total_seconds()
     if deadline is not None and late > deadline:
         text = (
-            f"{several}: {late:.0f} s ago, and startingDeadlineSeconds is {deadline}: nothing ran the controller then"
+            f"{several}: {late:.0f} s ago, and startingDeadlineSeconds is {deadline}: the controller did not run then"
         )
         return [view.step(text, root=STATE)]
     events = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
-    detail = f": {events[-1].reason}: {events[-1].message}" if events else ": no controller has looked at it since"
+    detail = f": {events[-1].reason}: {events[-1].message}" if events else ": no controller has synced it since"
     return [view.step(f"{several}{detail}", root=STATE)]
 
 

@@ -23,7 +23,7 @@ async def not_ready(view: View) -> Finding | None:
             "not ready", (view.step("has no condition Ready: its kubelet has reported nothing", root=STATE),)
         )
     if ready.get("status") == "Unknown":
-        step = view.step(f"is silent: {await _last_heartbeat(view, ready)}", root=FAULT)
+        step = view.step(f"does not report: {await _last_heartbeat(view, ready)}", root=FAULT)
         step.table = [f"{ready.get('reason')}: {ready.get('message')}"]
     else:
         step = view.step(f"is not ready, its kubelet says: {_reason_and_message(ready)}", root=FAULT)
@@ -34,10 +34,10 @@ async def not_ready(view: View) -> Finding | None:
 async def _last_heartbeat(view: View, ready: dict[str, Any]) -> str:
     lease = await view.evidence.get(Reference("leases.coordination.k8s.io", "kube-node-lease", view.reference.name))
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
-    parts = [f"its last status is of {ready.get('lastHeartbeatTime')}"]
+    parts = [f"its last status was at {ready.get('lastHeartbeatTime')}"]
     if renewed:
         parts.append(f"its Lease was last renewed at {renewed}")
-    return f"{', '.join(parts)}, and it was found out at {ready.get('lastTransitionTime')}"
+    return f"{', '.join(parts)}, and it was marked at {ready.get('lastTransitionTime')}"
 
 
 def _reason_and_message(condition: dict[str, Any]) -> str:

@@ -81,7 +81,7 @@ async def _webhook(view: View, name: str) -> list[Step]:
         for document in await view.evidence.objects(resource, ""):
             if any(hook.get("name") == name for hook in document.get("webhooks") or ()):
                 return await _last_change_of(view, resource, document["metadata"]["name"], "")
-    return [view.step(f"was rejected by the webhook {name}, whose configuration is not there any more", root=STATE)]
+    return [view.step(f"was rejected by the webhook {name}, whose configuration does not exist any more", root=STATE)]
 
 
 async def _last_change_of(view: View, resource: str, name: str, namespace: str) -> list[Step]:
