@@ -1,4 +1,4 @@
-"""Expressions: the language, Kubernetes' functions, types from schemas, and the words of errors."""
+"""Expressions: the language, Kubernetes' functions, types from schemas, and error messages."""
 
 from typing import Any
 
@@ -85,18 +85,18 @@ def test_expressions_have_upstreams_values(expression: str, expected: object) ->
         "a function that refuses": ("quantity('x')", "quantities must match the regular expression"),
     },
 )
-def test_an_evaluation_that_fails_says_why(expression: str, message: str) -> None:
+def test_evaluation_errors(expression: str, message: str) -> None:
     with pytest.raises((EvaluationError, CompileError), match=message.replace("(", r"\(")):
         value_of(expression)
 
 
-def test_an_evaluation_without_end_is_an_exceeded_cost_limit() -> None:
+def test_endless_evaluation_exceeds_the_cost_limit() -> None:
     numbers = list(range(200))
     with pytest.raises(EvaluationError, match=COST_EXCEEDED):
         value_of("self.all(a, self.all(b, a + b >= 0))", self=numbers)
 
 
-def test_nulls_in_values_are_counted_references() -> None:
+def test_reference_count_of_nulls_in_values() -> None:
     program = DYNAMIC.compile("[null, {'a': null}]")
     for _ in range(20_000):  # the interpreter would not survive otherwise before Python 3.12
         assert program.evaluate({}) == [None, {"a": None}]
@@ -107,13 +107,13 @@ def test_an_optional_variable_is_none_without_a_value() -> None:
     assert (program.evaluate({}), program.evaluate({"oldSelf": "before"})) == ("none", "before")
 
 
-def test_errors_in_expressions_with_an_optional_variable_keep_their_place() -> None:
+def test_error_positions_with_an_optional_variable() -> None:
     with pytest.raises(CompileError) as caught:
         DYNAMIC.compile("oldSelf.nothing()", maybe="oldSelf")
     assert str(caught.value).startswith("ERROR: <input>:1:16: undeclared reference to 'nothing'")
 
 
-def test_the_authorizer_asks_whoever_evaluates() -> None:
+def test_authorizer_calls_the_callers_authorization() -> None:
     asked = []
 
     def answer(question: dict[str, str]) -> tuple[bool, str, str]:
@@ -197,13 +197,13 @@ def test_objects_are_typed_by_their_schema(expression: str, expected: object) ->
         ("self.replicas = 1", "ERROR: <input>:1:15: Syntax error: token recognition error at: '= '"),
     ],
 )
-def test_the_compiler_speaks_upstreams_words(expression: str, message: str) -> None:
+def test_compile_errors_are_upstreams(expression: str, message: str) -> None:
     with pytest.raises(CompileError) as caught:
         typed_value(expression)
     assert str(caught.value).startswith(message)
 
 
-def test_only_the_types_asked_for_are_taken() -> None:
+def test_result_type_is_checked() -> None:
     with pytest.raises(CompileError, match="int"):
         DYNAMIC.compile("1 + 1", gives=("bool",))
 

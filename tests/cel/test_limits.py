@@ -1,4 +1,4 @@
-"""What evaluations may take, and who evaluates: where it stands, or another process."""
+"""Limits of evaluations, and where expressions are evaluated: in the calling thread or in another process."""
 
 import time
 from typing import Any
@@ -70,20 +70,20 @@ def doubled(times: int, doubling: str) -> str:
         "all that is found": ("object.findAll('a').size()", "a" * 5_000, False),
     },
 )
-def test_what_may_take_long_is_known_before(expression: str, value: Any, *, at_once: bool) -> None:
+def test_long_evaluations_are_estimated_before(expression: str, value: Any, *, at_once: bool) -> None:
     work = DYNAMIC.compile(expression).work({"object": value}, measure(value))
     assert (work <= AT_ONCE) is at_once, work
 
 
-def test_an_estimate_is_made_once_for_much_the_same_sizes() -> None:
+def test_estimates_are_cached_for_similar_sizes() -> None:
     assert round_up(Extent(5, 100, 1_000)) == round_up(Extent(8, 128, 1_024)) == Extent(8, 128, 1_024)
 
 
-def test_a_large_value_is_not_measured_to_its_end() -> None:
+def test_measuring_a_large_value_is_bounded() -> None:
     assert measure(list(range(1_000_000))) == measure([["x"]] * 500_000)
 
 
-def test_a_large_expression_is_not_walked_on_the_loop() -> None:
+def test_large_expression_is_not_estimated_on_the_loop() -> None:
     large = DYNAMIC.compile(" && ".join(["object.all(x, x == 'abc')"] * 500).join("()"))
     began = time.process_time()
     assert large.work({"object": []}, measure([])) > AT_ONCE
@@ -96,26 +96,26 @@ LONG = {"object": "a" * 200_000}
 MEDIUM = {"object": "a" * 8_000}
 
 
-def test_without_processes_what_may_take_too_long_is_rejected() -> None:
+def test_without_processes_long_evaluations_are_rejected() -> None:
     with pytest.raises(EvaluationError, match=COST_EXCEEDED):
         evaluate(HEAVY, LONG, measure(LONG), Budget())
 
 
-def test_without_processes_the_bound_is_charged() -> None:
+def test_without_processes_the_estimate_is_charged() -> None:
     budget = Budget(1_000_000)
     assert evaluate(HEAVY, MEDIUM, measure(MEDIUM), budget) is False
     with pytest.raises(OutOfBudget, match=OUT_OF_BUDGET):
         [evaluate(HEAVY, MEDIUM, measure(MEDIUM), budget) for _ in range(10)]
 
 
-def test_many_cheap_evaluations_take_long_together() -> None:
+def test_cheap_evaluations_add_up() -> None:
     budget = Budget()
     assert [budget.may_run_inline(AT_ONCE) for _ in range(5)] == [True] * (MAX_INLINE_WORK_PER_OBJECT // AT_ONCE) + [
         False
     ]
 
 
-def test_on_the_loop_nothing_is_waited_for() -> None:
+def test_long_evaluations_do_not_block_the_loop() -> None:
     token = elsewhere.set(OnLoop())
     try:
         with pytest.raises(WouldBlock):
@@ -125,7 +125,7 @@ def test_on_the_loop_nothing_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("other", [None, "a" * 500, [1] * 50, {"a": {"b": "c" * 40}}])
-def test_values_measured_apart_are_no_smaller_than_together(other: Any) -> None:
+def test_combined_extent_covers_both_values(other: Any) -> None:
     values = {"object": {"data": {"a": "1" * 30}}}
     apart, whole = combined(measure(values), measure(other)), measure({**values, "variables": {"v": other}})
     inner = measure(other)  # the names of the variables are no value of an expression

@@ -1,4 +1,4 @@
-"""Evaluations in another process, which is ended when they take too much."""
+"""Evaluations in another process, which is killed when it exceeds its limits."""
 
 import asyncio
 import datetime
@@ -41,7 +41,7 @@ def task(expression: str, **values: Any) -> Task:
         "the size of the result": ("object + object", "a" * 3_000_000),
     },
 )
-def test_what_takes_too_much_is_ended_and_the_next_is_evaluated(sandbox: Sandbox, expression: str, value: Any) -> None:
+def test_process_is_replaced_after_exceeding_its_limits(sandbox: Sandbox, expression: str, value: Any) -> None:
     assert sandbox.evaluate(task(expression, object=value)).error == COST_EXCEEDED
     assert sandbox.evaluate(task("object + 1", object=1)).value == 2
 
@@ -54,11 +54,11 @@ def test_what_takes_too_much_is_ended_and_the_next_is_evaluated(sandbox: Sandbox
         ("duration('90s')", datetime.timedelta(seconds=90)),
     ],
 )
-def test_values_come_back_as_they_are(sandbox: Sandbox, expression: str, expected: Any) -> None:
+def test_results_are_transferred_unchanged(sandbox: Sandbox, expression: str, expected: Any) -> None:
     assert sandbox.evaluate(task(expression)).value == expected == DYNAMIC.compile(expression).evaluate({})
 
 
-def test_errors_come_back_in_the_same_words(sandbox: Sandbox) -> None:
+def test_errors_are_transferred_unchanged(sandbox: Sandbox) -> None:
     assert sandbox.evaluate(task("object.a", object={})).error == "no such key: a"
 
 
@@ -68,7 +68,7 @@ def test_unusable_values_are_errors(sandbox: Sandbox, expression: str) -> None:
 
 
 @pytest.mark.real_loop
-async def test_the_authorizer_is_asked_on_the_loop(sandbox: Sandbox) -> None:
+async def test_authorization_checks_run_on_the_loop(sandbox: Sandbox) -> None:
     def ask(question: dict[str, str]) -> tuple[bool, str, str]:
         return question["path"] == "/a", threading.current_thread().name, ""
 
@@ -77,7 +77,7 @@ async def test_the_authorizer_is_asked_on_the_loop(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.real_loop
-async def test_no_more_wait_than_may(sandbox: Sandbox) -> None:
+async def test_number_of_queued_evaluations_is_limited(sandbox: Sandbox) -> None:
     asked = [sandbox.run(task("1")) for _ in range(20)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(answer, Busy) for answer in answers) == 12
@@ -91,7 +91,7 @@ LARGE = f"[{','.join(['1'] * 45_000)}].size() == object"
 
 
 @pytest.mark.real_loop
-async def test_a_large_expression_is_compiled_and_evaluated_there(sandbox: Sandbox) -> None:
+async def test_large_expression_is_compiled_and_evaluated_in_the_process(sandbox: Sandbox) -> None:
     compiling = asyncio.ensure_future(DYNAMIC.compile_in_background(LARGE, lambda: sandbox, gives=["bool"]))
     slowest, before = 0.0, time.perf_counter()
     while not compiling.done():
@@ -117,7 +117,7 @@ async def test_a_large_expression_is_compiled_and_evaluated_there(sandbox: Sandb
     },
 )  # fmt: skip
 @pytest.mark.real_loop
-async def test_each_failure_sets_its_condition_in_the_same_words_here_and_there(
+async def test_errors_are_the_same_with_and_without_the_process(
     sandbox: Sandbox, expression: str, problem: str
 ) -> None:
     found = []
@@ -130,7 +130,7 @@ async def test_each_failure_sets_its_condition_in_the_same_words_here_and_there(
 
 
 @pytest.mark.real_loop
-async def test_types_that_are_too_large_are_an_error(sandbox: Sandbox) -> None:
+async def test_too_large_types_are_an_error(sandbox: Sandbox) -> None:
     types = Types()
     types.messages.append(("Variables", {f"v{number}": "dyn" for number in range(10_000)}))
     environment = Environment({"variables": f"{PACKAGE}.Variables"}, types.serialized())
@@ -138,7 +138,7 @@ async def test_types_that_are_too_large_are_an_error(sandbox: Sandbox) -> None:
         await environment.compile_in_background("variables.v1", lambda: sandbox)
 
 
-def test_compiling_is_ended_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandboxes, "_COMPILE_PATIENCE_SECONDS", 0.01)
     sandbox = Sandbox()
     try:
@@ -149,6 +149,6 @@ def test_compiling_is_ended_when_it_takes_too_long(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.real_loop
-async def test_a_result_of_another_type_is_an_error(sandbox: Sandbox) -> None:
+async def test_result_of_an_unsupported_type_is_an_error(sandbox: Sandbox) -> None:
     with pytest.raises(CompileError, match=r"^int$"):
         await DYNAMIC.compile_in_background("1" + " " * 5000, lambda: sandbox, gives=["bool"])

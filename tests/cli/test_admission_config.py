@@ -1,4 +1,4 @@
-"""Settings of admission plugins in a file."""
+"""``--admission-control-config-file``."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def whole(settings: str) -> str:
     return f"{head}- name: PodSecurity\n  configuration:{below}\n"
 
 
-def test_settings_stand_in_the_file_or_in_another_one(tmp_path: Path) -> None:
+def test_settings_inline_or_in_another_file(tmp_path: Path) -> None:
     file = tmp_path / "admission.yaml"
     file.write_text(whole(SETTINGS))
     assert pod_security_of(str(file)) == EXPECTED
@@ -60,7 +60,7 @@ def test_settings_stand_in_the_file_or_in_another_one(tmp_path: Path) -> None:
         "an unknown version": (SETTINGS.replace("k8s.io/v1", "k8s.io/v9"), "is registered for version"),
     },
 )
-def test_what_cannot_be_meant_is_rejected(settings: str, why: str, tmp_path: Path) -> None:
+def test_invalid_settings_are_rejected(settings: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "admission.yaml"
     file.write_text(whole(settings))
     with pytest.raises(UserError) as caught:
@@ -84,5 +84,5 @@ def test_settings_of_other_plugins_are_reported(tmp_path: Path, capsys: pytest.C
         "it alone runs": (["--controllers=serviceaccount-controller"], True),
     },
 )
-def test_pods_need_an_account_where_somebody_makes_them(words: list[str], expected: bool) -> None:
+def test_service_account_plugin_is_enabled_with_its_controller(words: list[str], expected: bool) -> None:
     assert up._creates_service_accounts(up.flag_set("up").parse(words)) is expected

@@ -85,14 +85,14 @@ def test_every_flag_has_its_effect() -> None:
         ),
     ],
 )
-async def test_what_can_t_be_meant_is_said_at_the_start(words: list[str], error: str, policy: Path, env: Env) -> None:
+async def test_invalid_flags_are_reported_at_the_start(words: list[str], error: str, policy: Path, env: Env) -> None:
     given = [word.format(policy=policy) for word in words]
     with pytest.raises(UserError) as caught:
         apiserver.open_server(env, apiserver.flag_set("x").parse(["--port=0", *given]))
     assert str(caught.value) == error.format(policy=policy)
 
 
-def test_a_log_without_a_policy_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_without_a_policy_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     audit_options(apiserver.flag_set("x").parse(["--audit-log-path=l"]))
     assert "no events will be recorded in --audit-log-path without --audit-policy-file" in capsys.readouterr().err
 

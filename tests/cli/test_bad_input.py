@@ -77,7 +77,7 @@ KUBECONFIG = {
         ("nodes --nodes", "flag needs an argument: --nodes"),
     ],
 )
-def test_a_command_line_that_cannot_be_used(
+def test_invalid_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -127,7 +127,7 @@ def no_certificate(directory: Path) -> str:
         "a certificate that is missing": (no_certificate, ["user 'me'", "missing.crt", "No such file"]),
     },
 )
-def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, command: str, make: object, named: list[str]) -> None:
+def test_invalid_kubeconfig(tmp_path: Path, command: str, make: object, named: list[str]) -> None:
     assert callable(make)
     done = run_pilothouse(tmp_path, command, f"--kubeconfig={make(tmp_path)}")
     assert done.returncode == 1
@@ -136,7 +136,7 @@ def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, command: str, make: ob
     assert done.stderr.count("\n") == 1, "one line says it"
 
 
-def test_without_any_way_to_an_api_server_the_ways_are_named(tmp_path: Path) -> None:
+def test_missing_configuration_lists_the_alternatives(tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "manager")
     assert done.returncode == 1
     assert "no way to an API server: give --kubeconfig FILE or --master URL" in done.stderr
@@ -150,7 +150,7 @@ def test_without_any_way_to_an_api_server_the_ways_are_named(tmp_path: Path) -> 
         "up": ["up", "--port={port}"],
     },
 )
-def test_a_port_that_is_taken(tmp_path: Path, words: list[str]) -> None:
+def test_port_in_use(tmp_path: Path, words: list[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -161,7 +161,7 @@ def test_a_port_that_is_taken(tmp_path: Path, words: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+def test_data_directory_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run_pilothouse(tmp_path, "up", "--data-dir=file")
     assert done.returncode == 1
@@ -173,7 +173,7 @@ def test_the_alias_has_upstreams_exit_codes() -> None:
     assert kube_controller_manager(["--version"]) == 0
 
 
-def test_a_certificate_directory_that_cannot_be_made(tmp_path: Path) -> None:
+def test_unwritable_certificate_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     flags = ["--master=http://127.0.0.1:1", "--secure-port=10999", "--cert-dir=file/certificates"]
     done = run_pilothouse(tmp_path, "manager", *flags)

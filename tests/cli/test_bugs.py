@@ -71,7 +71,7 @@ def test_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("129795", "--report", "/nowhere/r.html"), "/nowhere/r.html: No such file or directory"),
     ],
 )
-def test_reports_that_are_none(words: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_report_path(words: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bugs", "run", *words]) == 2
     assert expected in capsys.readouterr().err
 
@@ -109,6 +109,6 @@ def test_a_run_that_is_not_as_declared_is_an_error(
         (("run", "43948", "--scenario", "ten", "--unguarded"), "'ten changes within a second', only shows the guard"),
     ],
 )
-def test_what_cannot_be_used_is_said(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_command_lines(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bugs", *words]) == 2
     assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""How commands that a user types connect: contexts and namespaces of kubeconfigs, and clusters that do not run."""
+"""Connections of interactive commands: contexts and namespaces of kubeconfigs, and stopped clusters."""
 
 import time
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def test_the_namespace_is_that_of_the_context(
     assert found in capsys.readouterr().out
 
 
-def test_a_context_that_there_is_not(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_context(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["get", "cm", "--context=prod", f"--kubeconfig={kubeconfig}"]) == 1
     assert "context 'prod' does not exist" in capsys.readouterr().err
     assert main(["get", "cm", "--context=prod", "--master=http://127.0.0.1:1"]) == 1
@@ -75,7 +75,7 @@ def test_a_context_that_there_is_not(kubeconfig: Path, capsys: pytest.CaptureFix
         "in memory": (True, "why pod/x", "it was in memory, and nothing of it is left"),
     },
 )
-def test_a_cluster_that_does_not_run_is_not_waited_for(
+def test_stopped_cluster_is_an_error_at_once(
     in_memory: bool,
     words: str,
     way_out: str,

@@ -93,7 +93,7 @@ def gone(pid: int) -> bool:
 
 @posix
 @pytest.mark.slow
-def test_three_clusters_side_by_side_and_a_kubeconfig_that_is_as_it_was(user: User) -> None:
+def test_three_clusters_and_an_unchanged_kubeconfig(user: User) -> None:
     user.kubeconfig.parent.mkdir()
     user.kubeconfig.write_text(FOREIGN)
     user.kubeconfig.chmod(0o640)
@@ -102,7 +102,7 @@ def test_three_clusters_side_by_side_and_a_kubeconfig_that_is_as_it_was(user: Us
     assert user.listed() == {"one": "Running", "three": "Running", "two": "Running"}
     document = yaml.safe_load(user.kubeconfig.read_text())
     assert document["current-context"] == "pilothouse-three"
-    servers = {each["cluster"]["server"] for each in document["clusters"]}
+    servers = {cluster["cluster"]["server"] for cluster in document["clusters"]}
     assert len(servers) == 4, "each has a port of its own"
     assert user.kubeconfig.read_text().startswith("# my own comment\n")
     processes = [user.process(name) for name in ("one", "two", "three")]
@@ -120,7 +120,7 @@ def test_three_clusters_side_by_side_and_a_kubeconfig_that_is_as_it_was(user: Us
 
 @posix
 @pytest.mark.slow
-def test_what_is_stored_survives_a_stop_and_a_kill(user: User) -> None:
+def test_data_survive_a_stop_and_a_kill(user: User) -> None:
     (user.home / "web.yaml").write_text(MANIFEST)
     assert "all manifests are ready" in user.run("create", "cluster", "-f", "web.yaml")
     document = yaml.safe_load(user.kubeconfig.read_text())
@@ -201,7 +201,7 @@ def test_a_cluster_in_memory_is_deleted_rather_than_stopped(user: User) -> None:
 
 @posix
 @pytest.mark.slow
-def test_a_start_that_fails_leaves_nothing(user: User) -> None:
+def test_failed_start_leaves_no_files(user: User) -> None:
     printed = user.run("create", "cluster", "--controllers=nope", code=1)
     assert printed.count('"nope" is not in the list of known controllers') == 1
     user.kubeconfig.parent.mkdir()
@@ -233,7 +233,7 @@ def test_a_start_that_fails_leaves_nothing(user: User) -> None:
         "a server that does not answer": ("create cluster -f http://127.0.0.1:1/a.yaml", "http://127.0.0.1:1/a.yaml:"),
     },
 )
-def test_wrong_use_is_said(
+def test_invalid_command_lines(
     words: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -248,7 +248,7 @@ def record(name: str) -> Record:
 
 
 @posix
-def test_a_cluster_runs_for_as_long_as_somebody_holds_its_lock(tmp_path: Path) -> None:
+def test_cluster_runs_while_its_lock_is_held(tmp_path: Path) -> None:
     cluster = Clusters(tmp_path).create(record("a"))
     with cluster.locked() as descriptor:
         cluster.write_pid(4711)
@@ -267,7 +267,7 @@ def test_a_cluster_runs_for_as_long_as_somebody_holds_its_lock(tmp_path: Path) -
         "another cluster's": ('{"name":"b","created":""}', "of a cluster named 'b'"),
     },
 )
-def test_a_record_that_can_not_be_used(content: str, message: str, tmp_path: Path) -> None:
+def test_unusable_record(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "cluster.json").write_text(content)
     with pytest.raises(UserError, match=message):
@@ -275,7 +275,7 @@ def test_a_record_that_can_not_be_used(content: str, message: str, tmp_path: Pat
 
 
 @posix
-def test_a_record_that_can_not_be_read_is_listed_and_the_others_are_used(
+def test_unreadable_record_does_not_affect_other_clusters(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -290,9 +290,7 @@ def test_a_record_that_can_not_be_read_is_listed_and_the_others_are_used(
 
 
 @posix
-def test_a_cluster_that_is_there_is_not_created_again_and_the_way_out_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_existing_cluster_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clusters = Clusters(tmp_path)
     cluster = clusters.create(record("a"))
     with pytest.raises(UserError, match=r"is being created by another command.*`pilothouse delete cluster a`"):
@@ -333,7 +331,7 @@ def test_two_commands_delete_the_same_clusters(
 
 
 @posix
-def test_the_log_of_a_cluster_that_was_killed_ends_with_what_to_do(
+def test_log_of_a_killed_cluster_has_a_hint(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -347,9 +345,7 @@ def test_the_log_of_a_cluster_that_was_killed_ends_with_what_to_do(
 
 
 @posix
-def test_a_home_that_can_not_be_written_is_named_with_another_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_home_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     with pytest.raises(UserError, match=r"unable to create .*XDG_STATE_HOME may name another"):
@@ -364,7 +360,7 @@ def test_a_cluster_whose_creation_was_killed_is_starting(tmp_path: Path) -> None
     assert cluster.status == "Stopped"
 
 
-def test_which_cluster_is_meant_without_a_name(tmp_path: Path) -> None:
+def test_default_cluster(tmp_path: Path) -> None:
     clusters = Clusters(tmp_path)
     clusters.create(record("a"))
     assert clusters.chosen("").name == "a"

@@ -1,4 +1,4 @@
-"""Programs look for cycles less often than Python does by itself, and as often as before once they have ended."""
+"""Programs raise the thresholds of Python's garbage collector, and restore them at the end."""
 
 import gc
 

@@ -90,7 +90,7 @@ class Session:
     def children(self) -> list[int]:
         """The processes that the program has."""
         pid = self.program.process.pid
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(part) for part in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def text_of(client: Client) -> str:
@@ -120,14 +120,14 @@ async def client(session: Session, env: Env) -> AsyncIterator[Client]:
     found = Client(connect(env, kubeconfig=str(session.folder / ".pilothouse/kubeconfig")), env)
     try:
         async with asyncio.timeout(60):
-            while "ada" not in [each.metadata.name for each in (await found.list(MAPS, "default")).items]:  # noqa: ASYNC110
+            while "ada" not in [item.metadata.name for item in (await found.list(MAPS, "default")).items]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         yield found
     finally:
         await found.close()
 
 
-def test_what_is_said_at_the_start_and_how_it_ends(tmp_path: Path) -> None:
+def test_output_at_start_and_end(tmp_path: Path) -> None:
     session = Session(tmp_path)
     with session.program as program:
         text = session.until("greetings.example.com/ada in default created\n")
@@ -151,7 +151,7 @@ def test_what_is_said_at_the_start_and_how_it_ends(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.real_loop(timeout=200)
-async def test_changed_code_replaces_the_operator_and_leaves_the_objects(session: Session, client: Client) -> None:
+async def test_changed_code_replaces_the_operator_and_keeps_objects(session: Session, client: Client) -> None:
     await until_text(client, "Hello Ada")
     before, children = await client.get(GREETINGS, "ada", "default"), session.children()
     session.change("words.py", "Hello", "Welcome")
@@ -183,7 +183,7 @@ async def test_changed_code_replaces_the_operator_and_leaves_the_objects(session
 
 @pytest.mark.slow
 @pytest.mark.real_loop(timeout=200)
-async def test_wrong_code_leaves_the_operator_in_place(session: Session, client: Client) -> None:
+async def test_invalid_code_keeps_the_running_operator(session: Session, client: Client) -> None:
     await until_text(client, "Hello Ada")
     children = session.children()
     session.change("words.py", "GREETING =", "GREETING = (")
@@ -213,7 +213,7 @@ async def test_wrong_code_leaves_the_operator_in_place(session: Session, client:
 
 @pytest.mark.slow
 @pytest.mark.real_loop(timeout=200)
-async def test_an_operator_that_ends_is_reported_and_starts_again(session: Session, client: Client) -> None:
+async def test_exited_operator_is_reported_and_restarted(session: Session, client: Client) -> None:
     (child,) = session.children()
     os.kill(child, signal.SIGKILL)
     session.until("greeter ended with code -9; it starts again when a file changes\n")
@@ -223,7 +223,7 @@ async def test_an_operator_that_ends_is_reported_and_starts_again(session: Sessi
 
 
 @pytest.mark.slow
-def test_a_file_that_is_wrong_from_the_start_is_waited_for(tmp_path: Path) -> None:
+def test_invalid_file_at_the_start_is_retried(tmp_path: Path) -> None:
     session = Session(tmp_path, "--kube-api-qps=0")
     session.write("words.py", "raise SystemExit(3)\n")
     with session.program:
@@ -235,7 +235,7 @@ def test_a_file_that_is_wrong_from_the_start_is_waited_for(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.real_loop(timeout=200)
-async def test_another_api_server_can_be_given(session: Session, client: Client) -> None:
+async def test_external_api_server(session: Session, client: Client) -> None:
     session.change("ada.json", '"ada"', '"eve"')
     session.until("greetings.example.com/eve in default created\n")
     kubeconfig = session.folder / ".pilothouse/kubeconfig"
@@ -276,7 +276,7 @@ def test_webhooks_are_served_before_manifests_are_applied(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_operator_ends_with_a_session_that_is_killed(tmp_path: Path) -> None:
+def test_operator_ends_when_the_session_is_killed(tmp_path: Path) -> None:
     session = Session(tmp_path)
     with session.program as program:
         session.until("greeter started")
@@ -305,7 +305,7 @@ def test_wrong_flags(tmp_path: Path, words: list[str], message: str) -> None:
     assert message in done.stderr
 
 
-def test_a_file_that_there_is_not(tmp_path: Path) -> None:
+def test_missing_file(tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "run", "nowhere.py", "--dev")
     assert (done.returncode, "nowhere.py: no such file" in done.stderr) == (2, True)
     done = run_pilothouse(tmp_path, "run", ".", "--dev")
@@ -316,7 +316,7 @@ def test_a_file_that_there_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop(timeout=60)
-async def test_a_file_that_never_loads_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_load_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(3600)\n")
     monkeypatch.setattr(dev_process, "_LOAD_SECONDS", 0.2)
     with pytest.raises(LoadFailed, match="was not loaded within 0 s"):
@@ -354,7 +354,7 @@ def test_the_number_of_watched_files_is_limited(tmp_path: Path, monkeypatch: pyt
     assert tmp_path / "deep/5.py" not in stamps([Watched(tmp_path, (".py",), recursive=True)])
 
 
-def test_an_error_without_a_frame_of_the_author_is_shown_whole(tmp_path: Path) -> None:
+def test_full_traceback_without_a_frame_of_the_operator(tmp_path: Path) -> None:
     try:
         json.loads("{")
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""``--etcd-…``: what they mean, and what is wrong with them."""
+"""``--etcd-…``: their options and errors."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_the_flags_are_upstreams_in_both_commands() -> None:
         assert found == [*names, "etcd-compaction-interval", *checks, *encryption, "event-ttl"]
 
 
-def test_they_become_options() -> None:
+def test_flags_are_converted_to_options() -> None:
     words = [SERVER, "--etcd-prefix=/k", "--etcd-cafile=a", "--etcd-certfile=b", "--etcd-keyfile=c", "--event-ttl=10m"]
     words += ["--encryption-provider-config=e", "--encryption-provider-config-automatic-reload"]
     words += ["--etcd-db-metric-poll-interval=0", "--etcd-healthcheck-timeout=3s", "--etcd-readycheck-timeout=0"]
@@ -55,7 +55,7 @@ OVERRIDES = (
 )
 
 
-def test_overrides_lead_to_places() -> None:
+def test_overrides() -> None:
     options = etcd_options(apiserver.flag_set("x").parse([SERVER, f"--etcd-servers-overrides={OVERRIDES}"]))
     assert options is not None
     assert locations_of(options) == (options.servers, ("http://h:1", "http://h:2"), ("http://h:3",), ("http://h:4",))
@@ -104,12 +104,12 @@ def test_overrides_lead_to_places() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(words: list[str], message: str) -> None:
+def test_invalid_flags(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         etcd_options(apiserver.flag_set("x").parse(words))
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("pilothouse.storage.etcd.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "grpc", None)
@@ -118,13 +118,13 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(refused.value) == NEEDS_GRPC
 
 
-def test_without_an_etcd_the_start_names_it() -> None:
+def test_unreachable_etcd_is_named() -> None:
     expected = r"etcd can't be read at http://127\.0\.0\.1:1: rpc error: code = Unavailable"
     with pytest.raises(UserError, match=expected):
         apiserver.open_server(Env(), apiserver.flag_set("x").parse(["--etcd-servers=http://127.0.0.1:1", "--port=0"]))
 
 
-def test_a_configuration_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+def test_invalid_configuration_ends_the_start(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     words = [SERVER, "--port=0", f"--encryption-provider-config={path}"]
     with pytest.raises(UserError, match=r"--encryption-provider-config: error while parsing file: .*: no such file"):

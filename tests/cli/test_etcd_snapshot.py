@@ -1,4 +1,4 @@
-"""``pilothouse up --etcd-snapshot``: the cluster of a backup, with kubectl in front of it."""
+"""``pilothouse up --etcd-snapshot``: a cluster from an etcd backup, read with kubectl."""
 
 import json
 import os
@@ -108,7 +108,7 @@ def test_restore_makes_a_data_directory_of_it(backup: tuple[Path, str, str], tmp
         "no objects": (["--etcd-snapshot=DB", "--etcd-prefix=/k"], 1, "there is no object in it that this API server"),
     },
 )
-def test_what_is_rejected(tmp_path: Path, words: list[str], code: int, error: str) -> None:
+def test_invalid_snapshots(tmp_path: Path, words: list[str], code: int, error: str) -> None:
     path = str(Bolt().with_keys([put(2, b"/k/a")]).write(tmp_path / "db"))
     parsed = up.flag_set("x").parse([word.replace("DB", path) for word in words])
     with pytest.raises(UserError) as refused:
@@ -117,7 +117,7 @@ def test_what_is_rejected(tmp_path: Path, words: list[str], code: int, error: st
     assert refused.value.code == code
 
 
-def test_the_prefix_needs_no_servers_then() -> None:
+def test_prefix_does_not_need_servers() -> None:
     words = ["--etcd-snapshot=db", "--etcd-prefix=/k", "--encryption-provider-config=e"]
     assert etcd_options(up.flag_set("x").parse(words)) is None
     with pytest.raises(UserError, match="--etcd-prefix needs --etcd-servers"):

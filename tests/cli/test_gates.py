@@ -11,7 +11,7 @@ from pilothouse.controllers.registry import DESCRIPTORS
 ON = "--feature-gates=DRAResourcePoolStatus=true"
 
 
-def test_gates_that_switch_nothing_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gates_without_effect_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     words = [ON, "--feature-gates=CRIListStreaming=true"]
     apiserver.warn_of_idle_gates(apiserver.flag_set("x").parse(words), BEHIND_GATES)
     assert capsys.readouterr().err == (
@@ -19,13 +19,13 @@ def test_gates_that_switch_nothing_are_reported(capsys: pytest.CaptureFixture[st
     )
 
 
-def test_a_stand_in_takes_gates_of_all_releases() -> None:
+def test_stand_in_accepts_gates_of_all_releases() -> None:
     words = ["--feature-gates=IPv6DualStack=true,DRAResourcePoolStatus=true", "--feature-gates=Newer=true"]
     parsed = kube_apiserver.flag_set("kube-apiserver").parse(words)
     assert kube_apiserver._gates(parsed["feature-gates"]) == ("DRAResourcePoolStatus",)
 
 
-def test_a_plane_heeds_gates_of_controllers_and_those_of_their_options() -> None:
+def test_plane_applies_gates_of_controllers() -> None:
     parsed = apiserver.flag_set("x").parse([ON, "--feature-gates=DRADeviceTaintRules=true"])
     options = with_gates(Options(), apiserver.gates_of(parsed), DESCRIPTORS)
     assert options.gates.enabled("DRAResourcePoolStatus")

@@ -1,4 +1,4 @@
-"""What is made from the flag tables keeps up with them: the reference, completion scripts, manual pages."""
+"""Files generated from the flag tables are up to date: the reference, completion scripts, manual pages."""
 
 import shutil
 import subprocess
@@ -38,7 +38,7 @@ def test_the_reference_is_up_to_date() -> None:
         (["man", "kubelet"], "no manual page for kubelet"),
     ],
 )
-def test_what_there_is_not(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+def test_unknown_commands(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     assert main(words) == 2
     assert message in capsys.readouterr().err
 
@@ -88,7 +88,7 @@ def test_the_shell_can_read_its_script(capsys: pytest.CaptureFixture[str], shell
         "another command's flag": (["pilothouse", "nodes", "--controllers", ""], None),
     },
 )
-def test_what_bash_offers(
+def test_bash_completions(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], offered: list[str] | None
 ) -> None:
     script = tmp_path / "script"
@@ -124,7 +124,7 @@ def test_the_manual_page_is_complete_and_well_formed(
         assert [line for line in done.stderr.splitlines() if b"can't break line" not in line] == []
 
 
-def test_commands_that_run_import_none_of_this() -> None:
+def test_running_commands_do_not_import_generators() -> None:
     code = (
         "import sys, pilothouse.cli.up, pilothouse.controllermanager.options; "
         "print(*(m for m in ('pilothouse.cli.completion', 'pilothouse.cli.man', 'pilothouse.cli.programs', 'yaml', "
@@ -166,6 +166,6 @@ def test_make_flags_writes_the_references(tmp_path: Path) -> None:
 
 
 def test_older_api_servers_are_named_for_what_controllers_watch() -> None:
-    watched = [watch.kind for each in DESCRIPTORS for watch in each.watches]
+    watched = [watch.kind for descriptor in DESCRIPTORS for watch in descriptor.watches]
     versions = {kind.api_version for kind in watched} | {f"{kind.api_version} {kind.resource}" for kind in watched}
     assert set(controllers_reference.SERVED_SINCE) <= versions

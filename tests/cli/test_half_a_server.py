@@ -1,4 +1,4 @@
-"""An API server that is up and yet of no use: healthy, gives leases, and can't say what it serves."""
+"""An API server that is healthy and serves Leases, but no discovery."""
 
 import http.server
 import json
@@ -52,7 +52,7 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("elect", ["true", "false"])
-def test_it_ends_the_manager_with_one_line(tmp_path: Path, port: int, elect: str) -> None:
+def test_manager_ends_with_one_error_line(tmp_path: Path, port: int, elect: str) -> None:
     flags = [f"--master=http://127.0.0.1:{port}", "--secure-port=0", f"--leader-elect={elect}"]
     done = run_pilothouse(tmp_path, "manager", *flags)
     assert done.returncode == 1

@@ -67,7 +67,7 @@ async def _record(cluster: AsyncCluster, states: dict[int, dict[str, Any]]) -> N
                 states[int(meta["resourceVersion"])] = dict(known)
 
 
-async def test_the_state_at_any_revision_is_what_a_watcher_saw_then(env: Env) -> None:
+async def test_state_at_a_revision_equals_a_watchers(env: Env) -> None:
     states: dict[int, dict[str, Any]] = {}
     async with async_plane(env=env, nodes=3) as cluster, TaskGroup("recorder") as group:
         group.start(_record(cluster, states))
@@ -81,12 +81,12 @@ async def test_the_state_at_any_revision_is_what_a_watcher_saw_then(env: Env) ->
         chosen = random.Random(1).sample(sorted(states), 100)
         for revision in chosen:
             then = await cluster.client.list(PODS.raw, resource_version=str(revision), resource_version_match="Exact")
-            listed = [msgspec.json.decode(each) for each in then.items]
+            listed = [msgspec.json.decode(item) for item in then.items]
             assert {each["metadata"]["name"]: each for each in listed} == states[revision]
         group.cancel()
 
 
-async def test_versions_of_an_object_that_is_gone(env: Env) -> None:
+async def test_versions_of_a_deleted_object(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await _three_versions(cluster.client)
         _oldest, found = await versions(cluster.client, CONFIG_MAPS.raw, "default", "settings")
@@ -95,7 +95,7 @@ async def test_versions_of_an_object_that_is_gone(env: Env) -> None:
         ]  # fmt: skip
 
 
-async def test_what_is_older_than_the_history_is_shown_as_it_was(env: Env) -> None:
+async def test_object_older_than_the_history(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await _three_versions(cluster.client)
         await asyncio.sleep(2)
@@ -108,7 +108,7 @@ async def test_what_is_older_than_the_history_is_shown_as_it_was(env: Env) -> No
         ]  # fmt: skip
 
 
-async def test_the_history_begins_where_the_server_can_watch_from(env: Env) -> None:
+async def test_history_starts_at_the_oldest_watchable_version(env: Env) -> None:
     """kube-apiserver that was restarted lists what etcd has, and its watch cache begins at the restart."""
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await _three_versions(cluster.client)
@@ -227,7 +227,7 @@ def test_objects_as_they_were(kubeconfig: str, tmp_path: Path) -> None:
     assert pilothouse("get", "cm", "-o=name", "--at=0s").stdout == "configmaps/settings\n"
 
 
-def test_what_users_wrote(kubeconfig: str, tmp_path: Path) -> None:
+def test_user_writes(kubeconfig: str, tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "history", "-A", "-o=json", f"--kubeconfig={kubeconfig}")
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
@@ -240,13 +240,13 @@ def test_what_users_wrote(kubeconfig: str, tmp_path: Path) -> None:
     assert {each["user"] for each in found} == {"admin"}
 
 
-def test_a_user_who_may_not_see_who_wrote(server: EmbeddedServer, tmp_path: Path) -> None:
+def test_user_without_permission_for_origins(server: EmbeddedServer, tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "history", f"--kubeconfig={server.kubeconfig('eve', ())}")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == ('Error: who changed what: forbidden: User "eve" cannot get path "/debug/history/changes"\n')
 
 
-def test_a_name_that_is_not_there_and_those_that_begin_alike(kubeconfig: str, tmp_path: Path) -> None:
+def test_missing_name_and_similar_names(kubeconfig: str, tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "why", "cm/set", f"--kubeconfig={kubeconfig}")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
@@ -288,7 +288,7 @@ def test_the_age_of_objects_at_a_time() -> None:
         "not watched": (["history", "componentstatuses/x"], "can't be watched"),
     },
 )
-def test_what_cannot_be_shown(kubeconfig: str, tmp_path: Path, words: list[str], message: str) -> None:
+def test_errors_of_requests(kubeconfig: str, tmp_path: Path, words: list[str], message: str) -> None:
     done = run_pilothouse(tmp_path, *words, f"--kubeconfig={kubeconfig}")
     assert done.returncode in (1, 2)
     assert message in done.stderr
@@ -304,7 +304,7 @@ def test_what_cannot_be_shown(kubeconfig: str, tmp_path: Path, words: list[str],
         "a format of history": (["history", "pod/a", "-o=xml"], '--output must be text or json, got "xml"'),
     },
 )
-def test_lines_that_cannot_be_used(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+def test_invalid_command_lines(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     assert main(words) == 2
     assert message in capsys.readouterr().err
 

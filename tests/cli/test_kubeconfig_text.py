@@ -1,4 +1,4 @@
-"""A context that is put into a user's kubeconfig and taken out again: nothing else changes."""
+"""Adding a context to a user's kubeconfig and removing it changes nothing else."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def without(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", FILES)
-def test_what_is_put_in_is_there_and_all_else_stays(text: str) -> None:
+def test_adding_a_context_keeps_everything_else(text: str) -> None:
     before, after = read(text), read(with_context(text, addition()))
     assert server_of(after, "pilothouse") == "https://127.0.0.1:6443"
     assert is_marked(after, "pilothouse")
@@ -96,13 +96,13 @@ def test_what_is_put_in_is_there_and_all_else_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", FILES)
-def test_what_is_taken_out_is_gone_and_all_else_stays(text: str) -> None:
+def test_removing_a_context_keeps_everything_else(text: str) -> None:
     after = without_context(with_context(text, addition()), "pilothouse")
     assert without(read(after)) == without(read(text))
 
 
 @pytest.mark.parametrize("text", FILES)
-def test_putting_in_twice_is_as_once(text: str) -> None:
+def test_adding_twice_equals_adding_once(text: str) -> None:
     once = with_context(text, addition())
     assert with_context(once, addition()) == once
     moved = with_context(once, addition("https://127.0.0.1:7777"))
@@ -110,7 +110,7 @@ def test_putting_in_twice_is_as_once(text: str) -> None:
     assert without(read(without_context(moved, "pilothouse"))) == without(read(text))
 
 
-def test_lines_of_others_are_not_touched() -> None:
+def test_other_lines_are_unchanged() -> None:
     after = with_context(USUAL, addition())
     left = [line for line in USUAL.splitlines() if line not in after.splitlines()]
     assert left == ["current-context: prod # really"]
@@ -118,7 +118,7 @@ def test_lines_of_others_are_not_touched() -> None:
     assert without_context(after, "pilothouse") == USUAL
 
 
-def test_a_change_that_somebody_made_meanwhile_stays() -> None:
+def test_concurrent_changes_are_kept() -> None:
     text = with_context(USUAL, addition()).replace("https://dev", "https://dev2")
     text = text.replace("current-context: pilothouse", "current-context: dev")
     assert without_context(text, "pilothouse") == USUAL.replace("https://dev", "https://dev2").replace(
@@ -126,18 +126,18 @@ def test_a_change_that_somebody_made_meanwhile_stays() -> None:
     )
 
 
-def test_the_context_of_before_is_not_made_current_when_it_is_gone() -> None:
+def test_deleted_previous_context_is_not_restored() -> None:
     text = with_context(USUAL, addition()).replace("    name: prod\n  - name", "    name: production\n  - name")
     assert read(without_context(text, "pilothouse"))["current-context"] == ""
 
 
-def test_what_was_left_behind_does_not_hide_what_was_current() -> None:
+def test_leftover_context_does_not_hide_the_previous_one() -> None:
     """A process that was killed took nothing out: the next one finds its own context as the current one."""
     left = with_context(USUAL, addition())
     assert without_context(with_context(left, addition("https://127.0.0.1:7777")), "pilothouse") == USUAL
 
 
-def test_a_cluster_of_somebody_elses_is_not_marked() -> None:
+def test_other_clusters_are_not_marked() -> None:
     assert not is_marked(read("clusters:\n- name: pilothouse\n  cluster: {server: s}\n"), "pilothouse")
     assert not is_marked({}, "pilothouse")
 
@@ -151,7 +151,7 @@ def test_a_cluster_of_somebody_elses_is_not_marked() -> None:
         "no YAML": ("a: [", "yaml: "),
     },
 )
-def test_what_is_no_kubeconfig_is_rejected(text: str, why: str) -> None:
+def test_invalid_kubeconfig_is_rejected(text: str, why: str) -> None:
     with pytest.raises(NoKubeconfig, match=why):
         with_context(text, addition())
     with pytest.raises(NoKubeconfig, match=why):
@@ -162,5 +162,5 @@ def test_what_is_no_kubeconfig_is_rejected(text: str, why: str) -> None:
     ("text", "empty"),
     [("", True), ("kind: Config\nclusters: []\ncurrent-context: ''\n", True), (USUAL, False), ("# a\n", False)],
 )
-def test_whether_anything_is_left(text: str, empty: bool) -> None:
+def test_is_empty(text: str, empty: bool) -> None:
     assert is_empty(text) is empty

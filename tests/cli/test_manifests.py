@@ -27,7 +27,7 @@ def names(folder: Path, *, recursive: bool = False) -> list[str]:
     return [manifest.name for manifest in load(str(folder), recursive=recursive)]
 
 
-def test_a_folder_is_all_manifests_in_it_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     put(tmp_path, "20.yaml", "10.yml", "README.md", "30.json.bak", "b/5.yaml", "c.yaml")
     (tmp_path / "a.json").write_text('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}')
     (tmp_path / "empty.yaml").write_text("# nothing yet\n")
@@ -37,7 +37,7 @@ def test_a_folder_is_all_manifests_in_it_in_the_order_of_their_names(tmp_path: P
     assert names(tmp_path, recursive=True) == ["10", "20", "a", "5", "c", "10"]
 
 
-def test_a_file_that_is_named_is_taken_whatever_its_ending(tmp_path: Path) -> None:
+def test_named_file_may_have_any_extension(tmp_path: Path) -> None:
     put(tmp_path, "manifest.txt")
     assert names(tmp_path / "manifest.txt") == ["manifest"]
 
@@ -64,7 +64,7 @@ def test_a_folder_without_manifests(tmp_path: Path, files: list[str], message: s
         load(str(tmp_path))
 
 
-async def test_the_namespace_of_an_object_that_names_none_and_of_all_if_it_is_enforced(env: Env) -> None:
+async def test_default_and_enforced_namespace(env: Env) -> None:
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     other = {**document, "metadata": {"name": "a", "namespace": "default"}}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
@@ -78,7 +78,7 @@ async def test_the_namespace_of_an_object_that_names_none_and_of_all_if_it_is_en
             await apply_manifest(cluster.client, Manifest("f", other, "kube-public", is_enforced=True))
 
 
-async def test_definitions_and_namespaces_are_applied_before_what_needs_them(env: Env) -> None:
+async def test_definitions_and_namespaces_are_applied_first(env: Env) -> None:
     crd = definition("Widget", version())
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "team"}}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}

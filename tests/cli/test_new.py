@@ -1,4 +1,4 @@
-"""``pilothouse new operator``: what it writes works as it is, and what it cannot write it explains."""
+"""``pilothouse new operator``: the generated project works, and invalid names are explained."""
 
 import os
 import shutil
@@ -52,7 +52,7 @@ def test_every_file_is_named(
 
 
 @pytest.mark.slow
-def test_its_tests_types_and_style_pass(project: Path) -> None:
+def test_generated_project_passes_tests_types_and_style(project: Path) -> None:
     cache = f"--cache-dir={ROOT / '.mypy_cache'}"
     for command in (
         ["pytest", "-p", "no:cacheprovider"],
@@ -87,7 +87,7 @@ def test_the_project_installs_its_module_and_nothing_else(project: Path) -> None
     assert {"build/", "*.egg-info/"} <= set(ignored)
 
 
-async def test_its_manifests_and_example_apply(project: Path, env: Env) -> None:
+async def test_generated_manifests_and_example_apply(project: Path, env: Env) -> None:
     paths = [*sorted((project / "deploy").iterdir()), *(project / "examples").iterdir()]
     objects = [each for path in paths for each in yaml.safe_load_all(path.read_text("utf-8"))]
     async with async_plane(env=env) as cluster:
@@ -113,7 +113,7 @@ def test_the_manifests_are_those_of_make_manifests(project: Path, capsys: pytest
     assert capsys.readouterr().out == (project / "deploy/operator.yaml").read_text("utf-8")
 
 
-def test_make_manifests_leaves_what_is_there_after_an_error(project: Path) -> None:
+def test_failed_make_manifests_keeps_the_existing_file(project: Path) -> None:
     before = {path: path.read_text("utf-8") for path in (project / "deploy").iterdir()}
     code = project / "backup_schedule_operator.py"
     code.write_text(f"{code.read_text('utf-8')}\nraise ValueError('no')\n")
@@ -142,14 +142,14 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert kept.read_text() == "mine"
 
 
-def test_a_folder_may_have_other_files(tmp_path: Path) -> None:
+def test_directory_may_have_other_files(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     assert main(["new", "operator", "website", "--directory", str(tmp_path), "--group=shop.example.org"]) == 0
     definition = next(yaml.safe_load_all((tmp_path / "deploy/operator.yaml").read_text("utf-8")))
     assert definition["metadata"]["name"] == "websites.shop.example.org"
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_directory_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["new", "operator", "website", f"--directory={tmp_path}/file/project"]) == 1
     assert "unable to write" in capsys.readouterr().err
@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest
         ([], 'expected "pilothouse new operator NAME", got nothing'),
     ],
 )
-def test_what_cannot_be_written_is_explained(
+def test_invalid_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -28,7 +28,7 @@ spec:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl")
-def test_a_rollout_is_recorded_and_watched_again(tmp_path: Path) -> None:
+def test_rollout_is_recorded_and_replayed(tmp_path: Path) -> None:
     assert KUBECTL is not None
     (tmp_path / "web.yaml").write_text(MANIFEST)
 
@@ -87,7 +87,7 @@ def test_a_rollout_is_recorded_and_watched_again(tmp_path: Path) -> None:
         "replay into a directory": (["replay", "f", "--data-dir=d"], 2, "a replay is in memory: leave out --data-dir"),
     },
 )
-def test_what_is_rejected(tmp_path: Path, words: list[str], code: int, error: str) -> None:
+def test_invalid_command_lines(tmp_path: Path, words: list[str], code: int, error: str) -> None:
     done = run_pilothouse(tmp_path, *words)
     assert done.returncode == code
     assert error in done.stderr

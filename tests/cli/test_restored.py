@@ -1,4 +1,4 @@
-"""``pilothouse up`` goes on with the cluster of a snapshot."""
+"""``pilothouse up`` with the cluster of a snapshot."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def described(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("in_memory", [True, False], ids=["--snapshot", "--data-dir"])
-def test_up_goes_on_with_it(saved: Path, tmp_path: Path, in_memory: bool) -> None:
+def test_up_continues_the_restored_cluster(saved: Path, tmp_path: Path, in_memory: bool) -> None:
     source = ["--snapshot", str(saved)]
     if not in_memory:
         assert run_pilothouse(tmp_path, "snapshot", "restore", str(saved), "--data-dir", "data").returncode == 0
@@ -59,7 +59,7 @@ def test_up_goes_on_with_it(saved: Path, tmp_path: Path, in_memory: bool) -> Non
         "names": (["--snapshot", "FILE", "--nodes=1"], 2, "--node-prefix: there is a node node-0 already"),
     },
 )
-def test_what_is_rejected(saved: Path, tmp_path: Path, words: list[str], code: int, error: str) -> None:
+def test_invalid_command_lines(saved: Path, tmp_path: Path, words: list[str], code: int, error: str) -> None:
     (tmp_path / "empty").write_text("")
     places = {"FILE": str(saved), "EMPTY": str(tmp_path / "empty")}
     done = run_pilothouse(tmp_path, "up", *(places.get(word, word) for word in words), "--port=0", "--kubeconfig=k")

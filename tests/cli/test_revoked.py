@@ -1,4 +1,4 @@
-"""Credentials that stop being good while the manager runs, and become good again."""
+"""Credentials that are revoked while the manager runs, and become valid again."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ def ask(directory: Path, method: str, path: str, body: Any = None) -> Any:
         return json.load(answer)
 
 
-def test_a_revoked_token_is_reported_and_survived(tmp_path: Path) -> None:
+def test_manager_survives_a_revoked_token(tmp_path: Path) -> None:
     """While running, the manager complains and goes on, since tokens come back; at a start it is an error."""
     port = free_port()
     serve = ["apiserver", f"--port={port}", "--data-dir=data", "--token-auth-file=tokens", "--kubeconfig=admin"]

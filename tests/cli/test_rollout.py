@@ -1,4 +1,4 @@
-"""Progress of an object is reported as kubectl reports it."""
+"""The progress of rollouts has kubectl's texts."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ async def _bound(world: World, name: str) -> bool:
     return bool((await world.client.get(PODS, name, "default")).spec.node_name)
 
 
-async def test_the_second_schedules_when_the_first_has_ended(env: Env) -> None:
+async def test_second_scheduler_takes_over(env: Env) -> None:
     async with run_world(env) as world:
         await world.start_nodes("n1")
         first = _candidate(world)
@@ -65,7 +65,7 @@ async def test_a_lost_lease_ends_the_program(env: Env) -> None:
         assert not await _bound(world, "a")
 
 
-async def test_durations_that_do_not_fit_are_refused(env: Env) -> None:
+async def test_inconsistent_durations_are_rejected(env: Env) -> None:
     async with run_world(env) as world:
         with pytest.raises(UserError, match="leaseDuration must be greater than renewDeadline") as raised:
             await _candidate(world, "--leader-elect-renew-deadline=20s")

@@ -1,4 +1,4 @@
-"""``pilothouse simulate``: what is printed, what is written, and the exit codes."""
+"""``pilothouse simulate``: output, files and exit codes."""
 
 import os
 import re
@@ -51,14 +51,14 @@ def path(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_what_holds(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_passing_scenario(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", path, *HOLDS, *HERE]) == 0
     out = capsys.readouterr().out
     assert out.startswith("growth, seed 0: passed; 1m of virtual time in ")
     assert "maxUnavailable deployment/web" in out
 
 
-def test_what_fails_is_shrunk_and_can_be_replayed(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_is_shrunk_and_can_be_replayed(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", path, "--seeds", "3-5", *HERE]) == 1
     out = capsys.readouterr().out
     assert "seed 3 fails after 20s: always few: it does not hold" in out
@@ -77,7 +77,7 @@ def test_what_fails_is_shrunk_and_can_be_replayed(path: str, capsys: pytest.Capt
 def test_json(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", path, "-o", "json", "--seeds", "3,4", "--keep-going", "--shrink-runs", "0", *HERE]) == 1
     found = msgspec.json.decode(capsys.readouterr().out)
-    assert [(each["seed"], each["passed"]) for each in found["runs"]] == [(3, False), (4, False)]
+    assert [(run["seed"], run["passed"]) for run in found["runs"]] == [(3, False), (4, False)]
     [failure] = found["failures"]
     assert (failure["seed"], failure["failure"]["kind"], len(failure["parts"])) == (3, "always", 5)
 
@@ -100,7 +100,7 @@ def test_json(path: str, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["PATH", "--set", "cluster.nodeGroups.node.count=[}"], "is not YAML", id="YAML"),
     ],
 )
-def test_what_cannot_be_used(path: str, capsys: pytest.CaptureFixture[str], words: list[str], expected: str) -> None:
+def test_invalid_command_lines(path: str, capsys: pytest.CaptureFixture[str], words: list[str], expected: str) -> None:
     assert main(["simulate", *(path if word == "PATH" else word for word in words)]) == 2
     assert expected in capsys.readouterr().err
 
@@ -110,7 +110,7 @@ def test_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert msgspec.json.decode(capsys.readouterr().out)["title"] == "pilothouse scenario"
 
 
-def test_a_variant_that_cannot_be_used_is_named(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_variant_is_named(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", path, "--vary", "timeline[1].scale.replicas=5,many"]) == 2
     assert re.search(
         r"growth\.yaml:\d+: spec\.timeline\[1\]\.scale\.replicas \(from the command line\): .*"
@@ -119,7 +119,7 @@ def test_a_variant_that_cannot_be_used_is_named(path: str, capsys: pytest.Captur
     )
 
 
-def test_a_comparison_says_how_to_see_one_run(path: str, tmp_path: Path) -> None:
+def test_comparison_shows_the_command_for_one_run(path: str, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     words = [*HOLDS, "--seeds", "1-2", "--report", str(report), *HERE]
     assert main(["simulate", path, *words]) == 0
@@ -206,7 +206,7 @@ def test_reports(path: str, tmp_path: Path, words: tuple[str, ...], expected: st
     ET.fromstring(plot.read_text(encoding="utf-8"))  # our own
 
 
-def test_a_report_that_cannot_be_written(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_report(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", path, *HOLDS, "--report", "/nowhere/r.html", *HERE]) == 2
     assert "/nowhere/r.html: No such file or directory" in capsys.readouterr().err
     assert main(["simulate", path, *HOLDS, "--report", path.rpartition("/")[0], *HERE]) == 2

@@ -1,4 +1,4 @@
-"""The log of a manager in two streams: what goes where, and when."""
+"""The log of a manager in two streams: targets and buffering."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ def manager(directory: Path, *flags: str) -> Iterator[Split]:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_what_happened_waits_in_its_buffer_and_is_there_at_the_end(tmp_path: Path, form: str) -> None:
+def test_info_stream_is_buffered_and_flushed_at_the_end(tmp_path: Path, form: str) -> None:
     flags = [f"--logging-format={form}", f"--log-{form}-split-stream", f"--log-{form}-info-buffer-size=4Mi"]
     for seconds in (2, 10, 30):
         with manager(tmp_path, *flags, "--log-flush-frequency=1h", "--tls-min-version=VersionTLS10") as split:
@@ -69,14 +69,14 @@ def test_what_happened_waits_in_its_buffer_and_is_there_at_the_end(tmp_path: Pat
     assert (WARNING in split.out, WARNING in split.error) == (form == "json", form == "text")
 
 
-def test_what_happened_is_written_from_time_to_time(tmp_path: Path) -> None:
+def test_info_stream_is_flushed_periodically(tmp_path: Path) -> None:
     flags = ["--log-text-split-stream", "--log-text-info-buffer-size=4Mi", "--log-flush-frequency=100ms"]
     with manager(tmp_path, *flags) as split:
         until(lambda: '"FLAG"' in split.out, "the buffer is written")
         assert split.process.poll() is None
 
 
-def test_without_a_buffer_it_is_written_at_once(tmp_path: Path) -> None:
+def test_info_stream_without_a_buffer_is_written_at_once(tmp_path: Path) -> None:
     with manager(tmp_path, "--log-text-split-stream", "--log-flush-frequency=1h") as split:
         until(lambda: '"FLAG"' in split.out, "lines are written")
         until(lambda: WARNING in split.error, "warnings are too")

@@ -1,4 +1,4 @@
-"""What objects say does not reach the terminal as commands."""
+"""Control characters in objects are escaped for the terminal."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ HIDDEN_SHOWN = r"nginx\u202e4.1\u200b\u2066\u2028\ufeff\xad\x9b\x7f\U000e0041é"
         "text in any script": ("naïve 日本語 עברית 🙂", "naïve 日本語 עברית 🙂"),
     },
 )
-def test_text_looks_as_it_is(text: str, shown: str) -> None:
+def test_plain_text_is_unchanged(text: str, shown: str) -> None:
     assert escaped(text) == shown
 
 

@@ -1,4 +1,4 @@
-"""``--version``: what is printed, what is reported, and what may be."""
+"""``--version``: output, reported versions and errors."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_the_raw_version_has_every_field(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("version", ["v1.36.2+abc", "v1.36.2-rc.1"])
-def test_a_version_to_report_is_what_the_log_begins_with(tmp_path: Path, version: str) -> None:
+def test_log_starts_with_the_reported_version(tmp_path: Path, version: str) -> None:
     with pilothouse(tmp_path, "apiserver", "--port=0", "--kubeconfig=k"):
         until((tmp_path / "k").exists, "the server is up")
         flags = ["--kubeconfig=k", "--secure-port=0", f"--version={version}", "--version=false"]
@@ -64,7 +64,7 @@ def test_a_version_to_report_is_what_the_log_begins_with(tmp_path: Path, version
         ),
     ],
 )
-def test_versions_that_can_not_be_reported(capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
+def test_invalid_versions(capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
     """``version/dynamic.go``, v0.36; the flag's own error, before any other option is read."""
     assert main(["manager", f"--version={text}", "--secure-port=-1"]) == 2
     assert f'invalid argument "{text}" for "--version" flag: {message}' in capsys.readouterr().err

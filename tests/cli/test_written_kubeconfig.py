@@ -1,4 +1,4 @@
-"""The kubeconfigs that programs write, and take back."""
+"""The kubeconfigs that programs write and remove."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ def mode(path: Path) -> int:
 # A file that is all ours
 
 
-async def test_a_file_of_its_own_comes_and_goes(tmp_path: Path) -> None:
+async def test_own_file_is_created_and_removed(tmp_path: Path) -> None:
     path = tmp_path / "a" / "kubeconfig"
     async with own_kubeconfig(path, server(GONE)) as written:
         assert written == path
@@ -72,9 +72,7 @@ async def test_a_file_of_its_own_comes_and_goes(tmp_path: Path) -> None:
     assert url_in(path) == GONE
 
 
-async def test_a_directory_that_another_program_removes_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_concurrently_removed_directory_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a" / "kubeconfig"
     opened = os.open
 
@@ -89,7 +87,7 @@ async def test_a_directory_that_another_program_removes_is_made_again(
     assert not path.parent.exists()
 
 
-async def test_a_directory_that_was_there_or_is_used_stays(tmp_path: Path) -> None:
+async def test_existing_or_used_directory_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "a" / "kubeconfig"
     path.parent.mkdir()
     await entered_and_left(own_kubeconfig(path, server(GONE)))
@@ -100,7 +98,7 @@ async def test_a_directory_that_was_there_or_is_used_stays(tmp_path: Path) -> No
     assert [entry.name for entry in path.parent.iterdir()] == ["other"]
 
 
-async def test_the_file_of_a_server_that_is_gone_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_file_of_a_stopped_server_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "kubeconfig"
     for url in (GONE, "http://[bad", "https://127.0.0.1:2"):
         async with own_kubeconfig(path, server(url), kept=True) as written:
@@ -108,9 +106,7 @@ async def test_the_file_of_a_server_that_is_gone_is_taken(tmp_path: Path, capsys
     assert capsys.readouterr().err == ""
 
 
-async def test_the_file_of_a_server_that_still_runs_stays_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_file_of_a_running_server_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "kubeconfig"
     with running() as first:
         async with own_kubeconfig(path, server(first), given=False):
@@ -129,7 +125,7 @@ async def test_the_file_of_a_server_that_still_runs_stays_its_own(
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_file_that_leads_elsewhere_by_now_is_not_removed(tmp_path: Path) -> None:
+async def test_file_for_another_server_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     first, second = server(GONE), server("https://127.0.0.1:2")
     async with own_kubeconfig(path, first), own_kubeconfig(path, second, kept=True):
@@ -137,7 +133,7 @@ async def test_a_file_that_leads_elsewhere_by_now_is_not_removed(tmp_path: Path)
     assert url_in(path) == "https://127.0.0.1:2"
 
 
-async def test_a_file_that_kubectl_has_changed_is_still_ours(tmp_path: Path) -> None:
+async def test_file_changed_by_kubectl_is_still_ours(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     async with own_kubeconfig(path, server(GONE), kept=True):
         document = yaml.safe_load(path.read_text())
@@ -149,7 +145,7 @@ async def test_a_file_that_kubectl_has_changed_is_still_ours(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", ["precious: true\n", USUAL, "", "\x00", "a: ["])
-async def test_somebody_elses_file_is_left_alone(tmp_path: Path, content: str) -> None:
+async def test_foreign_file_is_not_overwritten(tmp_path: Path, content: str) -> None:
     path = tmp_path / "mine"
     path.write_text(content)
     with pytest.raises(UserError, match=r"was not written by pilothouse and is not overwritten; .* --write-kubeconfig"):
@@ -173,7 +169,7 @@ async def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [own_kubeconfig, merged_kubeconfig])
-async def test_a_directory_where_others_may_exchange_files_is_rejected(tmp_path: Path, kind: Any) -> None:
+async def test_directory_writable_by_others_is_rejected(tmp_path: Path, kind: Any) -> None:
     """With an exchanged kubeconfig the user's kubectl runs other programs."""
     tmp_path.chmod(0o777)
     with pytest.raises(UserError, match="every user may replace files in"):
@@ -186,7 +182,7 @@ async def test_a_directory_where_others_may_exchange_files_is_rejected(tmp_path:
 
 
 @pytest.mark.parametrize("linked", [False, True])
-async def test_a_context_comes_and_goes(tmp_path: Path, linked: bool) -> None:
+async def test_context_is_added_and_removed(tmp_path: Path, linked: bool) -> None:
     real = tmp_path / "config"
     real.write_text(USUAL)
     real.chmod(0o640)
@@ -203,7 +199,7 @@ async def test_a_context_comes_and_goes(tmp_path: Path, linked: bool) -> None:
     assert not list(tmp_path.glob("*.lock"))
 
 
-async def test_a_file_that_was_not_there_is_gone_again(tmp_path: Path) -> None:
+async def test_new_file_is_removed_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / ".kube" / "config"
     async with merged_kubeconfig(path, server(GONE)):
         assert (url_in(path), mode(path)) == (GONE, 0o600)
@@ -225,7 +221,7 @@ async def test_two_servers_have_a_context_each(tmp_path: Path) -> None:
     assert path.read_text() == USUAL
 
 
-async def test_a_cluster_of_that_name_that_is_the_users_stays(tmp_path: Path) -> None:
+async def test_users_cluster_with_the_same_name_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("clusters:\n- name: pilothouse\n  cluster: {server: https://mine}\n")
     async with merged_kubeconfig(path, server(GONE)) as name:
@@ -237,7 +233,7 @@ async def test_a_cluster_of_that_name_that_is_the_users_stays(tmp_path: Path) ->
             pytest.fail("it was put in")
 
 
-async def test_what_a_killed_process_left_behind_is_taken_over(tmp_path: Path) -> None:
+async def test_leftovers_of_a_killed_process_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(USUAL)
     killed = merged_kubeconfig(path, server(GONE))
@@ -259,7 +255,7 @@ def cluster_directory(tmp_path: Path, state: str) -> Path:
     return directory
 
 
-async def test_clusters_of_two_state_directories_do_not_take_each_others_context(tmp_path: Path) -> None:
+async def test_clusters_of_two_state_directories_keep_their_contexts(tmp_path: Path) -> None:
     path, first, second = tmp_path / "config", cluster_directory(tmp_path, "a"), cluster_directory(tmp_path, "b")
     path.write_text(USUAL)
     await add_context(path, server(GONE), "pilothouse", first)
@@ -280,7 +276,7 @@ async def test_clusters_of_two_state_directories_do_not_take_each_others_context
     assert path.read_text() == USUAL
 
 
-async def test_the_context_of_a_cluster_whose_directory_is_gone(tmp_path: Path) -> None:
+async def test_context_of_a_deleted_cluster_directory(tmp_path: Path) -> None:
     path, first, second = tmp_path / "config", cluster_directory(tmp_path, "a"), cluster_directory(tmp_path, "b")
     with running() as url:
         await add_context(path, server(url), "pilothouse", first)
@@ -291,7 +287,7 @@ async def test_the_context_of_a_cluster_whose_directory_is_gone(tmp_path: Path) 
     assert url_in(path) == GONE
 
 
-async def test_the_owner_of_a_context_outlives_the_removal_of_the_one_before(tmp_path: Path) -> None:
+async def test_owner_of_a_context_is_kept_when_the_previous_one_is_removed(tmp_path: Path) -> None:
     path, first, second = tmp_path / "config", cluster_directory(tmp_path, "a"), cluster_directory(tmp_path, "b")
     await add_context(path, server(GONE), "pilothouse-a", first)
     await add_context(path, server(GONE), "pilothouse-b", second)
@@ -301,7 +297,7 @@ async def test_the_owner_of_a_context_outlives_the_removal_of_the_one_before(tmp
 
 
 @pytest.mark.parametrize("content", ["- a\n", "a: [", "clusters: 5\n"])
-async def test_what_is_no_kubeconfig_is_left_alone(tmp_path: Path, content: str) -> None:
+async def test_invalid_kubeconfig_is_not_changed(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config"
     path.write_text(content)
     with pytest.raises(UserError, match=r"unable to add a context to .*; the file is not changed"):
@@ -310,7 +306,7 @@ async def test_what_is_no_kubeconfig_is_left_alone(tmp_path: Path, content: str)
     assert path.read_text() == content
 
 
-async def test_a_program_that_holds_the_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_held_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, lock = tmp_path / "config", tmp_path / "config.lock"
     path.write_text(USUAL)
     lock.touch()
@@ -324,7 +320,7 @@ async def test_a_program_that_holds_the_lock_is_waited_for(tmp_path: Path, monke
     assert path.read_text() == USUAL
 
 
-async def test_an_end_that_cannot_be_written_is_reported(
+async def test_failed_removal_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(written_kubeconfig, "_LOCK_SECONDS", 0.1)
@@ -334,7 +330,7 @@ async def test_an_end_that_cannot_be_written_is_reported(
     assert capsys.readouterr().err.startswith(f"note: the context pilothouse could not be taken out of {path}: ")
 
 
-async def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+async def test_concurrent_writers_lose_no_changes(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(USUAL)
 
@@ -365,7 +361,7 @@ async def _named(path: Path, one: Server, name: str) -> AsyncIterator[str]:
             yield given
 
 
-async def test_root_leaves_a_file_to_its_owner(tmp_path: Path) -> None:
+async def test_root_keeps_the_owner_of_a_file(tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can change another user's file")
     path = tmp_path / "config"

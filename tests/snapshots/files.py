@@ -1,4 +1,4 @@
-"""Snapshot files as tests write them, line by line."""
+"""Writes snapshot files line by line for tests."""
 
 import gzip
 import json
@@ -24,7 +24,9 @@ def config_map(name: str, **metadata: Any) -> Object:
 
 def lines(*documents: Object | bytes) -> bytes:
     """The lines of a file."""
-    return b"".join((each if isinstance(each, bytes) else json.dumps(each).encode()) + b"\n" for each in documents)
+    return b"".join(
+        (document if isinstance(document, bytes) else json.dumps(document).encode()) + b"\n" for document in documents
+    )
 
 
 def write(path: Path, *documents: Object | bytes) -> Path:

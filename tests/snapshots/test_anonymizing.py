@@ -1,4 +1,4 @@
-"""Anonymous objects: nothing that somebody has chosen is left, and what belonged together still does."""
+"""Anonymized objects contain no user-chosen text, and references between them still match."""
 
 import json
 import re
@@ -90,7 +90,7 @@ def test_nothing_leaks() -> None:
     assert not LEAKS.search(json.dumps(found)), json.dumps(found, indent=1)
 
 
-def test_what_belongs_together_still_does() -> None:
+def test_references_and_selectors_still_match() -> None:
     found = Anonymizer()(PODS, SECRETIVE)
     meta, spec = found["metadata"], found["spec"]
     owner, other = meta["ownerReferences"]
@@ -112,7 +112,7 @@ def test_what_belongs_together_still_does() -> None:
     assert meta["finalizers"][1] == "foregroundDeletion"
 
 
-def test_what_controllers_and_nodes_need_is_kept() -> None:
+def test_values_used_by_controllers_and_nodes_are_kept() -> None:
     found = Anonymizer()(PODS, SECRETIVE)
     container = found["spec"]["containers"][0]
     assert container["command"] == ["/bin/sh", "-c", "sleep", "5", REDACTED]
@@ -224,7 +224,7 @@ def line(kind: str, resource: str, group: str = "", version: str = "v1") -> Reso
         ),
     },
 )
-def test_kinds_of_their_own(of: ResourceLine, obj: Object, kept: list[str], gone: list[str]) -> None:
+def test_custom_kinds(of: ResourceLine, obj: Object, kept: list[str], gone: list[str]) -> None:
     meta = {"name": "acme", "uid": "u", "resourceVersion": "1"}
     text = json.dumps(Anonymizer()(of, {"kind": of.kind, "apiVersion": of.api_version, "metadata": meta, **obj}))
     assert not LEAKS.search(text), text
@@ -234,7 +234,7 @@ def test_kinds_of_their_own(of: ResourceLine, obj: Object, kept: list[str], gone
         assert part not in text, text
 
 
-def test_custom_resources_fit_their_definition() -> None:
+def test_custom_resources_match_their_definition() -> None:
     anonymizer = Anonymizer()
     of = line("AcmeShop", "acmeshops", "acme.example")
     obj = anonymizer(of, {"kind": "AcmeShop", "apiVersion": "acme.example/v1", "metadata": {"name": "a", "uid": "u"}})
@@ -258,7 +258,7 @@ def test_pseudonyms_are_different_each_time() -> None:
     assert len(names) == 5
 
 
-def test_short_words_get_names_of_their_own() -> None:
+def test_short_words_have_unique_pseudonyms() -> None:
     """There are 26 words of one letter: when they are taken, longer ones come."""
     anonymizer = Anonymizer(choose=lambda characters: characters[0])
     objects = [{**SECRETIVE, "metadata": {"name": name, "uid": name}} for name in ("b", "c", "d")]

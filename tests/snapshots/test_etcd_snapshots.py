@@ -1,4 +1,4 @@
-"""A file of ``etcdctl snapshot save`` becomes the records of a store; what can't be restored is named."""
+"""Files of ``etcdctl snapshot save`` are converted to the records of a store; skipped values are reported."""
 
 import json
 import time
@@ -129,7 +129,7 @@ DEEP = b'{"kind":"Widget","apiVersion":"example.com/v1","a":' + b'{"a":' * 1000 
         "no UTF-8": ([], "keys", "1 object: a key that is no UTF-8"),
     },
 )
-def test_what_can_not_be_restored_is_left_out_and_named(
+def test_invalid_values_are_skipped_and_reported(
     tmp_path: Path, objects: list[tuple[str, bytes]], resource: str, reason: str
 ) -> None:
     path = snapshot(tmp_path / "db", config_map(1), *objects)
@@ -143,7 +143,7 @@ def test_what_can_not_be_restored_is_left_out_and_named(
     assert skipped(found)[resource].startswith(reason)
 
 
-def test_not_more_is_said_than_can_be_read(tmp_path: Path) -> None:
+def test_number_of_reported_values_is_bounded(tmp_path: Path) -> None:
     long = "x" * 100_000
     path = snapshot(tmp_path / "db", config_map(1), (f"=/registry/{long}/a", b""), (f"=/registry/pods/ns/{long}", b"{"))
     found = restored_from_etcd(path)
@@ -161,7 +161,7 @@ def test_custom_resources_are_restored_with_their_definition(tmp_path: Path) -> 
     assert values[WIDGETS]["apiVersion"] == "apiextensions.k8s.io/v1"
 
 
-def test_what_is_encrypted_at_rest_is_restored_with_its_key(tmp_path: Path) -> None:
+def test_encrypted_values_are_restored_with_their_key(tmp_path: Path) -> None:
     def transformer(name: str) -> PrefixTransformer:
         return PrefixTransformer(f"k8s:enc:aesgcm:v1:{name}:".encode(), Gcm(name.encode() * 16))
 
@@ -184,7 +184,7 @@ def test_what_is_encrypted_at_rest_is_restored_with_its_key(tmp_path: Path) -> N
     assert skipped(found) == {"secrets": "1 object: no matching prefix found"}
 
 
-def test_the_prefix_is_that_of_the_api_server(tmp_path: Path) -> None:
+def test_etcd_prefix(tmp_path: Path) -> None:
     path = snapshot(tmp_path / "db", config_map(1), prefix="/kubernetes.io")
     assert len(restored_from_etcd(path, prefix="kubernetes.io").records) == 1
     with pytest.raises(
@@ -193,7 +193,7 @@ def test_the_prefix_is_that_of_the_api_server(tmp_path: Path) -> None:
         restored(path)
 
 
-def test_the_service_range_is_that_of_the_allocations(tmp_path: Path) -> None:
+def test_service_range_from_the_allocations(tmp_path: Path) -> None:
     key = "/rangeallocations/serviceips"
     allocation = {"kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}, "range": "10.7.0.0/20", "data": ""}
     path = snapshot(tmp_path / "db", config_map(1), (key, ObjectCodec().encode(key, json.dumps(allocation).encode())))
@@ -223,8 +223,8 @@ def test_all_objects_of_a_real_cluster_are_restored(real_cluster: RealCluster, t
         "/api/v1/services": "/services/",
     }.items():
         listed = {
-            (each["metadata"]["uid"], each["metadata"]["resourceVersion"])
-            for each in real_cluster.request("GET", route)["items"]
+            (item["metadata"]["uid"], item["metadata"]["resourceVersion"])
+            for item in real_cluster.request("GET", route)["items"]
         }
         metas = [value["metadata"] for key, value in values.items() if key.startswith(prefix)]
         assert {(meta["uid"], meta["resourceVersion"]) for meta in metas} == listed

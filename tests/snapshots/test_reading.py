@@ -1,4 +1,4 @@
-"""What a snapshot file may be, and what it may not."""
+"""Valid and invalid snapshot files."""
 
 import gzip
 import io
@@ -17,7 +17,7 @@ from pilothouse.snapshots.reading import SnapshotFile, load
 DEEP = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{},"data":' + b'{"a":' * 400 + b"1" + b"}" * 401
 
 
-def test_the_objects_of_a_snapshot_are_read_in_its_order(tmp_path: Path) -> None:
+def test_objects_are_read_in_order(tmp_path: Path) -> None:
     path = snapshot_of(tmp_path / "s", config_map("a"), config_map("b"))
     assert [each["metadata"]["name"] for each in load(path)] == ["a", "b"]
     file = SnapshotFile(path)
@@ -64,23 +64,21 @@ def test_the_objects_of_a_snapshot_are_read_in_its_order(tmp_path: Path) -> None
         "not UTF-8": ((HEADER, CONFIG_MAPS, b'{"a":"\xff"}', end(1)), ":3: the object is no JSON object"),
     },
 )
-def test_a_file_that_is_no_snapshot_is_refused_with_the_line(
-    documents: tuple[Any, ...], error: str, tmp_path: Path
-) -> None:
+def test_invalid_snapshot_is_rejected_with_the_line(documents: tuple[Any, ...], error: str, tmp_path: Path) -> None:
     path = write(tmp_path / "s", *documents)
     with pytest.raises(SnapshotError) as raised:
         load(path)
     assert str(raised.value).startswith(f"{path}{error}")
 
 
-def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
+def test_other_file_formats_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "s"
     path.write_bytes(lines(HEADER, end(0)))
     with pytest.raises(SnapshotError, match="not compressed by gzip"):
         load(path)
 
 
-def test_every_damage_is_noticed(tmp_path: Path) -> None:
+def test_every_damaged_byte_is_detected(tmp_path: Path) -> None:
     """One byte after the other is changed, and the file cut off at each place."""
     whole = gzip.compress(lines(HEADER, CONFIG_MAPS, config_map("a"), end(1)), mtime=0)
     path = tmp_path / "s"
@@ -105,7 +103,7 @@ def test_every_damage_is_noticed(tmp_path: Path) -> None:
         "bytes": ({"max_bytes": 100_000}, "it is larger than 100,000 bytes, uncompressed"),
     },
 )
-def test_the_number_and_the_size_of_all_objects_are_bounded(bounds: Any, error: str, tmp_path: Path) -> None:
+def test_number_and_size_of_objects_are_bounded(bounds: Any, error: str, tmp_path: Path) -> None:
     objects = [config_map(f"{number:05}") for number in range(2000)]
     path = snapshot_of(tmp_path / "s", *objects)
     assert len(list(SnapshotFile(path).entries())) == 2000
@@ -113,7 +111,7 @@ def test_the_number_and_the_size_of_all_objects_are_bounded(bounds: Any, error: 
         list(SnapshotFile(path, **bounds).entries())
 
 
-def test_a_file_that_inflates_without_end_costs_one_line(tmp_path: Path) -> None:
+def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
     """300 MB of nothing in a few kilobytes."""
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:
@@ -133,11 +131,11 @@ def test_a_file_that_inflates_without_end_costs_one_line(tmp_path: Path) -> None
         tracemalloc.stop()
 
 
-def test_a_snapshot_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+def test_missing_snapshot_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none")
 
 
-def test_the_json_of_a_line_may_be_written_in_any_way(tmp_path: Path) -> None:
+def test_json_formatting_of_lines_does_not_matter(tmp_path: Path) -> None:
     spaced = json.dumps(config_map("a"), indent=None, separators=(" , ", " : ")).encode()
     assert load(snapshot_of(tmp_path / "s", spaced)) == [config_map("a")]

@@ -1,4 +1,4 @@
-"""A cluster is recorded, whatever ends its watches, and replayed at any speed."""
+"""Recording a cluster through broken watches, and replaying at any speed."""
 
 import asyncio
 import errno
@@ -104,7 +104,7 @@ async def test_every_change_is_recorded(env: Env, tmp_path: Path) -> None:
         ),
     },
 )
-async def test_what_ends_a_watch_loses_no_object(
+async def test_broken_watch_loses_no_object(
     env: Env, tmp_path: Path, break_: Callable[[Interceptor], object], relists: int
 ) -> None:
     async with recording(env, tmp_path / "r") as scene:
@@ -128,7 +128,7 @@ async def test_what_ends_a_watch_loses_no_object(
     assert (scene.recorder.relists > 0) == bool(relists)
 
 
-async def test_an_object_that_was_made_anew_meanwhile_is_two(env: Env, tmp_path: Path) -> None:
+async def test_object_recreated_during_an_outage_is_deleted_and_added(env: Env, tmp_path: Path) -> None:
     async with recording(env, tmp_path / "r") as scene:
         await asyncio.sleep(1)
         scene.faults.add(Rule(delay(5.0), verb="list", resource="configmaps"))
@@ -137,20 +137,20 @@ async def test_an_object_that_was_made_anew_meanwhile_is_two(env: Env, tmp_path:
         await scene.cluster.delete("v1", "ConfigMap", "old")
         await scene.cluster.create(a_map("old", "9"))
         await asyncio.sleep(60)
-    assert [each[1:] for each in changes(tmp_path / "r")] == [("DELETED", "old", ""), ("ADDED", "old", "9")]
+    assert [change[1:] for change in changes(tmp_path / "r")] == [("DELETED", "old", ""), ("ADDED", "old", "9")]
 
 
-async def test_new_kinds_are_recorded(env: Env, tmp_path: Path) -> None:
+async def test_new_custom_resources_are_recorded(env: Env, tmp_path: Path) -> None:
     async with recording(env, tmp_path / "r") as scene:
         await scene.cluster.create(definition("Widget", version("v1")))
         await asyncio.sleep(10)
         widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1.0}}
         await scene.cluster.create(widget)
         await asyncio.sleep(10)
-    assert [each[1:3] for each in changes(tmp_path / "r", "Widget")] == [("ADDED", "w")]
+    assert [change[1:3] for change in changes(tmp_path / "r", "Widget")] == [("ADDED", "w")]
 
 
-async def test_values_of_secrets_are_left_out(env: Env, tmp_path: Path) -> None:
+async def test_secret_values_are_not_recorded(env: Env, tmp_path: Path) -> None:
     async with recording(env, tmp_path / "r") as scene:
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"p": "swordfish"}}
         await scene.cluster.create(secret)
@@ -160,7 +160,7 @@ async def test_values_of_secrets_are_left_out(env: Env, tmp_path: Path) -> None:
     assert b"c3dvcmRmaXNo" not in text
 
 
-async def test_bounds_end_it(env: Env, tmp_path: Path) -> None:
+async def test_recording_ends_at_its_limits(env: Env, tmp_path: Path) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         timed = Recorder(cluster.client, env, tmp_path / "a", RecordOptions(seconds=30.0))
         await timed.run()
@@ -177,7 +177,7 @@ async def test_bounds_end_it(env: Env, tmp_path: Path) -> None:
     assert len(changes(tmp_path / "b")) == small.changes > 10
 
 
-async def test_a_file_that_is_there_is_left_alone(env: Env, tmp_path: Path) -> None:
+async def test_existing_file_is_not_overwritten(env: Env, tmp_path: Path) -> None:
     (tmp_path / "r").write_text("mine")
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         with pytest.raises(FileExistsError):
@@ -185,7 +185,7 @@ async def test_a_file_that_is_there_is_left_alone(env: Env, tmp_path: Path) -> N
     assert (tmp_path / "r").read_text() == "mine"
 
 
-async def test_a_recording_without_a_snapshot_is_no_file(env: Env, tmp_path: Path) -> None:
+async def test_failed_snapshot_leaves_no_file(env: Env, tmp_path: Path) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         faults = Interceptor(cluster.plane.server.transport("admin", ("system:masters",)), env)
         faults.add(Rule(lose_request(), verb="list", resource="pods"))
@@ -194,7 +194,9 @@ async def test_a_recording_without_a_snapshot_is_no_file(env: Env, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_full_disk_keeps_what_was_recorded(env: Env, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recording_is_readable_after_the_disk_is_full(
+    env: Env, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_writer: RecordingWriter, _line: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -206,10 +208,10 @@ async def test_a_full_disk_keeps_what_was_recorded(env: Env, tmp_path: Path, mon
             await scene.cluster.create(a_map("lost"))
             await asyncio.sleep(5)
     assert failed.group_contains(OSError, match="No space left on device")
-    assert [each[2] for each in changes(tmp_path / "r")] == ["kept"]
+    assert [change[2] for change in changes(tmp_path / "r")] == ["kept"]
 
 
-async def test_what_was_flushed_can_be_read(env: Env, tmp_path: Path) -> None:
+async def test_flushed_changes_are_readable(env: Env, tmp_path: Path) -> None:
     """As after kill -9: the file has no end, and the last line is cut."""
     async with recording(env, tmp_path / "r") as scene:
         for number in range(20):
@@ -253,7 +255,7 @@ RECORDING = {**HEADER, "recording": True}
         ),
     },
 )
-async def test_what_is_no_change_is_rejected(env: Env, tmp_path: Path, tail: list[Object], error: str) -> None:
+async def test_invalid_changes_are_rejected(env: Env, tmp_path: Path, tail: list[Object], error: str) -> None:
     path = write(tmp_path / "r", RECORDING, CONFIG_MAPS, config_map("a"), end(1), *tail)
     replay = Replay(path)
     with pytest.raises(SnapshotError, match=error.replace("(", "\\(")):
@@ -266,7 +268,7 @@ def test_a_snapshot_is_no_recording(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("speed", [0.5, 1.0, 10.0, math.inf])
-async def test_controllers_see_what_was_seen(env: Env, tmp_path: Path, speed: float) -> None:
+async def test_informers_receive_the_recorded_events(env: Env, tmp_path: Path, speed: float) -> None:
     """An informer over the replayed store: in order, at its pace, in virtual time."""
     async with recording(env, tmp_path / "r") as scene:
         await asyncio.sleep(10)
@@ -310,7 +312,7 @@ async def test_controllers_see_what_was_seen(env: Env, tmp_path: Path, speed: fl
     assert replay.position.changes == 3
 
 
-async def test_options_of_snapshots_count(env: Env, tmp_path: Path) -> None:
+async def test_snapshot_options_apply(env: Env, tmp_path: Path) -> None:
     async with recording(env, tmp_path / "r", save=SaveOptions(exclude=("configmaps",))) as scene:
         await scene.cluster.create(a_map("new"))
         await asyncio.sleep(5)

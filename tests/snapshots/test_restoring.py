@@ -1,4 +1,4 @@
-"""A snapshot becomes the records of a store, or is refused."""
+"""Snapshots are converted to the records of a store, or rejected."""
 
 import asyncio
 import json
@@ -55,21 +55,23 @@ async def create(cluster: AsyncCluster, objects: tuple[Object, ...] = WORKLOADS)
     await asyncio.sleep(20)
 
 
-async def test_the_records_are_those_of_the_cluster(env: Env, tmp_path: Path) -> None:
+async def test_restored_records_equal_the_original_ones(env: Env, tmp_path: Path) -> None:
     path = tmp_path / "s"
     async with async_plane(env=env, nodes=2) as cluster:
         await create(cluster)
         await save(cluster.client, env, path, SaveOptions(secret_values=True))
-        stored = {each.key: each for each in cluster.plane.server.store.list("").records}
+        stored = {record.key: record for record in cluster.plane.server.store.list("").records}
     found = restored(path)
-    assert {each.key: json.loads(each.value) for each in found.records} == {
+    assert {record.key: json.loads(record.value) for record in found.records} == {
         key: json.loads(each.value) for key, each in stored.items()
     }
-    assert {each.key: each.revision for each in found.records} == {key: each.revision for key, each in stored.items()}
-    assert [each.revision for each in found.records] == sorted(each.revision for each in found.records)
+    assert {record.key: record.revision for record in found.records} == {
+        key: each.revision for key, each in stored.items()
+    }
+    assert [record.revision for record in found.records] == sorted(record.revision for record in found.records)
     assert found.revision == found.records[-1].revision
     assert found.skipped == ()
-    assert [(each.name, each.ready) for each in found.nodes] == [("node-0", True), ("node-1", True)]
+    assert [(node.name, node.ready) for node in found.nodes] == [("node-0", True), ("node-1", True)]
     assert found.service_range == "10.0.0.0/16"
 
 
@@ -83,16 +85,18 @@ async def test_a_data_directory_has_the_records_and_no_history(env: Env, tmp_pat
     store = SqliteStore.open(env, directory, inline=True)
     try:
         assert store.revision == store.compacted == found.revision
-        assert sorted(each.key for each in found.records) == [each.key for each in store.list("").records]
-        assert {each.key: each for each in store.list("").records} == {each.key: each for each in found.records}
+        assert sorted(record.key for record in found.records) == [record.key for record in store.list("").records]
+        assert {record.key: record for record in store.list("").records} == {
+            record.key: record for record in found.records
+        }
     finally:
         await store.close()
     origin = data_directory.origin_of(directory)
     assert origin is not None
-    assert [each.name for each in origin.nodes] == ["node-0"]
+    assert [node.name for node in origin.nodes] == ["node-0"]
 
 
-def test_a_directory_with_a_cluster_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_data_directory_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(snapshot_of(tmp_path / "s", config_map("a")))
     directory = str(tmp_path / "data")
     assert main(["snapshot", "restore", path, "--data-dir", directory]) == 0
@@ -166,7 +170,7 @@ def _widget(name: str) -> Object:
         "nothing": ([], ": there is no object in it"),
     },
 )
-def test_what_is_no_object_is_refused_with_its_line(objects: list[Object], error: str, tmp_path: Path) -> None:
+def test_invalid_object_is_rejected_with_its_line(objects: list[Object], error: str, tmp_path: Path) -> None:
     path = snapshot_of(tmp_path / "s", *objects)
     with pytest.raises(SnapshotError) as raised:
         restored(path)
@@ -185,22 +189,22 @@ def test_what_is_no_object_is_refused_with_its_line(objects: list[Object], error
         },
     },
 )
-def test_a_definition_that_cant_be_served_is_refused(spec: Any, tmp_path: Path) -> None:
+def test_invalid_definition_is_rejected(spec: Any, tmp_path: Path) -> None:
     path = snapshot_of(tmp_path / "s", _definition(spec=spec), resource=DEFINITIONS)
     with pytest.raises(SnapshotError, match=r":3: the CustomResourceDefinition widgets.example.com can't be served"):
         restored(path)
 
 
-def test_custom_resources_are_those_of_a_definition_before_them(tmp_path: Path) -> None:
+def test_custom_resources_need_a_preceding_definition(tmp_path: Path) -> None:
     path = write(tmp_path / "s", HEADER, DEFINITIONS, _definition(), WIDGETS, _widget("a"), _widget("b"), end(3))
-    assert [each.key for each in restored(path).records] == [
+    assert [record.key for record in restored(path).records] == [
         "apiextensions.k8s.io/customresourcedefinitions/widgets.example.com",
         "example.com/widgets/default/a",
         "example.com/widgets/default/b",
     ]
 
 
-def test_what_this_server_has_no_place_for_is_named(tmp_path: Path) -> None:
+def test_unserved_resources_are_reported(tmp_path: Path) -> None:
     beta = {**WIDGETS, "resource": "cronjobs", "group": "batch", "version": "v2alpha1", "kind": "CronJob"}
     job = {**config_map("c"), "kind": "CronJob", "apiVersion": "batch/v2alpha1"}
     documents = (HEADER, CONFIG_MAPS, config_map("z"), WIDGETS, _widget("a"), _widget("b"), beta, job, end(4))
@@ -223,7 +227,7 @@ def test_objects_of_several_stores_keep_their_order(tmp_path: Path) -> None:
     assert [int(json.loads(each.value)["metadata"]["resourceVersion"]) for each in found] == [5, 6, 7, 8, 9]
 
 
-def test_a_leader_that_is_not_there_holds_no_lease(tmp_path: Path) -> None:
+def test_leader_election_leases_are_released(tmp_path: Path) -> None:
     line = {"resource": "leases", "group": "coordination.k8s.io", "version": "v1", "kind": "Lease", "namespaced": True}
 
     def lease(name: str, namespace: str, **labels: str) -> Object:
@@ -239,6 +243,7 @@ def test_a_leader_that_is_not_there_holds_no_lease(tmp_path: Path) -> None:
         resource=line,
     )
     holders = {
-        each.key.rpartition("/")[2]: json.loads(each.value)["spec"]["holderIdentity"] for each in restored(path).records
+        record.key.rpartition("/")[2]: json.loads(record.value)["spec"]["holderIdentity"]
+        for record in restored(path).records
     }
     assert holders == {"leader": "", "node-1234": "x", "apiserver": "x"}

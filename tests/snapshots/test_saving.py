@@ -1,4 +1,4 @@
-"""What is saved of a cluster, whatever its API server does meanwhile."""
+"""Saving a cluster, with failures of its API server."""
 
 import asyncio
 import base64
@@ -41,7 +41,7 @@ def names(path: Path, kind: str) -> list[str]:
     return [each["metadata"]["name"] for each in load(path) if each["kind"] == kind]
 
 
-async def test_every_object_is_saved_once_as_the_server_has_it(env: Env, tmp_path: Path) -> None:
+async def test_every_object_is_saved_once(env: Env, tmp_path: Path) -> None:
     path = tmp_path / "s"
     async with async_plane(env=env, nodes=2) as cluster:
         await cluster.create(definition("Widget", version("v1", storage=False), version("v2")))
@@ -51,8 +51,8 @@ async def test_every_object_is_saved_once_as_the_server_has_it(env: Env, tmp_pat
         await asyncio.sleep(5)
         saved = await save(cluster.client, env, path, SaveOptions(page_size=3))
         stored = {
-            (each.key, json.loads(each.value)["metadata"]["resourceVersion"])
-            for each in cluster.plane.server.store.list("").records
+            (record.key, json.loads(record.value)["metadata"]["resourceVersion"])
+            for record in cluster.plane.server.store.list("").records
         }
     objects = load(path)
     assert saved.totals.skipped == ()
@@ -67,9 +67,7 @@ async def test_every_object_is_saved_once_as_the_server_has_it(env: Env, tmp_pat
 
 
 @pytest.mark.parametrize("included", [False, True])
-async def test_values_of_secrets_are_left_out_unless_they_are_asked_for(
-    env: Env, tmp_path: Path, included: bool
-) -> None:
+async def test_secret_values_are_saved_only_on_request(env: Env, tmp_path: Path, included: bool) -> None:
     path = tmp_path / "s"
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await cluster.create(SECRET)
@@ -123,7 +121,7 @@ def refused(code: int, reason: str, message: str = "no", token: str = "") -> wir
     return wire.Response(code, {"content-type": "application/json"}, json.dumps(body).encode())
 
 
-async def test_what_may_not_be_read_is_named_and_left_out(env: Env, tmp_path: Path) -> None:
+async def test_forbidden_resources_are_skipped_and_reported(env: Env, tmp_path: Path) -> None:
     async def answer(query: dict[str, str], number: int) -> Any:
         return refused(403, "Forbidden", "configmaps is forbidden: no RBAC policy matched")
 
@@ -138,7 +136,7 @@ async def test_what_may_not_be_read_is_named_and_left_out(env: Env, tmp_path: Pa
 
 
 @pytest.mark.parametrize("with_token", [True, False])
-async def test_a_list_goes_on_when_its_continue_token_has_expired(env: Env, tmp_path: Path, with_token: bool) -> None:
+async def test_list_continues_after_an_expired_token(env: Env, tmp_path: Path, with_token: bool) -> None:
     """kube-apiserver says how to go on from there with what is there now; without that it begins anew."""
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         for number in range(8):
@@ -161,7 +159,7 @@ async def test_a_list_goes_on_when_its_continue_token_has_expired(env: Env, tmp_
 
 
 @pytest.mark.parametrize("with_token", [True, False])
-async def test_a_list_whose_tokens_always_expire_is_given_up(env: Env, tmp_path: Path, with_token: bool) -> None:
+async def test_list_with_always_expiring_tokens_is_aborted(env: Env, tmp_path: Path, with_token: bool) -> None:
     async def answer(query: dict[str, str], number: int) -> Any:
         token = query.get("continue")
         return refused(410, "Expired", token=token if with_token else "") if token else None
@@ -183,7 +181,9 @@ async def test_a_list_whose_tokens_always_expire_is_given_up(env: Env, tmp_path:
         "of another etcd": (504, "Timeout"),
     },
 )
-async def test_where_a_moment_cant_be_listed_the_present_is(env: Env, tmp_path: Path, code: int, reason: str) -> None:
+async def test_current_state_is_listed_if_the_version_is_unavailable(
+    env: Env, tmp_path: Path, code: int, reason: str
+) -> None:
     async def answer(query: dict[str, str], number: int) -> Any:
         return refused(code, reason) if query.get("resourceVersionMatch") == "Exact" else None
 
@@ -196,7 +196,7 @@ async def test_where_a_moment_cant_be_listed_the_present_is(env: Env, tmp_path: 
 
 
 @pytest.mark.parametrize("items", [0, 1])
-async def test_a_list_without_end_is_given_up(env: Env, tmp_path: Path, items: int) -> None:
+async def test_endless_list_is_aborted(env: Env, tmp_path: Path, items: int) -> None:
     async def answer(query: dict[str, str], number: int) -> Any:
         meta = {"name": f"n{number}", "uid": f"u{number}", "resourceVersion": "1"}
         found = [{"metadata": meta}] if items else []
@@ -209,7 +209,7 @@ async def test_a_list_without_end_is_given_up(env: Env, tmp_path: Path, items: i
     assert list(tmp_path.iterdir()) == [], "no file, and no draft of one"
 
 
-async def test_an_object_that_no_file_may_have_is_named_and_left_out(env: Env, tmp_path: Path) -> None:
+async def test_too_large_object_is_skipped_and_reported(env: Env, tmp_path: Path) -> None:
     items = [
         b'{"metadata":{"name":"big","uid":"1"},"data":{"a":"' + b"x" * (8 << 20) + b'"}}',
         b'{"metadata":{"name":"deep","uid":"2"},"data":' + b'{"a":' * 400 + b"1" + b"}" * 401,
@@ -228,7 +228,7 @@ async def test_an_object_that_no_file_may_have_is_named_and_left_out(env: Env, t
     assert [each.resource for each in saved.totals.skipped] == ["configmaps"] * 3
 
 
-async def test_the_memory_does_not_grow_with_the_cluster(env: Env, tmp_path: Path) -> None:
+async def test_memory_does_not_grow_with_the_cluster(env: Env, tmp_path: Path) -> None:
     """20,000 objects of a kilobyte, of which there is never more than a page."""
 
     async def answer(query: dict[str, str], number: int) -> Any:

@@ -1,4 +1,4 @@
-"""A collector: takes OTLP over gRPC, as ``otelcol`` does, and keeps it."""
+"""A collector that receives OTLP over gRPC, like ``otelcol``, and keeps all spans."""
 
 import threading
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         if self.stuck.is_set():
             self.go_on.wait(30)
         for resource in request.resource_spans:
-            of_service = {each.key: each.value.string_value for each in resource.resource.attributes}
+            of_service = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
             for scope in resource.scope_spans:
                 self.spans += [
                     Received(
@@ -46,7 +46,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
                         span.trace_id,
                         span.span_id,
                         span.parent_span_id,
-                        {each.key: each.value.string_value for each in span.attributes},
+                        {attribute.key: attribute.value.string_value for attribute in span.attributes},
                         (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9,
                     )
                     for span in scope.spans

@@ -1,4 +1,4 @@
-"""Settings of gRPC, which reads them when it is loaded."""
+"""Environment variables of gRPC, which reads them when it is imported."""
 
 import os
 

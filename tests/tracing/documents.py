@@ -1,4 +1,4 @@
-"""What the tests create."""
+"""Objects that the tests create."""
 
 from typing import Any
 

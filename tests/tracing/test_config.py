@@ -32,7 +32,7 @@ INVALID = "failed to validate tracing configuration: "
         "JSON": ('{"kind": "TracingConfiguration", "endpoint": "x:1"}', "x:1", None),
     },
 )
-def test_what_is_read(text: str, endpoint: str | None, rate: int | None) -> None:
+def test_valid_configurations(text: str, endpoint: str | None, rate: int | None) -> None:
     assert parse_tracing_configuration(text.encode()) == TracingConfiguration(endpoint, rate)
 
 
@@ -98,7 +98,7 @@ def test_what_is_read(text: str, endpoint: str | None, rate: int | None) -> None
         ),
     },
 )
-def test_what_is_wrong(tmp_path: Path, text: str, error: str) -> None:
+def test_invalid_configurations(tmp_path: Path, text: str, error: str) -> None:
     path = tmp_path / "tracing.yaml"
     path.write_text(text)
     with pytest.raises(TracingError) as raised:
@@ -116,12 +116,12 @@ def test_endpoints(tmp_path: Path, endpoint: tuple[str]) -> None:
     assert load_tracing_configuration(str(path)).endpoint == endpoint[0]
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(TracingError, match=r"^tracing-config-file .*/absent does not exist$"):
         load_tracing_configuration(str(tmp_path / "absent"))
 
 
-def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
+def test_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(TracingError) as raised:
         load_tracing_configuration(str(tmp_path))
     assert str(raised.value) == (
@@ -130,7 +130,7 @@ def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+def test_too_large_file(tmp_path: Path) -> None:
     path = tmp_path / "tracing.yaml"
     path.write_text("# " + "x" * 1024 * 1024)
     with pytest.raises(TracingError, match="is larger than 1048576 bytes"):

@@ -1,4 +1,4 @@
-"""The thread that sends spans: what it holds, and what it does with a collector that does not take them."""
+"""The thread that sends spans: its bounds, and failing collectors."""
 
 import asyncio
 import logging
@@ -63,7 +63,7 @@ def make(tracing: Tracing, count: int) -> None:
         tracing.end(tracing.start(f"span {number}"))
 
 
-async def test_a_collector_gets_spans_with_service_times_and_attributes() -> None:
+async def test_spans_are_sent_with_service_times_and_attributes() -> None:
     with collecting() as collector:
         exporter = Exporter(otlp_exporter(f"127.0.0.1:{collector.port}"), "here")
         tracing = traced(exporter)
@@ -76,7 +76,7 @@ async def test_a_collector_gets_spans_with_service_times_and_attributes() -> Non
     assert exporter.dropped == 0
 
 
-async def test_what_is_not_sampled_is_not_sent() -> None:
+async def test_unsampled_spans_are_not_sent() -> None:
     slow = Slow()
     exporter = Exporter(slow, "here")
     make(traced(exporter, rate=0), 10)
@@ -85,7 +85,7 @@ async def test_what_is_not_sampled_is_not_sent() -> None:
     assert exporter._thread is None, "none is started for nothing"
 
 
-async def test_a_collector_that_is_stuck_holds_nobody_and_costs_spans(
+async def test_stuck_collector_drops_spans_without_blocking(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(export, "MAX_QUEUE", 100)
@@ -109,9 +109,7 @@ async def test_a_collector_that_is_stuck_holds_nobody_and_costs_spans(
 
 
 @pytest.mark.parametrize("failing", [Failing, Raising])
-async def test_what_a_collector_does_not_take_is_counted(
-    failing: type[SpanExporter], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_rejected_spans_are_counted(failing: type[SpanExporter], caplog: pytest.LogCaptureFixture) -> None:
     exporter = Exporter(failing(), "otel:4317")
     make(traced(exporter), 700)
     await exporter.close()
@@ -120,9 +118,7 @@ async def test_what_a_collector_does_not_take_is_counted(
     assert len([record for record in caplog.records if "Spans are lost" in record.getMessage()]) == 1
 
 
-async def test_the_exporter_of_the_library_is_quiet(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_exporter_library_does_not_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(export, "EXPORT_SECONDS", 1.0)
     caplog.set_level(logging.DEBUG)
     exporter = Exporter(otlp_exporter("127.0.0.1:1"), "127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""From a request to all that follows from it, in one process and in virtual time."""
+"""Traces from a request to all syncs and writes that it causes, in one process and in virtual time."""
 
 from opentelemetry.trace import SpanKind
 from tests.plane.running import running
@@ -96,7 +96,7 @@ async def test_admission_is_a_part_of_the_handler(env: Env) -> None:
     assert children == ["Mutating admission", "Validating admission", "Create etcd3"]
 
 
-async def test_a_sync_says_what_it_is_and_how_long_its_key_had_waited(env: Env) -> None:
+async def test_sync_span_has_controller_key_and_queue_latency(env: Env) -> None:
     spans = await scaled(env)
     sync = spans.named("replicaset-controller sync")[0]
     attributes = sync.attributes
@@ -110,7 +110,7 @@ async def test_a_sync_says_what_it_is_and_how_long_its_key_had_waited(env: Env) 
     assert "wants 3" in str(write.attributes["decision"])
 
 
-async def test_events_that_come_together_are_linked(env: Env) -> None:
+async def test_further_events_of_a_key_are_links(env: Env) -> None:
     """Two pods of one trace change one ReplicaSet: one is the parent of its sync, the others are links."""
     spans = await scaled(env)
     syncs = spans.named("replicaset-controller sync")
@@ -123,7 +123,7 @@ async def test_events_that_come_together_are_linked(env: Env) -> None:
         assert id_of(spans.chain(sync)[-3]) not in own, "the parent is no link"
 
 
-async def test_times_are_those_of_the_clock(env: Env) -> None:
+async def test_span_times_are_virtual(env: Env) -> None:
     began = env.now()
     spans = await scaled(env)
     ended = env.now()
@@ -132,7 +132,7 @@ async def test_times_are_those_of_the_clock(env: Env) -> None:
         assert began.timestamp() * 1e9 - 1000 <= span.start_time <= ended.timestamp() * 1e9
 
 
-def test_a_seed_repeats_its_ids() -> None:
+def test_span_ids_are_reproducible() -> None:
     def ids(seed: int) -> list[tuple[int, int, str]]:
         async def main(env: Env) -> list[tuple[int, int, str]]:
             return [(trace_of(span), id_of(span), span.name) for span in (await scaled(env)).all]
@@ -144,11 +144,11 @@ def test_a_seed_repeats_its_ids() -> None:
 
 
 @cases("rate, expected", {"unset": (None, False), "zero": (0, False), "all": (ALWAYS, True)})
-async def test_the_rate_says_how_many_requests_begin_a_trace(env: Env, rate: int | None, expected: bool) -> None:
+async def test_sampling_rate(env: Env, rate: int | None, expected: bool) -> None:
     assert bool((await scaled(env, rate)).all) is expected
 
 
-async def test_a_part_of_the_traces_is_sampled_and_each_of_them_whole(env: Env) -> None:
+async def test_sampled_traces_are_complete(env: Env) -> None:
     spans = await scaled(env, 300_000, whole=True)
     everything = await scaled(env, whole=True)
     assert 0 < len(spans.all) < 0.6 * len(everything.all)

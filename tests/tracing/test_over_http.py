@@ -1,4 +1,4 @@
-"""API server and manager as programs of their own, traced to one collector."""
+"""API server and manager as separate programs, traced to one collector."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ def pods(collector: Collector) -> list[Received]:
 
 
 @pytest.mark.slow
-def test_a_trace_goes_through_the_watches_of_a_manager(tmp_path: Path) -> None:
+def test_trace_continues_in_a_remote_manager(tmp_path: Path) -> None:
     with collecting() as collector:
         flag = config(tmp_path, collector.port)
         with pilothouse(tmp_path, "apiserver", "--port=0", flag) as server:
@@ -77,7 +77,7 @@ def test_a_trace_goes_through_the_watches_of_a_manager(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_collector_a_program_works_and_says_so_once(tmp_path: Path) -> None:
+def test_missing_collector_is_logged_once(tmp_path: Path) -> None:
     with pilothouse(tmp_path, "apiserver", "--port=0", config(tmp_path, 1)) as server:
         server.until("API server ready")
         asyncio.run(create(tmp_path / ".pilothouse" / "kubeconfig", DEPLOYMENT))
@@ -121,7 +121,7 @@ OPERATOR = "from pilothouse.operator import App\napp = App('gardener')\n"
         ("up", "--port=0"),
     ],
 )
-def test_a_configuration_that_is_none_ends_every_program(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_invalid_configuration_ends_every_program(tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "garden.py").write_text(OPERATOR)
     (tmp_path / "tracing.yaml").write_text("kind: TracingConfiguration\nsamplingRatePerMillion: -1\n")
     ended = run_pilothouse(tmp_path, *words, "--tracing-config-file=tracing.yaml")

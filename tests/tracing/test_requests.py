@@ -1,4 +1,4 @@
-"""Requests from outside: whose trace they belong to, and what their spans say."""
+"""Spans of requests over HTTP: parents and attributes."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -76,9 +76,7 @@ class Server:
         "no header and no rate": ("admin", None, "", "nothing"),
     },
 )
-async def test_whose_trace_a_request_belongs_to(
-    env: Env, user: str, rate: int | None, traceparent: str, expected: str
-) -> None:
+async def test_parent_of_request_spans(env: Env, user: str, rate: int | None, traceparent: str, expected: str) -> None:
     server = Server(env, rate)
     headers = {"traceparent": traceparent} if traceparent else {}
     assert (await server.create(user, "a", **headers)).status == 201
@@ -95,7 +93,7 @@ async def test_whose_trace_a_request_belongs_to(
         assert [link.context.span_id for link in span.links] == ([SPAN] if expected == "link" else [])
 
 
-async def test_what_the_span_of_a_request_says(env: Env) -> None:
+async def test_attributes_of_request_spans(env: Env) -> None:
     server = Server(env, ALWAYS)
     await server.create("admin", "a", user_agent="kubectl/v1.36.2", audit_id="4711")
     (span,) = server.requests
@@ -156,7 +154,7 @@ async def test_names(env: Env, method: str, target: str, name: str) -> None:
     assert server.spans.all[-1].name == name
 
 
-async def test_who_is_not_known_has_no_span(env: Env) -> None:
+async def test_unauthenticated_requests_have_no_span(env: Env) -> None:
     """As upstream: tracing follows authentication."""
     server = Server(env, ALWAYS)
     answer = await server.ask("nobody", "GET", CONFIGMAPS)
@@ -164,7 +162,7 @@ async def test_who_is_not_known_has_no_span(env: Env) -> None:
     assert server.spans.all == ()
 
 
-async def test_a_request_that_fails_is_no_fault_of_the_server(env: Env) -> None:
+async def test_client_error_does_not_set_error_status(env: Env) -> None:
     server = Server(env, ALWAYS)
     await server.create("admin", "a")
     server.spans.clear()
@@ -178,7 +176,7 @@ class Broken(Exception):
     """A fault of the program."""
 
 
-async def test_a_fault_of_the_server_is_one(
+async def test_server_error_sets_error_status(
     env: Env, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server(env, ALWAYS)
@@ -207,9 +205,7 @@ async def watched(stream: Any, count: int) -> list[bytes]:
 
 
 @cases("headers, expected", {"asked for": ({WATCH_HEADER: "true"}, True), "not asked for": ({}, False)})
-async def test_events_name_the_spans_that_have_committed_them(
-    env: Env, headers: dict[str, str], expected: bool
-) -> None:
+async def test_watch_events_have_the_span_of_their_commit(env: Env, headers: dict[str, str], expected: bool) -> None:
     server = Server(env, ALWAYS)
     await server.create("admin", "before")
     stream = await server.ask("admin", "GET", WATCH, b"", **headers)
@@ -224,7 +220,7 @@ async def test_events_name_the_spans_that_have_committed_them(
         assert event["object"]["kind"] == "ConfigMap"
 
 
-async def test_a_watch_is_a_span_as_long_as_it_lasts(env: Env) -> None:
+async def test_watch_span_lasts_as_long_as_the_watch(env: Env) -> None:
     server = Server(env, ALWAYS)
     stream = await server.ask("admin", "GET", WATCH)
     await server.create("admin", "a")
@@ -235,7 +231,7 @@ async def test_a_watch_is_a_span_as_long_as_it_lasts(env: Env) -> None:
 
 
 @cases("kind, name", {"mutating": ("mutating", "a.x.io"), "validating": ("validating", "b.x.io")})
-async def test_a_webhook_is_called_in_a_span_that_it_is_told(env: Env, kind: str, name: str) -> None:
+async def test_webhook_calls_propagate_their_span(env: Env, kind: str, name: str) -> None:
     server = Server(env, ALWAYS)
     told: list[str] = []
 

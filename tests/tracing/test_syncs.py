@@ -1,4 +1,4 @@
-"""What a sync follows from: events, times, failures; and how far a trace goes."""
+"""Parents and links of sync spans: events, schedules, retries."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -65,7 +65,9 @@ async def test_the_first_event_is_the_parent_and_the_others_are_links(env: Env) 
     await controller.run()
     (sync,) = controller.spans.named("thing-controller sync")
     assert controller.syncs == [["commit 5", "watch things", "thing-controller sync"]]
-    assert [link.context.span_id for link in sync.links] == [each.get_span_context().span_id for each in commits[1:]]
+    assert [link.context.span_id for link in sync.links] == [
+        commit.get_span_context().span_id for commit in commits[1:]
+    ]
     assert (sync.attributes or {})["queue_latency_seconds"] == 2.0
     (watch,) = controller.spans.named("watch things")
     assert dict(watch.attributes or {}) == {
@@ -77,7 +79,7 @@ async def test_the_first_event_is_the_parent_and_the_others_are_links(env: Env) 
     }
 
 
-async def test_what_nobody_knows_begins_a_trace(env: Env) -> None:
+async def test_sync_without_known_cause_starts_a_trace(env: Env) -> None:
     controller = Controller(env, nothing)
     controller.deliver("5")
     controller.queue.add("default/b")
@@ -86,7 +88,7 @@ async def test_what_nobody_knows_begins_a_trace(env: Env) -> None:
 
 
 @cases("seconds, joins", {"soon": (59.0, True), "later": (61.0, False)})
-async def test_an_object_of_a_list_belongs_to_its_commit_for_a_while(env: Env, seconds: float, joins: bool) -> None:
+async def test_listed_object_belongs_to_a_recent_commit(env: Env, seconds: float, joins: bool) -> None:
     controller = Controller(env, nothing)
     controller.commit("5")
     await asyncio.sleep(seconds)
@@ -95,7 +97,7 @@ async def test_an_object_of_a_list_belongs_to_its_commit_for_a_while(env: Env, s
     assert (controller.syncs[0][0] == "commit 5") is joins
 
 
-async def test_a_time_that_a_sync_has_chosen_goes_on_in_its_trace(env: Env) -> None:
+async def test_scheduled_sync_continues_the_trace(env: Env) -> None:
     async def again(_key: str) -> Requeue:
         return Requeue(25.0)
 
@@ -112,7 +114,7 @@ async def test_a_time_that_a_sync_has_chosen_goes_on_in_its_trace(env: Env) -> N
     assert (syncs[0].attributes or {})["requeue_after_seconds"] == 25.0
 
 
-async def test_a_retry_belongs_to_the_event_and_says_what_failed(env: Env) -> None:
+async def test_retry_belongs_to_the_event_and_has_the_error(env: Env) -> None:
     attempts: list[str] = []
 
     async def fails_once(key: str) -> None:
@@ -133,7 +135,7 @@ async def test_a_retry_belongs_to_the_event_and_says_what_failed(env: Env) -> No
     assert done.status.is_unset
 
 
-async def test_code_of_a_sync_finds_its_span(env: Env) -> None:
+async def test_sync_span_is_the_current_span(env: Env) -> None:
     """Spans of an operator's own become children."""
     seen: list[int] = []
 
@@ -160,7 +162,7 @@ def test_commits_are_bounded() -> None:
     assert commits.get("10") is not None
 
 
-async def test_two_traces_stay_two(env: Env) -> None:
+async def test_syncs_of_two_traces_are_separate(env: Env) -> None:
     controller = Controller(env, nothing)
     for version, key in (("5", "default/a"), ("6", "default/b")):
         controller.commit(version)

@@ -1,4 +1,4 @@
-"""Events that name their spans, as a client reads them: however they are cut, what is behind sees plain events."""
+"""Watch events with spans: the client removes them, however the stream is split."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -44,7 +44,7 @@ class Given:
         "no JSON": (b"x\n", b"x\n"),
     },
 )
-def test_what_is_added_to_an_event(line: bytes, expected: bytes) -> None:
+def test_traceparent_is_added_to_events(line: bytes, expected: bytes) -> None:
     commits = Commits()
     commits.remember("7", CONTEXT, 0)
     assert with_traceparent(line, commits) == expected
@@ -59,7 +59,7 @@ def test_what_is_added_to_an_event(line: bytes, expected: bytes) -> None:
         "in the middle": [TRACED[:-20], TRACED[-20:] + OTHER[:10], OTHER[10:]],
     },
 )
-async def test_what_a_client_takes_off_again(env: Env, pieces: list[bytes]) -> None:
+async def test_traceparent_is_removed_from_events(env: Env, pieces: list[bytes]) -> None:
     spans = Spans(env)
     stream = TracedStream(Given(pieces), spans.env.tracing)
     assert [line async for line in stream] == [ADDED, OTHER]
@@ -69,7 +69,7 @@ async def test_what_a_client_takes_off_again(env: Env, pieces: list[bytes]) -> N
     assert spans.pipeline.commits.get("8") is None
 
 
-async def test_a_line_without_its_end_is_passed_on(env: Env) -> None:
+async def test_incomplete_line_is_passed_on(env: Env) -> None:
     stream = TracedStream(Given([ADDED, b'{"type":']), Spans(env).env.tracing)
     assert [piece async for piece in stream] == [ADDED, b'{"type":']
 
@@ -81,7 +81,7 @@ async def test_a_line_without_its_end_is_passed_on(env: Env) -> None:
         "another version": TRACED[-58:-3].replace(b"00-", b"01-", 1),
     },
 )
-async def test_a_traceparent_that_is_none_is_not_believed(env: Env, text: bytes) -> None:
+async def test_invalid_traceparent_is_ignored(env: Env, text: bytes) -> None:
     line = ADDED[:-2] + b',"traceparent":"%b"}\n' % text
     spans = Spans(env)
     assert [piece async for piece in TracedStream(Given([line]), spans.env.tracing)] == [ADDED]

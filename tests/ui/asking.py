@@ -1,4 +1,4 @@
-"""A page of a plane in virtual time, and requests to it without a socket."""
+"""The page of a plane in virtual time, and requests to it without a socket."""
 
 import asyncio
 import contextlib

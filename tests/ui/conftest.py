@@ -1,4 +1,4 @@
-"""A browser, and a plane with something to see in it, for the tests of one worker."""
+"""A browser and a plane with some workloads, shared by the tests of one worker."""
 
 import contextlib
 import json
@@ -110,7 +110,7 @@ def browser() -> Iterator[Browser]:
 def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The plane, and a browser that has logged in."""
     directory = tmp_path_factory.mktemp("up")
-    (directory / "all.yaml").write_text("---\n".join(json.dumps(each) + "\n" for each in MANIFESTS))
+    (directory / "all.yaml").write_text("---\n".join(json.dumps(manifest) + "\n" for manifest in MANIFESTS))
     with pilothouse(directory, "up", "--ui", "--port=0", "-f", "all.yaml") as program:
         found = Cluster(directory, program)
         tab = browser.open()

@@ -361,4 +361,4 @@ def test_the_checks_of_accessibility_find_something(cluster: Cluster, tab: Tab, 
     tab.run("document.querySelector('main').append(document.createElement('input'))")
     tab.run("void (document.querySelector('.summary').style.color = '#aaa')")
     tab.call("Runtime.evaluate", expression=axe)
-    assert {each.partition(":")[0] for each in violations(tab)} == {"color-contrast", "label"}
+    assert {violation.partition(":")[0] for violation in violations(tab)} == {"color-contrast", "label"}

@@ -1,4 +1,4 @@
-"""With many nodes and pods the page is quick, and the API server answers others meanwhile."""
+"""With many nodes and pods the page is fast, and the API server is not blocked."""
 
 import http.client
 import ssl

@@ -1,4 +1,4 @@
-"""The tables of the page follow the cluster, in the order of its changes and within bounds."""
+"""The tables of the page follow changes in order and within bounds."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ async def truth(one: Asking) -> dict[str, dict[str, Any]]:
     return copy.rows
 
 
-async def test_a_reader_has_everything_and_then_what_changes(env: Env) -> None:
+async def test_reader_gets_all_rows_and_then_changes(env: Env) -> None:
     async with asking(env, nodes=3) as one:
         await pods(one, range(5))
         reader, copy = opened(one), Copy()
@@ -83,7 +83,7 @@ async def test_a_reader_has_everything_and_then_what_changes(env: Env) -> None:
         await reading
 
 
-async def test_many_changes_of_one_object_are_one_row(env: Env) -> None:
+async def test_changes_of_one_object_are_merged(env: Env) -> None:
     async with asking(env) as one:
         reader, copy = opened(one), Copy()
         reading = asyncio.create_task(follow(reader, copy))
@@ -106,7 +106,7 @@ async def test_many_changes_of_one_object_are_one_row(env: Env) -> None:
         await reading
 
 
-async def test_a_reader_that_does_not_keep_up_begins_anew(env: Env) -> None:
+async def test_slow_reader_gets_all_rows_again(env: Env) -> None:
     async with asking(env) as one:
         reader, copy = opened(one), Copy()
         frames = reader.frames()
@@ -134,7 +134,7 @@ async def test_only_the_newest_events_are_shown(env: Env) -> None:
         await reading
 
 
-async def test_nothing_is_kept_while_nobody_reads(env: Env) -> None:
+async def test_no_rows_are_kept_without_readers(env: Env) -> None:
     async with asking(env) as one:
         live = one.page.live
         reader = opened(one)
@@ -160,7 +160,7 @@ async def test_readers_end_when_the_server_stops(env: Env) -> None:
         await asyncio.wait_for(asyncio.gather(*reading), 5)
 
 
-async def test_a_reader_sees_the_programs(env: Env) -> None:
+async def test_reader_gets_samples_of_the_programs(env: Env) -> None:
     async with asking(env) as one:
         reader, copy = opened(one), Copy()
         reading = asyncio.create_task(follow(reader, copy))

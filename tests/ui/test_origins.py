@@ -1,4 +1,4 @@
-"""Requests of other sites, and through names that were made to resolve here, are rejected."""
+"""Requests from other sites and by DNS rebinding are rejected."""
 
 from tests.tables import cases
 
@@ -24,7 +24,7 @@ DATA = {
 
 
 @cases("headers, reason", DATA)
-def test_data_are_for_the_page_alone(headers: dict[str, str], reason: str) -> None:
+def test_data_requests_of_other_origins_are_rejected(headers: dict[str, str], reason: str) -> None:
     found = check_origin(headers, {"localhost", "plane.test"}, scheme="https", opens_page=False)
     assert found.find(reason) >= 0 if reason else not found
 

@@ -1,4 +1,4 @@
-"""The application at ``/ui``: who may read, what they get, and what nobody gets."""
+"""The application at ``/ui``: authentication, responses and limits."""
 
 import asyncio
 import base64
@@ -62,7 +62,7 @@ def tables(frames: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]
     return found
 
 
-async def test_files_are_for_everybody_and_data_are_not(env: Env) -> None:
+async def test_files_are_public_and_data_need_a_session(env: Env) -> None:
     async with asking(env) as one:
         page = await one.ask("/ui/")
         assert page.status == 200
@@ -72,7 +72,7 @@ async def test_files_are_for_everybody_and_data_are_not(env: Env) -> None:
             assert (await one.ask(f"/ui/api/{name}")).status == 401, name
 
 
-async def test_every_answer_keeps_the_page_to_itself(env: Env) -> None:
+async def test_security_headers(env: Env) -> None:
     async with asking(env) as one:
         for target in ("/ui/", "/ui/main.js", "/ui/none", "/ui/api/session", "/ui"):
             headers = (await one.ask(target)).headers
@@ -94,7 +94,7 @@ async def test_every_answer_keeps_the_page_to_itself(env: Env) -> None:
             assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
-async def test_a_link_is_good_for_one_login(env: Env) -> None:
+async def test_link_is_valid_for_one_login(env: Env) -> None:
     async with asking(env) as one:
         token = one.page.link("").partition("#token=")[2]
         answer = await one.log_in(token)
@@ -115,14 +115,14 @@ async def test_a_session_needs_cookie_and_key(env: Env) -> None:
         assert (await one.ask("/ui/api/session")).status == 200
 
 
-async def test_a_session_can_be_left(env: Env) -> None:
+async def test_logout(env: Env) -> None:
     async with asking(env) as one:
         await one.log_in()
         assert (await one.ask("/ui/api/logout", "POST")).status == 200
         assert (await one.ask("/ui/api/session")).status == 401
 
 
-async def test_only_an_administrator_gets_another_link(env: Env) -> None:
+async def test_only_administrators_get_links(env: Env) -> None:
     async with asking(env) as one:
         assert (await one.ask("/ui/api/link", "POST")).status == 403
         assert (await one.ask("/ui/api/link", "POST", authorization="Bearer guess")).status == 401
@@ -142,7 +142,7 @@ ATTACKS = {
 
 
 @cases("headers, status", ATTACKS)
-async def test_nobody_else_uses_a_session(env: Env, headers: Any, status: int) -> None:
+async def test_session_of_another_browser_is_rejected(env: Env, headers: Any, status: int) -> None:
     async with asking(env) as one:
         await one.log_in()
         assert (await one.ask("/ui/api/session", **headers)).status == status
@@ -187,7 +187,7 @@ async def test_bad_logins_are_rejected(env: Env, body: bytes, status: int) -> No
         assert (await one.ask("/ui/api/login", "POST", body, origin=f"https://{HOST}")).status == status
 
 
-async def test_values_of_secrets_are_shown_nowhere(env: Env) -> None:
+async def test_secret_values_are_never_sent(env: Env) -> None:
     async with asking(env) as one:
         await one.log_in()
         await create_secret(one)
@@ -213,7 +213,7 @@ async def test_values_of_secrets_are_shown_nowhere(env: Env) -> None:
         assert {"path": "data.password", "before": "(hidden)", "after": "(hidden)"} in changes
 
 
-async def test_history_says_who_changed_what_and_why(env: Env) -> None:
+async def test_history_has_user_and_decision(env: Env) -> None:
     async with asking(env) as one:
         await one.log_in()
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(2)).encode(), "default")
@@ -224,7 +224,9 @@ async def test_history_says_who_changed_what_and_why(env: Env) -> None:
         versions = found["versions"]
         assert versions[-1]["type"] == "ADDED"
         (scaled,) = [
-            each for each in versions if {"path": "spec.replicas", "before": "2", "after": "1"} in each["changes"]
+            version
+            for version in versions
+            if {"path": "spec.replicas", "before": "2", "after": "1"} in version["changes"]
         ]
         assert scaled["origin"]["user"] == "kubernetes-admin"
         assert scaled["origin"]["cause"] is None
@@ -232,7 +234,7 @@ async def test_history_says_who_changed_what_and_why(env: Env) -> None:
         assert versions[0]["at"] == pytest.approx(env.now().timestamp(), abs=30)
 
 
-async def test_why_leads_to_who_began_it(env: Env) -> None:
+async def test_explanation_has_the_root_cause(env: Env) -> None:
     async with asking(env) as one:
         await one.log_in()
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(2)).encode(), "default")
@@ -253,7 +255,7 @@ async def test_why_leads_to_who_began_it(env: Env) -> None:
         assert then["state"] == "as desired"
 
 
-async def test_an_object_comes_with_its_events(env: Env) -> None:
+async def test_object_has_its_events(env: Env) -> None:
     async with asking(env) as one:
         await one.log_in()
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(1)).encode(), "default")
@@ -267,7 +269,7 @@ async def test_an_object_comes_with_its_events(env: Env) -> None:
         assert "Starting" in {row[3] for row in node["events"]}
 
 
-async def test_the_past_has_the_rows_that_were_then(env: Env) -> None:
+async def test_rows_of_a_past_state(env: Env) -> None:
     async with asking(env) as one:
         await one.log_in()
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(3)).encode(), "default")
@@ -346,13 +348,13 @@ async def test_a_stream_ends_with_its_session(env: Env) -> None:
         assert one.page.live.readers == 0
 
 
-def test_the_files_load_nothing_from_elsewhere() -> None:
+def test_files_load_nothing_from_other_origins() -> None:
     for path in STATIC.iterdir():
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|[\"'(]//", text), path.name
 
 
-def test_the_files_make_no_markup_of_text() -> None:
+def test_scripts_insert_no_markup() -> None:
     for path in STATIC.glob("*.js"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", text), (

@@ -1,4 +1,4 @@
-"""Reports of simulations in a real browser: they load nothing, their policy holds, and they are accessible."""
+"""Reports of simulations in a real browser: they load nothing, satisfy their policy, and are accessible."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the page shows of nodes, pods and workloads."""
+"""Rows of nodes, pods, workloads and events."""
 
 import json
 from typing import Any
@@ -81,7 +81,7 @@ def test_the_row_of_a_pod() -> None:
     }
 
 
-def test_a_pod_says_why_it_does_not_run() -> None:
+def test_reason_why_a_pod_does_not_run() -> None:
     unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available."}
     assert pod({"phase": "Pending", "conditions": [unschedulable]}, node="")["note"] == "0/3 nodes are available."
     assert pod({"phase": "Running", "containerStatuses": [WAITING]})["note"] == "back-off 10s"

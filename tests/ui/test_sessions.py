@@ -1,4 +1,4 @@
-"""Tokens are good once and for minutes; sessions need both secrets; both are few."""
+"""Tokens are valid once and expire; sessions need both secrets; both are limited in number."""
 
 from pilothouse.ui.sessions import MAX_SESSIONS, MAX_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, Sessions
 
@@ -10,14 +10,14 @@ class Time:
         return self.now
 
 
-def test_a_token_is_good_once() -> None:
+def test_token_is_valid_once() -> None:
     sessions = Sessions(Time())
     token = sessions.new_token()
     assert sessions.log_in(token) is not None
     assert sessions.log_in(token) is None
 
 
-def test_a_token_is_good_for_minutes() -> None:
+def test_token_expires() -> None:
     time = Time()
     sessions = Sessions(time)
     early, late = sessions.new_token(), sessions.new_token()
@@ -27,7 +27,7 @@ def test_a_token_is_good_for_minutes() -> None:
     assert sessions.log_in(late) is None
 
 
-def test_what_was_never_a_token_is_none() -> None:
+def test_invalid_token_is_rejected() -> None:
     sessions = Sessions(Time())
     token = sessions.new_token()
     for guess in ("", "x", token[:-1], token + "x", token.swapcase(), "x" * 100_000, "\udcff"):
@@ -46,7 +46,7 @@ def test_a_session_needs_both_secrets() -> None:
     assert sessions.find(mine.cookie, "é") is None
 
 
-def test_a_session_ends() -> None:
+def test_session_expires() -> None:
     time = Time()
     sessions = Sessions(time)
     session = sessions.log_in(sessions.new_token())
@@ -58,7 +58,7 @@ def test_a_session_ends() -> None:
     assert sessions.find(session.cookie, session.key) is None
 
 
-def test_a_session_can_be_ended() -> None:
+def test_session_can_be_ended() -> None:
     sessions = Sessions(Time())
     session = sessions.log_in(sessions.new_token())
     assert session is not None
@@ -67,7 +67,7 @@ def test_a_session_can_be_ended() -> None:
     assert sessions.find(session.cookie, session.key) is None
 
 
-def test_of_too_many_the_oldest_goes() -> None:
+def test_oldest_session_ends_above_the_limit() -> None:
     sessions = Sessions(Time())
     tokens = [sessions.new_token() for _ in range(MAX_TOKENS + 1)]
     assert sessions.log_in(tokens[0]) is None

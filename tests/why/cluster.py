@@ -1,4 +1,4 @@
-"""A cluster, a user with kubectl, and the question why."""
+"""A cluster, a user with kubectl, and explanations."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""A cluster in virtual time, and questions about it."""
+"""A cluster in virtual time."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Who made a change, as kubectl and others are told."""
+"""Who made a change: users, kubectl commands and components."""
 
 from tests.tables import cases
 from tests.why.cluster import Cluster
@@ -52,22 +52,22 @@ def change_by(origin: Origin) -> ObjectChange:
         ),
     },
 )
-def test_who_wrote(origin: Origin, told: str) -> None:
+def test_actor(origin: Origin, told: str) -> None:
     assert actor(change_by(origin)) == told
 
 
-def test_an_older_kubectl_by_what_it_changed() -> None:
+def test_kubectl_command_is_recognized_by_the_change() -> None:
     origin = change_by(Origin(user="jane", user_agent=KUBECTL))
     assert actor_with_command(origin, "changed: spec.unschedulable added (true)") == "jane with kubectl cordon or drain"
     assert actor_with_command(origin, "changed: spec.replicas: 1 -> 2") == "jane with kubectl"
 
 
-def test_a_remark_of_the_api_server_leaves_the_act_to_the_user() -> None:
+def test_cause_added_by_the_api_server_keeps_the_user() -> None:
     remark = Cause("kube-apiserver", "", "PodDisruptionBudget web is charged")
     assert root_kind(change_by(Origin(user="kubernetes-admin", cause=remark))) == "user"
 
 
-async def test_the_command_is_kept_with_the_change(cluster: Cluster) -> None:
+async def test_kubectl_command_is_recorded(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1)
     await cluster.user.request(
         "PATCH",
@@ -77,5 +77,5 @@ async def test_the_command_is_kept_with_the_change(cluster: Cluster) -> None:
     )
     evidence = ServerEvidence(cluster.user, await cluster.user.discover())
     changes = await evidence.changes(Reference(DEPLOYMENTS.group_resource, "default", "web"))
-    commands = [each.origin.command for each in changes if each.origin is not None and each.origin.command]
+    commands = [change.origin.command for change in changes if change.origin is not None and change.origin.command]
     assert commands == ["kubectl scale"]

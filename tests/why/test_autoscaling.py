@@ -1,4 +1,4 @@
-"""The arithmetic of HorizontalPodAutoscalers."""
+"""Explanations of HorizontalPodAutoscalers."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ def _autoscaler(**spec: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_target_that_was_deleted(cluster: Cluster) -> None:
+async def test_deleted_scale_target(cluster: Cluster) -> None:
     await cluster.deployment()
     await cluster.create(_autoscaler())
     await cluster.plane.delete("apps/v1", "Deployment", "web")
@@ -29,7 +29,7 @@ async def test_a_target_that_was_deleted(cluster: Cluster) -> None:
     assert roots(found)[0] == "deployment/web was deleted, by kubernetes-admin with pilothouse-testing"
 
 
-async def test_a_target_that_was_scaled_to_zero(cluster: Cluster) -> None:
+async def test_scale_target_with_zero_replicas(cluster: Cluster) -> None:
     await cluster.deployment()
     await cluster.create(_autoscaler())
     await cluster.scale("web", 0)
@@ -50,7 +50,7 @@ async def test_pods_without_requests(cluster: Cluster) -> None:
     assert "FailedGetResourceMetric: the HPA was unable to compute the replica count" in texts(found.steps)[0]
 
 
-async def test_the_arithmetic_and_the_bound(cluster: Cluster) -> None:
+async def test_metrics_and_limit(cluster: Cluster) -> None:
     manifest_requests = {"requests": {"cpu": "100m"}}
     await cluster.deployment(replicas=2, containers=[{"name": "app", "image": "nginx", "resources": manifest_requests}])
     await cluster.create(_autoscaler())

@@ -1,4 +1,4 @@
-"""Chains go on to what began them: mutations, default classes, finalizers, conditions, taints, preemptions."""
+"""Root causes: injected containers, default classes, finalizers, conditions, taints, preemptions."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ ADMIN = "kubernetes-admin with pilothouse-testing"
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
-async def test_a_container_that_a_policy_adds(cluster: Cluster) -> None:
+async def test_container_injected_by_a_policy(cluster: Cluster) -> None:
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     expression = (
         '[JSONPatch{op: "add", path: "/spec/containers/-", '
@@ -59,7 +59,7 @@ async def test_a_container_that_a_policy_adds(cluster: Cluster) -> None:
     assert "has the container trace-agent, which is not in the template of replicaset/web-" in text(found)
 
 
-async def test_a_container_without_a_request_that_the_template_has(cluster: Cluster) -> None:
+async def test_container_without_a_request_in_the_template(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1)
     (pod,) = await cluster.pods()
     message = f"missing request for cpu in container app of Pod {pod}"
@@ -77,7 +77,7 @@ async def test_a_container_without_a_request_that_the_template_has(cluster: Clus
     assert roots(found) == [f"deployment/web was created, by {ADMIN}"], text(found)
 
 
-async def test_the_default_storage_class_that_is_none_any_more(cluster: Cluster) -> None:
+async def test_removed_default_storage_class(cluster: Cluster) -> None:
     (class_,) = (await cluster.user.list(STORAGE_CLASSES)).items
     name = class_.metadata.name
     await cluster.patch(STORAGE_CLASSES, name, {"metadata": {"annotations": {_DEFAULT: "false"}}}, "")
@@ -95,7 +95,7 @@ async def test_the_default_storage_class_that_is_none_any_more(cluster: Cluster)
     assert roots(await cluster.why("storageclasses.storage.k8s.io", name, "")) == [lost]
 
 
-async def test_a_namespace_that_waits_for_a_program_that_does_not_run(cluster: Cluster) -> None:
+async def test_namespace_blocked_by_a_stopped_operator(cluster: Cluster) -> None:
     """The objects that are left say since when, and which program may have to remove their finalizer."""
     await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "preview"}})
     await cluster.create(deployment("channel-operator", replicas=1))
@@ -121,7 +121,7 @@ async def test_a_namespace_that_waits_for_a_program_that_does_not_run(cluster: C
     assert text(found).splitlines().count("It began with each of these:") == 1
 
 
-async def test_the_program_that_removed_a_finalizer_before(cluster: Cluster) -> None:
+async def test_program_that_removed_the_finalizer_before(cluster: Cluster) -> None:
     operator = deployment("keeper", replicas=0, serviceAccountName="releases")
     await cluster.create(operator)
     held = {"finalizers": ["example.com/hold"]}
@@ -135,7 +135,7 @@ async def test_the_program_that_removed_a_finalizer_before(cluster: Cluster) -> 
     assert "deployment/keeper of namespace default uses the service account releases, which removed it before" in found
 
 
-async def test_an_api_service_whose_service_was_deleted(cluster: Cluster) -> None:
+async def test_apiservice_with_deleted_service(cluster: Cluster) -> None:
     await cluster.create(
         {
             "apiVersion": "v1",
@@ -166,7 +166,7 @@ async def test_an_api_service_whose_service_was_deleted(cluster: Cluster) -> Non
     assert roots(found) == [f"service/adapter was deleted, by {ADMIN}"], text(found)
 
 
-async def test_a_condition_of_a_custom_resource(cluster: Cluster) -> None:
+async def test_failing_condition_of_a_custom_resource(cluster: Cluster) -> None:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"plural": "rooms", "singular": "room", "kind": "Room"}
@@ -192,7 +192,7 @@ async def test_a_condition_of_a_custom_resource(cluster: Cluster) -> None:
     assert (await cluster.why("rooms.example.com", "red")).state == "no condition says otherwise"
 
 
-async def test_a_taint_asks_no_budget(cluster: Cluster) -> None:
+async def test_taint_eviction_ignores_budgets(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1)
     (pod,) = await cluster.pods()
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
@@ -208,7 +208,7 @@ async def test_a_taint_asks_no_budget(cluster: Cluster) -> None:
     assert "poddisruptionbudget/web (minAvailable 1) is not asked: the pod is deleted, not evicted" in found, found
 
 
-async def test_the_classes_of_a_preemption(cluster: Cluster) -> None:
+async def test_priority_classes_of_a_preemption(cluster: Cluster) -> None:
     for name, value in (("low", 1), ("high", 1000)):
         await cluster.create(
             {
@@ -230,7 +230,7 @@ async def test_the_classes_of_a_preemption(cluster: Cluster) -> None:
     assert "is 1000 (PriorityClass high)" in found
 
 
-async def test_what_a_program_wrote_beside_and_may_have_copied(cluster: Cluster) -> None:
+async def test_hints_for_writes_of_a_program(cluster: Cluster) -> None:
     """A program outside of Kubernetes says no reason: what it wrote at the same time is a hint."""
     await cluster.deployment(replicas=1)
     for name in ("edge", "copy"):
@@ -253,7 +253,7 @@ async def test_what_a_program_wrote_beside_and_may_have_copied(cluster: Cluster)
     assert wrote.partition("Z ")[2] in text(found)
 
 
-async def test_a_state_of_the_past(cluster: Cluster) -> None:
+async def test_explanation_at_an_earlier_time(cluster: Cluster) -> None:
     """Cordoned nodes hold up a Deployment; when all is well again it can still be asked why it was not."""
     names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
     for name in names:
@@ -272,7 +272,7 @@ async def test_a_state_of_the_past(cluster: Cluster) -> None:
     assert f"node/{names[0]} changed: spec.unschedulable added (true), by {ADMIN}" in roots(found), text(found)
 
 
-async def test_labels_that_were_changed_before_a_deletion(cluster: Cluster) -> None:
+async def test_label_change_before_a_deletion_is_a_hint(cluster: Cluster) -> None:
     """A selector may have chosen the object: who had labelled it is a hint."""
     await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "apac"}})
     await cluster.as_user("ana").patch(CONFIG_MAPS, "apac", {"metadata": {"labels": {"review": "q4"}}})
@@ -284,7 +284,7 @@ async def test_labels_that_were_changed_before_a_deletion(cluster: Cluster) -> N
     assert hint.endswith(', by ana with pilothouse-testing: metadata.labels added ({"review": "q4"})'), hint
 
 
-async def test_a_budget_whose_unhealthy_pod_is_being_deleted(cluster: Cluster) -> None:
+async def test_budget_with_a_terminating_pod(cluster: Cluster) -> None:
     toleration = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "operator": "Exists"}
     pod = {"tolerations": [{**toleration, "tolerationSeconds": 5}]}
     spec = {
@@ -307,10 +307,10 @@ async def test_a_budget_whose_unhealthy_pod_is_being_deleted(cluster: Cluster) -
     await asyncio.sleep(120)
     found = await cluster.why("poddisruptionbudgets.policy", "web")
     assert found.state == "allows no eviction", text(found)
-    assert [each.object for each in found.roots()] == [f"node/{node}"], text(found)
+    assert [root.object for root in found.roots()] == [f"node/{node}"], text(found)
 
 
-async def test_the_other_bound_of_an_autoscaler_is_no_reason(cluster: Cluster) -> None:
+async def test_change_of_the_other_replica_limit_is_no_cause(cluster: Cluster) -> None:
     container = {"name": "app", "image": "nginx", "resources": {"requests": {"cpu": "100m"}}}
     await cluster.deployment(replicas=2, containers=[container])
     metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}

@@ -1,4 +1,4 @@
-"""What clients claim and objects hold does not make an explanation long, slow or fail."""
+"""Forged causes and huge objects do not make an explanation long, slow or fail."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def _config_map(name: str = "shared", **metadata: Any) -> dict[str, Any]:
         "a resource that is no name": Trigger("MODIFIED", "../x&name=y", "default", "web", "12"),
     },
 )
-async def test_triggers_that_no_component_sends(cluster: Cluster, trigger: Trigger) -> None:
+async def test_forged_triggers(cluster: Cluster, trigger: Trigger) -> None:
     claimed = Triggers()
     claimed.add(trigger.type, trigger.resource, _Claimed(trigger.namespace, trigger.name, trigger.resource_version))
     begin_sync("kubelet", "default/web", claimed)

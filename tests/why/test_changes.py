@@ -1,4 +1,4 @@
-"""What a change was, in a sentence."""
+"""Descriptions of changes."""
 
 from typing import Any
 
@@ -123,7 +123,7 @@ def test_creation_and_deletion() -> None:
     assert summary(_change("MODIFIED"), None, None).text == "was changed"
 
 
-def test_values_of_secrets_are_not_said() -> None:
+def test_secret_values_are_not_included() -> None:
     applied = "kubectl.kubernetes.io/last-applied-configuration"
     before = _object(metadata={"annotations": {applied: "c2VjcmV0"}}, data={"password": "c2VjcmV0"})
     for after in (

@@ -1,4 +1,4 @@
-"""Causes that are claimed by users actor are no components."""
+"""Causes sent by users that are no components are not trusted."""
 
 from tests.tables import cases
 
@@ -63,5 +63,5 @@ def test_who_wrote(user: str, cause: Cause | None, by: str, root: str) -> None:
     assert (actor(change), root_kind(change)) == (by, root)
 
 
-def test_every_controller_is_believed() -> None:
-    assert {each.client_name for each in DESCRIPTORS} == CONTROLLER_ACCOUNTS
+def test_every_controller_account_is_trusted() -> None:
+    assert {descriptor.client_name for descriptor in DESCRIPTORS} == CONTROLLER_ACCOUNTS

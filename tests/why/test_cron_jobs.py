@@ -1,4 +1,4 @@
-"""CronJobs whose time passed without a Job."""
+"""CronJobs with missed schedules."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ def _cron_job(**spec: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_job_that_has_completed(cluster: Cluster) -> None:
+async def test_completed_job(cluster: Cluster) -> None:
     await cluster.create(_cron_job())
     await cluster.patch(CRON_JOBS, "report", {"spec": {"jobTemplate": {"spec": {"template": _QUICK}}}})
     await asyncio.sleep(70)
@@ -34,7 +34,7 @@ async def test_a_job_that_has_completed(cluster: Cluster) -> None:
     assert "completed: 1 pod succeeded" in text(found)
 
 
-async def test_the_job_before_still_runs(cluster: Cluster) -> None:
+async def test_previous_job_still_active(cluster: Cluster) -> None:
     await cluster.create(_cron_job(concurrencyPolicy="Forbid"))
     await asyncio.sleep(190)
     found = await cluster.why("cronjobs.batch", "report")

@@ -1,4 +1,4 @@
-"""Pods that Deployments make and delete, back to the user's act."""
+"""Pods created and deleted by Deployments, traced back to the user's change."""
 
 import asyncio
 
@@ -12,20 +12,20 @@ from pilothouse.why.names import names_alike
 ADMIN = "kubernetes-admin with pilothouse-testing"
 
 
-async def test_a_pod_that_was_scaled_away(cluster: Cluster) -> None:
+async def test_pod_deleted_by_scale_down(cluster: Cluster) -> None:
     await cluster.deployment(replicas=3)
     before = await cluster.pods()
     await cluster.scale("web", 2)
     (name,) = set(before) - set(await cluster.pods())
     found = await cluster.why("pods", name)
     assert found.state == "deleted"
-    assert [each.partition("/")[0] for each in links(found)] == ["pod", "replicaset", "deployment"]
+    assert [link.partition("/")[0] for link in links(found)] == ["pod", "replicaset", "deployment"]
     assert roots(found) == [f"deployment/web changed: spec.replicas: 3 -> 2, by {ADMIN}"]
-    assert [each.root for each in found.roots()] == ["user"]
+    assert [root.root for root in found.roots()] == ["user"]
     assert text_lines(found)[0] == f"pod/{name} in namespace default: deleted"
 
 
-async def test_a_pod_of_the_old_template(cluster: Cluster) -> None:
+async def test_pod_deleted_by_a_rollout(cluster: Cluster) -> None:
     await cluster.deployment()
     old = await cluster.pods()
     template = {"spec": {"containers": [{"name": "app", "image": "nginx:2"}]}}
@@ -36,7 +36,7 @@ async def test_a_pod_of_the_old_template(cluster: Cluster) -> None:
         assert root.startswith("deployment/web changed: spec.template.spec.containers[name=app].image"), root
 
 
-async def test_a_pod_that_replaces_a_deleted_one(cluster: Cluster) -> None:
+async def test_pod_created_for_a_deleted_one(cluster: Cluster) -> None:
     await cluster.deployment()
     await cluster.scale("web", 3)
     before = await cluster.pods()
@@ -48,7 +48,7 @@ async def test_a_pod_that_replaces_a_deleted_one(cluster: Cluster) -> None:
     ]
 
 
-async def test_a_pod_that_nobody_has_touched(cluster: Cluster) -> None:
+async def test_pod_as_desired(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1)
     (name,) = await cluster.pods()
     found = await cluster.why("pods", name)
@@ -56,7 +56,7 @@ async def test_a_pod_that_nobody_has_touched(cluster: Cluster) -> None:
     assert roots(found) == [f"deployment/web was created, by {ADMIN}"]
 
 
-async def test_names_that_begin_alike(cluster: Cluster) -> None:
+async def test_similar_names(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1)
     (old,) = await cluster.pods()
     await cluster.user.delete(PODS, old, NAMESPACE)
@@ -68,6 +68,6 @@ async def test_names_that_begin_alike(cluster: Cluster) -> None:
     assert await names_alike(evidence, Reference("pods", NAMESPACE, "none")) == []
 
 
-async def test_what_never_was(cluster: Cluster) -> None:
+async def test_object_that_never_existed(cluster: Cluster) -> None:
     found = await cluster.why("pods", "none")
     assert (found.state, roots(found)) == ("not found", ["pod/none is not there, and no change of it is known"])

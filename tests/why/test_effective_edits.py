@@ -1,4 +1,4 @@
-"""Which changes still hold, and which fields do something."""
+"""Changes that were not reverted, and fields that controllers act on."""
 
 from typing import Any
 
@@ -30,11 +30,11 @@ def _edit(second: int, before: Any, after: Any, path: str = "spec.selector.track
         "a false that is no 0": ([_edit(60, ABSENT, 0), _edit(61, 0, ABSENT)], None),
     },
 )
-def test_what_still_holds(edits: list[Edit], place: int | None) -> None:
+def test_last_effective_edit(edits: list[Edit], place: int | None) -> None:
     assert last_effective_edit(edits, CREATED_AT) == place
 
 
-def test_without_times_what_was_taken_back_does_not_hold() -> None:
+def test_reverted_edit_without_times_has_no_effect() -> None:
     edits = [Edit("", (Difference("spec.a", 1, 2),)), Edit("", (Difference("spec.a", 2, 1),))]
     assert last_effective_edit(edits) is None
 
@@ -53,9 +53,9 @@ def test_without_times_what_was_taken_back_does_not_hold() -> None:
         "the status": ("deployments.apps", "status.replicas", False),
     },
 )
-def test_what_makes_a_controller_do_something(resource: str, path: str, does: bool) -> None:
+def test_fields_that_controllers_act_on(resource: str, path: str, does: bool) -> None:
     assert controller_acts_on(resource, path) is does
 
 
-def test_a_record_is_deleted_for_how_long_it_is_kept() -> None:
+def test_history_limits_count_for_deletions() -> None:
     assert controller_acts_on("cronjobs.batch", "spec.successfulJobsHistoryLimit", keeps_records=True)

@@ -1,4 +1,4 @@
-"""Tests and simulations that fail say why things are as they are."""
+"""Failed tests and simulations include an explanation."""
 
 import pytest
 from tests.why.cluster import Cluster, deployment
@@ -11,7 +11,7 @@ from pilothouse.storage import Change
 from pilothouse.testing import Timeout
 
 
-async def test_a_wait_in_vain_names_what_began_it(cluster: Cluster) -> None:
+async def test_timeout_of_a_test_has_the_root_cause(cluster: Cluster) -> None:
     await cluster.deployment(replicas=2)
     (name, _other) = await cluster.pods()
     await cluster.scale("web", 0)
@@ -27,7 +27,7 @@ class _NoPods(Invariant):
             raise Violation(f"{change.key} is a pod, sent by {origin}")
 
 
-def test_a_violation_names_what_led_to_the_write() -> None:
+def test_invariant_violation_has_the_cause_of_the_write() -> None:
     async def scenario(simulation: Simulation) -> None:
         await simulation.user.create(DEPLOYMENTS, deployment("web"), "default")
         await simulation.settle()

@@ -1,4 +1,4 @@
-"""The right reason, and no act that has nothing to do with it."""
+"""The right cause is found, and unrelated changes are not."""
 
 import asyncio
 from typing import Any
@@ -41,7 +41,7 @@ def cron_job(**pod: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_job_whose_pod_selects_a_node_that_has_lost_its_label(cluster: Cluster) -> None:
+async def test_job_pod_selecting_a_removed_node_label(cluster: Cluster) -> None:
     name = (await cluster.user.list(NODES)).items[0].metadata.name
     await cluster.patch(NODES, name, {"metadata": {"labels": {"pool": "trusted"}}}, "")
     await cluster.create(cron_job(nodeSelector={"pool": "trusted"}))
@@ -59,7 +59,7 @@ async def test_a_job_whose_pod_selects_a_node_that_has_lost_its_label(cluster: C
     assert roots(await cluster.why("pods", pod.metadata.name)) == [lost]
 
 
-async def test_a_node_that_was_selected_and_is_gone(cluster: Cluster) -> None:
+async def test_selected_node_was_deleted(cluster: Cluster) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "trusted", "labels": {"pool": "trusted"}}}
     await cluster.create(node)
     await cluster.deployment(replicas=1, nodeSelector={"pool": "trusted"})
@@ -70,7 +70,7 @@ async def test_a_node_that_was_selected_and_is_gone(cluster: Cluster) -> None:
     assert roots(found) == [f"node/trusted was deleted, by {ADMIN}"], text(found)
 
 
-async def test_a_template_that_selects_what_no_node_has_any_more(cluster: Cluster) -> None:
+async def test_template_selecting_a_removed_node_label(cluster: Cluster) -> None:
     """The template came after the label was lost, so it is what is named."""
     name = (await cluster.user.list(NODES)).items[0].metadata.name
     await cluster.patch(NODES, name, {"metadata": {"labels": {"pool": "trusted"}}}, "")
@@ -83,7 +83,7 @@ async def test_a_template_that_selects_what_no_node_has_any_more(cluster: Cluste
     assert any(each.startswith("deployment/web changed: spec.template.spec.nodeSelector") for each in found), found
 
 
-async def test_what_a_cron_job_starts_is_not_due_to_how_many_jobs_are_kept(cluster: Cluster) -> None:
+async def test_history_limit_is_no_cause_of_a_job(cluster: Cluster) -> None:
     await cluster.create(cron_job())
     await cluster.patch(CRON_JOBS, "payout", {"spec": {"successfulJobsHistoryLimit": 5}})
     await asyncio.sleep(70)
@@ -91,14 +91,14 @@ async def test_what_a_cron_job_starts_is_not_due_to_how_many_jobs_are_kept(clust
     assert roots(await cluster.why("pods", pod)) == [f"cronjob/payout was created, by {ADMIN}"]
 
 
-async def test_a_label_of_a_workload_is_no_reason(cluster: Cluster) -> None:
+async def test_workload_label_is_no_cause(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1, containers=[container("500")])
     await cluster.patch(DEPLOYMENTS, "web", {"metadata": {"labels": {"owner": "discovery"}}})
     found = await cluster.why("deployments.apps", "web")
     assert roots(found) == [f"deployment/web was created, by {ADMIN}"], text(found)
 
 
-async def test_the_creation_of_a_stateful_set_that_was_ready_is_no_reason(cluster: Cluster) -> None:
+async def test_creation_is_no_cause_once_the_statefulset_was_ready(cluster: Cluster) -> None:
     tolerations = [
         {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
     ]
@@ -116,11 +116,11 @@ async def test_the_creation_of_a_stateful_set_that_was_ready_is_no_reason(cluste
     await asyncio.sleep(120)
     await cluster.patch(STATEFUL_SETS, "db", {"metadata": {"labels": {"stage": "ga"}}})
     found = await cluster.why("statefulsets.apps", "db")
-    assert [each.object for each in found.roots()] == [f"node/{node}"], text(found)
+    assert [root.object for root in found.roots()] == [f"node/{node}"], text(found)
     assert "db-0 has to be ready before the pod after it" in text(found)
 
 
-async def test_pods_alike_that_were_made_for_different_reasons(cluster: Cluster) -> None:
+async def test_similar_pods_with_different_causes(cluster: Cluster) -> None:
     """Too large pods of a new template, and one that replaces a deleted pod: the old one does not fit any more."""
     await cluster.deployment(replicas=2, containers=[container("20")])
     before = await cluster.pods()
@@ -145,7 +145,7 @@ def _service(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
 
 
-async def test_a_port_that_a_template_has_lost(cluster: Cluster) -> None:
+async def test_named_port_removed_from_the_template(cluster: Cluster) -> None:
     """A selector that was taken back is no reason, and neither is its second half."""
     port = {"name": "http", "containerPort": 8080}
     await cluster.deployment(replicas=1, containers=[container(ports=[port])])
@@ -165,14 +165,15 @@ async def test_a_port_that_a_template_has_lost(cluster: Cluster) -> None:
     assert "ports[name=http] removed" in root
     assert found.steps[0].table == [f"pod {(await cluster.pods())[0]} has the ports api (8080)"]
     (name,) = [
-        each["metadata"]["name"] for each in await cluster.documents("endpointslices.discovery.k8s.io", NAMESPACE)
+        document["metadata"]["name"]
+        for document in await cluster.documents("endpointslices.discovery.k8s.io", NAMESPACE)
     ]
     for resource, of in (("endpointslices.discovery.k8s.io", name), ("endpoints", "web")):
         found = await cluster.why(resource, of)
         assert (found.state, roots(found)) == ("no endpoints", [root]), text(found)
 
 
-async def test_a_quota_that_others_have_used_up(cluster: Cluster) -> None:
+async def test_quota_used_up_by_other_workloads(cluster: Cluster) -> None:
     """The quota was enough two minutes before: who has come since is named, and not the quota."""
     hard = {"requests.cpu": "1"}
     await cluster.create(

@@ -1,4 +1,4 @@
-"""The right root, and no wrong one: restarts, retries, two causes at once, causes that were undone, silent nodes."""
+"""The right root cause is found: restarts, retries, two causes, reverted changes, unresponsive nodes."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ SILENT = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent
 CORDONED = {"spec": {"unschedulable": True}}
 
 
-def test_controllers_that_restart_name_the_same_root() -> None:
+def test_restarted_controllers_record_the_same_root_cause() -> None:
     """What a new controller does, it does for what it finds in its first list."""
 
     async def scenario(simulation: Simulation) -> None:
@@ -31,7 +31,7 @@ def test_controllers_that_restart_name_the_same_root() -> None:
         await asyncio.sleep(60)
         (gone,) = before - {pod.metadata.name for pod in (await user.list(PODS, NAMESPACE)).items}
         found = await explain(ServerEvidence(user, await user.discover()), Reference("pods", NAMESPACE, gone))
-        assert [each.partition(", by ")[0] for each in roots(found)] == [
+        assert [root.partition(", by ")[0] for root in roots(found)] == [
             "deployment/web changed: spec.replicas: 3 -> 2"
         ], text(found)
 
@@ -43,7 +43,7 @@ class _Plane:
         self.client = client
 
 
-async def test_two_causes_at_once(cluster: Cluster) -> None:
+async def test_template_and_scale_changes_are_both_causes(cluster: Cluster) -> None:
     """A new template and a new size in different writes, before a controller has done anything: both are named."""
     await cluster.deployment(replicas=3)
     before = await cluster.pods()
@@ -58,7 +58,7 @@ async def test_two_causes_at_once(cluster: Cluster) -> None:
     }
 
 
-async def test_a_template_that_was_changed_and_changed_back(cluster: Cluster) -> None:
+async def test_reverted_template_change_is_no_cause(cluster: Cluster) -> None:
     """A pod that is created long after is due to neither."""
     await cluster.deployment(replicas=2)
     for image in ("nginx:2", "nginx"):
@@ -75,7 +75,7 @@ async def test_a_template_that_was_changed_and_changed_back(cluster: Cluster) ->
     )
 
 
-async def test_a_quota_that_is_raised(cluster: Cluster) -> None:
+async def test_scale_is_the_cause_after_the_quota_is_raised(cluster: Cluster) -> None:
     """Pods that a quota had rejected are created by a retry: the size is their root, not what came between."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
     await cluster.create(quota)
@@ -86,10 +86,10 @@ async def test_a_quota_that_is_raised(cluster: Cluster) -> None:
     await asyncio.sleep(120)
     (second,) = set(await cluster.pods()) - {first}
     found = await cluster.why("pods", second)
-    assert [each for each in roots(found) if "deployment/web was created" in each] == roots(found), text(found)
+    assert [root for root in roots(found) if "deployment/web was created" in root] == roots(found), text(found)
 
 
-async def test_the_pods_of_a_silent_node(cluster: Cluster) -> None:
+async def test_pods_of_an_unresponsive_node(cluster: Cluster) -> None:
     """A fault that was asked for, silent node, taint, eviction, successor: one chain."""
     unreachable = {
         "key": "node.kubernetes.io/unreachable",
@@ -127,7 +127,7 @@ async def test_no_nodes(env: Env) -> None:
         assert (found.state, roots(found)) == ("pending", [f"pod/{name} is not scheduled: there are no nodes"])
 
 
-async def test_a_node_that_is_open_again(cluster: Cluster) -> None:
+async def test_reverted_cordon_is_no_cause(cluster: Cluster) -> None:
     """Cordons that were lifted are not named, when the pods lack room for another reason."""
     names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
     for name in names:
@@ -142,7 +142,7 @@ async def test_a_node_that_is_open_again(cluster: Cluster) -> None:
     assert "3 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(found)
 
 
-async def test_a_node_that_was_cordoned_after_the_pod_was_rejected(cluster: Cluster) -> None:
+async def test_node_cordoned_after_the_scheduling_attempt(cluster: Cluster) -> None:
     """The scheduler does not try the pod again, and its message counts the node as one without room."""
     await cluster.deployment("huge", replicas=1, containers=[container("500")])
     (huge,) = await cluster.pods()
@@ -155,7 +155,7 @@ async def test_a_node_that_was_cordoned_after_the_pod_was_rejected(cluster: Clus
     assert "3 nodes: " not in found
 
 
-async def test_a_cordon_of_a_node_without_room(cluster: Cluster) -> None:
+async def test_cordon_of_a_full_node_is_no_cause(cluster: Cluster) -> None:
     """It would make no difference if it were lifted, so it is no cause. Of a node with room it is."""
     names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
     await cluster.patch(NODES, names[0], CORDONED, "")
@@ -180,7 +180,7 @@ def container(cpu: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("limit", [1, 40])
-async def test_many_pods_are_told_in_a_few_steps(cluster: Cluster, limit: int) -> None:
+async def test_steps_do_not_grow_with_the_number_of_pods(cluster: Cluster, limit: int) -> None:
     """The explanation of a Deployment does not grow with its pods."""
     await cluster.deployment(replicas=limit, image="nginx:404")
     found = await cluster.why("deployments.apps", "web")
@@ -188,7 +188,7 @@ async def test_many_pods_are_told_in_a_few_steps(cluster: Cluster, limit: int) -
     assert ("and 39 more pods alike" in text(found)) is (limit == 40)
 
 
-async def test_the_pods_of_a_node_that_is_gone(cluster: Cluster) -> None:
+async def test_pods_of_a_deleted_node(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1)
     (name,) = await cluster.pods()
     node = (await cluster.user.get(PODS, name, NAMESPACE)).spec.node_name
@@ -197,12 +197,12 @@ async def test_the_pods_of_a_node_that_is_gone(cluster: Cluster) -> None:
     found = await cluster.why("pods", name)
     chain = text(found)
     assert found.state == "deleted"
-    assert [(each.root, each.object) for each in found.roots()] == [("user", f"node/{node}")], chain
+    assert [(root.root, root.object) for root in found.roots()] == [("user", f"node/{node}")], chain
     assert f"node/{node} was deleted, by kubelet" in chain
     assert "by pod-garbage-collector-controller" in chain
 
 
-async def test_a_job_whose_time_to_live_is_over(cluster: Cluster) -> None:
+async def test_job_deleted_after_its_ttl(cluster: Cluster) -> None:
     container = {"name": "app", "image": "busybox", "command": ["true"]}
     spec = {"ttlSecondsAfterFinished": 20, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
     await cluster.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": spec})

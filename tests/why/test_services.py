@@ -1,11 +1,11 @@
-"""Services that lead nowhere."""
+"""Services without endpoints."""
 
 import asyncio
 
 from tests.why.cluster import Cluster, roots, texts
 
 
-async def test_the_deployment_of_the_pods_was_scaled_to_zero(cluster: Cluster) -> None:
+async def test_deployment_scaled_to_zero(cluster: Cluster) -> None:
     await cluster.deployment("web")
     await cluster.deployment("other")
     manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
@@ -20,7 +20,7 @@ async def test_the_deployment_of_the_pods_was_scaled_to_zero(cluster: Cluster) -
     assert found.steps[0].table == []
 
 
-async def test_a_target_port_that_no_pod_has(cluster: Cluster) -> None:
+async def test_target_port_missing_in_all_pods(cluster: Cluster) -> None:
     await cluster.deployment("web")
     manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
     ports = [{"port": 80, "targetPort": "http"}]

@@ -1,4 +1,4 @@
-"""What users and their programs wrote, without what components did."""
+"""The writes of users and their programs, without those of components."""
 
 from tests.tables import cases
 from tests.why.cluster import Cluster
@@ -10,7 +10,7 @@ from pilothouse.why.trust import is_component
 from pilothouse.why.writes import user_writes
 
 
-async def test_users_of_all_namespaces_in_the_order_of_their_writes(cluster: Cluster) -> None:
+async def test_user_writes_of_all_namespaces_in_order(cluster: Cluster) -> None:
     await cluster.deployment(replicas=2)
     since = int((await cluster.user.list(NODES, limit=1)).metadata.resource_version)
     jane, program = cluster.as_user("jane"), cluster.as_user("system:serviceaccount:platform:settings")
@@ -36,7 +36,7 @@ async def test_users_of_all_namespaces_in_the_order_of_their_writes(cluster: Clu
     assert not [each for each in found if each.object.startswith(("pod/", "replicaset/"))]
 
 
-async def test_what_a_user_wrote_is_said_of_secrets_without_values(cluster: Cluster) -> None:
+async def test_user_writes_of_secrets_have_no_values(cluster: Cluster) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"a": "hunter2"}}
     await cluster.create(secret)
     await cluster.user.request(

@@ -1,4 +1,4 @@
-"""The application of ``pilothouse top`` without a terminal: its keys, and what it shows as text."""
+"""The application of ``pilothouse top`` without a terminal: keys, and the screen as text."""
 
 import asyncio
 import re

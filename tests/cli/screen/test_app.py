@@ -1,4 +1,4 @@
-"""``pilothouse top``: what its views show of a cluster, and its keys."""
+"""``pilothouse top``: its views and keys."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -38,7 +38,7 @@ def event(name: str, message: str) -> dict[str, Any]:
     }
 
 
-async def test_nodes_are_shown_with_a_sign_for_each_pod(cluster: AsyncCluster) -> None:
+async def test_nodes_have_a_sign_for_each_pod(cluster: AsyncCluster) -> None:
     await cluster.create(deployment("web", replicas=3))
     async with shown(cluster.client) as screen:
         text = await screen.until("3 pods  ● 3")
@@ -134,7 +134,7 @@ async def test_any_object_can_be_opened_by_its_type_and_name(cluster: AsyncClust
         await screen.until("ConfigMap default/none is not there")
 
 
-async def test_the_past_is_shown_as_it_was(cluster: AsyncCluster) -> None:
+async def test_past_state_is_shown(cluster: AsyncCluster) -> None:
     await cluster.create(deployment("web", replicas=1))
     async with shown(cluster.client) as screen:
         await screen.until("1 pods  ● 1")
@@ -171,7 +171,7 @@ async def test_control_characters_of_the_cluster_are_escaped(cluster: AsyncClust
         assert "\x1b" not in text
 
 
-async def test_a_user_of_one_namespace_sees_that_one(cluster: AsyncCluster) -> None:
+async def test_user_restricted_to_a_namespace(cluster: AsyncCluster) -> None:
     env = Env()
     await cluster.create(deployment("web", replicas=1))
     faults = Interceptor(cluster.client.transport, env)
@@ -221,7 +221,7 @@ async def test_the_cursor_stays_on_its_object(cluster: AsyncCluster) -> None:
         assert screen.app.grid.view.key(screen.app.grid.cursor) == "apps/deployments/default/m"
 
 
-async def test_what_nobody_expected_ends_it(cluster: AsyncCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_error_ends_the_application(cluster: AsyncCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     async def failing(*_arguments: object, **_more: object) -> None:
         raise RuntimeError("a bug")
 

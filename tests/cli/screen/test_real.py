@@ -1,4 +1,4 @@
-"""``pilothouse top`` in front of a real kube-apiserver, which has no history of ours and an older CronJob."""
+"""``pilothouse top`` with a real kube-apiserver, which has no history with origins and an older CronJob API."""
 
 import pytest
 from tests.cli.screen.screens import shown

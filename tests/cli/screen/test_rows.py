@@ -15,7 +15,7 @@ from pilothouse.testing import async_plane
 from pilothouse.ui.rows import MAX_EVENTS
 
 
-def test_an_order_that_is_kept_up_equals_one_that_is_made_anew() -> None:
+def test_incremental_order_equals_a_full_sort() -> None:
     chance = random.Random(1)
     rows: dict[str, int] = {}
 
@@ -79,7 +79,7 @@ async def test_only_the_newest_events_are_kept(env: Env) -> None:
         assert set(rows) >= {f"/events/default/e{MAX_EVENTS * 3 - 1 - each}" for each in range(MAX_EVENTS)}
 
 
-async def test_an_object_that_cannot_be_read_leaves_the_others(env: Env) -> None:
+async def test_undecodable_object_does_not_affect_others(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         client: Client = cluster.client
         model = Model(client, env, lambda: None)

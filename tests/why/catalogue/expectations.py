@@ -8,7 +8,7 @@ from pilothouse.why import Explanation, Step, text_lines
 
 def paths(explanation: Explanation) -> list[str]:
     """Each way to a root: ``pod/a by replicaset-controller < deployment/web by jane with kubectl scale [user]``."""
-    return [each for step in explanation.steps for each in _paths(step)]
+    return [path for step in explanation.steps for path in _paths(step)]
 
 
 def _paths(step: Step) -> Iterator[str]:
@@ -38,7 +38,7 @@ def _matches(path: str, expected: str) -> bool:
 
 def root_texts(explanation: Explanation) -> list[str]:
     """What the roots say."""
-    return [each.text for each in explanation.roots()]
+    return [root.text for root in explanation.roots()]
 
 
 def whole_text(explanation: Explanation) -> str:

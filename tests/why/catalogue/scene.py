@@ -75,13 +75,11 @@ class Scene:
         """The objects of the namespace."""
         found = find_resource(self.place.discovery, resource)
         items = self.place.run(self.place.client.list(found.as_kind().raw, self.namespace)).items
-        return [msgspec.json.decode(each) for each in items]
+        return [msgspec.json.decode(item) for item in items]
 
     def pods(self) -> list[str]:
         """The names of the pods that are not being deleted."""
-        return [
-            each["metadata"]["name"] for each in self.objects("pods") if "deletionTimestamp" not in each["metadata"]
-        ]
+        return [pod["metadata"]["name"] for pod in self.objects("pods") if "deletionTimestamp" not in pod["metadata"]]
 
     def until(self, condition: Callable[[], object], what: str) -> None:
         """Wait until it holds."""
@@ -89,9 +87,7 @@ class Scene:
 
     def until_ready(self, count: int) -> list[str]:
         """Wait until so many pods are there, all of them ready; their names."""
-        self.until(
-            lambda: [is_ready(each) for each in self.objects("pods")] == [True] * count, f"{count} pods are ready"
-        )
+        self.until(lambda: [is_ready(pod) for pod in self.objects("pods")] == [True] * count, f"{count} pods are ready")
         return self.pods()
 
     def until_some(self, resource: str, matches: Callable[[Doc], object], what: str) -> str:
@@ -143,5 +139,5 @@ def quick_pod(**spec: Any) -> Doc:
 def is_ready(pod: Doc) -> bool:
     """Whether a pod is ready and stays."""
     conditions = pod.get("status", {}).get("conditions", ())
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]

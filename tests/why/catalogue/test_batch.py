@@ -1,4 +1,4 @@
-"""Jobs and CronJobs that do not come to their end, or are gone."""
+"""Jobs and CronJobs that do not finish or were deleted."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Claims that do not bind, and one that can't go."""
+"""Claims that are not bound, and one that can't be deleted."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Deletions that do not come to their end."""
+"""Deletions that do not complete."""
 
 import json
 
@@ -27,7 +27,7 @@ def test_a_namespace_with_an_object_that_is_held(scene: Scene) -> None:
     scene("-n", name, "apply", "-f", "-", stdin=_config_map("held", finalizers=["example.com/hold"]))
     scene("delete", "namespace", name, "--wait=false")
     scene.until(
-        lambda: any("is not empty" in each.text for each in scene.why(f"ns/{name}").steps), "the conditions are there"
+        lambda: any("is not empty" in step.text for step in scene.why(f"ns/{name}").steps), "the conditions are there"
     )
     found = scene.why(f"ns/{name}")
     assert found.state == "terminating"

@@ -1,4 +1,4 @@
-"""Pods that are gone or not ready because of their node."""
+"""Pods that were deleted or are not ready because of their node."""
 
 from tests.why.catalogue.expectations import assert_explains, whole_text
 from tests.why.catalogue.scene import ADMIN, Scene

@@ -12,7 +12,7 @@ SIMULATED = "simulated.pilothouse.dev"
 
 def waiting_reason(pod: Doc) -> str:
     statuses = pod.get("status", {}).get("containerStatuses", ())
-    return " ".join(each["state"].get("waiting", {}).get("reason", "") for each in statuses)
+    return " ".join(status["state"].get("waiting", {}).get("reason", "") for status in statuses)
 
 
 def is_processed(document: Doc) -> bool:
@@ -23,7 +23,7 @@ def test_the_image_is_not_there(scene: Scene) -> None:
     """A rollout that stops at its first pod: the pod and the Deployment have the same root."""
     (old,) = scene.deployment(replicas=1)
     scene("set", "image", "deployment/web", "main=nginx:404")
-    scene.until(lambda: any("Pull" in waiting_reason(each) for each in scene.objects("pods")), "the pull fails")
+    scene.until(lambda: any("Pull" in waiting_reason(pod) for pod in scene.objects("pods")), "the pull fails")
     (new,) = set(scene.pods()) - {old}
     held = f"pod/{new} < pod/{new} by replicaset-controller {SET}"
     found = scene.why(f"pod/{new}")

@@ -1,4 +1,4 @@
-"""Pods that no node takes, and pods that nobody lets be created."""
+"""Pods that can't be scheduled, and pods whose creation is rejected."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ CREATED = f"< replicaset/web-* by deployment-controller < deployment/web by {ADM
 def pending(scene: Scene, **spec: Any) -> str:
     """A Deployment with a pod that is not scheduled, and has a reason."""
     scene.apply(workload("Deployment", "web", pod=quick_pod(**spec), replicas=1))
-    scene.until(lambda: any(reason_of(each) for each in scene.objects("pods")), "it is not scheduled")
+    scene.until(lambda: any(reason_of(pod) for pod in scene.objects("pods")), "it is not scheduled")
     (name,) = scene.pods()
     return name
 
 
 def reason_of(pod: Doc) -> str:
     conditions = pod.get("status", {}).get("conditions", ())
-    return next((each.get("reason", "") for each in conditions if each["type"] == "PodScheduled"), "")
+    return next((condition.get("reason", "") for condition in conditions if condition["type"] == "PodScheduled"), "")
 
 
 def wants(cpu: str) -> list[Doc]:

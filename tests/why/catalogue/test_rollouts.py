@@ -21,9 +21,7 @@ def test_rolled_back(scene: Scene) -> None:
     """The second rollout is not due to the first."""
     scene.deployment(replicas=1)
     scene("set", "image", "deployment/web", "main=nginx:2")
-    scene.until(
-        lambda: [each["spec"]["containers"][0]["image"] for each in scene.objects("pods")] == ["nginx:2"], "new"
-    )
+    scene.until(lambda: [pod["spec"]["containers"][0]["image"] for pod in scene.objects("pods")] == ["nginx:2"], "new")
     (middle,) = scene.until_ready(1)
     scene("rollout", "undo", "deployment/web")
     scene.until_gone("pods", middle)

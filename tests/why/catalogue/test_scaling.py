@@ -1,4 +1,4 @@
-"""Pods that are there or gone because somebody scaled."""
+"""Pods that were created or deleted by scaling."""
 
 from tests.why.catalogue.expectations import assert_explains, root_texts, whole_text
 from tests.why.catalogue.scene import ADMIN, Scene

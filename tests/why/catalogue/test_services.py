@@ -1,4 +1,4 @@
-"""Services that lead nowhere."""
+"""Services without endpoints."""
 
 from typing import Any
 

@@ -74,9 +74,9 @@ def outcomes() -> Iterator[dict[str, Future[None]]]:
         def play(scenario: Scenario) -> None:
             scenario(Scene(place, namespace_of(scenario.__name__)))
 
-        yield {each.__name__: threads.submit(play, each) for each in SCENARIOS}
+        yield {scenario.__name__: threads.submit(play, scenario) for scenario in SCENARIOS}
 
 
-@pytest.mark.parametrize("scenario", [each.__name__ for each in SCENARIOS])
+@pytest.mark.parametrize("scenario", [scenario.__name__ for scenario in SCENARIOS])
 def test_scenario(outcomes: dict[str, Future[None]], scenario: str) -> None:
     outcomes[scenario].result(300)

@@ -1,4 +1,4 @@
-"""Records of one object as changes of it."""
+"""Log records of one object, converted to changes."""
 
 import pytest
 
@@ -58,12 +58,10 @@ DELETED = write("delete", 200)
         ),
     ],
 )
-def test_the_last_change_of_an_object_that_is_gone_removed_it(
-    writes: list[Write], expected: list[tuple[str, str]]
-) -> None:
+def test_last_change_of_a_deleted_object_is_its_removal(writes: list[Write], expected: list[tuple[str, str]]) -> None:
     found = build_timeline(POD, writes, lambda at: (7, 1_000_000) if at > 1_000_000 else (6, 0), None)
-    assert [(each.origin.verb, each.origin.subresource) for each in found.changes if each.origin] == expected
-    assert [each.type for each in found.changes] == ["ADDED", *["MODIFIED"] * (len(writes) - 2), "DELETED"]
-    revisions = [each.revision for each in found.changes]
+    assert [(change.origin.verb, change.origin.subresource) for change in found.changes if change.origin] == expected
+    assert [change.type for change in found.changes] == ["ADDED", *["MODIFIED"] * (len(writes) - 2), "DELETED"]
+    revisions = [change.revision for change in found.changes]
     assert revisions == sorted(revisions)
     assert set(found.writes) == set(revisions)

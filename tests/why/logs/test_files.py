@@ -58,7 +58,7 @@ def test_every_line_once(tmp_path: Path, seed: int, form: str) -> None:
     file.close()
 
 
-def test_the_newest_lines_come_first(tmp_path: Path) -> None:
+def test_newest_lines_first(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(_content(300, 1))
     with contextlib.closing(open_log(str(path))) as file:
@@ -68,7 +68,7 @@ def test_the_newest_lines_come_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("place", ["first", "middle", "last"])
-def test_a_line_that_is_too_long_is_left_out(tmp_path: Path, compressed: bool, place: str) -> None:
+def test_too_long_line_is_skipped(tmp_path: Path, compressed: bool, place: str) -> None:
     long = b"y" * 100_000 + b"\n"
     content = {"first": long + b"a\nb\n", "middle": b"a\n" + long + b"b\n", "last": b"a\nb\n" + long}[place]
     path = tmp_path / "log"
@@ -86,7 +86,7 @@ def test_a_line_that_is_too_long_is_left_out(tmp_path: Path, compressed: bool, p
         "followed by something else": (slice(0, None), "what follows can't be decompressed"),
     },
 )
-def test_a_damaged_gzip_file_is_read_as_far_as_it_goes(tmp_path: Path, tail: slice, said: str) -> None:
+def test_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path, tail: slice, said: str) -> None:
     stored = gzip.compress(_content(200, 3))[tail]
     path = tmp_path / "log.gz"
     path.write_bytes(stored if tail.stop else stored + b"garbage garbage")
@@ -96,7 +96,7 @@ def test_a_damaged_gzip_file_is_read_as_far_as_it_goes(tmp_path: Path, tail: sli
     assert list(file.damage) == [said]
 
 
-def test_a_bomb_is_not_kept(tmp_path: Path) -> None:
+def test_decompression_bomb_uses_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b"\0" * 30_000_000))
     with contextlib.closing(open_log(str(path))) as file:
@@ -104,7 +104,7 @@ def test_a_bomb_is_not_kept(tmp_path: Path) -> None:
     assert file.damage == {"too long": 1}
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_invalid_files(tmp_path: Path) -> None:
     with pytest.raises(LogFileError, match="is no regular file"):
         open_log(str(tmp_path))
     with pytest.raises(LogFileError, match="none can't be read: No such file or directory"):

@@ -1,4 +1,4 @@
-"""What is found in logs that are long, damaged, in pieces, or made to do harm."""
+"""Logs that are long, damaged, rotated or hostile."""
 
 import gzip
 import json
@@ -45,7 +45,7 @@ def line(document: dict[str, Any]) -> bytes:
 async def index_of(*paths: Path, kind: str = AUDIT, seconds: float = 30) -> AsyncIterator[LogIndex]:
     index = LogIndex(Env())
     try:
-        await index.read([LogSource(kind, str(each)) for each in paths], seconds=seconds)
+        await index.read([LogSource(kind, str(path)) for path in paths], seconds=seconds)
         yield index
     finally:
         index.close()
@@ -63,7 +63,7 @@ async def test_rotated_files_and_compressed_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop
-async def test_damaged_lines_are_counted_and_named(tmp_path: Path) -> None:
+async def test_damaged_lines_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_bytes(line(event(1)) + b"garbage\n" + b'{"verb":"patch"}\n' + line(event(2)) + line(event(3))[:200])
     async with index_of(path) as index:
@@ -75,7 +75,7 @@ async def test_damaged_lines_are_counted_and_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop
-async def test_a_log_of_the_other_kind_is_damaged(tmp_path: Path) -> None:
+async def test_log_of_the_wrong_kind_is_damaged(tmp_path: Path) -> None:
     """The causes of a decision log are believed, those in an audit log are claimed by clients."""
     path = tmp_path / "audit.log"
     path.write_bytes(line(event(1)) * 3)
@@ -85,7 +85,7 @@ async def test_a_log_of_the_other_kind_is_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop
-async def test_time_is_bounded(tmp_path: Path) -> None:
+async def test_reading_time_is_bounded(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.log").write_bytes(line(event(number)) * 10)
     async with index_of(tmp_path / "*.log", seconds=0) as index:
@@ -95,7 +95,7 @@ async def test_time_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop
-async def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
+async def test_file_changed_while_reading(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_bytes(line(event(1)) + line(event(2)))
     async with index_of(path) as index:
@@ -122,7 +122,7 @@ async def test_no_file(tmp_path: Path) -> None:
         "half of a character": {"user": {"username": "\ud800"}},
     },
 )
-def test_hostile_events_are_no_events(change: dict[str, Any]) -> None:
+def test_hostile_events_are_invalid(change: dict[str, Any]) -> None:
     text = line(event(1, **change)).replace(b"\\ud800", b"\xed\xa0\x80")
     with pytest.raises(InvalidLineError):
         read_audit(text)
@@ -136,7 +136,7 @@ def test_hostile_events_are_no_events(change: dict[str, Any]) -> None:
         "zeros": b"\0" * 1000 + b"\n",
     },
 )
-def test_hostile_lines_are_no_lines(text: bytes) -> None:
+def test_hostile_lines_are_invalid(text: bytes) -> None:
     for read in (read_audit, read_decision):
         with pytest.raises(InvalidLineError):
             read(text)
@@ -152,11 +152,11 @@ def test_hostile_lines_are_no_lines(text: bytes) -> None:
         "a Lease": {"objectRef": {"resource": "leases", "name": "x", "apiGroup": "coordination.k8s.io"}},
     },
 )
-def test_what_changes_nothing_is_left_out(change: dict[str, Any]) -> None:
+def test_requests_without_changes_are_skipped(change: dict[str, Any]) -> None:
     assert read_audit(line(event(1, **change))) is None
 
 
-def test_claims_in_an_audit_log_are_bounded() -> None:
+def test_causes_in_an_audit_log_are_bounded() -> None:
     cause = json.dumps({"component": "replicaset-controller", "decision": "x" * 10_000})
     record = read_audit(line(event(1, annotations={"pilothouse.io/cause": cause})))
     assert record is not None
