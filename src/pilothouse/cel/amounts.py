@@ -91,10 +91,10 @@ def _normalized(text: str) -> str:
 
 
 def _semver(text: str, normalize: bool = False) -> dict[str, Any]:
-    given = _normalized(text) if normalize else text
-    if _VERSION.fullmatch(given) is None:
-        raise CallError("No Major.Minor.Patch elements found" if given.count(".") < 2 else f"Invalid version {text}")
-    return tagged("Semver", given)
+    version = _normalized(text) if normalize else text
+    if _VERSION.fullmatch(version) is None:
+        raise CallError("No Major.Minor.Patch elements found" if version.count(".") < 2 else f"Invalid version {text}")
+    return tagged("Semver", version)
 
 
 def _is_semver(text: str, normalize: bool = False) -> bool:
@@ -106,9 +106,9 @@ def _is_semver(text: str, normalize: bool = False) -> bool:
 
 
 def _parts(value: dict[str, Any]) -> tuple[tuple[int, ...], list[str]]:
-    found = _VERSION.fullmatch(text_of(value))
-    assert found is not None, "a version is checked when it is made"
-    return tuple(int(part) for part in found.groups()[:3]), (found[4] or "").split(".") if found[4] else []
+    match = _VERSION.fullmatch(text_of(value))
+    assert match is not None, "a version is checked when it is made"
+    return tuple(int(part) for part in match.groups()[:3]), (match[4] or "").split(".") if match[4] else []
 
 
 def _compare_versions(left: dict[str, Any], right: dict[str, Any]) -> int:

@@ -56,9 +56,9 @@ def read(serialized: bytes) -> Checked:
     for number, value in _fields(body):
         if number == 2:
             key, reference = _entry(value)
-            found = tuple(_text(v) for n, v in _fields(reference) if n == 3)
-            if found:
-                checked.overloads[key] = found
+            overloads = tuple(_text(v) for n, v in _fields(reference) if n == 3)
+            if overloads:
+                checked.overloads[key] = overloads
         elif number == 3:
             key, kind = _entry(value)
             checked.types[key] = _type(kind)
@@ -107,10 +107,10 @@ def _text(value: _Raw) -> str:
 
 
 def _entry(value: _Raw) -> tuple[int, _Raw]:
-    found = dict(_fields(value))
-    key = found.get(1, 0)
+    fields = dict(_fields(value))
+    key = fields.get(1, 0)
     assert isinstance(key, int), "parts are numbered"
-    return key, found.get(2, b"")
+    return key, fields.get(2, b"")
 
 
 _PRIMITIVES = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "bytes"}
@@ -186,8 +186,8 @@ def _constant(data: _Raw) -> bool | int | float | str | bytes | None:
             case 2:
                 return bool(value)
             case 3:
-                found = _number(value)
-                return found - (1 << 64) if found >= 1 << 63 else found
+                number = _number(value)
+                return number - (1 << 64) if number >= 1 << 63 else number
             case 4:
                 return _number(value)
             case 5:
@@ -213,8 +213,8 @@ def _read_struct(node: Node, data: _Raw) -> None:
 
 
 def _read_comprehension(node: Node, data: _Raw) -> None:
-    found = dict(_fields(data))
-    node.kind, node.name = "comprehension", _text(found[3])
-    node.variables = tuple(_text(found[n]) for n in (1, 8) if found.get(n))
-    node.range = _node(found[2])
-    node.parts = [_node(found[n]) for n in (4, 5, 6, 7)]
+    fields = dict(_fields(data))
+    node.kind, node.name = "comprehension", _text(fields[3])
+    node.variables = tuple(_text(fields[n]) for n in (1, 8) if fields.get(n))
+    node.range = _node(fields[2])
+    node.parts = [_node(fields[n]) for n in (4, 5, 6, 7)]

@@ -216,9 +216,9 @@ class _Coster:
                 self._found[node.id] = size
         elif initial.kind in ("list", "map"):
             self._found[node.id] = count
-            made = self._entry_sizes(step)
-            if made is not None:
-                self._entries[node.id] = made
+            result_entries = self._entry_sizes(step)
+            if result_entries is not None:
+                self._entries[node.id] = result_entries
         return total + count * each
 
     def _bind(self, node: Node) -> Bounds:
@@ -237,8 +237,8 @@ class _Coster:
         self._locals.setdefault(name, []).append(_Local(path, size, entries))
 
     def _local(self, name: str) -> _Local | None:
-        found = self._locals.get(name)
-        return found[-1] if found else None
+        local = self._locals.get(name)
+        return local[-1] if local else None
 
     def _path(self, node: Node) -> tuple[str, ...]:
         if node.kind == "ident" and (local := self._local(node.name)) is not None:
@@ -261,9 +261,9 @@ class _Coster:
     def _size(self, node: Node) -> Bounds | None:
         if node.id in self._found:
             return self._found[node.id]
-        known = _literal_size(node)
-        if known is not None:
-            return known
+        literal = _literal_size(node)
+        if literal is not None:
+            return literal
         path = self._path(node)
         if path and (sized := self._sizes(path)) is not None:
             self._found[node.id] = sized
@@ -332,8 +332,8 @@ class _Coster:
     def _sized(self, value: _Value) -> Bounds:
         if value.size is not None:
             return value.size
-        found = self._sizes(value.path) if value.path else None
-        return UNKNOWN if found is None else found
+        size = self._sizes(value.path) if value.path else None
+        return UNKNOWN if size is None else size
 
     def _element(self, value: _Value) -> _Value | None:
         if not value.kind.of:
@@ -375,8 +375,8 @@ class _Coster:
                 case "join":
                     return self._joined(target, arguments)
                 case "find" | "findAll" if arguments:
-                    found = (on + ONE).scaled(_TEXT) * size.scaled(_PATTERN)
-                    return found, Bounds(0, on.high)
+                    search_cost = (on + ONE).scaled(_TEXT) * size.scaled(_PATTERN)
+                    return search_cost, Bounds(0, on.high)
                 case "ip":
                     return ONE, None
                 case "containsIP" | "containsCIDR" if first is not None:

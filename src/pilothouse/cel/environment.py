@@ -239,11 +239,11 @@ class Program:
     def _bound_values(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         if not self._maybe:
             return values
-        given = self._maybe in values
+        has_value = self._maybe in values
         return {
             **values,
-            f"{self._maybe}__given": given,
-            f"{self._maybe}__value": values[self._maybe] if given else 0,
+            f"{self._maybe}__given": has_value,
+            f"{self._maybe}__value": values[self._maybe] if has_value else 0,
         }
 
 
@@ -271,8 +271,8 @@ def _type(kind: Kind) -> Any:
     if isinstance(kind, tuple):
         inner = _type(kind[1])
         return cel.Type.List(inner) if kind[0] == "list" else cel.Type.Map(cel.Type.STRING, inner)
-    known = getattr(cel.Type, kind.upper(), None)
-    return known if known is not None else cel.Type(kind)
+    scalar = getattr(cel.Type, kind.upper(), None)
+    return scalar if scalar is not None else cel.Type(kind)
 
 
 _COMPARED = ("int", "uint", "double")
@@ -332,8 +332,8 @@ def _pool(messages: bytes | None) -> Any:
     """The messages of the checker: those of the variables, and an empty one for each of Kubernetes' types. (The library
     does not distinguish opaque types.)"""
     pool = descriptor_pool.DescriptorPool()
-    for known in (duration_pb2, struct_pb2, timestamp_pb2):
-        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+    for standard_messages in (duration_pb2, struct_pb2, timestamp_pb2):
+        pool.AddSerializedFile(standard_messages.DESCRIPTOR.serialized_pb)
     named = {kind for function in FUNCTIONS for kind in function.takes if isinstance(kind, str)}
     for package in ("kubernetes", "kubernetes.authorization"):
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
@@ -355,12 +355,12 @@ _QUALIFIED = re.compile(
 )
 
 
-def _undeclared_root(found: re.Match[str]) -> str:
+def _undeclared_root(match: re.Match[str]) -> str:
     """For ``a.b.c`` with undeclared ``a``, cel-go reports ``a`` at its position."""
-    before, first = found[3].rpartition(".")[0], found[3].partition(".")[0]
-    column = max(1, int(found[2]) - len(before))
-    detail = f"ERROR: <input>:{found[1]}:{column}: undeclared reference to '{first}'{found[4]}"
-    return f"{detail}\n{found[5]}\n | {'.' * (column - 1)}^"
+    before, first = match[3].rpartition(".")[0], match[3].partition(".")[0]
+    column = max(1, int(match[2]) - len(before))
+    detail = f"ERROR: <input>:{match[1]}:{column}: undeclared reference to '{first}'{match[4]}"
+    return f"{detail}\n{match[5]}\n | {'.' * (column - 1)}^"
 
 
 _OVERLOAD = re.compile(
@@ -369,19 +369,19 @@ _OVERLOAD = re.compile(
 )
 
 
-def _receiver_call(found: re.Match[str]) -> str:
+def _receiver_call(match: re.Match[str]) -> str:
     """cel-go prints the call ``x.f(y)`` as ``X.(Y)``, the library as ``(X, Y)``."""
-    before = found[6][: int(found[2]) - 1]
-    if not before.endswith(f".{found[3]}"):
-        return found[0]
-    depth, end = 0, len(found[4])
-    for place, letter in enumerate(found[4]):
+    before = match[6][: int(match[2]) - 1]
+    if not before.endswith(f".{match[3]}"):
+        return match[0]
+    depth, end = 0, len(match[4])
+    for place, letter in enumerate(match[4]):
         depth += (letter == "(") - (letter == ")")
         if letter == "," and depth == 0:
             end = place
             break
-    target, others = found[4][:end], found[4][end:].removeprefix(", ")
-    return f"{found[1]}'{target}.({others})'{found[5]}"
+    target, others = match[4][:end], match[4][end:].removeprefix(", ")
+    return f"{match[1]}'{target}.({others})'{match[5]}"
 
 
 def _compile_error_text(text: str, lines_before: int) -> str:

@@ -84,8 +84,8 @@ def with_formats(source: str) -> str:
     return source
 
 
-def _constant(found: re.Match[str]) -> str:
-    return f'kubernetes.format("{found[1]}")' if found[1] in _CHECKS else found[0]
+def _constant(match: re.Match[str]) -> str:
+    return f'kubernetes.format("{match[1]}")' if match[1] in _CHECKS else match[0]
 
 
 def _replaced(source: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]) -> str:
@@ -95,13 +95,13 @@ def _replaced(source: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]
 def _calls_replaced(source: str, pattern: re.Pattern[str], head: str, tail: str) -> str:
     """Replace begin and end of each call whose begin matches the pattern."""
     at = 0
-    while (found := pattern.search(source, at)) is not None:
-        end = _closing(source, found.end())
-        if end < 0 or not _is_code(source, found.start()):
-            at = found.end()
+    while (match := pattern.search(source, at)) is not None:
+        end = _closing(source, match.end())
+        if end < 0 or not _is_code(source, match.start()):
+            at = match.end()
             continue
-        source = source[: found.start()] + head + source[found.end() : end] + tail + source[end + 1 :]
-        at = found.start() + len(head)
+        source = source[: match.start()] + head + source[match.end() : end] + tail + source[end + 1 :]
+        at = match.start() + len(head)
     return source
 
 

@@ -30,7 +30,7 @@ def _run_type(kind: Type) -> Type:
     return "map" if kind.startswith("kubernetes.") else kind
 
 
-def run_overloads(taken: Callable[[Any], Any]) -> Iterator[Function]:
+def run_overloads(convert: Callable[[Any], Any]) -> Iterator[Function]:
     """The overloads at run time: one for each name and argument types; overloads with the same types are distinguished
     by tags.
 
@@ -43,7 +43,7 @@ def run_overloads(taken: Callable[[Any], Any]) -> Iterator[Function]:
     for (name, takes, member), candidates in grouped.items():
         gives = {_run_type(candidate.gives) for candidate in candidates}
         assert len(gives) == 1, f"overloads of {name} that differ in what they give cannot be distinguished"
-        yield Function(name, takes, gives.pop(), _choose(name, candidates, taken), member=member)
+        yield Function(name, takes, gives.pop(), _choose(name, candidates, convert), member=member)
 
 
 def _expand_dyn(takes: tuple[Type, ...]) -> Iterator[tuple[Type, ...]]:
@@ -60,11 +60,11 @@ _last_result: list[Any] = []
 it has read them."""
 
 
-def _choose(name: str, candidates: list[Function], taken: Callable[[Any], Any]) -> Does:
+def _choose(name: str, candidates: list[Function], convert: Callable[[Any], Any]) -> Does:
     def call(*arguments: Any) -> Any:
         _clear(_last_result)
         for argument in arguments:
-            taken(argument)
+            convert(argument)
         for candidate in candidates:
             if all(_fits(kind, argument) for kind, argument in zip(candidate.takes, arguments, strict=True)):
                 assert candidate.does is not None, "what is run has something to do"

@@ -66,13 +66,13 @@ def _expression(text: str) -> Any:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = _expression(pattern).search(text)
-    return found[0] if found is not None else ""
+    match = _expression(pattern).search(text)
+    return match[0] if match is not None else ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [match[0] for match in _expression(pattern).finditer(text)]
-    return found if limit < 0 else found[:limit]
+    matches = [match[0] for match in _expression(pattern).finditer(text)]
+    return matches if limit < 0 else matches[:limit]
 
 
 def _extreme(items: list[Any], name: str) -> Any:

@@ -78,8 +78,8 @@ class Known:
     def extent(self) -> Extent:
         """The maximum of each bound."""
         if self._extent is None:
-            found = [measure(value) for value in self.values]
-            self._extent = _largest(found) if found else Extent()
+            extents = [measure(value) for value in self.values]
+            self._extent = _largest(extents) if extents else Extent()
         return self._extent
 
     def select(self, name: str) -> "Known":
@@ -199,9 +199,9 @@ class _Estimate:
                 return self._literal(node)
 
     def _variable(self, name: str) -> Value:
-        found = self._locals.get(name)
-        if found:
-            return found[-1]
+        stack = self._locals.get(name)
+        if stack:
+            return stack[-1]
         value = self._variables if isinstance(self._variables, Extent) else self._variables.get(name, Extent())
         if name not in self._converted:
             # A variable is converted completely before it is used.
@@ -232,7 +232,7 @@ class _Estimate:
         count = min(_items(over), MAX_ITERATIONS)
         if not count:
             return self._with({node.name: before}, result)
-        made: Value = before
+        accumulated: Value = before
         outside, self._times = self._times, min(self._times * count, MAX_ITERATIONS)
         if len(node.variables) == 2:
             variables = {node.variables[0]: _union(over.keys(), Extent()), node.variables[1]: over.elements()}
@@ -244,23 +244,23 @@ class _Estimate:
         self._times = outside
         if initial.kind != "literal":
             items = count * max(1, _added(step))
-            made = Extent(max(grown.items, items), grown.chars, count * grown.weight + 1)
+            accumulated = Extent(max(grown.items, items), grown.chars, count * grown.weight + 1)
             # Each iteration copies the previous result.
             loops = min(outside, max(1, MAX_ITERATIONS // count))
             self.total += _capped(_COPY_UNITS * items * count / 2) * loops
-        return self._with({node.name: made}, result)
+        return self._with({node.name: accumulated}, result)
 
     def _with(self, variables: Mapping[str, Value], node: Node) -> Value:
         for name, value in variables.items():
             self._locals.setdefault(name, []).append(value)
-        found = self.value(node)
+        bound = self.value(node)
         for name in variables:
             self._locals[name].pop()
-        return found
+        return bound
 
     def _call(self, node: Node) -> Value:
-        given = ([node.target] if node.target is not None else []) + node.parts
-        values = [self.value(part) for part in given]
+        arguments = ([node.target] if node.target is not None else []) + node.parts
+        values = [self.value(part) for part in arguments]
         match node.name:
             case "_?_:_":
                 return _union(values[1], values[2])
@@ -269,7 +269,7 @@ class _Estimate:
             case "orValue" | "or" if len(values) == 2:
                 return _union(*values)
             case "_[_]" | "_[?_]" | "_?._":
-                key = given[1].literal
+                key = arguments[1].literal
                 return self._selected(values[0].select(key) if isinstance(key, str) else values[0].elements())
             case "!_" | "_&&_" | "_||_" | "@not_strictly_false":
                 return Extent()
@@ -340,8 +340,8 @@ def _match(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
         program = max((_program(one) for one in pattern.values if isinstance(one, str)), default=0)
     else:
         program = pattern.extent.chars * (1 if pattern.extent.chars < 4 else _MAX_REPEATED)
-    found = Extent(text.chars + 1, text.chars, 1 + 2 * text.chars)
-    return 200 + 2 * program + text.chars * (0.3 + 0.02 * program), found
+    matches = Extent(text.chars + 1, text.chars, 1 + 2 * text.chars)
+    return 200 + 2 * program + text.chars * (0.3 + 0.02 * program), matches
 
 
 def _program(pattern: str) -> int:
@@ -363,8 +363,8 @@ def _search(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]
 
 def _split(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     text = extents[0]
-    found = Extent(text.chars + 1, text.chars, 2 + 2 * text.chars)
-    return text.chars * (extents[1].chars + 16) / 16, found
+    parts = Extent(text.chars + 1, text.chars, 2 + 2 * text.chars)
+    return text.chars * (extents[1].chars + 16) / 16, parts
 
 
 def _replace(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:

@@ -29,7 +29,7 @@ def pod_security_of(path: str) -> "PodSecurityOptions":
         document = yaml_file.read_mapping(path)
         if document.get("kind") != "AdmissionConfiguration":
             raise ValueError(f"expected an AdmissionConfiguration, got {document.get('kind')}")
-        found = levels.PodSecurityOptions()
+        configuration_options = levels.PodSecurityOptions()
         for plugin in document.get("plugins") or ():
             if plugin.get("name") != "PodSecurity":
                 print(
@@ -41,8 +41,8 @@ def pod_security_of(path: str) -> "PodSecurityOptions":
             if settings is None and plugin.get("path"):
                 settings = yaml_file.read_mapping(str(Path(path).parent / plugin["path"]))
             if settings is not None:
-                found = configuration.to_pod_security_options(settings)
-        return found
+                configuration_options = configuration.to_pod_security_options(settings)
+        return configuration_options
     except OSError as error:
         raise UserError(f"failed to read plugin config: --{FLAG} {path}: {error.strerror}", code=2) from error
     except (ValueError, AttributeError) as error:

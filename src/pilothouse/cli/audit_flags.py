@@ -124,7 +124,7 @@ def audit_options(parsed: Parsed) -> "AuditLogOptions | None":
     """The audit backend for the flags; None if nothing is recorded. Raises ``UserError``."""
     if not parsed["audit-policy-file"] and not parsed["audit-log-path"]:
         return None
-    found = options.AuditLogOptions(
+    backend = options.AuditLogOptions(
         policy_file=parsed["audit-policy-file"],
         path=parsed["audit-log-path"],
         format=parsed["audit-log-format"],
@@ -148,9 +148,9 @@ def audit_options(parsed: Parsed) -> "AuditLogOptions | None":
         truncate_max_batch_size=parsed["audit-log-truncate-max-batch-size"],
         truncate_max_event_size=parsed["audit-log-truncate-max-event-size"],
     )
-    errors = found.errors()
+    errors = backend.errors()
     if errors:
         raise UserError("\n".join(errors), code=2)
-    if not found.policy_file:
+    if not backend.policy_file:
         print("warning: no events will be recorded in --audit-log-path without --audit-policy-file", file=sys.stderr)
-    return found
+    return backend

@@ -147,13 +147,13 @@ def _chosen(names: list[str], parsed: Parsed) -> Iterator[Choice]:
                         yield bug, scenario, True
         return
     bug = catalogue.find(names[0])
-    found = catalogue.find_scenarios(bug, parsed["scenario"])
+    scenarios = catalogue.find_scenarios(bug, parsed["scenario"])
     if parsed["unguarded"]:
-        possible = [scenario for scenario in found if scenario.unguarded is not None]
+        possible = [scenario for scenario in scenarios if scenario.unguarded is not None]
         if not possible:
-            raise catalogue.UnknownBug(f"{bug.id}, {found[0].name!r}, only shows the guard holding")
-        found = possible
-    for scenario in found:
+            raise catalogue.UnknownBug(f"{bug.id}, {scenarios[0].name!r}, only shows the guard holding")
+        scenarios = possible
+    for scenario in scenarios:
         yield bug, scenario, bool(parsed["unguarded"])
 
 

@@ -132,9 +132,9 @@ async def command_connection(parsed: Parsed, env: Env, agent: str) -> AsyncItera
         unreachable.check_kubeconfig(parsed["kubeconfig"] or os.environ.get("KUBECONFIG", ""))
         raise UserError(str(error)) from error
     unreachable.check_address(info.endpoint.host, info.endpoint.port)
-    given = parsed["namespace"] if "namespace" in parsed.values else ""
+    namespace = parsed["namespace"] if "namespace" in parsed.values else ""
     async with _client(info, parsed, env, agent) as client:
-        yield CommandConnection(client, info, given or info.namespace or "default")
+        yield CommandConnection(client, info, namespace or info.namespace or "default")
 
 
 @asynccontextmanager

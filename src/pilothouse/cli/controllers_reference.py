@@ -90,15 +90,15 @@ def page_of(descriptor: Descriptor) -> str:
 
 def _page() -> Iterator[str]:
     version = ".".join(pilothouse.KUBERNETES_VERSION.split(".")[:2])
-    known = upstream_controllers()
+    upstream = upstream_controllers()
     own = own_controllers(DESCRIPTORS)
-    summary = f"{len(DESCRIPTORS) - len(own)} of the {len(known)} controllers of Kubernetes {version}."
+    summary = f"{len(DESCRIPTORS) - len(own)} of the {len(upstream)} controllers of Kubernetes {version}."
     if own:
         summary += f" Only pilothouse has {', '.join(f'`{one.name}`' for one in own)}."
     yield _HEAD.format(summary=summary).rstrip("\n")
     for descriptor in sorted(DESCRIPTORS, key=lambda one: one.name):
         yield f"| {' | '.join(_cells(descriptor))} |"
-    missing = sorted(known.keys() - {one.name for one in DESCRIPTORS})
+    missing = sorted(upstream.keys() - {one.name for one in DESCRIPTORS})
     if missing:
         yield (
             "\nNot here yet; `--controllers` takes their names with a warning: "
@@ -126,8 +126,8 @@ def _servers() -> str:
 
 
 def _since(kind: Kind[Any]) -> int:
-    found = SERVED_SINCE.get(f"{kind.api_version} {kind.resource}")
-    return SERVED_SINCE[kind.api_version] if found is None else found
+    minor = SERVED_SINCE.get(f"{kind.api_version} {kind.resource}")
+    return SERVED_SINCE[kind.api_version] if minor is None else minor
 
 
 def _is_stable(kind: Kind[Any]) -> bool:

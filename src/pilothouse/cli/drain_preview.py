@@ -73,9 +73,9 @@ def _drain(program: str, parsed: Parsed, file: str, options: "DrainOptions") -> 
             code = serve(program, _save(parsed, Path(file)), v=parsed["v"], stopped=130)
             if code:
                 return code
-        found = _restored(file)
+        restored = _restored(file)
     try:
-        preview = drain_preview.preview(found, options, seed=parsed["seed"])
+        preview = drain_preview.preview(restored, options, seed=parsed["seed"])
     except drain_preview.UnknownNodes as error:
         raise UserError(str(error)) from error
     if parsed["output"] == "json":
@@ -108,18 +108,18 @@ def _restored(file: str) -> "Restored":
 
 
 def _builtins(preview: "Preview") -> dict[str, object]:
-    found: dict[str, object] = msgspec.to_builtins(preview)
-    return found
+    builtins: dict[str, object] = msgspec.to_builtins(preview)
+    return builtins
 
 
 def described(preview: "Preview") -> Iterator[str]:
     """The result as text."""
     for node in preview.nodes:
-        taken = scalars.shown_seconds(node.seconds)
+        duration = scalars.shown_seconds(node.seconds)
         if node.drained:
-            yield f"node {node.name}: drained in {taken}, {scalars.counted(node.pods, 'pod')} evicted"
+            yield f"node {node.name}: drained in {duration}, {scalars.counted(node.pods, 'pod')} evicted"
         else:
-            yield f"node {node.name}: NOT drained after {taken}: {node.reason}"
+            yield f"node {node.name}: NOT drained after {duration}: {node.reason}"
     if preview.workloads:
         yield ""
         yield f"{scalars.counted(len(preview.workloads), 'workload')} had fewer ready pods than before:"

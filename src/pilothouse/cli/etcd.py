@@ -103,10 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
     documents: dict[str, object]
 
     def do_GET(self) -> None:  # the name that http.server calls
-        found = self.documents.get(self.path.partition("?")[0])
-        body = b"404 page not found\n" if found is None else json.dumps(found).encode()
-        self.send_response(404 if found is None else 200)
-        self.send_header("Content-Type", "text/plain" if found is None else "application/json")
+        document = self.documents.get(self.path.partition("?")[0])
+        body = b"404 page not found\n" if document is None else json.dumps(document).encode()
+        self.send_response(404 if document is None else 200)
+        self.send_header("Content-Type", "text/plain" if document is None else "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -37,17 +37,17 @@ class Watched(msgspec.Struct, frozen=True):
 
 def stamps(watched: Sequence[Watched]) -> dict[Path, Stamp]:
     """The existing files with their stamps. At most ``MAX_FILES``, in the order of ``watched``."""
-    found: dict[Path, Stamp] = {}
+    result: dict[Path, Stamp] = {}
     for each in watched:
         for path in _files(each):
-            if len(found) == MAX_FILES:
-                return found
+            if len(result) == MAX_FILES:
+                return result
             try:
                 stat = path.stat()
             except OSError:
                 continue  # just deleted, or a broken link: treated as missing
-            found[path] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-    return found
+            result[path] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    return result
 
 
 def changed(before: Mapping[Path, Stamp], after: Mapping[Path, Stamp]) -> list[Path]:

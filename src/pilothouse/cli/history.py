@@ -211,8 +211,8 @@ class _WatchTooOld(Gone):
 
     def __init__(self, error: Gone, current: str) -> None:
         super().__init__(error.status)
-        found = _TOO_OLD.search(str(error))
-        self.since = int(found[1] if found else current)
+        match = _TOO_OLD.search(str(error))
+        self.since = int(match[1] if match else current)
 
 
 async def _versions(
@@ -226,11 +226,11 @@ async def _versions(
     )
     # Items of lists have no kind, objects of events do.
     named = {"apiVersion": kind.api_version, "kind": kind.kind}
-    found = [("EXISTED", named | msgspec.json.decode(item)) for item in first.items]
+    versions_seen = [("EXISTED", named | msgspec.json.decode(item)) for item in first.items]
     now = await client.list(raw, namespace, field_selector=selector)
     target = max((_revision(msgspec.json.decode(item)) for item in now.items), default=0)
     if target and target <= oldest:
-        return oldest, found
+        return oldest, versions_seen
     watch = client.watch(
         raw,
         namespace,
@@ -242,12 +242,12 @@ async def _versions(
     try:
         async with watch as batches:
             async for batch in batches:
-                found += [(event.type, msgspec.json.decode(event.object)) for event in batch]
-                if target and _revision(found[-1][1]) >= target:
+                versions_seen += [(event.type, msgspec.json.decode(event.object)) for event in batch]
+                if target and _revision(versions_seen[-1][1]) >= target:
                     break
     except Gone as error:
         raise _WatchTooOld(error, now.metadata.resource_version) from error
-    return oldest, found
+    return oldest, versions_seen
 
 
 async def _oldest_kept(client: Client, kind: Kind[Any], namespace: str) -> int:

@@ -263,11 +263,11 @@ def _fetch(url: str) -> dict[str, Any]:
     try:
         connection.request("GET", parts.path)
         answer = connection.getresponse()
-        found = json.loads(answer.read()) if answer.status == 200 else None
+        document = json.loads(answer.read()) if answer.status == 200 else None
     except http.client.HTTPException as error:
         raise ValueError(str(error)) from error
     finally:
         connection.close()
-    if not isinstance(found, dict) or "directory" not in found:
+    if not isinstance(document, dict) or "directory" not in document:
         raise ValueError("no data directory")
-    return found
+    return document

@@ -252,8 +252,8 @@ def _end_of(text: str, node: Any) -> int:
     end: int = node.end_mark.index
     if end and text[end - 1] == "\n":
         return end  # of a multi-line text
-    found = text.find("\n", end)
-    return len(text) if found < 0 else found + 1
+    newline = text.find("\n", end)
+    return len(text) if newline < 0 else newline + 1
 
 
 def _ended(text: str) -> str:

@@ -135,17 +135,17 @@ async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
         )
     try:
         try:
-            made = await client.create(kind, document, namespace, field_manager=AGENT, field_validation=STRICT)
-            return AppliedObject(kind, namespace, made.metadata.name, made.metadata.uid, "created")
+            raw = await client.create(kind, document, namespace, field_manager=AGENT, field_validation=STRICT)
+            return AppliedObject(kind, namespace, raw.metadata.name, raw.metadata.uid, "created")
         except AlreadyExists:
             before = await client.get(kind, manifest.name, namespace)
             patch = merge_patch(document)
-            made = await client.patch(
+            raw = await client.patch(
                 kind, manifest.name, patch, namespace, field_manager=AGENT, field_validation=STRICT
             )
-            same = made.metadata.resource_version == before.metadata.resource_version
+            same = raw.metadata.resource_version == before.metadata.resource_version
             verb = "unchanged" if same else "configured"
-            return AppliedObject(kind, namespace, manifest.name, made.metadata.uid, verb)
+            return AppliedObject(kind, namespace, manifest.name, raw.metadata.uid, verb)
     except ApiError as error:
         raise UserError(f"{manifest.source}: {document['kind']} {manifest.name}: {error}") from error
 

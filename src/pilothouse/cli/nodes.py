@@ -160,9 +160,9 @@ def profile_from(parsed: Parsed) -> "Profile":
                 raise UserError(f"--{flag} must not be negative, got {parsed[flag]}", code=2)
         except quantities.QuantityError as error:
             raise UserError(f'invalid argument "{parsed[flag]}" for "--{flag}" flag: {error}', code=2) from error
-    given = {field: parsed[flag] for flag, field in _FIELDS.items() if flag in parsed.given}
+    settings = {field: parsed[flag] for flag, field in _FIELDS.items() if flag in parsed.given}
     return msgspec.structs.replace(
-        profile.PROFILES[parsed["pod-profile"]], events=_EVENTS[parsed["pod-events"]], **given
+        profile.PROFILES[parsed["pod-profile"]], events=_EVENTS[parsed["pod-events"]], **settings
     )
 
 

@@ -83,10 +83,10 @@ async def _run(parsed: Parsed, program: str) -> int:
         except OSError as error:
             raise _disk_error(path, error, recorder) from error
         except BaseExceptionGroup as group:
-            found = group.subgroup(OSError)
-            if found is None:
+            disk_errors = group.subgroup(OSError)
+            if disk_errors is None:
                 raise
-            raise _disk_error(path, _first(found), recorder) from group
+            raise _disk_error(path, _first(disk_errors), recorder) from group
         finally:
             announcing.cancel()
             if recorder.ready.is_set():
@@ -102,8 +102,8 @@ async def _announce(recorder: "recording.Recorder", path: Path) -> None:
 
 
 def _disk_error(path: Path, error: BaseException, recorder: "recording.Recorder") -> UserError:
-    kept = f"; what was recorded until then is in it ({recorder.changes:,} changes)" if recorder.ready.is_set() else ""
-    return UserError(f"{path}: {getattr(error, 'strerror', None) or error}{kept}")
+    hint = f"; what was recorded until then is in it ({recorder.changes:,} changes)" if recorder.ready.is_set() else ""
+    return UserError(f"{path}: {getattr(error, 'strerror', None) or error}{hint}")
 
 
 def _first(error: BaseException) -> BaseException:

@@ -41,11 +41,11 @@ class RestoredCluster(msgspec.Struct, frozen=True):
 def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:
     """The flags, with defaults for a restored cluster, and its content. Raises ``UserError``."""
     directory = parsed["data-dir"]
-    given = [name for name in SOURCES if parsed[name]]
-    if len(given) == 2:
+    sources = [name for name in SOURCES if parsed[name]]
+    if len(sources) == 2:
         raise UserError("--snapshot and --etcd-snapshot can't be used together", code=2)
-    if given:
-        name, path = given[0], parsed[given[0]]
+    if sources:
+        name, path = sources[0], parsed[sources[0]]
         if directory:
             raise UserError(
                 f"--{name} and --data-dir can't be used together: make the directory with "
@@ -54,10 +54,10 @@ def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:
             )
         if parsed["etcd-servers"]:
             raise UserError(f"--{name} and --etcd-servers can't be used together", code=2)
-        found = _read(parsed, name)
-        snapshot_command.print_skipped(found.skipped, "is not in it")
-        origin: Origin | None = data_directory.Origin(found.nodes, found.service_range, found.provisioners)
-        records = tuple(found.records)
+        restored = _read(parsed, name)
+        snapshot_command.print_skipped(restored.skipped, "is not in it")
+        origin: Origin | None = data_directory.Origin(restored.nodes, restored.service_range, restored.provisioners)
+        records = tuple(restored.records)
     else:
         origin, records = _origin(directory), NO_RECORDS
     if origin is None:

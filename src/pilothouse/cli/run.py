@@ -192,12 +192,12 @@ def _watched(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def _address(parsed: Parsed, flag: str) -> tuple[str, int] | None:
     """Host and port, or None to not serve."""
-    given: str = parsed[flag]
-    if given == _OFF:
+    text: str = parsed[flag]
+    if text == _OFF:
         return None
-    host, colon, port = given.rpartition(":")
+    host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise UserError(f'--{flag} must be HOST:PORT, :PORT or 0, got "{given}"', code=2)
+        raise UserError(f'--{flag} must be HOST:PORT, :PORT or 0, got "{text}"', code=2)
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  # asked for
 
 

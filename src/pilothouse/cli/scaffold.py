@@ -65,8 +65,8 @@ def names_of(name: str, group: str) -> Names:
         group=group,
         image=f"registry.example.com/{app}:v0.1.0",
     )
-    if taken := _taken(names):
-        raise UserError(f'"{name}" cannot name an operator: its code imports another {taken}', code=2)
+    if conflict := _taken(names):
+        raise UserError(f'"{name}" cannot name an operator: its code imports another {conflict}', code=2)
     return names
 
 

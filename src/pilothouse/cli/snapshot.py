@@ -156,11 +156,11 @@ async def _restore(parsed: Parsed, path: Path) -> int:
     directory = parsed["data-dir"]
     if not directory:
         raise UserError("restore needs --data-dir: the data directory to make", code=2)
-    found = opening.restored(path)
-    data_directory.create(directory, found)
-    print(f"restored {len(found.records):,} objects into {directory}: start it with")
+    restored = opening.restored(path)
+    data_directory.create(directory, restored)
+    print(f"restored {len(restored.records):,} objects into {directory}: start it with")
     print(f"  pilothouse up --data-dir {directory}")
-    print_skipped(found.skipped, "is not in it")
+    print_skipped(restored.skipped, "is not in it")
     return 0
 
 

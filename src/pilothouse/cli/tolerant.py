@@ -14,22 +14,22 @@ def known_words(flags: FlagSet, words: Sequence[str]) -> tuple[list[str], list[s
     The next argument is the value of an unknown flag unless it has one after ``=`` or that argument is a flag itself,
     because it is unknown whether the flag is boolean.
     """
-    known: list[str] = []
+    accepted: list[str] = []
     unknown: list[str] = []
     left = list(reversed(words))
     while left:
         word = left.pop()
         name, sign, _value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or not name or name in flags or normalize(name) == "help":
-            known.append(word)
+            accepted.append(word)
             takes_next = word.startswith("--") and name in flags and not sign and flags.flag(name).type.alone is None
             if takes_next and left:
-                known.append(left.pop())
+                accepted.append(left.pop())
             continue
         unknown.append(word)
         if not sign and left and not left[-1].startswith("-"):
             left.pop()
-    return known, unknown
+    return accepted, unknown
 
 
 def warn(unknown: Sequence[str]) -> None:

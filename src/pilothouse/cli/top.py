@@ -53,7 +53,7 @@ def run(program: str, words: Sequence[str]) -> int:
     if isinstance(parsed, int):
         return parsed
     try:
-        made = app.TopApp
+        app_class = app.TopApp
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("textual", "rich"):
             raise
@@ -62,7 +62,7 @@ def run(program: str, words: Sequence[str]) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print("Error: pilothouse top needs a terminal; pilothouse get prints objects", file=sys.stderr)
         return 1
-    return serve(program, _run(parsed, made), v=parsed["v"])
+    return serve(program, _run(parsed, app_class), v=parsed["v"])
 
 
 async def _run(parsed: Parsed, make: "type[TopApp]") -> int:
@@ -80,8 +80,8 @@ async def _run(parsed: Parsed, make: "type[TopApp]") -> int:
             try:
                 await screen.run_async()
             finally:
-                kept = list(lines)
-    for line in kept:
+                log_lines = list(lines)
+    for line in log_lines:
         print(line, file=sys.stderr)
     return screen.return_code or 0
 
@@ -89,15 +89,15 @@ async def _run(parsed: Parsed, make: "type[TopApp]") -> int:
 @contextmanager
 def _buffered_log() -> Iterator[deque[str]]:
     """Keep the log off the screen; its last lines are printed afterwards."""
-    kept: deque[str] = deque(maxlen=_KEPT_LOG_LINES)
+    lines: deque[str] = deque(maxlen=_KEPT_LOG_LINES)
     root = logging.getLogger("pilothouse")
     before = root.handlers[:]
-    handler = _BufferHandler(kept)
+    handler = _BufferHandler(lines)
     if before:
         handler.setFormatter(before[0].formatter)
     root.handlers[:] = [handler]
     try:
-        yield kept
+        yield lines
     finally:
         root.handlers[:] = before
 

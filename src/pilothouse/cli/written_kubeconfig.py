@@ -218,8 +218,8 @@ def _free_name(path: Path, document: Document, server: Server) -> str:
     for name in (NAME, f"{NAME}-{server.port}"):
         if not kubeconfig_text.has(document, name):
             return name
-        known = kubeconfig_text.server_of(document, name)
-        if kubeconfig_text.is_marked(document, name) and (known == server.url or not _is_in_use(document, name)):
+        other_server = kubeconfig_text.server_of(document, name)
+        if kubeconfig_text.is_marked(document, name) and (other_server == server.url or not _is_in_use(document, name)):
             return name
     raise UserError(f"{path} has clusters, users or contexts named {NAME} and {NAME}-{server.port}; rename one of them")
 

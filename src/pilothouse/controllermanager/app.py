@@ -122,8 +122,8 @@ class _Expressions:
 
 def connection_info(options: Options) -> ConnectionInfo:
     """The connection to the API server. Raises ``ConfigError``."""
-    found = find(kubeconfig=options.kubeconfig, master=options.master)
-    return found if options.gates.enabled("ClientsAllowCARotation") else found.with_current_authority()
+    connection = find(kubeconfig=options.kubeconfig, master=options.master)
+    return connection if options.gates.enabled("ClientsAllowCARotation") else connection.with_current_authority()
 
 
 @runtime_checkable

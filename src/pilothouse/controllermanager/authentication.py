@@ -48,10 +48,10 @@ class Authenticator:
         """The user of a request; None for an invalid credential (401). Without a credential it is the anonymous
         user."""
         self._trust.reload()
-        found = _RequestHeaders(headers)
+        request_headers = _RequestHeaders(headers)
         errors = []
         authenticators: tuple[Callable[[], User | None], ...] = (
-            lambda: self._authenticate_request_header(peer, found),
+            lambda: self._authenticate_request_header(peer, request_headers),
             lambda: self._authenticate_x509(peer),
         )
         for authenticate in authenticators:
@@ -62,7 +62,7 @@ class Authenticator:
             else:
                 if user is not None:
                     return _with_authenticated_group(user)
-        token = found.bearer_token()
+        token = request_headers.bearer_token()
         if token and self._tokens is not None:
             try:
                 by_token = await self._tokens.user(token)

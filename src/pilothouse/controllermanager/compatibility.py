@@ -49,11 +49,11 @@ class UpstreamController(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def upstream_controllers() -> Mapping[str, UpstreamController]:
     """All controllers of v1.36, by canonical name."""
-    found = {}
+    controllers = {}
     for word in _CONTROLLERS.split():
         name, _sign, alias = word.removeprefix("!").partition("=")
-        found[name] = UpstreamController(name=name, alias=alias, default_on=not word.startswith("!"))
-    return found
+        controllers[name] = UpstreamController(name=name, alias=alias, default_on=not word.startswith("!"))
+    return controllers
 
 
 @functools.cache
@@ -64,5 +64,5 @@ def upstream_names() -> frozenset[str]:
 
 def own_controllers(descriptors: Iterable[Descriptor]) -> list[Descriptor]:
     """Controllers of pilothouse that upstream does not have."""
-    known = upstream_controllers()
-    return [descriptor for descriptor in descriptors if descriptor.name not in known]
+    upstream = upstream_controllers()
+    return [descriptor for descriptor in descriptors if descriptor.name not in upstream]

@@ -44,18 +44,18 @@ def add_config(parsed: Parsed, flags: FlagSet) -> Parsed:
     except ValueError as error:
         raise FlagError(f"--config {path}: {error}") from error
     values = dict(parsed.values)
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for key, value in document.items():
         name = normalize(str(key))
         if name not in flags or name in _NOT_ALLOWED:
             raise FlagError(f'--config {path}: unknown key "{key}"')
-        if name in found:
-            raise FlagError(f'--config {path}: "{key}" and "{found[name]}" are the same setting')
-        found[name] = str(key)
+        if name in keys:
+            raise FlagError(f'--config {path}: "{key}" and "{keys[name]}" are the same setting')
+        keys[name] = str(key)
         read = _read(flags.flag(name), str(key), value, path)
         if name not in parsed.given:
             values[name] = read
-    return Parsed(values, tuple(dict.fromkeys((*parsed.given, *found))), parsed.arguments, parsed.help)
+    return Parsed(values, tuple(dict.fromkeys((*parsed.given, *keys))), parsed.arguments, parsed.help)
 
 
 def _read(flag: Flag, key: str, value: Any, path: str) -> Any:

@@ -139,15 +139,15 @@ ResourceClaimController
 
 def sections() -> dict[str, dict[str, str]]:
     """Section, field and flag, as in the table."""
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     fields: dict[str, str] = {}
     for row in _SECTIONS.replace("\\\n", "").splitlines():
         if row.startswith(" "):
             field, flag = row.split()
             fields[field] = flag
         elif row:
-            fields = found.setdefault(row, {})
-    return found
+            fields = result.setdefault(row, {})
+    return result
 
 
 def configuration(options: Options) -> dict[str, Any]:

@@ -123,9 +123,9 @@ class TokenReviews:
         """The user of the token, or None if it is not authenticated. Raises ``ReviewFailed``."""
         # Only a hash is stored, so that a dump of this process contains no tokens, except those of current requests.
         key = hashlib.sha256(token.encode()).hexdigest()
-        known = self._cache.get(key)
-        if known is not None:
-            return known if isinstance(known, User) else None
+        cached = self._cache.get(key)
+        if cached is not None:
+            return cached if isinstance(cached, User) else None
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = (await _with_retries(self._env, lambda: self._client.create(_TOKEN_REVIEWS, body))).status
         if status.error and not status.authenticated:
@@ -171,9 +171,9 @@ class Authorizer:
         if user.extra:
             spec["extra"] = {name: list(user.extra[name]) for name in sorted(user.extra)}
         key = msgspec.json.encode(spec).decode()
-        known = self._cache.get(key)
-        if known is not None:
-            return known
+        cached = self._cache.get(key)
+        if cached is not None:
+            return cached
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
             review = (await _with_retries(self._env, lambda: client.create(_ACCESS_REVIEWS, body))).status

@@ -213,9 +213,9 @@ def gates_from(values: Multimap) -> FeatureGates:
 
 
 def _validate(chosen: Mapping[str, bool]) -> Iterable[str]:
-    known = known_gates()
+    gates_by_name = known_gates()
     for name, value in chosen.items():
-        gate = known.get(name)
+        gate = gates_by_name.get(name)
         if gate is None:
             yield f"unrecognized feature gate: {name}"
             return
@@ -240,10 +240,10 @@ def unsupported_gate(gates: FeatureGates, name: str, follower: str) -> Iterable[
 def warnings_of(gates: FeatureGates, effective: Iterable[str]) -> Iterable[str]:
     """Warnings about the chosen gates: deprecated ones, as upstream, and those without an effect here. ``effective``
     are the gates that have one."""
-    known = known_gates()
+    gates_by_name = known_gates()
     heeded = {*effective}
     for name, value in sorted(gates.chosen.items()):
-        gate = known[name]
+        gate = gates_by_name[name]
         if gate.stage in {Stage.GA, Stage.DEPRECATED}:
             word = "GA" if gate.stage is Stage.GA else "deprecated"
             yield f"Setting {word} feature gate {name}={show_bool(value)}. It will be removed in a future release."

@@ -92,13 +92,13 @@ class RemoteClients:
         except (ApiError, ConnectionError, TimeoutError) as error:
             self._log.warning("Failed to create a service account, will retry", account=name, err=str(error))
         transport = self._accounts.get(name)
-        made = transport is None
+        is_new = transport is None
         if transport is None:
             credentials = IssuedToken(token.issue, self._env, f"service account {NAMESPACE}/{name}")
             transport = self._accounts[name] = self._connection.transport(
                 self._env, credentials=credentials, metrics=self._metrics
             )
-        self._report_transport(made=made)
+        self._report_transport(made=is_new)
         suffix = f"system:serviceaccount:{NAMESPACE}:{name}"
         return self._client(transport, suffix, qps=qps, burst=burst, fence=fence)
 

@@ -142,22 +142,22 @@ def effective_gates(descriptors: Sequence[Descriptor]) -> list[str]:
 
 def unsupported_gates(options: Options, descriptors: Sequence[Descriptor]) -> Iterator[str]:
     """The errors for gates that would change the controllers that run, and are not implemented."""
-    found = gates_not_implemented(
+    components = gates_not_implemented(
         descriptor for descriptor in descriptors if is_controller_enabled(descriptor, options)
     )
     if not options.leader_election.enabled:
-        del found["CoordinatedLeaderElection"]
-    for name, component in found.items():
+        del components["CoordinatedLeaderElection"]
+    for name, component in components.items():
         yield from unsupported_gate(options.gates, name, component)
 
 
 def gates_not_implemented(descriptors: Iterable[Descriptor]) -> dict[str, str]:
     """Gates that upstream implements in these controllers or the manager, but not this release, with their names."""
-    found = {name: [component] for name, component in UNSUPPORTED.items()}
+    components = {name: [component] for name, component in UNSUPPORTED.items()}
     for descriptor in descriptors:
         for name in descriptor.unsupported_gates:
-            found.setdefault(name, []).append(descriptor.name)
-    return {name: ", ".join(sorted(component)) for name, component in sorted(found.items())}
+            components.setdefault(name, []).append(descriptor.name)
+    return {name: ", ".join(sorted(component)) for name, component in sorted(components.items())}
 
 
 def is_controller_enabled(descriptor: Descriptor, options: Options) -> bool:

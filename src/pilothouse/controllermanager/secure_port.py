@@ -173,15 +173,15 @@ def _policy(serving: Serving) -> Policy:
 def _groups(serving: Serving) -> tuple[str, ...]:
     desired = openssl_groups(serving.tls_curve_preferences)
     # If groups cannot be configured, ``ServerTls`` reports it.
-    known = openssl.known_groups(desired) if desired else ()
-    if known is None or known == desired:
+    supported = openssl.known_groups(desired) if desired else ()
+    if supported is None or supported == desired:
         return desired
-    left_out = ", ".join(name for name in desired if name not in known)
-    if not known:
+    left_out = ", ".join(name for name in desired if name not in supported)
+    if not supported:
         # Serving with others would violate the flag.
         raise ConfigError(f"--tls-curve-preferences: {ssl.OPENSSL_VERSION} supports none of {left_out}")
     Log("serving").warning("OpenSSL does not support all allowed key exchanges", without=left_out)
-    return known
+    return supported
 
 
 def _tls(env: Env, serving: Serving, authority: bytes) -> ServerTls:

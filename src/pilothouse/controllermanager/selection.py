@@ -24,8 +24,8 @@ def unimplemented_names(words: Iterable[str], descriptors: Sequence[Descriptor])
 
 
 def _unknown(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
-    known = {name for d in descriptors for name in (d.name, *d.aliases)}
-    return [word.removeprefix("-") for word in words if word != "*" and word.removeprefix("-") not in known]
+    names = {name for d in descriptors for name in (d.name, *d.aliases)}
+    return [word.removeprefix("-") for word in words if word != "*" and word.removeprefix("-") not in names]
 
 
 class Selection(msgspec.Struct, frozen=True):

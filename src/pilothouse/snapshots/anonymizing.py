@@ -68,7 +68,7 @@ _LEFT_OUT = frozenset(
         *("externalDocs", "id", "$ref", "$schema"),
     }
 )
-_MADE_BY_THE_SERVER = (
+_SERVER_GENERATED = (
     "kubernetes.io/bootstrapping",
     "apf.kubernetes.io/autoupdate-spec",
     "kube-aggregator.kubernetes.io/automanaged",
@@ -111,11 +111,11 @@ class Anonymizer:
     def __call__(self, line: ResourceLine, obj: Object) -> Object:
         """The anonymized object."""
         meta = obj["metadata"]
-        made = any(
-            mark in (meta.get(where) or {}) for mark in _MADE_BY_THE_SERVER for where in ("labels", "annotations")
+        is_generated = any(
+            mark in (meta.get(where) or {}) for mark in _SERVER_GENERATED for where in ("labels", "annotations")
         )
         # The API server also creates an APIService for the group of a CustomResourceDefinition.
-        if made and (obj.get("spec") or {}).get("group", "") in self._groups:
+        if is_generated and (obj.get("spec") or {}).get("group", "") in self._groups:
             return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
         if line.group not in self._groups:
             return self._custom(self.line(line), obj)
@@ -289,9 +289,7 @@ def _alphabet(character: str) -> str:
 
 def _is_well_known(key: str) -> bool:
     domain, slash, _name = key.partition("/")
-    return (bool(slash) and domain in _DOMAINS) or domain.endswith(
-        tuple(f".{d_o_m_a_i_n_}" for d_o_m_a_i_n_ in _DOMAINS)
-    )
+    return (bool(slash) and domain in _DOMAINS) or domain.endswith(tuple(f".{domain}" for domain in _DOMAINS))
 
 
 def _definition(line: ResourceLine) -> Definition:
@@ -310,11 +308,11 @@ def _metadata_type() -> Type:
 @functools.cache
 def _system_names() -> frozenset[str]:
     """Users, groups and roles of every cluster."""
-    found = {*_SYSTEM_NAMES}
+    names = {*_SYSTEM_NAMES}
     for _resource, obj in bootstrap_policy.bootstrap_objects():
-        found.add(obj["metadata"]["name"])
-        found.update(subject["name"] for subject in obj.get("subjects") or ())
-    return frozenset(found)
+        names.add(obj["metadata"]["name"])
+        names.update(subject["name"] for subject in obj.get("subjects") or ())
+    return frozenset(names)
 
 
 @functools.cache

@@ -123,8 +123,8 @@ class _Reading:
             if key is not None:
                 (definitions if key.startswith(first) else others).append((key, pair))
         keys.clear()
-        for found in definitions, others:
-            for key, pair in found:
+        for groups in definitions, others:
+            for key, pair in groups:
                 self._add_key(key, pair)
         ranges = [self._ranges[key] for key in _ADDRESSES if key in self._ranges]
         if ranges:
@@ -149,8 +149,8 @@ class _Reading:
         return key
 
     def _skip(self, name: str, reason: str) -> None:
-        said = name[:_LONGEST_NAME], reason[:_LONGEST_REASON]
-        self._skipped[said] = self._skipped.get(said, 0) + 1
+        entry = name[:_LONGEST_NAME], reason[:_LONGEST_REASON]
+        self._skipped[entry] = self._skipped.get(entry, 0) + 1
 
     def _add_key(self, key: str, pair: KeyValue) -> None:
         if key.startswith(MASTER_LEASES):
@@ -183,7 +183,7 @@ class _Reading:
             raise CodecError(f"{rest} can't be taken: {wrong}")
         value = self._codec.decode(key, pair.value, pair.revision)
         if key.startswith(range_allocations.PREFIX):
-            self._read_range(key, value)
+            self._record_range(key, value)
             return
         meta = read_head(value).metadata
         if rest != (f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name):
@@ -208,7 +208,7 @@ class _Reading:
             self._lines[where] = info
         return self._lines[where]
 
-    def _read_range(self, key: str, value: bytes) -> None:
-        found = _read_range(value).range
-        if key in _ADDRESSES and found:
-            self._ranges[key] = str(ipaddress.ip_network(found, strict=False))
+    def _record_range(self, key: str, value: bytes) -> None:
+        service_range = _read_range(value).range
+        if key in _ADDRESSES and service_range:
+            self._ranges[key] = str(ipaddress.ip_network(service_range, strict=False))

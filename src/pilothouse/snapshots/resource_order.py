@@ -32,12 +32,12 @@ def listed_resources(discovery: Discovery, storage_versions: Mapping[str, str] =
         key = (resource.group, resource.name)
         if key in _COMPUTED or key == _ALSO_EVENTS or resource.group in _AGGREGATED or not resource.supports("list"):
             continue
-        known = chosen.get(key)
-        if known is None or (_is_stored(resource, storage_versions) and not _is_stored(known, storage_versions)):
+        other = chosen.get(key)
+        if other is None or (_is_stored(resource, storage_versions) and not _is_stored(other, storage_versions)):
             chosen[key] = resource
     names = {resource.name for resource in chosen.values() if resource.group != _SHADOWED}
-    found = [each for each in chosen.values() if each.group != _SHADOWED or each.name not in names]
-    return sorted(found, key=_rank)
+    resources = [resource for resource in chosen.values() if resource.group != _SHADOWED or resource.name not in names]
+    return sorted(resources, key=_rank)
 
 
 def _rank(resource: Resource) -> tuple[int, str, str]:
@@ -49,5 +49,5 @@ def _is_stored(resource: Resource, storage_versions: Mapping[str, str]) -> bool:
     stored = storage_versions.get(resource.group_resource)
     if stored is not None:
         return resource.version == stored
-    known = (resource.group, resource.version, resource.kind) in load().kinds
-    return known and _stable(resource.version) is not None
+    is_built_in = (resource.group, resource.version, resource.kind) in load().kinds
+    return is_built_in and _stable(resource.version) is not None

@@ -234,10 +234,10 @@ class Restoring:
             raise self._file.error(f"the {entry.resource.kind} can't be decoded: {error}", entry.line) from None
         drop_empty(obj, definition)
         if definition.name != _OBJECT_META:
-            given = (obj.get("apiVersion"), obj.get("kind"))
+            type_meta = (obj.get("apiVersion"), obj.get("kind"))
             expected = entry.resource.kind
-            if given[1] != expected:
-                raise self._file.error(f"expected a {expected}, got {given[0]} {given[1]}"[:200], entry.line)
+            if type_meta[1] != expected:
+                raise self._file.error(f"expected a {expected}, got {type_meta[0]} {type_meta[1]}"[:200], entry.line)
             if not isinstance(obj.get("metadata"), dict):
                 raise self._file.error(f"the {expected} has no metadata", entry.line)
         return obj
@@ -350,11 +350,11 @@ class Restoring:
         records: list[Record] = []
         newest = 1
         for key, (revision, value) in sorted(self._encoded.items(), key=lambda item: (item[1][0], item[0])):
-            given = max(revision, newest + 1)
-            if given != revision:
-                value = value.replace(b'"resourceVersion":"%d"' % revision, b'"resourceVersion":"%d"' % given, 1)
-            newest = given
-            records.append(Record(key, value, given, given))
+            new_revision = max(revision, newest + 1)
+            if new_revision != revision:
+                value = value.replace(b'"resourceVersion":"%d"' % revision, b'"resourceVersion":"%d"' % new_revision, 1)
+            newest = new_revision
+            records.append(Record(key, value, new_revision, new_revision))
         self._encoded.clear()
         skipped = list(self._file.totals.skipped if self._file.totals is not None else ())
         for (name, reason), count in self._unknown.items():

@@ -33,8 +33,8 @@ def without_values(secret: Mapping[str, Any]) -> dict[str, Any]:
     meta = secret.get("metadata")
     annotations = meta.get("annotations") if isinstance(meta, dict) else None
     if isinstance(meta, dict) and isinstance(annotations, dict) and LAST_APPLIED in annotations:
-        kept = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
-        left["metadata"] = {**meta, "annotations": kept}
+        other_annotations = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
+        left["metadata"] = {**meta, "annotations": other_annotations}
     return left
 
 

@@ -24,20 +24,20 @@ class Commits:
     """The last commits, by resource version."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Commit] = {}
+        self._commits: dict[str, Commit] = {}
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._commits)
 
     def remember(self, resource_version: str, context: SpanContext, at: int) -> None:
         """This span has written the version."""
-        found = self._found
+        commits = self._commits
         # It becomes the newest, also if the request's span was recorded before the commit's.
-        found.pop(resource_version, None)
-        if len(found) >= MAX_COMMITS:
-            del found[next(iter(found))]
-        found[resource_version] = Commit(context, at)
+        commits.pop(resource_version, None)
+        if len(commits) >= MAX_COMMITS:
+            del commits[next(iter(commits))]
+        commits[resource_version] = Commit(context, at)
 
     def get(self, resource_version: str) -> Commit | None:
         """The span that wrote the version; None if it is unknown."""
-        return self._found.get(resource_version)
+        return self._commits.get(resource_version)

@@ -76,10 +76,10 @@ def parse_tracing_configuration(text: bytes) -> TracingConfiguration:
     value = {} if document.value is None else document.value
     if not isinstance(value, dict):
         raise _undecodable("couldn't get version/kind; the document is no object")
-    said = value.get("apiVersion") or "", value.get("kind") or _KIND
-    if said[0] not in _VERSIONS or said[1] != _KIND:
-        version = said[0] or f"{_GROUP}/__internal"
-        raise _undecodable(f'no kind "{said[1]}" is registered for version "{version}" in scheme "{_SCHEME}"')
+    type_meta = value.get("apiVersion") or "", value.get("kind") or _KIND
+    if type_meta[0] not in _VERSIONS or type_meta[1] != _KIND:
+        version = type_meta[0] or f"{_GROUP}/__internal"
+        raise _undecodable(f'no kind "{type_meta[1]}" is registered for version "{version}" in scheme "{_SCHEME}"')
     try:
         decoded = decode_body(msgspec.json.encode(value), _DEFINITION)
     except DecodeError as error:

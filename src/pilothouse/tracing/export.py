@@ -116,11 +116,11 @@ class Exporter(SpanProcessor):
     def _run(self) -> None:
         while batch := self._next_batch():
             try:
-                taken = self._exporter.export(batch) is SpanExportResult.SUCCESS
+                exported = self._exporter.export(batch) is SpanExportResult.SUCCESS
             except Exception as error:  # noqa: BLE001  # a thread that ends would lose all further spans
-                taken = False
+                exported = False
                 _log.error("A batch of spans could not be encoded", error=error)
-            if not taken:
+            if not exported:
                 self._report(len(batch))
 
     def _next_batch(self) -> list[ReadableSpan]:

@@ -34,8 +34,8 @@ def read_headers(headers: Mapping[str, str]) -> SpanContext | None:
         return None
     # With the default context this task's span would be returned for an invalid header.
     context = trace.get_current_span(_PROPAGATOR.extract(headers, trace.set_span_in_context(trace.INVALID_SPAN)))
-    found = context.get_span_context()
-    return found if found.is_valid else None
+    parent = context.get_span_context()
+    return parent if parent.is_valid else None
 
 
 def read_traceparent(text: str) -> SpanContext | None:
@@ -43,5 +43,7 @@ def read_traceparent(text: str) -> SpanContext | None:
     match = _is_traceparent(text)
     if match is None:
         return None
-    found = SpanContext(int(match[1], 16), int(match[2], 16), is_remote=True, trace_flags=TraceFlags(int(match[3], 16)))
-    return found if found.is_valid else None
+    parent = SpanContext(
+        int(match[1], 16), int(match[2], 16), is_remote=True, trace_flags=TraceFlags(int(match[3], 16))
+    )
+    return parent if parent.is_valid else None

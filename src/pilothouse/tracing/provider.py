@@ -69,8 +69,8 @@ class Pipeline:
     def service(self, name: str, attributes: Mapping[str, str] | None = None) -> "Tracing":
         """The ``Tracing`` of a program, the same one each time. ``attributes`` are added to its resource, besides the
         name of the service."""
-        found = self._services.get(name)
-        if found is None:
+        tracing = self._services.get(name)
+        if tracing is None:
             provider = TracerProvider(
                 sampler=self._sampler,
                 resource=Resource.create({"service.name": name, **(attributes or {})}),
@@ -78,8 +78,8 @@ class Pipeline:
                 id_generator=self._ids,
             )
             provider.add_span_processor(self._processor)
-            found = self._services[name] = Tracing(self, provider.get_tracer(SCOPE))
-        return found
+            tracing = self._services[name] = Tracing(self, provider.get_tracer(SCOPE))
+        return tracing
 
 
 class Tracing:

@@ -112,8 +112,8 @@ class TracedSyncs:
         """A block that is the sync of a key. An exception ends the span, and is raised again."""
         tracing = self._tracing
         origin = self._origin(key, triggers)
-        taken = tracing.now()
-        added = taken - int((waited or 0.0) * _NANOSECONDS)
+        started = tracing.now()
+        added = started - int((waited or 0.0) * _NANOSECONDS)
         parent = None if origin.parent is None else child_of(origin.parent)
         if origin.event is not None and (triggers is None or not _is_retry(triggers)):
             parent = self._delivered(*origin.event, added)
@@ -121,7 +121,7 @@ class TracedSyncs:
         if waited is not None:
             attributes["queue_latency_seconds"] = round(waited, 6)
         span = tracing.start(
-            name, attributes, parent=parent or Context(), links=[Link(link) for link in origin.links], at=taken
+            name, attributes, parent=parent or Context(), links=[Link(link) for link in origin.links], at=started
         )
         comes_back = True
         try:
@@ -137,12 +137,12 @@ class TracedSyncs:
 
     def _origin(self, key: Any, triggers: Triggers | None) -> Origin:
         came_back = self._coming_back.pop(key, None)
-        known = commits_of(triggers, self._tracing)
-        if known:
-            first = known[0][1]
-            links = {commit.context.span_id: commit.context for _trigger, commit in known[1:]}
+        commits = commits_of(triggers, self._tracing)
+        if commits:
+            first = commits[0][1]
+            links = {commit.context.span_id: commit.context for _trigger, commit in commits[1:]}
             links.pop(first.context.span_id, None)
-            return Origin(first.context, tuple(links.values()), first.at, known[0])
+            return Origin(first.context, tuple(links.values()), first.at, commits[0])
         now = self._tracing.now()
         if came_back is None:
             return Origin(None, (), now, None)

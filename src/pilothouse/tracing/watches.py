@@ -77,11 +77,11 @@ class TracedStream:
             yield b"".join(partial)
 
     def _note(self, line: bytes) -> bytes:
-        found = _traceparent(line, max(0, len(line) - _TAIL))
-        if found is None:
+        traceparent = _traceparent(line, max(0, len(line) - _TAIL))
+        if traceparent is None:
             return line
-        line_without = line[: found.start()] + b"}\n"
-        context = read_traceparent(found[1].decode())
+        line_without = line[: traceparent.start()] + b"}\n"
+        context = read_traceparent(traceparent[1].decode())
         version = _version(line_without)
         if context is not None and version:
             self._tracing.commits.remember(version, context, self._tracing.now())

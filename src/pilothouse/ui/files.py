@@ -39,11 +39,11 @@ class File(msgspec.Struct, frozen=True):
 
 def load_files() -> dict[str, File]:
     """Load all files by their path below ``/ui/``; the page itself has the empty path."""
-    found = {}
+    files = {}
     for path in sorted(_DIRECTORY.rglob("*")):
         if path.is_file():
             content = path.read_bytes()
             etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
             name = path.relative_to(_DIRECTORY).as_posix()
-            found["" if name == "index.html" else name] = File(content, _TYPES[path.suffix], etag)
-    return found
+            files["" if name == "index.html" else name] = File(content, _TYPES[path.suffix], etag)
+    return files

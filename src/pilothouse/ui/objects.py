@@ -147,15 +147,15 @@ class Objects:
 def _version(info: ResourceInfo, change: Change, marks: Sequence[tuple[float, int]], now: float) -> dict[str, Any]:
     after = msgspec.json.decode(change.value, type=dict[str, Any])
     before = msgspec.json.decode(change.previous, type=dict[str, Any]) if change.previous else {}
-    found = differences(before, after) if before and change.type != "DELETED" else []
+    changed = differences(before, after) if before and change.type != "DELETED" else []
     return {
         "revision": str(change.revision),
         "type": change.type,
         "at": change.origin.time if change.origin is not None else time_of(change.revision, marks, now),
         "origin": origin_of(change),
         "managers": [] if change.type == "DELETED" else changed_managers(before, after),
-        "changes": [shown_difference(info, each) for each in found[:_MAX_FIELDS]],
-        "moreChanges": max(len(found) - _MAX_FIELDS, 0),
+        "changes": [shown_difference(info, difference) for difference in changed[:_MAX_FIELDS]],
+        "moreChanges": max(len(changed) - _MAX_FIELDS, 0),
     }
 
 
@@ -189,14 +189,14 @@ def time_of(revision: int, marks: Sequence[tuple[float, int]], now: float) -> fl
 def changed_managers(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """The field managers whose entries differ between two versions."""
     old = (before.get("metadata") or {}).get("managedFields") or ()
-    found = [
+    changed = [
         managed_field
         for managed_field in (after.get("metadata") or {}).get("managedFields") or ()
         if managed_field not in old
     ]
     names = [
         f"{each.get('manager') or 'unknown'}" + (f" ({each['subresource']})" if each.get("subresource") else "")
-        for each in found
+        for each in changed
     ]
     return list(dict.fromkeys(names))
 
@@ -223,11 +223,11 @@ def without_values(info: ResourceInfo | Kind[Any], document: dict[str, Any]) -> 
 def shown_difference(info: ResourceInfo, change: Difference) -> dict[str, Any]:
     """One changed field as the page shows it."""
     hidden = has_secret_values(info) and not is_public_in_secrets(change.path)
-    found: dict[str, Any] = {"path": change.path[:_LONGEST_VALUE]}
+    shown: dict[str, Any] = {"path": change.path[:_LONGEST_VALUE]}
     for name, value in (("before", change.before), ("after", change.after)):
         if value is not ABSENT:
-            found[name] = HIDDEN if hidden else _truncated(value)
-    return found
+            shown[name] = HIDDEN if hidden else _truncated(value)
+    return shown
 
 
 def _truncated(value: Any) -> str:

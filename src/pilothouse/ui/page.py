@@ -262,8 +262,8 @@ class Page:
 
     async def _object(self, question: Question, send: Send) -> None:
         info, namespace, name, revision = self._object_of(question)
-        found = self._objects.find(info, namespace, name, revision)
-        document = await self._objects.document(found)
+        object_ = self._objects.find(info, namespace, name, revision)
+        document = await self._objects.document(object_)
         uid = ((document.get("object") or {}).get("metadata") or {}).get("uid", "")
         document["events"] = await self._objects.events(uid, info.kind, namespace, name, revision)
         document["kind"] = info.kind
@@ -271,16 +271,16 @@ class Page:
 
     async def _history(self, question: Question, send: Send) -> None:
         info, namespace, name, revision = self._object_of(question)
-        found = self._objects.find(info, namespace, name, revision)
-        await answer_json(send, await self._objects.versions(found))
+        object_ = self._objects.find(info, namespace, name, revision)
+        await answer_json(send, await self._objects.versions(object_))
 
     async def _why(self, question: Question, send: Send) -> None:
         info, namespace, name, revision = self._object_of(question)
         time = self._revision(question)[1]
         at = datetime.datetime.fromtimestamp(time, datetime.UTC) if revision else None
         evidence = why.ServerEvidence(self._client, await self._client.discover(), at=revision)
-        found = await why.explain(evidence, why.Reference(info.group_resource, namespace, name), time=at)
-        await answer_json(send, found)
+        explanation = await why.explain(evidence, why.Reference(info.group_resource, namespace, name), time=at)
+        await answer_json(send, explanation)
 
     def _object_of(self, question: Question) -> tuple[ResourceInfo, str, str, int]:
         query = question.query

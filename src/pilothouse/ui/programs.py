@@ -161,11 +161,11 @@ class Programs:
         """The same for a past time."""
         columns = {"controllers": COLUMNS, "decisions": DECISION_COLUMNS, "errors": ERROR_COLUMNS}
         yield frame({"programs": columns, "manager": self._manager is not None, "scheduler": self._has_scheduler})
-        found = None
+        newest = None
         for sampled_at, sample in self._samples:
             if sampled_at <= at:
-                found = sample
-        yield found or frame({"controllers": None})
+                newest = sample
+        yield newest or frame({"controllers": None})
         yield self._decision_frame(0, at)
         yield self._error_frame(0, at)
 
@@ -183,12 +183,12 @@ class Programs:
             self._sent_error = self._errors.count
 
     def _decision_frame(self, after: int, until: float) -> bytes:
-        found: list[SchedulingDecision] = self._decisions.since(after) if self._decisions is not None else []
+        decisions: list[SchedulingDecision] = [] if self._decisions is None else self._decisions.since(after)
         rows = [
-            (each.number, each.at, each.pod, each.node, each.feasible_nodes, each.message[:1000],
-             each.nominated_node, each.victims)
-            for each in found
-            if each.at <= until
+            (decision.number, decision.at, decision.pod, decision.node, decision.feasible_nodes,
+             decision.message[:1000], decision.nominated_node, decision.victims)
+            for decision in decisions
+            if decision.at <= until
         ]  # fmt: skip
         return frame({"decisions": rows})
 

@@ -258,8 +258,8 @@ class Clusters:
                 raise Unreadable(f"{path} has format {written}, which this release does not read; it reads {FORMAT}")
             record = msgspec.json.decode(content, type=Record)
         except FileNotFoundError:
-            known = ", ".join(self.names()) or "there are none"
-            raise Missing(f'no cluster "{name}" (clusters: {known}); `pilothouse create cluster` makes one') from None
+            names = ", ".join(self.names()) or "there are none"
+            raise Missing(f'no cluster "{name}" (clusters: {names}); `pilothouse create cluster` makes one') from None
         except (OSError, msgspec.DecodeError) as error:
             raise Unreadable(
                 f"unable to read {path}: {error}; remove {path.parent} to be rid of the cluster"

@@ -460,10 +460,11 @@ def load(program: str, words: Sequence[str]) -> int:
         manifests = sources.manifests_of(parsed)
         cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
         cluster.check_running()
-        given = parsed["namespace"]
-        namespace = given or contexts.namespace_of(cluster) or "default"
+        requested = parsed["namespace"]
+        namespace = requested or contexts.namespace_of(cluster) or "default"
         manifests = [
-            msgspec.structs.replace(manifest, namespace=namespace, is_enforced=bool(given)) for manifest in manifests
+            msgspec.structs.replace(manifest, namespace=namespace, is_enforced=bool(requested))
+            for manifest in manifests
         ]
         code[0] = _load(cluster, manifests, parsed["timeout"])
     return code[0]

@@ -17,15 +17,15 @@ _KUSTOMIZE_SECONDS = 120.0
 
 def manifests_of(parsed: Parsed) -> list[Manifest]:
     """The sources of ``-f`` and ``-k``, in their order. Raises ``UserError``."""
-    found = []
+    manifests = []
     for path in parsed["filename"]:
         if path.startswith(("https://", "http://")):
-            found += manifests_in(_fetched(path), path)
+            manifests += manifests_in(_fetched(path), path)
         else:
-            found += load(path, recursive=parsed["recursive"])
+            manifests += load(path, recursive=parsed["recursive"])
     if parsed["kustomize"]:
-        found += manifests_in(_built(parsed["kustomize"]), parsed["kustomize"])
-    return found
+        manifests += manifests_in(_built(parsed["kustomize"]), parsed["kustomize"])
+    return manifests
 
 
 def _fetched(url: str) -> str:

@@ -333,12 +333,12 @@ class TopApp(App[None]):
             discovery = await self.model.discover()
             if prefix == "/events/" and key in self.model.tables["events"]:
                 row = self.model.tables["events"][key]
-                found = [
+                resources = [
                     resource for resource in discovery.preferred_resources() if resource.kind == row[_EVENT["kind"]]
                 ]
-                if found:
+                if resources:
                     place = Place(
-                        found[0], row[_EVENT["namespace"]] if found[0].namespaced else "", row[_EVENT["name"]]
+                        resources[0], row[_EVENT["namespace"]] if resources[0].namespaced else "", row[_EVENT["name"]]
                     )
                     await self._open(place, "yaml")
                     return

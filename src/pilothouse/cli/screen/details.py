@@ -86,8 +86,8 @@ class TextView:
         """Nothing to do: the text does not change."""
 
     def _wrap(self) -> None:
-        found = [each for each in self._all if all(word in each.text.lower() for word in self._words)]
-        self._shown = [piece for each in found for piece in _wrapped(each, self._width)]
+        matching = [line for line in self._all if all(word in line.text.lower() for word in self._words)]
+        self._shown = [piece for line in matching for piece in _wrapped(line, self._width)]
 
 
 def _wrapped(line: Cell, width: int) -> Iterator[Cell]:
@@ -109,20 +109,20 @@ async def part_lines(
     lines."""
     try:
         if part == "yaml":
-            found = await _yaml(client, place, revision)
+            lines = await _yaml(client, place, revision)
         elif part == "events":
-            found = await _events(client, place, revision, now)
+            lines = await _events(client, place, revision, now)
         elif part == "history":
-            found = await _history(client, place)
+            lines = await _history(client, place)
         elif revision:
-            found = [Cell("Why an object is as it is can be explained of now, not of the past: press n.", "pending")]
+            lines = [Cell("Why an object is as it is can be explained of now, not of the past: press n.", "pending")]
         else:
-            found = await _why(client, discovery, place)
+            lines = await _why(client, discovery, place)
     except (ApiError, OSError, ValueError, msgspec.MsgspecError) as error:
         return [Cell(str(error), "failing")]
-    if len(found) > _MAX_LINES:
-        found[_MAX_LINES:] = [Cell(f"and {len(found) - _MAX_LINES} more lines", "dim")]
-    return found
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [Cell(f"and {len(lines) - _MAX_LINES} more lines", "dim")]
+    return lines
 
 
 async def _yaml(client: Client, place: Place, revision: str) -> list[Cell]:
@@ -153,14 +153,14 @@ async def _yaml(client: Client, place: Place, revision: str) -> list[Cell]:
 
 async def _events(client: Client, place: Place, revision: str, now: datetime.datetime) -> list[Cell]:
     selector = f"involvedObject.name={place.name},involvedObject.kind={place.resource.kind}"
-    found = await client.list(
+    result = await client.list(
         EVENTS.raw,
         place.namespace,
         field_selector=selector,
         resource_version=revision,
         resource_version_match="Exact" if revision else "",
     )
-    rows = sorted((event_row("", bytes(raw)) for raw in found.items), key=lambda row: row[1], reverse=True)
+    rows = sorted((event_row("", bytes(raw)) for raw in result.items), key=lambda row: row[1], reverse=True)
     lines = []
     for _key, at, type_, reason, message, *_involved, count, source in rows:
         times = f" ({count} times)" if count > 1 else ""

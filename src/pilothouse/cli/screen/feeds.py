@@ -197,10 +197,10 @@ class Feed:
 
     async def _other_version(self) -> bool:
         try:
-            found = await self._find(self.kind)
+            served = await self._find(self.kind)
         except (ApiError, OSError):
             return False
-        if found is None or found.version == self.kind.version:
+        if served is None or served.version == self.kind.version:
             return False
-        self.kind = found
+        self.kind = served
         return True

@@ -81,15 +81,15 @@ class Programs:
         if len(response.body) > _SIZE:
             self.errors[component] = f"the metrics of {component} are larger than {_SIZE // 1024**2} MiB"
             return
-        found = await parse_metrics(response.body.decode(errors="replace"), prefixes)
-        if _API_SERVER in found:
+        samples = await parse_metrics(response.body.decode(errors="replace"), prefixes)
+        if _API_SERVER in samples:
             self.errors[component] = f"this API server does not serve the metrics of {component}, which runs elsewhere"
-            found = {}
+            samples = {}
         if component == MANAGER:
-            before, self._before = self._before, (self._env.monotonic(), found)
+            before, self._before = self._before, (self._env.monotonic(), samples)
             self.queues = list(_queues(before, self._before))
         else:
-            self.scheduler = found
+            self.scheduler = samples
 
 
 def _queues(before: tuple[float, Samples], now: tuple[float, Samples]) -> Iterator[Queue]:
@@ -107,9 +107,9 @@ def _queues(before: tuple[float, Samples], now: tuple[float, Samples]) -> Iterat
         )
         if not adds:
             continue
-        known = labels in old.get("workqueue_depth", {})
+        is_known = labels in old.get("workqueue_depth", {})
         new_adds, new_syncs, new_spent = (
-            (value - of(each, old)) if known else 0.0
+            (value - of(each, old)) if is_known else 0.0
             for each, value in (
                 ("adds_total", adds),
                 ("work_duration_seconds_count", syncs),

@@ -337,8 +337,8 @@ class WorkloadsView:
 
     def _build(self) -> None:
         rows = self._model.tables["workloads"]
-        known = {row[_WORKLOAD["uid"]] for row in rows.values()}
-        tops = [key for key, row in rows.items() if row[_WORKLOAD["owner"]] not in known and self._matches(key, row)]
+        uids = {row[_WORKLOAD["uid"]] for row in rows.values()}
+        tops = [key for key, row in rows.items() if row[_WORKLOAD["owner"]] not in uids and self._matches(key, row)]
         tops.sort(key=lambda key: self._sort_key(key, rows[key]), reverse=self._reverse)
         self._lines = [line for top in tops for line in self._tree(top, 0)]
         self._line_of = {key: sort_keys for sort_keys, (key, _depth) in enumerate(self._lines)}

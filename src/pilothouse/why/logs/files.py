@@ -86,9 +86,9 @@ class _PlainFile:
                 text = block[first:cut]
             else:
                 text = b"".join([block[first:], *reversed(rest)])
-            found = _lines(text, start + first)
-            found.reverse()
-            yield found
+            lines = _lines(text, start + first)
+            lines.reverse()
+            yield lines
             rest, size = [block[:first]], first
             if start == 0:
                 return
