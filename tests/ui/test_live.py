@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from tests.ui.asking import Asking, asking
+from tests.ui.page_client import PageClient, page_client
 
 from pilothouse.api.core import PODS
 from pilothouse.env import Env
@@ -44,20 +44,20 @@ async def follow(reader: Reader, copy: Copy) -> None:
         copy.take(data)
 
 
-def opened(one: Asking) -> Reader:
+def opened(one: PageClient) -> Reader:
     reader = one.page.live.open()
     assert reader is not None
     return reader
 
 
-async def pods(one: Asking, names: range) -> None:
+async def pods(one: PageClient, names: range) -> None:
     for name in names:
         spec = {"containers": [{"name": "main", "image": "nginx"}]}
         document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p-{name}"}, "spec": spec}
         await one.client.create(PODS, json.dumps(document).encode(), "default")
 
 
-async def truth(one: Asking) -> dict[str, dict[str, Any]]:
+async def truth(one: PageClient) -> dict[str, dict[str, Any]]:
     """The rows as they are made anew."""
     copy = Copy()
     async for data in one.page.live.past(one.plane.server.store.revision):
@@ -66,7 +66,7 @@ async def truth(one: Asking) -> dict[str, dict[str, Any]]:
 
 
 async def test_reader_gets_all_rows_and_then_changes(env: Env) -> None:
-    async with asking(env, nodes=3) as one:
+    async with page_client(env, nodes=3) as one:
         await pods(one, range(5))
         reader, copy = opened(one), Copy()
         reading = asyncio.create_task(follow(reader, copy))
@@ -84,7 +84,7 @@ async def test_reader_gets_all_rows_and_then_changes(env: Env) -> None:
 
 
 async def test_changes_of_one_object_are_merged(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         reader, copy = opened(one), Copy()
         reading = asyncio.create_task(follow(reader, copy))
         await pods(one, range(1))
@@ -107,7 +107,7 @@ async def test_changes_of_one_object_are_merged(env: Env) -> None:
 
 
 async def test_slow_reader_gets_all_rows_again(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         reader, copy = opened(one), Copy()
         frames = reader.frames()
         while "complete" not in copy.last:
@@ -122,7 +122,7 @@ async def test_slow_reader_gets_all_rows_again(env: Env) -> None:
 
 
 async def test_only_the_newest_events_are_shown(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         reader, copy = opened(one), Copy()
         reading = asyncio.create_task(follow(reader, copy))
         await pods(one, range(MAX_EVENTS // 2))
@@ -135,7 +135,7 @@ async def test_only_the_newest_events_are_shown(env: Env) -> None:
 
 
 async def test_no_rows_are_kept_without_readers(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         live = one.page.live
         reader = opened(one)
         await live.wait_built()
@@ -153,7 +153,7 @@ async def test_no_rows_are_kept_without_readers(env: Env) -> None:
 
 
 async def test_readers_end_when_the_server_stops(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         reading = [asyncio.create_task(follow(opened(one), Copy())) for _ in range(3)]
         await asyncio.sleep(1)
         await one.page.stop()
@@ -161,7 +161,7 @@ async def test_readers_end_when_the_server_stops(env: Env) -> None:
 
 
 async def test_reader_gets_samples_of_the_programs(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         reader, copy = opened(one), Copy()
         reading = asyncio.create_task(follow(reader, copy))
         await pods(one, range(2))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.tables import cases
-from tests.ui.asking import ADMIN_TOKEN, HOST, Asking, asking
+from tests.ui.page_client import ADMIN_TOKEN, HOST, PageClient, page_client
 
 import pilothouse
 from pilothouse.api.apps import DEPLOYMENTS
@@ -36,7 +36,7 @@ def deployment(replicas: int) -> dict[str, Any]:
     }
 
 
-async def create_secret(one: Asking) -> None:
+async def create_secret(one: PageClient) -> None:
     copies = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"stringData": {"key": APPLIED}})}
     await one.client.create(
         SECRETS,
@@ -63,7 +63,7 @@ def tables(frames: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]
 
 
 async def test_files_are_public_and_data_need_a_session(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         page = await one.ask("/ui/")
         assert page.status == 200
         assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -73,7 +73,7 @@ async def test_files_are_public_and_data_need_a_session(env: Env) -> None:
 
 
 async def test_security_headers(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         for target in ("/ui/", "/ui/main.js", "/ui/none", "/ui/api/session", "/ui"):
             headers = (await one.ask(target)).headers
             policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
@@ -95,7 +95,7 @@ async def test_security_headers(env: Env) -> None:
 
 
 async def test_link_is_valid_for_one_login(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         token = one.page.link("").partition("#token=")[2]
         answer = await one.log_in(token)
         assert answer.status == 200
@@ -107,7 +107,7 @@ async def test_link_is_valid_for_one_login(env: Env) -> None:
 
 
 async def test_a_session_needs_cookie_and_key(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         assert (await one.ask("/ui/api/session", cookie="")).status == 401
         assert (await one.ask("/ui/api/session", x_pilothouse_key="")).status == 401
@@ -116,14 +116,14 @@ async def test_a_session_needs_cookie_and_key(env: Env) -> None:
 
 
 async def test_logout(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         assert (await one.ask("/ui/api/logout", "POST")).status == 200
         assert (await one.ask("/ui/api/session")).status == 401
 
 
 async def test_only_administrators_get_links(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         assert (await one.ask("/ui/api/link", "POST")).status == 403
         assert (await one.ask("/ui/api/link", "POST", authorization="Bearer guess")).status == 401
         answer = await one.ask("/ui/api/link", "POST", authorization=ADMIN_TOKEN)
@@ -143,7 +143,7 @@ ATTACKS = {
 
 @cases("headers, status", ATTACKS)
 async def test_session_of_another_browser_is_rejected(env: Env, headers: Any, status: int) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         assert (await one.ask("/ui/api/session", **headers)).status == status
 
@@ -167,7 +167,7 @@ BAD = {
 
 @cases("method, target, status, reason", BAD)
 async def test_bad_requests_are_explained(env: Env, method: str, target: str, status: int, reason: str) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         answer = await one.ask(f"/ui/api/{target}", method)
         assert (answer.status, reason in answer.json["error"]) == (status, True), answer
@@ -183,12 +183,12 @@ async def test_bad_requests_are_explained(env: Env, method: str, target: str, st
     },
 )
 async def test_bad_logins_are_rejected(env: Env, body: bytes, status: int) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         assert (await one.ask("/ui/api/login", "POST", body, origin=f"https://{HOST}")).status == status
 
 
 async def test_secret_values_are_never_sent(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         await create_secret(one)
         changed = {"data": {"password": base64.b64encode(b"another value").decode()}}
@@ -214,7 +214,7 @@ async def test_secret_values_are_never_sent(env: Env) -> None:
 
 
 async def test_history_has_user_and_decision(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(2)).encode(), "default")
         await asyncio.sleep(10)
@@ -235,7 +235,7 @@ async def test_history_has_user_and_decision(env: Env) -> None:
 
 
 async def test_explanation_has_the_root_cause(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(2)).encode(), "default")
         await asyncio.sleep(10)
@@ -256,7 +256,7 @@ async def test_explanation_has_the_root_cause(env: Env) -> None:
 
 
 async def test_object_has_its_events(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(1)).encode(), "default")
         await asyncio.sleep(10)
@@ -270,7 +270,7 @@ async def test_object_has_its_events(env: Env) -> None:
 
 
 async def test_rows_of_a_past_state(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(3)).encode(), "default")
         await asyncio.sleep(20)
@@ -297,7 +297,7 @@ async def test_rows_of_a_past_state(env: Env) -> None:
 
 
 async def test_a_time_before_the_history_is_an_error(env: Env) -> None:
-    async with asking(env, history=30) as one:
+    async with page_client(env, history=30) as one:
         await one.log_in()
         await asyncio.sleep(200)
         for at in ("3", "2000-01-01T00:00:00Z"):
@@ -307,7 +307,7 @@ async def test_a_time_before_the_history_is_an_error(env: Env) -> None:
 
 
 async def test_search_finds_names_of_every_kind(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         await create_secret(one)
 
@@ -326,7 +326,7 @@ async def test_search_finds_names_of_every_kind(env: Env) -> None:
 
 
 async def test_streams_are_limited_in_number(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         readers = [one.page.live.open() for _ in range(MAX_READERS)]
         answer = await one.ask("/ui/api/stream")
@@ -337,7 +337,7 @@ async def test_streams_are_limited_in_number(env: Env) -> None:
 
 
 async def test_a_stream_ends_with_its_session(env: Env) -> None:
-    async with asking(env) as one:
+    async with page_client(env) as one:
         await one.log_in()
         stream = asyncio.create_task(one.ask("/ui/api/stream"))
         await asyncio.sleep(1)

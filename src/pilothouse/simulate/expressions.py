@@ -14,7 +14,7 @@ import msgspec
 from pilothouse.cel.checked import Node, read
 from pilothouse.cel.environment import CompileError, Environment, Program
 from pilothouse.cel.limits import Budget, EvaluationError, OutOfBudget, evaluate
-from pilothouse.cel.work import measured
+from pilothouse.cel.work import measure
 from pilothouse.simulate.objects import ObservedObjects
 
 MAX_CHARACTERS = 20_000
@@ -90,7 +90,7 @@ class Expression:
         values: dict[str, Any] = {"objects": variables}
         if self.for_each:
             values |= {"object": obj, "key": key}
-        extent = measured(values)
+        extent = measure(values)
         self._weight += min(extent.weight, 1 << 20)
         if self._weight > MAX_WEIGHT:
             raise ExpressionError(

@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 from pilothouse.api.kinds import Kind
 from pilothouse.cli.program import UserError
 from pilothouse.cli.resource_arguments import find_resource, revision_at
-from pilothouse.cli.screen.details import PARTS, Place, TextView, part_lines
+from pilothouse.cli.screen.details import PARTS, ObjectReference, TextView, part_lines
 from pilothouse.cli.screen.grid import Grid
 from pilothouse.cli.screen.keys import HELP, PROMPTS
 from pilothouse.cli.screen.metrics import MANAGER, SCHEDULER, Programs
@@ -46,7 +46,7 @@ _SHARE = 10
 """The minimum pause between two drawings, as a multiple of the duration of one."""
 _SAMPLE_SECONDS = 2.0
 _STEP = datetime.timedelta(seconds=10)
-_EVENT = next({name: place for place, name in enumerate(table.columns)} for table in TABLES if table.name == "events")
+_EVENT = next({name: index for index, name in enumerate(table.columns)} for table in TABLES if table.name == "events")
 
 
 class TopApp(App[None]):
@@ -104,7 +104,7 @@ class TopApp(App[None]):
         self._search = ""
         self._orders: dict[int, tuple[int, bool]] = {}
         self._cursors: dict[int, int] = {}
-        self._object: Place | None = None
+        self._object: ObjectReference | None = None
         self._part = "yaml"
         self._text: TextView | None = None
         self._prompt = ""
@@ -337,13 +337,13 @@ class TopApp(App[None]):
                     resource for resource in discovery.preferred_resources() if resource.kind == row[_EVENT["kind"]]
                 ]
                 if resources:
-                    place = Place(
+                    reference = ObjectReference(
                         resources[0], row[_EVENT["namespace"]] if resources[0].namespaced else "", row[_EVENT["name"]]
                     )
-                    await self._open(place, "yaml")
+                    await self._open(reference, "yaml")
                     return
             assert kind is not None, "each table has a kind"
-            await self._open(Place(find_resource(discovery, kind.group_resource), namespace, name), "yaml")
+            await self._open(ObjectReference(find_resource(discovery, kind.group_resource), namespace, name), "yaml")
         except (ApiError, OSError, UserError) as error:
             self._say(str(error))
 
@@ -359,7 +359,7 @@ class TopApp(App[None]):
             namespace, _slash, name = name.rpartition("/")
             if resource.namespaced:
                 namespace = namespace or self._namespace or self._fallback or "default"
-            await self._open(Place(resource, namespace if resource.namespaced else "", name), "yaml")
+            await self._open(ObjectReference(resource, namespace if resource.namespaced else "", name), "yaml")
         except (ApiError, OSError, UserError) as error:
             self._say(str(error))
 
@@ -377,13 +377,13 @@ class TopApp(App[None]):
         if part != "yaml" and self._object is not None:
             await self._open(self._object, part)
 
-    async def _open(self, place: Place, part: str) -> None:
-        self._object, self._part = place, part
-        text = TextView(place.title, [Cell("reading…", "dim")])
+    async def _open(self, reference: ObjectReference, part: str) -> None:
+        self._object, self._part = reference, part
+        text = TextView(reference.title, [Cell("reading…", "dim")])
         self._show_text(text)
         now = self._moment or self._env.now()
         discovery = await self.model.discover()
-        lines = await part_lines(self._client, discovery, place, part, revision=self._revision, now=now)
+        lines = await part_lines(self._client, discovery, reference, part, revision=self._revision, now=now)
         text.replace(lines)
         if self._text is text:
             self.grid.set_view(text)
@@ -393,13 +393,13 @@ class TopApp(App[None]):
     def action_ask(self, prompt: str) -> None:
         """Open a prompt for a line of text."""
         self._prompt, self._message = prompt, ""
-        asked = self.query_one(Input)
-        asked.placeholder = PROMPTS[prompt]
+        typed = self.query_one(Input)
+        typed.placeholder = PROMPTS[prompt]
         if prompt == "namespace":
-            asked.placeholder += f": {', '.join(map(escaped, self.model.namespaces()[:20]))}"
-        asked.value = self._search if prompt == "search" else ""
-        asked.add_class("open")
-        asked.focus()
+            typed.placeholder += f": {', '.join(map(escaped, self.model.namespaces()[:20]))}"
+        typed.value = self._search if prompt == "search" else ""
+        typed.add_class("open")
+        typed.focus()
 
     def _end_prompt(self) -> None:
         self._prompt = ""
@@ -476,9 +476,9 @@ class TopApp(App[None]):
                 self._message = str(error)
                 if self._reading is None:
                     self._read("")
-        place = self._object
-        if place is not None:
-            await self._open(place, self._part)
+        reference = self._object
+        if reference is not None:
+            await self._open(reference, self._part)
         self._draw_head()
 
 

@@ -25,7 +25,7 @@ _MAX_LINES = 20_000
 _MAX_VERSIONS = 200
 
 
-class Place(msgspec.Struct, frozen=True):
+class ObjectReference(msgspec.Struct, frozen=True):
     """An object by resource, namespace and name."""
 
     resource: Resource
@@ -103,21 +103,27 @@ def _wrapped(line: Cell, width: int) -> Iterator[Cell]:
 
 
 async def part_lines(
-    client: Client, discovery: Discovery, place: Place, part: str, *, revision: str, now: datetime.datetime
+    client: Client,
+    discovery: Discovery,
+    reference: ObjectReference,
+    part: str,
+    *,
+    revision: str,
+    now: datetime.datetime,
 ) -> list[Cell]:
     """One part of the details of an object. ``revision`` is empty for the current state. Errors of reads are shown as
     lines."""
     try:
         if part == "yaml":
-            lines = await _yaml(client, place, revision)
+            lines = await _yaml(client, reference, revision)
         elif part == "events":
-            lines = await _events(client, place, revision, now)
+            lines = await _events(client, reference, revision, now)
         elif part == "history":
-            lines = await _history(client, place)
+            lines = await _history(client, reference)
         elif revision:
             lines = [Cell("Why an object is as it is can be explained of now, not of the past: press n.", "pending")]
         else:
-            lines = await _why(client, discovery, place)
+            lines = await _why(client, discovery, reference)
     except (ApiError, OSError, ValueError, msgspec.MsgspecError) as error:
         return [Cell(str(error), "failing")]
     if len(lines) > _MAX_LINES:
@@ -125,37 +131,39 @@ async def part_lines(
     return lines
 
 
-async def _yaml(client: Client, place: Place, revision: str) -> list[Cell]:
-    kind = place.resource.as_kind()
+async def _yaml(client: Client, reference: ObjectReference, revision: str) -> list[Cell]:
+    kind = reference.resource.as_kind()
     if revision:
         then = await client.list(
             kind.raw,
-            place.namespace,
-            field_selector=f"metadata.name={place.name}",
+            reference.namespace,
+            field_selector=f"metadata.name={reference.name}",
             resource_version=revision,
             resource_version_match="Exact",
         )
         if not then.items:
-            return [Cell(f"{place.title} was not there then", "pending")]
+            return [Cell(f"{reference.title} was not there then", "pending")]
         document = {"apiVersion": kind.api_version, "kind": kind.kind, **msgspec.json.decode(then.items[0])}
     else:
         try:
-            raw = await client.get(kind.raw, place.name, place.namespace)
+            raw = await client.get(kind.raw, reference.name, reference.namespace)
             document = msgspec.json.decode(raw)
         except NotFound:
             return [
-                Cell(f"{place.title} is not there; its history (h) and why (w) may say what became of it", "pending")
+                Cell(
+                    f"{reference.title} is not there; its history (h) and why (w) may say what became of it", "pending"
+                )
             ]
     (document.get("metadata") or {}).pop("managedFields", None)
     text = yaml.safe_dump(without_values(kind, document), sort_keys=False, allow_unicode=True, width=10_000)
     return [Cell(line) for line in text.splitlines()]
 
 
-async def _events(client: Client, place: Place, revision: str, now: datetime.datetime) -> list[Cell]:
-    selector = f"involvedObject.name={place.name},involvedObject.kind={place.resource.kind}"
+async def _events(client: Client, reference: ObjectReference, revision: str, now: datetime.datetime) -> list[Cell]:
+    selector = f"involvedObject.name={reference.name},involvedObject.kind={reference.resource.kind}"
     result = await client.list(
         EVENTS.raw,
-        place.namespace,
+        reference.namespace,
         field_selector=selector,
         resource_version=revision,
         resource_version_match="Exact" if revision else "",
@@ -169,19 +177,19 @@ async def _events(client: Client, place: Place, revision: str, now: datetime.dat
     return lines or [Cell("There are no events about it", "dim")]
 
 
-async def _history(client: Client, place: Place) -> list[Cell]:
-    oldest, documents = await versions(client, place.resource.as_kind(), place.namespace, place.name)
+async def _history(client: Client, reference: ObjectReference) -> list[Cell]:
+    oldest, documents = await versions(client, reference.resource.as_kind(), reference.namespace, reference.name)
     time_of = await times_of_revisions(client)
     lines = []
     shown = list(described(documents, time_of))[-_MAX_VERSIONS:]
     for version in reversed(shown):
-        if has_secret_values(place.resource.as_kind()):
+        if has_secret_values(reference.resource.as_kind()):
             version = msgspec.structs.replace(version, changes=tuple(map(_hidden, version.changes)))
         for number, line in enumerate(version_lines(version, all_fields=True)):
             lines.append(Cell(line, _style(line) if number else "bold"))
     if len(documents) > len(shown):
         lines.append(Cell(f"and {len(documents) - len(shown)} earlier versions; see pilothouse history", "dim"))
-    return lines or [Cell(f"The API server knows nothing of {place.title} since resourceVersion {oldest}", "dim")]
+    return lines or [Cell(f"The API server knows nothing of {reference.title} since resourceVersion {oldest}", "dim")]
 
 
 def _hidden(change: Difference) -> Difference:
@@ -193,7 +201,7 @@ def _style(line: str) -> str:
     return {"+": "added", "-": "removed"}.get(line.lstrip()[:1], "")
 
 
-async def _why(client: Client, discovery: Discovery, place: Place) -> list[Cell]:
-    reference = Reference(place.resource.group_resource, place.namespace, place.name)
-    explanation = await explain(ServerEvidence(client, discovery), reference)
+async def _why(client: Client, discovery: Discovery, reference: ObjectReference) -> list[Cell]:
+    target = Reference(reference.resource.group_resource, reference.namespace, reference.name)
+    explanation = await explain(ServerEvidence(client, discovery), target)
     return [Cell(line) for line in text_lines(explanation)]

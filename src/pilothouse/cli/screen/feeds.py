@@ -147,12 +147,12 @@ class Feed:
         return key
 
     def _key(self, metadata: _Metadata) -> str:
-        place = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-        return prefix_of(self.kind) + place
+        full_name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+        return prefix_of(self.kind) + full_name
 
     async def _watch(self, version: str) -> str:
         """Watch until the watch ends. Returns the last resourceVersion."""
-        began = self._env.monotonic()
+        started = self._env.monotonic()
         watch = self._client.watch(
             self.kind.raw, self.namespace, resource_version=version, timeout_seconds=_WATCH_SECONDS
         )
@@ -171,7 +171,7 @@ class Feed:
                         self._keys.add(self._take(raw))
                     if count % _ROWS_PER_TURN == 0:
                         await asyncio.sleep(0)
-        if self._env.monotonic() - began < _SHORT_WATCH_SECONDS:
+        if self._env.monotonic() - started < _SHORT_WATCH_SECONDS:
             await self._wait("the API server ends watches at once")
         return version
 

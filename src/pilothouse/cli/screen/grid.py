@@ -85,9 +85,9 @@ class Grid(ScrollView, can_focus=True):
     def redraw(self) -> None:
         """Redraw after a change of the view or the time."""
         if self._cursor_key:
-            place = self.view.index(self._cursor_key)
-            if place >= 0:
-                self.cursor = place
+            index = self.view.index(self._cursor_key)
+            if index >= 0:
+                self.cursor = index
         self.cursor = max(0, min(self.cursor, len(self.view) - 1))
         self._remember()
         self._resize()
@@ -106,8 +106,8 @@ class Grid(ScrollView, can_focus=True):
         columns = len(self.view.columns)
         for cells, _cursor in self._visible():
             if len(cells) > 1:
-                for place, each in enumerate(cells[: columns - 1]):
-                    self._widths[place] = max(self._widths[place], min(cell_len(cell(each.text)), _WIDEST))
+                for index, cell_ in enumerate(cells[: columns - 1]):
+                    self._widths[index] = max(self._widths[index], min(cell_len(cell(cell_.text)), _WIDEST))
         return super().render_lines(crop)
 
     def _resize(self) -> None:
@@ -139,12 +139,12 @@ class Grid(ScrollView, can_focus=True):
         columns = len(self.view.columns)
         base = self.rich_style + style
         segments = []
-        for place, each in enumerate(cells):
-            text = cell(each.text)
-            if len(cells) > 1 and place < columns - 1:
-                size = self._widths[place]
+        for index, cell_ in enumerate(cells):
+            text = cell(cell_.text)
+            if len(cells) > 1 and index < columns - 1:
+                size = self._widths[index]
                 text = set_cell_size(text, size) + ("  " if size else "")
-            segments.append(Segment(text, base + STYLES[each.style]))
+            segments.append(Segment(text, base + STYLES[cell_.style]))
         return Strip(segments).adjust_cell_length(width, base)
 
     # Moving

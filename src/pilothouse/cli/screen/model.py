@@ -44,8 +44,8 @@ _MORE_EVENTS = MAX_EVENTS + MAX_EVENTS // 5
 
 def split_key(key: str) -> tuple[str, str, str]:
     """Split a key into prefix, namespace and name."""
-    group, resource, place = key.split("/", 2)
-    namespace, _slash, name = place.rpartition("/")
+    group, resource, full_name = key.split("/", 2)
+    namespace, _slash, name = full_name.rpartition("/")
     return f"{group}/{resource}/", namespace, name
 
 

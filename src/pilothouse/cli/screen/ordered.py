@@ -23,8 +23,8 @@ class Ordered:
 
     def rebuild(self, keys: Iterable[str]) -> None:
         """Sort all again, after a change of order or filter."""
-        self._sort_keys = {key: place for key in keys if (place := self._sort_key(key)) is not None}
-        self._order = sorted((place, key) for key, place in self._sort_keys.items())
+        self._sort_keys = {key: sort_key for key in keys if (sort_key := self._sort_key(key)) is not None}
+        self._order = sorted((sort_key, key) for key, sort_key in self._sort_keys.items())
 
     def update(self, keys: Iterable[str]) -> None:
         """Update the keys of changed or removed rows."""
@@ -41,5 +41,5 @@ class Ordered:
 
     def index(self, key: str) -> int:
         """The index of a key; -1 if it is left out."""
-        place = self._sort_keys.get(key)
-        return -1 if place is None else bisect_left(self._order, (place, key))
+        sort_key = self._sort_keys.get(key)
+        return -1 if sort_key is None else bisect_left(self._order, (sort_key, key))

@@ -8,7 +8,7 @@ from pilothouse.cli.screen.model import Model
 from pilothouse.cli.screen.views import Cell, event_line, pod_line
 from pilothouse.ui.rows import TABLES
 
-_EVENT = next({name: place for place, name in enumerate(table.columns)} for table in TABLES if table.name == "events")
+_EVENT = next({name: index for index, name in enumerate(table.columns)} for table in TABLES if table.name == "events")
 _SCHEDULER_REASONS = ("Scheduled", "FailedScheduling", "Preempted", "Nominated", "FailedBinding")
 _MAX_LINES = 200
 _SORTS: tuple[Callable[[Queue], tuple[float | str, ...]], ...] = (
@@ -43,7 +43,7 @@ class _Lines(ABC):
         return self._lines[index][0]
 
     def index(self, key: str) -> int:
-        return next((place for place, line in enumerate(self._lines) if key and line[0] == key), -1)
+        return next((index for index, line in enumerate(self._lines) if key and line[0] == key), -1)
 
     def cells(self, index: int) -> Sequence[Cell]:
         return self._lines[index][1]

@@ -39,7 +39,7 @@ def is_administrator(headers: Mapping[str, str], _certificate: bytes | None) -> 
     return "authorization" in headers
 
 
-class Asking:
+class PageClient:
     """A browser's requests to a page."""
 
     def __init__(self, page: Page, client: Client, plane: Plane) -> None:
@@ -95,7 +95,7 @@ class Asking:
 
 
 @contextlib.asynccontextmanager
-async def asking(env: Env, *, nodes: int = 2, history: float = 300.0) -> AsyncIterator[Asking]:
+async def page_client(env: Env, *, nodes: int = 2, history: float = 300.0) -> AsyncIterator[PageClient]:
     """A plane with a page, and somebody who has not logged in yet."""
     store = MemoryStore(env, retention=Retention(seconds=history))
     plane = Plane(env, store, PlaneOptions(nodes=nodes))
@@ -111,7 +111,7 @@ async def asking(env: Env, *, nodes: int = 2, history: float = 300.0) -> AsyncIt
         )
         sampling = group.start(page.run(), name="page")
         try:
-            yield Asking(page, plane.client(), plane)
+            yield PageClient(page, plane.client(), plane)
         finally:
             sampling.cancel()
             await page.stop()
