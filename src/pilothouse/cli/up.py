@@ -157,7 +157,7 @@ async def _up(parsed: Parsed) -> int:
                     missing_controller=lambda one: _missing_controller(one, parsed),
                 )
             except UserError:
-                print(_farewell(parsed), flush=True)
+                print(_cleanup_message(parsed), flush=True)
                 raise
             if not parsed["wait"]:
                 await asyncio.get_running_loop().create_future()
