@@ -122,6 +122,8 @@ async def test_file_of_a_running_server_is_kept(tmp_path: Path, capsys: pytest.C
             with pytest.raises(UserError, match=f"is for {first}, which is still running; name another file with"):
                 async with own_kubeconfig(path, server(GONE), given=True):
                     pass
+            async with own_kubeconfig(path, server(GONE), given=True, exclusive=True) as replaced:
+                assert (replaced, url_in(path)) == (path, GONE)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from pilothouse.cli import admission_config
 from pilothouse.cli.audit_flags import add_audit_flags, audit_options
 from pilothouse.cli.clientside import common_flags, traced
+from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE
 from pilothouse.cli.etcd_flags import add_etcd_flags, etcd_options, missing_extra
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
@@ -159,7 +161,11 @@ def administrators_kubeconfig(
     """The file that ``--kubeconfig`` names, or one next to it; kept as long as the server, or its data directory."""
     server = written_kubeconfig.Server(served.url, served.kubeconfig)
     return written_kubeconfig.own_kubeconfig(
-        Path(parsed["kubeconfig"]), server, given="kubeconfig" in parsed.given, kept=bool(parsed["data-dir"])
+        Path(parsed["kubeconfig"]),
+        server,
+        given="kubeconfig" in parsed.given,
+        kept=bool(parsed["data-dir"]),
+        exclusive=bool(os.environ.get(CLUSTER_VARIABLE)),  # it is in the directory of the cluster
     )
 
 

@@ -47,18 +47,25 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def own_kubeconfig(
-    path: Path, server: Server, *, given: bool = True, kept: bool = False, flag: str = "--kubeconfig"
+    path: Path,
+    server: Server,
+    *,
+    given: bool = True,
+    kept: bool = False,
+    exclusive: bool = False,
+    flag: str = "--kubeconfig",
 ) -> AsyncIterator[Path]:
     """Write a kubeconfig, and yield its path.
 
     If the file belongs to a running server, a file next to it is used, unless the path was ``given`` by the user. At
     the end the file is removed, unless ``kept`` for a server that will be started again, and also its directory if it
-    was created here and is empty. Raises ``UserError``.
+    was created here and is empty. ``exclusive``: no other server writes this file, so whatever listens at the address
+    in it is another program. Raises ``UserError``.
     """
     path = _home(path)
     is_new = not path.parent.exists()
     async with _locked(path):
-        path = _free_path(path, server, given=given, flag=flag)
+        path = _free_path(path, server, given=given, exclusive=exclusive, flag=flag)
         document = kubeconfig_text.marked(server.document(NAME))
         _replace(path, f"{MARK}\n{kubeconfig_text.dumped(document)}")
     try:
@@ -190,7 +197,7 @@ def _remove_entries(path: Path, name: str, server: Server, before: str | None, a
 # Which file, and which name
 
 
-def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
+def _free_path(path: Path, server: Server, *, given: bool, exclusive: bool, flag: str) -> Path:
     """The path, or one next to it. Raises ``UserError`` if neither may be written."""
     if path.is_dir():
         raise UserError(f"{path} is a directory; name a file with {flag}")
@@ -200,7 +207,7 @@ def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
             "or add a context to it with --write-kubeconfig"
         )
     before = _server_of(path)
-    if before in {"", server.url} or not _is_reachable(before):
+    if exclusive or before in {"", server.url} or not _is_reachable(before):
         return path
     if given:
         raise UserError(f"{path} is for {before}, which is still running; name another file with {flag}")
@@ -209,7 +216,7 @@ def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
         f"note: {path} is for {before}, which is still running; the kubeconfig of {server.url} is {sibling}",
         file=sys.stderr,
     )
-    return _free_path(sibling, server, given=True, flag=flag)
+    return _free_path(sibling, server, given=True, exclusive=False, flag=flag)
 
 
 def _free_name(path: Path, document: Document, server: Server) -> str:
